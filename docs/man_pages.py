@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import click
 
@@ -25,7 +26,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield PLUGIN, page(plugin.context_class(plugin, info_name=kubectl.PROGRAM), [PROGRAM, f"{PROGRAM}-collect"])
 
 
-def contexts(above: click.Context, **settings: int) -> Iterator[click.Context]:
+def contexts(above: click.Context, **settings: Any) -> Iterator[click.Context]:
     """Yield the contexts of all commands below one, as if each were run."""
     group = above.command
     if not isinstance(group, click.Group):

@@ -35,6 +35,8 @@ _PHRASES = {
 _FOUND = {re.compile(pattern, re.IGNORECASE): better for pattern, better in _PHRASES.items()}
 _FENCE = re.compile(r"^(```|~~~).*?^\1|<!-- output:.*?<!-- end -->|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _RULE = re.compile(r"^```rule\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LOG = re.compile(r"^>>> [^#\n]*#?|^(?!>>> ).*$", re.MULTILINE)
+_EXAMPLES = re.compile(r"^```examples\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SAYS = re.compile(r"^\s*says:(.*)", re.MULTILINE)
 _GENERATED = ("docs/reference/", "docs/log-format/", "docs/man/")
 
@@ -61,6 +63,7 @@ def texts() -> Iterator[Text]:
     for path in sorted([*pages, *(ROOT / "nccl_inspect").rglob("*.md")]):
         if not path.relative_to(ROOT).as_posix().startswith(_GENERATED):
             prose = _RULE.sub(r"\n\1", path.read_text(encoding="utf-8"))
+            prose = _EXAMPLES.sub(lambda examples: _LOG.sub("", examples[0]), prose)
             yield Text(path, 1, _FENCE.sub(lambda code: "\n" * code[0].count("\n"), prose))
 
 

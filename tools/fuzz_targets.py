@@ -25,8 +25,7 @@ import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.cli import cli, shown
 from nccl_inspect.errors import NcclInspectError, TopologyError
-from nccl_inspect.extras.gate.policy import file as policy_file
-from nccl_inspect.extras.gate.policy import learn
+from nccl_inspect.extras.gate import learning, policy
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
@@ -85,10 +84,10 @@ def log(data: bytes) -> None:
     error = next(_validator().iter_errors(document), None)
     promise(error is None, f"the document breaks the schema: {error}")
     promise(all(map(is_safe, _texts(document))), "the document holds control characters")
-    learned = learn.policy(job)
+    learned = learning.write_policy(job)
     promise(is_safe(learned), "a learned policy holds control characters")
     with _kept(learned.encode()) as path:
-        policy_file.read(path)
+        policy.read_policy(path)
 
 
 def _read(data: bytes) -> Job | None:
@@ -176,7 +175,7 @@ def envelope(data: bytes) -> None:
 def machine(data: bytes) -> None:
     """A topology file: the matrix of nvidia-smi, or XML."""
     text = data.decode("utf-8", "replace")
-    for name in modules(topology.__file__, "detected", "xml_files"):
+    for name in modules(topology.__file__):
         reader = import_module(f"nccl_inspect.topology.{name}")
         if reader.recognises(text):
             try:
@@ -191,7 +190,7 @@ def settings(data: bytes) -> None:
     """TOML: settings and policies."""
     readers: tuple[Callable[[str], object], ...] = (
         lambda path: configuration.completed(reading.Options(), Path(path)),
-        policy_file.read,
+        policy.read_policy,
     )
     with _kept(data) as path:
         for reader in readers:

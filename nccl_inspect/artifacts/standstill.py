@@ -1,8 +1,8 @@
-"""Compares the dumps of all ranks: which call the job stands still in, who did not make it, and who waits for whom.
+"""Compares the calls of all ranks: which one the job stands still in, who did not make it, and who waits for whom.
 
-Every kind is a fact of the dumps, in the order of cause and effect: ranks that made different calls under
-one number; a rank that did not make a call, on its own or since it waits elsewhere; a call that all made and that did
-not end.
+Every kind is a fact of the rows, in the order of cause and effect: ranks that made different calls under one number; a
+rank that did not make a call, on its own or since it waits elsewhere; a call that all made and that did not end. A rank
+is in the first of its calls that is not over: what it called after that cannot begin before.
 """
 
 from __future__ import annotations
@@ -10,17 +10,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import cached_property
 
-from nccl_inspect.artifacts import pairwise, peers
-from nccl_inspect.artifacts.calls import SYMMETRIC, Call
+from nccl_inspect.artifacts.calls import SYMMETRIC, Call, Direction
 from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
-from nccl_inspect.artifacts.chains import Blocked, Chains
 from nccl_inspect.artifacts.flight_recorder import WORLD, Dump, Group
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import grouped, grouped_sets
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
 """Operations to which every rank passes the same number of elements."""
+_MOST_CHAINS, _MOST_LINKS = 3, 8
+"""Causes of which the calls that wait for them are listed, and how many of these."""
+_FEWEST = 2
+"""Other ranks that must agree on what is usual."""
+_Rows = Mapping[int, Dump]
+_Groups = Sequence[tuple[Group, list[int]]]
+_Place = tuple[str, int]
+"""A call by the description of its group and its number there."""
 
 
 @frozen
@@ -78,18 +85,28 @@ class Standstill(Record):
 
 
 @frozen
-class _Wait(Frozen):
-    """Ranks that did not come to a call of a group, with those that wait there for them."""
+class _Blocked(Frozen):
+    """A call that is not over, or that ranks made in different ways."""
 
     group: Group
     seq: int
-    waiting: dict[int, Call]
-    absent: list[int]
-    silent: list[int]
-    older: list[int] = field(default_factory=list)
-    overwritten: list[int] = field(default_factory=list)
-    pair: pairwise.Pair | None = None
-    """The transfer that it is about."""
+    pending: Mapping[int, Call]
+    """What the ranks in it called, by rank."""
+    absent: Sequence[int] = ()
+    """Ranks that did not make it."""
+    silent: Sequence[int] = ()
+    older: Sequence[int] = ()
+    overwritten: Sequence[int] = ()
+    """Ranks that may have made it; where they stand is known."""
+    is_transfer: bool = False
+    made: int | None = None
+    still: Standstill | None = None
+    """Where no rank is missing from it."""
+
+    @property
+    def is_cause(self) -> bool:
+        """Whether it needs no other reason."""
+        return self.still is not None and self.still.kind == DIFFERENT
 
 
 def of(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
@@ -99,67 +116,29 @@ def of(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
         dumps: of any number of ranks; those without a rank are left out.
         busy: ranks that wait for others outside of all calls, such as for those of a communicator that is being made.
     """
-    by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None}
-    blocked = list(_blocked(groups(by_rank), by_rank))
-    chains = Chains([_link(entry) for entry in blocked], busy)
-    causes = {number: blocked[number] for number in chains.roots}
-    different = [cause for cause in causes.values() if isinstance(cause, Standstill) and cause.kind == DIFFERENT]
-    waits = {
-        number: _root(number, cause, chains, by_rank) for number, cause in causes.items() if isinstance(cause, _Wait)
-    }
+    rows = {dump.rank: dump for dump in dumps if dump.rank is not None}
+    every = groups(rows)
+    blocked = [*_blocked_collectives(every, rows), *_blocked_transfers(every, rows)]
+    chains = _Chains(blocked, busy)
+    stills = [still for number in chains.roots if (still := blocked[number].still)]
+    waits = {number: _root(number, chains, rows) for number in chains.roots if not blocked[number].still}
     kept = _without_repeats(waits.values())
     for cause in kept[:_MOST_CHAINS]:
         same = [number for number, other in waits.items() if _who(other) == _who(cause)]
         following = [number for number in chains.following(same) if waits.get(number) is not cause]
-        cause.chain = [_hop(number, blocked[number], chains) for number in following[:_MOST_LINKS]]
-    certain = [*different, *kept, *_cycle(chains.ring(), blocked, by_rank)]
-    unfinished = [cause for cause in causes.values() if isinstance(cause, Standstill) and cause.kind != DIFFERENT]
-    return certain or unfinished
+        cause.chain = [_link(number, chains) for number in following[:_MOST_LINKS]]
+    different = [still for still in stills if still.kind == DIFFERENT]
+    return [*different, *kept, *_cycle(chains, rows)] or stills
 
 
-_MOST_CHAINS, _MOST_LINKS = 3, 8
-"""Causes of which the calls that wait for them are listed, and how many of these."""
-
-
-def _blocked(every: Sequence[tuple[Group, list[int]]], by_rank: Mapping[int, Dump]) -> Iterator[Standstill | _Wait]:
-    """The calls that are not over, the first of each group and pair of ranks."""
-    siblings = peers.Siblings(every, by_rank, _kind)
-    for group, members in every:
-        calls = _collectives(group, members, by_rank)
-        first = _first_pending(calls)
-        if first is None:
-            continue
-        if difference := _different(group, calls, first, by_rank, siblings):
-            yield difference
-            continue
-        wait = _wait(group, members, calls, first, by_rank)
-        is_wait = wait.absent or wait.silent or wait.older or wait.overwritten
-        yield wait if is_wait else _unfinished(group, calls, first, by_rank)
-    for pair in pairwise.pairs(every, by_rank):
-        if pair.kind == pairwise.NO_END:
-            yield _missing_end(pair, by_rank)
-        elif pair.kind == pairwise.CROSSED:
-            yield from _crossed(pair)
-        else:
-            yield _of_pair(pair, by_rank)
-
-
-def _link(entry: Standstill | _Wait) -> Blocked:
-    """Return what a blocked call has to do with others."""
-    if isinstance(entry, _Wait):
-        return Blocked(entry.waiting, entry.absent, [*entry.silent, *entry.older], entry.overwritten)
-    parts = [part for part in (*entry.culprits, *entry.waiting) if part.call and not part.call.is_completed]
-    return Blocked({part.rank: part.call for part in parts if part.call}, is_cause=entry.kind == DIFFERENT)
-
-
-def groups(by_rank: Mapping[int, Dump]) -> list[tuple[Group, list[int]]]:
+def groups(rows: _Rows) -> list[tuple[Group, list[int]]]:
     """Each group with its ranks; the same name with other ranks is another group.
 
     Early versions number groups per process: there only number 0 is the same group everywhere.
     """
     by_name: dict[tuple[str, tuple[int, ...]], tuple[Group, list[int]]] = {}
     unlisted: list[tuple[int, Group]] = []
-    for rank, dump in sorted(by_rank.items()):
+    for rank, dump in sorted(rows.items()):
         for group in dump.groups.values():
             if group.ranks:
                 by_name.setdefault((group.name, group.ranks), (group, list(group.ranks)))
@@ -174,158 +153,300 @@ def groups(by_rank: Mapping[int, Dump]) -> list[tuple[Group, list[int]]]:
     return list(by_name.values())
 
 
-def _collectives(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump]) -> dict[int, dict[int, Call]]:
-    """The collectives of each member that made a dump, by their numbers."""
+def _part(rank: int, rows: _Rows, call: Call | None) -> Part:
+    return Part(rank, rows[rank].name, call)
+
+
+# Collectives
+
+
+def _collectives(group: str, ranks: Iterable[int], rows: _Rows) -> dict[int, dict[int, Call]]:
     return {
-        rank: {call.seq: call for call in by_rank[rank].calls.get(group.name, ()) if not call.is_p2p}
-        for rank in members
-        if rank in by_rank and group.name in by_rank[rank].groups
+        rank: {call.seq: call for call in rows[rank].calls.get(group, ()) if not call.is_p2p}
+        for rank in ranks
+        if rank in rows and group in rows[rank].groups
     }
 
 
-def _first_pending(calls: Mapping[int, Mapping[int, Call]]) -> int | None:
-    """The lowest number that is not over on a rank that called it."""
-    return min((call.seq for of in calls.values() for call in of.values() if not call.is_completed), default=None)
+def _blocked_collectives(every: _Groups, rows: _Rows) -> Iterator[_Blocked]:
+    """Yield the first collective of each group that is not over on a rank that called it."""
+    usual = _Usual(every, rows)
+    for group, members in every:
+        calls = _collectives(group.name, members, rows)
+        seq = min((one.seq for made in calls.values() for one in made.values() if not one.is_completed), default=None)
+        if seq is None:
+            continue
+        if still := _different(group, calls, seq, rows, usual):
+            ends = [part for part in (*still.culprits, *still.waiting) if part.call and not part.call.is_completed]
+            yield _Blocked(group, seq, {part.rank: part.call for part in ends if part.call}, still=still)
+            continue
+        pending = {rank: made[seq] for rank, made in calls.items() if seq in made and not made[seq].is_completed}
+        absent = [rank for rank in calls if rows[rank].has_called(group.name, seq) is False]
+        # Others finished later calls that need all ranks: these came to them, and their dumps lack that.
+        over = (one for made in calls.values() for one in made.values() if one.is_completed)
+        finished = max((one.seq for one in over if one.operation in SYMMETRIC), default=0)
+        older = sorted(rank for rank in absent if calls[rank] and max(calls[rank]) < finished)
+        absent = [rank for rank in absent if rank not in older]
+        silent = [rank for rank in members if rank not in rows]
+        overwritten = [rank for rank in calls if rows[rank].has_called(group.name, seq) is None]
+        if absent or silent or older or overwritten:
+            yield _Blocked(group, seq, pending, absent, silent, older, overwritten)
+            continue
+        stuck = [_part(rank, rows, one) for rank, one in pending.items()]
+        done = [
+            _part(rank, rows, made.get(seq))
+            for rank, made in calls.items()
+            if any(one.is_completed and one.seq >= seq for one in made.values())
+        ]
+        operation = next(iter(pending.values())).operation
+        still = Standstill(PARTLY if done else UNFINISHED, group, seq, operation, stuck, done)
+        yield _Blocked(group, seq, pending, still=still)
 
 
 def _different(
-    group: Group,
-    calls: Mapping[int, Mapping[int, Call]],
-    first: int,
-    by_rank: Mapping[int, Dump],
-    siblings: peers.Siblings,
+    group: Group, calls: Mapping[int, Mapping[int, Call]], last: int, rows: _Rows, usual: _Usual
 ) -> Standstill | None:
     """The first number under which ranks made different calls, up to the one in which they wait."""
-    numbers = sorted({seq for of in calls.values() for seq in of if seq <= first})
-    for seq in numbers:
-        made = {rank: of[seq] for rank, of in calls.items() if seq in of}
-        kinds = Counter(map(_kind, made.values()))
+    for seq in sorted({seq for made in calls.values() for seq in made if seq <= last}):
+        here = {rank: made[seq] for rank, made in calls.items() if seq in made}
+        kinds = Counter(map(_kind, here.values()))
         if len(kinds) < 2:
             continue
-        usual, most = kinds.most_common(1)[0]
+        common, most = kinds.most_common(1)[0]
         is_tie, agreeing = list(kinds.values()).count(most) > 1, 0
-        if is_tie and (elsewhere := siblings.usual(group, seq)) and elsewhere[0] in kinds:
-            is_tie, (usual, agreeing) = False, elsewhere
-        odd = [rank for rank, call in made.items() if is_tie or _kind(call) != usual]
-        rest = [rank for rank, call in made.items() if not is_tie and _kind(call) == usual]
-        return Standstill(
-            DIFFERENT,
-            group,
-            seq,
-            made[odd[0]].operation,
-            [_part(rank, by_rank, made[rank]) for rank in odd],
-            [_part(rank, by_rank, made[rank]) for rank in rest],
-            peers=agreeing,
-        )
+        if is_tie and (elsewhere := usual.call(group, seq)) and elsewhere[0] in kinds:
+            is_tie, (common, agreeing) = False, elsewhere
+        odd = [_part(rank, rows, call) for rank, call in here.items() if is_tie or _kind(call) != common]
+        rest = [_part(rank, rows, call) for rank, call in here.items() if not is_tie and _kind(call) == common]
+        return Standstill(DIFFERENT, group, seq, here[odd[0].rank].operation, odd, rest, peers=agreeing)
     return None
 
 
 def _kind(call: Call) -> Hashable:
     """Return what calls of one number have in common where they fit together."""
-    size = sum(call.inputs) if call.operation in _SAME_SIZE else None
-    return call.operation, size, call.dtypes
+    return call.operation, sum(call.inputs) if call.operation in _SAME_SIZE else None, call.dtypes
 
 
-def _wait(
-    group: Group,
-    members: Sequence[int],
-    calls: Mapping[int, Mapping[int, Call]],
-    seq: int,
-    by_rank: Mapping[int, Dump],
-) -> _Wait:
-    """Return who is in a call, and who did not come to it, as far as the dumps show."""
-    waiting = {rank: of[seq] for rank, of in calls.items() if seq in of and not of[seq].is_completed}
-    absent = [rank for rank in calls if by_rank[rank].has_called(group.name, seq) is False]
-    older = _older(calls, absent)
-    return _Wait(
-        group,
-        seq,
-        waiting,
-        absent=[rank for rank in absent if rank not in older],
-        silent=[rank for rank in members if rank not in by_rank],
-        older=sorted(older),
-        overwritten=[rank for rank in calls if by_rank[rank].has_called(group.name, seq) is None],
-    )
+class _Usual:
+    """Ranks in the same place do the same: of two that disagree, the one that does as all others is right.
+
+    Groups with one description have the same part in the program, such as all groups of tensor parallelism: their ranks
+    make the same calls in the same order.
+    """
+
+    def __init__(self, every: _Groups, rows: _Rows) -> None:
+        self._rows = rows
+        self._groups = grouped(((group.label, len(group.ranks)), (group, members)) for group, members in every)
+        self._made: dict[tuple[str, int], dict[int, Counter[Hashable]]] = {}
+
+    def call(self, group: Group, seq: int) -> tuple[Hashable, int] | None:
+        """Return what the ranks of the other groups call under a number, and how many; None unless they agree."""
+        key = group.label, len(group.ranks)
+        if key not in self._made:
+            self._made[key] = self._count(self._groups[key])
+        own = self._count([(other, ranks) for other, ranks in self._groups[key] if other.name == group.name])
+        others = self._made[key].get(seq, Counter()) - own.get(seq, Counter())
+        return others.most_common(1)[0] if len(others) == 1 and others.total() >= _FEWEST else None
+
+    def _count(self, some: _Groups) -> dict[int, Counter[Hashable]]:
+        made: dict[int, Counter[Hashable]] = {}
+        for group, members in some:
+            for rank in members:
+                for call in _of_group(self._rows.get(rank), group.name):
+                    made.setdefault(call.seq, Counter())[_kind(call)] += 1
+        return made
 
 
-def _older(calls: Mapping[int, Mapping[int, Call]], absent: Iterable[int]) -> set[int]:
-    """The ranks that came to calls which their dumps lack: others finished these, and they need all ranks."""
-    finished = max(
-        (
-            call.seq
-            for of in calls.values()
-            for call in of.values()
-            if call.is_completed and call.operation in SYMMETRIC
-        ),
-        default=0,
-    )
-    return {rank for rank in absent if calls[rank] and max(calls[rank]) < finished}
+def _of_group(dump: Dump | None, group: str) -> Iterable[Call]:
+    return () if dump is None else (call for call in dump.calls.get(group, ()) if not call.is_p2p)
 
 
-def _unfinished(
-    group: Group, calls: Mapping[int, Mapping[int, Call]], seq: int, by_rank: Mapping[int, Dump]
-) -> Standstill:
-    """A call that all ranks of a group made, and that is not over on all of them."""
-    stuck = [_part(rank, by_rank, of[seq]) for rank, of in calls.items() if seq in of and not of[seq].is_completed]
-    over = [
-        _part(rank, by_rank, of.get(seq))
-        for rank, of in calls.items()
-        if any(call.is_completed and call.seq >= seq for call in of.values())
-    ]
-    operation = stuck[0].call.operation if stuck[0].call else ""
-    return Standstill(PARTLY if over else UNFINISHED, group, seq, operation, stuck, over)
+# Sends and receives
 
 
-def _missing_end(pair: pairwise.Pair, by_rank: Mapping[int, Dump]) -> _Wait:
-    seq = next(iter(pair.ends.values())).seq
-    absent = [rank for rank in pair.others if rank in by_rank]
-    silent = [rank for rank in pair.others if rank not in by_rank]
-    return _Wait(pair.group, seq, dict(pair.ends), absent, silent, pair=pair)
+def _blocked_transfers(every: _Groups, rows: _Rows) -> Iterator[_Blocked]:
+    """Yield the first open transfer of each pair of ranks, from the calls of both sides."""
+    for group, members in every:
+        lanes: dict[frozenset[int], dict[int, list[Call]]] = {}
+        for rank in members if group.ranks else ():
+            for call in rows[rank].pending(group.name) if rank in rows else ():
+                peers = call.peers if call.is_p2p else None
+                if peers and max(peers) < len(members):
+                    lanes.setdefault(frozenset(peers), {}).setdefault(rank, []).append(call)
+        for lane, waiting in lanes.items():
+            if len(lane) > 1:  # a rank may send to itself
+                first = {rank: _first(calls) for rank, calls in waiting.items()}
+                yield from _blocked_transfer(group, {members[place] for place in lane}, first, rows)
 
 
-def _crossed(pair: pairwise.Pair) -> Iterator[_Wait]:
-    """Both sides wait for each other, each in a call that the other one makes only after its own."""
-    for rank, call in pair.ends.items():
-        yield _Wait(pair.group, call.seq, {rank: call}, [other for other in pair.ends if other != rank], [], pair=pair)
+def _first(calls: Sequence[Call]) -> dict[Direction, Call]:
+    """The first open call with a peer, or the batch of them: what is in a batch has no order."""
+    first: dict[Direction, Call] = {}
+    for call in calls:
+        if call.peers and call.seq == calls[0].seq:
+            first.setdefault(call.peers, call)
+    return first
 
 
-def _of_pair(pair: pairwise.Pair, by_rank: Mapping[int, Dump]) -> Standstill:
-    """A transfer that is stuck although both sides arrived."""
-    kinds = {pairwise.DIFFERENT: DIFFERENT, pairwise.HALF: PARTLY}
-    call = next(iter(pair.ends.values()))
-    ends = [_part(rank, by_rank, end) for rank, end in pair.ends.items()]
-    over = [_part(rank, by_rank, None) for rank in pair.others]
-    return Standstill(kinds.get(pair.kind, UNFINISHED), pair.group, call.seq, call.operation, ends, over)
+def _blocked_transfer(
+    group: Group, ranks: Collection[int], waiting: Mapping[int, Mapping[Direction, Call]], rows: _Rows
+) -> Iterator[_Blocked]:
+    away = tuple(rank for rank in sorted(ranks) if rank not in waiting)
+    ends = {rank: next(iter(calls.values())) for rank, calls in waiting.items()}
+    call = next(iter(ends.values()))
+    kind, over = UNFINISHED, list[Part]()
+    if away:  # the other side never came, or it is over there, as small sends are at once
+        dump = rows.get(away[0])
+        transfers = None if dump is None or dump.is_partial else dump.recorded.transfers
+        made = None if transfers is None else transfers.get((group.name, next(iter(next(iter(waiting.values()))))), 0)
+        if made is None or not 0 < call.nth <= made:
+            absent, silent = ([rank for rank in away if (rank in rows) is is_here] for is_here in (True, False))
+            yield _Blocked(group, call.seq, ends, absent, silent, is_transfer=True, made=made)
+            return
+        kind, over = PARTLY, [_part(rank, rows, None) for rank in away]
+    else:
+        here, there = waiting.values()
+        both = next((peers for peers in here if peers in there), None)
+        if both is None:  # both send, or both receive, first: each in a call that the other makes only after its own
+            for rank, own in ends.items():
+                yield _Blocked(group, own.seq, {rank: own}, [one for one in ends if one != rank], is_transfer=True)
+            return
+        ends = {rank: calls[both] for rank, calls in waiting.items()}
+        call, other = ends.values()
+        if call.nth and call.nth == other.nth:
+            sizes = (sum(one.inputs or one.outputs) for one in (call, other))
+            kind = DIFFERENT if len(set(sizes)) > 1 or call.dtypes != other.dtypes else kind
+    parts = [_part(rank, rows, end) for rank, end in ends.items()]
+    pending = {rank: end for rank, end in ends.items() if not end.is_completed}
+    still = Standstill(kind, group, call.seq, call.operation, parts, over)
+    yield _Blocked(group, call.seq, pending, still=still)
 
 
-def _root(number: int, wait: _Wait, chains: Chains, by_rank: Mapping[int, Dump]) -> Standstill:
+# Who waits for whom
+
+
+class _Chains:
+    """Follows the waits of ranks from call to call to where they began.
+
+    A call waits for the ranks that did not make it, and for those that made it but are in an earlier one.
+
+    Args:
+        calls: all that are blocked.
+        busy: ranks that wait for others outside of these calls.
+    """
+
+    def __init__(self, calls: Sequence[_Blocked], busy: Collection[int] = ()) -> None:
+        self.calls, self._busy = calls, busy
+        self._stands: dict[int, int] = {}
+        """The call in which each rank stands."""
+        for number, call in enumerate(calls):
+            for rank, pending in call.pending.items():
+                other = self._stands.get(rank)
+                if other is None or pending.order < calls[other].pending[rank].order:
+                    self._stands[rank] = number
+
+    def idle(self, number: int) -> list[int]:
+        """The ranks that a call waits for and that wait for nobody; those busy elsewhere if nobody else is left."""
+        idle = [rank for rank in self.calls[number].absent if rank not in self._stands]
+        return [rank for rank in idle if rank not in self._busy] or ([] if self.unknown(number) else idle)
+
+    def unknown(self, number: int) -> list[int]:
+        """The ranks that may have made a call, and of which nothing shows that they stand elsewhere."""
+        call = self.calls[number]
+        silent = [rank for rank in (*call.silent, *call.older) if rank not in self._busy]
+        return [*silent, *(rank for rank in call.overwritten if rank not in self._stands)]
+
+    def held(self, number: int) -> list[int]:
+        """The ranks that a call waits for and that are in another one."""
+        call = self.calls[number]
+        if call.is_cause:
+            return []
+        ranks = call.absent or [*call.pending, *call.overwritten]
+        return [rank for rank in dict.fromkeys(ranks) if self._stands.get(rank, number) != number]
+
+    @cached_property
+    def roots(self) -> list[int]:
+        """The calls in which a wait begins.
+
+        Ranks of which nothing is known are where it begins only if nothing that is known holds up the call.
+        """
+        numbers = range(len(self.calls))
+        known = [number for number in numbers if self._begins(number)]
+        explained = {*self.following(known), *self._stuck_in_rings}
+        return sorted({*known, *(number for number in numbers if number not in explained and self.unknown(number))})
+
+    def _begins(self, number: int) -> bool:
+        call = self.calls[number]
+        if call.is_cause or any(rank not in self._busy and rank not in self._stands for rank in call.absent):
+            return True
+        if self.unknown(number):
+            return False
+        return bool(self.idle(number)) or not (self.held(number) or call.silent or call.older)
+
+    @cached_property
+    def _stuck_in_rings(self) -> set[int]:
+        """The calls that wait for ranks that wait for each other, and those of these ranks."""
+        left = {number: len({self._stands[rank] for rank in self.held(number)}) for number in range(len(self.calls))}
+        ends = [number for number, count in left.items() if not count]
+        for number in ends:
+            for other in self._after.get(number, ()):
+                left[other] -= 1
+                if not left[other]:
+                    ends.append(other)
+        return set(left) - set(ends)
+
+    def following(self, roots: Iterable[int]) -> list[int]:
+        """The calls that wait because of others, nearest first, behind those."""
+        reached = dict.fromkeys(roots)
+        queue = list(reached)
+        for number in queue:
+            fresh = [other for other in self._after.get(number, ()) if other not in reached]
+            reached.update(dict.fromkeys(fresh))
+            queue.extend(fresh)
+        return queue
+
+    @cached_property
+    def _after(self) -> dict[int, list[int]]:
+        held = ((number, self._stands[rank]) for number in range(len(self.calls)) for rank in self.held(number))
+        return grouped((cause, number) for number, cause in dict.fromkeys(held))
+
+    def ring(self) -> list[tuple[int, int]]:
+        """Ranks that wait for each other although nothing else holds them up, each with its call; empty if none do."""
+        ends = [number for number in range(len(self.calls)) if not self.held(number)]
+        explained = set(self.following([*self.roots, *ends]))
+        rank = next((rank for rank, number in self._stands.items() if number not in explained), None)
+        order: dict[int, int] = {}
+        while rank is not None and rank not in order:
+            order[rank] = len(order)
+            rank = self.held(self._stands[rank])[0]
+        return [] if rank is None else [(m, self._stands[m]) for m in order if order[m] >= order[rank]]
+
+
+def _root(number: int, chains: _Chains, rows: _Rows) -> Standstill:
     """A wait for ranks that wait for nobody."""
-    first = next(iter(wait.waiting.values()))
-    unknown = chains.unknown(number)
+    wait, unknown = chains.calls[number], set(chains.unknown(number))
     return Standstill(
-        NO_PARTNER if wait.pair else MISSING,
+        NO_PARTNER if wait.is_transfer else MISSING,
         wait.group,
         wait.seq,
-        first.operation,
-        [_part(rank, by_rank, by_rank[rank].last) for rank in chains.idle(number)],
-        [_part(rank, by_rank, call) for rank, call in wait.waiting.items()],
+        next(iter(wait.pending.values())).operation,
+        [_part(rank, rows, rows[rank].last) for rank in chains.idle(number)],
+        [_part(rank, rows, call) for rank, call in wait.pending.items()],
         silent=[rank for rank in wait.silent if rank in unknown],
         older=[rank for rank in wait.older if rank in unknown],
         overwritten=[rank for rank in wait.overwritten if rank in unknown],
-        made=wait.pair.made if wait.pair else None,
+        made=wait.made,
     )
 
 
-def _hop(number: int, entry: Standstill | _Wait, chains: Chains) -> Link:
-    """A blocked call with the ranks for which it waits."""
-    pending = _link(entry).pending
+def _link(number: int, chains: _Chains) -> Link:
+    call = chains.calls[number]
     awaited = [*chains.idle(number), *chains.unknown(number), *chains.held(number)]
-    ranks = tuple(sorted(pending.keys() - awaited))
-    return Link(ranks, next(iter(pending.values())), entry.group, tuple(sorted(awaited)))
+    ranks = tuple(sorted(call.pending.keys() - awaited))
+    return Link(ranks, next(iter(call.pending.values())), call.group, tuple(sorted(awaited)))
 
 
 def _who(cause: Standstill) -> tuple[object, ...]:
-    """The ranks that have to be looked at."""
     return (*(part.rank for part in cause.culprits), None, *cause.unknown)
 
 
@@ -334,8 +455,12 @@ def _without_repeats(causes: Iterable[Standstill]) -> list[Standstill]:
 
     Ranks of which nothing is known are named once, together.
     """
+
+    def made(cause: Standstill) -> tuple[int, int]:
+        return min((part.call.order for part in cause.waiting if part.call), default=0), -len(cause.waiting)
+
     kept: dict[tuple[object, ...], Standstill] = {}
-    for cause in sorted(causes, key=lambda cause: (_order(cause), -len(cause.waiting))):
+    for cause in sorted(causes, key=made):
         kept.setdefault(_who(cause), cause)
     unknown = [set(cause.unknown) for cause in kept.values() if not cause.culprits]
     return [
@@ -343,31 +468,43 @@ def _without_repeats(causes: Iterable[Standstill]) -> list[Standstill]:
     ]
 
 
-def _order(cause: Standstill) -> int:
-    """Return when the first of those that wait made the call, in the order of its own calls."""
-    return min((part.call.order for part in cause.waiting if part.call), default=0)
-
-
-def _cycle(
-    ring: Sequence[tuple[int, int]], blocked: Sequence[Standstill | _Wait], by_rank: Mapping[int, Dump]
-) -> Iterator[Standstill]:
+def _cycle(chains: _Chains, rows: _Rows) -> Iterator[Standstill]:
     """Ranks that wait for each other: each is followed by one for which it waits."""
-    if not ring:
+    if not (ring := chains.ring()):
         return
-    calls = [(rank, _link(blocked[number]).pending[rank]) for rank, number in ring]
-    first = blocked[ring[0][1]]
+    calls = [(rank, chains.calls[number].pending[rank]) for rank, number in ring]
+    first = chains.calls[ring[0][1]]
+    others = {rank: call for _, number in ring for rank, call in chains.calls[number].pending.items()}
     members = {rank for rank, _ in ring}
-    others = {rank: call for _, number in ring for rank, call in _link(blocked[number]).pending.items()}
     yield Standstill(
         CYCLE,
         first.group,
         first.seq,
         calls[0][1].operation,
-        [_part(rank, by_rank, call) for rank, call in calls],
-        [_part(rank, by_rank, others[rank]) for rank in sorted(others.keys() - members)],
-        odd=peers.out_of_order(calls, by_rank),
+        [_part(rank, rows, call) for rank, call in calls],
+        [_part(rank, rows, others[rank]) for rank in sorted(others.keys() - members)],
+        odd=_out_of_order(calls, rows),
     )
 
 
-def _part(rank: int, by_rank: Mapping[int, Dump], call: Call | None) -> Part:
-    return Part(rank, by_rank[rank].name, call)
+def _out_of_order(ring: Sequence[tuple[int, Call]], rows: _Rows) -> list[int]:
+    """Return those of ranks that wait for each other which make two calls in another order than all other ranks."""
+    if any(call.is_p2p for _, call in ring):
+        return []
+    places = [(rows[rank].groups[call.group].label, call.seq) for rank, call in ring]
+    # Of each rank the call in which it stands, and that in which the one before it waits for it.
+    pairs = list(zip(places, [places[-1], *places[:-1]], strict=True))
+    awaited = grouped_sets(pairs)
+    first, last = Counter[tuple[_Place, _Place]](), Counter[tuple[_Place, _Place]]()
+    labels = {label for label, _ in places}
+    for dump in (dump for rank, dump in rows.items() if rank not in {rank for rank, _ in ring}):
+        some = [group for group in dump.groups.values() if group.label in labels]
+        calls = ((group.label, call) for group in some for call in _of_group(dump, group.name))
+        made = grouped(((label, call.seq), call.order) for label, call in calls if (label, call.seq) in awaited)
+        # One that it made in two groups with that description says nothing about the order.
+        order = {place: orders[0] for place, orders in made.items() if len(orders) == 1}
+        for here in order:
+            for other in awaited[here] & order.keys():
+                (last if order[here] > order[other] else first)[here, other] += 1
+    odd = [rank for (rank, _), pair in zip(ring, pairs, strict=True) if last[pair] >= _FEWEST and not first[pair]]
+    return odd if len(odd) < len(ring) else []

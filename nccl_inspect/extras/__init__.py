@@ -1,1 +1,1 @@
-"""Extras import the core, never the reverse: each folder can be deleted. Their ``command_NAME.py`` are commands."""
+"""Extras import the core, never the reverse: each folder can be deleted. Their ``cli_NAME.py`` are commands."""

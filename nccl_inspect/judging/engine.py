@@ -57,7 +57,7 @@ LAYERS = {
 }
 """The layer of what rules of a category find, unless they state another one."""
 _RULES = File(__file__).parents[1] / "rules"
-"""Each page there is a rule, with a module of the same name unless the page says what it finds."""
+"""Each page there is a rule; where it compares facts, a function of a module there has its name."""
 _MAX_EVIDENCE = 5
 _MAX_SUMMARY = 300
 """Characters: a summary may quote a message of any length, and the evidence has all of it."""
@@ -235,7 +235,7 @@ Results = Iterator[Result]
 
 @frozen
 class Registered(Frozen):
-    """A rule with what its page, and the module beside that, make of a job."""
+    """A rule with what its page, and the function of its name, make of a job."""
 
     rule: Rule
     judge: Callable[[Facts], Results] | None
@@ -250,9 +250,8 @@ def registered() -> tuple[Registered, ...]:
     """All rules, ordered by category and name."""
     from nccl_inspect.judging import pages  # which makes rules
 
-    names = modules(str(_RULES / "__init__.py"))
-    rules = list(pages.registered(_RULES, names))
-    rules += [pages.pair_with_module(_RULES, name, import_module(f"nccl_inspect.rules.{name}")) for name in names]
+    loaded = [import_module(f"nccl_inspect.rules.{name}") for name in modules(str(_RULES / "__init__.py"))]
+    rules = pages.registered(_RULES, loaded)
     return tuple(sorted(rules, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
 
 

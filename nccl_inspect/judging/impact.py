@@ -125,6 +125,9 @@ def nic(gbps: float | None, what: str = "one NIC of") -> Rate:
     return Rate(round(low, digits), round(high, digits), f"{what} {gbps:g} Gb/s", _AZURE)
 
 
+NIC_100 = nic(100)
+
+
 def network(platform: Platform | None) -> Rate:
     """The network bandwidth of one GPU with GPUDirect RDMA: a plugin may merge all its NICs into one device."""
     if platform is not None and platform.gpu_gbps:

@@ -15,6 +15,8 @@
     confidence: likely
     ```
 
+The last block, ``examples``, has logs; ``>>> RESULT   # INTRODUCTION`` precedes each of them.
+
 A line that begins with two blanks continues the value above it. What precedes ``summary`` is the declaration, with the
 fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
@@ -29,22 +31,25 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
 step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
 ``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`stated_errors.finding`);
-``deadly: yes`` is for what no job survives. ``@NAME`` is a step or an effect of :mod:`nccl_inspect.judging.remedies`.
+``deadly: yes`` is for what no job survives. ``action`` is what to do about the job, where that does not follow from
+the layer (:mod:`nccl_inspect.judging.actions`). ``@NAME`` is a step or an effect of
+:mod:`nccl_inspect.judging.remedies`.
 
 ``undecided: REASON`` of a case makes it an open question, and each ``needs`` says what would answer it: ``platform``,
 ``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
 
 ``when`` begins other values for some of these keys, for that condition, or for one of several; ``about`` for these
-statements, where there are none of those above. ``case`` in front of it has the words that follow "If" on the page. Of
+statements, where there are none of those above. The words behind ``#`` follow "If" on the page. Of
 the cases that hold, the first that has a key gives its value. Conditions are ``page_words.CONDITIONS``.
 
 ``{message}``, ``{text}`` and ``{count}`` stand for the message of the first statement, its text without what its
 program puts in front, and the number of statements (``{count NOUN}`` with a noun); the name of a field in braces for
 its value in the first statement that has one, ``{all FIELD}`` for its values. Other braces stand for themselves.
 
-Where a rule compares facts, the module beside the page has a function ``find(facts)`` and no sentence. It yields what
-it found (:class:`~nccl_inspect.judging.page_words.Hit`), with values for names in braces, and the names of what is so,
-for the condition ``is NAME`` (``is NAME=VALUE¦VALUE`` compares). ``find(facts, findings)`` sees those of all other
+Where a rule compares facts, a module beside it has a function of its name (``find`` in a module of its name), which
+takes the facts and holds no sentence. It yields what it found (:class:`~nccl_inspect.judging.page_words.Hit`),
+with values for names in braces, and the names of what is so, for the condition ``is NAME`` (``is NAME=VALUE¦VALUE``
+compares). ``NAME(facts, findings)`` sees those of all other
 rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
 ``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it.
 ``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is
@@ -82,7 +87,7 @@ from nccl_inspect.judging.engine import (
     Results,
     Rule,
 )
-from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines, hosts_in, ranks_in
+from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines, hosts_in, lines_of, ranks_in
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.judging.page_words import (
     FIGURES,
@@ -99,7 +104,7 @@ from nccl_inspect.judging.page_words import (
     statements_of,
     tell_account,
 )
-from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import capital, count
 
@@ -121,11 +126,12 @@ _SAYS = {
     "confirm",
     "severity",
     "confidence",
+    "action",
     "fatal",
     "deadly",
 }
-_CASE = {*_SAYS, "case", "when", "about"}
-_OPENERS = ("case: ", "when: ", "about: ")
+_CASE = {*_SAYS, "when", "about"}
+_OPENERS = ("when: ", "about: ")
 _SHOWN = {*_STEPS, "impact", "stops"}
 """What pages show of a case, in words that follow "If"."""
 _REPEATED = (*_STEPS, "needs", "about", "beside", "unless", "when")
@@ -133,38 +139,38 @@ _ALLOWED = {
     "category": CATEGORIES,
     "severity": SEVERITIES,
     "confidence": ("certain", "likely", "possible"),
+    "action": ACTIONS,
     "layer": tuple(BY_NAME),
     **dict.fromkeys((*_SWITCHES, "fatal", "deadly"), ("yes", "no")),
 }
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
+_ALONE = later(r"«(\w+)\?\{\1\}»")
+"""A value in a sentence or a command that is complete without it."""
 _EITHER = later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
 
 
-def registered(folder: Path, modules: Iterable[str]) -> Iterator[Registered]:
-    """Yield the rules that have a page and no module; only what precedes ``summary`` is parsed.
+def registered(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Registered]:
+    """Yield the rules of a folder: each page is one, with the function of its name if a module has one.
 
     Raises:
         PageError: a page has no block, or a wrong declaration.
     """
-    names = {entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")}
-    for name in names.difference(modules):
+    checks: dict[str, Callable[..., Any]] = {}
+    for module in modules:
+        own = module.__name__.rpartition(".")[2]
+        named = {"find": own, "tell": f"tell_{own}"}  # in a module of one rule
+        functions = {
+            name: what for name, what in vars(module).items() if getattr(what, "__module__", "") == module.__name__
+        }
+        checks |= {named.get(name, name): what for name, what in functions.items()}
+    for name in sorted(entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")):
         rule, entries, block = _read(folder, name)
-        tell = partial(_tell, rule, block, tell_account) if rule.tells else None
-        yield Registered(rule, partial(_judge, rule, entries, block), tell=tell)
-
-
-def pair_with_module(folder: Path, name: str, module: ModuleType) -> Registered:
-    """Return the rule of a page whose module has a ``find(facts)``, or ``find(facts, findings)``, and no declaration.
-
-    Raises:
-        PageError: the page has no block, or a wrong declaration.
-    """
-    rule, _, block = _read(folder, name)
-    judge = partial(_judge_hits, rule, module.find, block)
-    tell = partial(_tell, rule, block, getattr(module, "tell", tell_account)) if rule.tells else None
-    takes_findings = len(signature(module.find).parameters) > 1
-    return Registered(rule, None if takes_findings else judge, judge if takes_findings else None, tell)
+        check = checks.get(name)
+        judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
+        tell = partial(_tell, rule, block, checks.get(f"tell_{name}") or tell_account) if rule.tells else None
+        takes_findings = check and len(signature(check).parameters) > 1
+        yield Registered(rule, None if takes_findings else judge, judge if takes_findings else None, tell)
 
 
 def _read(folder: Path, name: str) -> tuple[Rule, _Entries, str]:
@@ -242,6 +248,11 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
         opens = line.startswith(_OPENERS) or (opens and line.startswith("  "))
         blocks[-1].append(line)
     found = [_entries("\n".join(block), _CASE if place else _SAYS, name) for place, block in enumerate(blocks)]
+    for case, key in [(case, key) for case in found[1:] for key in ("when", "about") if key in case]:
+        parts = [given.partition(" # ") for given in case[key]]
+        case[key] = [given.strip() for given, _, _ in parts]
+        if told := [words for _, _, words in parts if words]:
+            case["case"] = told
     for text in (text for case in found for given in case.values() for text in given if "«" in text or "»" in text):
         if re.search("[«»]", choose_parts(text, Hit())):
             raise PageError(f"{_file(name)}: '{text}': a part is «NAME? text» or «not NAME? text»")
@@ -252,7 +263,7 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
         raise PageError(f"{_file(name)}: deadly does not go with impact")
     for case in found[1:]:
         if not {"when", "about"} & case.keys() or (not _SHOWN.isdisjoint(case) and "case" not in case):
-            raise PageError(f"{_file(name)}: a case lacks its condition (when), or its words (case): {case}")
+            raise PageError(f"{_file(name)}: a case lacks its condition (when), or its words (#): {case}")
         for part in (part for when in case.get("when", ()) for part in when.split(" & ")):
             condition(part, name)
     return found
@@ -273,7 +284,7 @@ def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
 
 
 def _judge_hits(rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object) -> Results:
-    """Judge what the module beside a page finds in the facts, or in them and all findings."""
+    """Judge what the function of a page finds in the facts, or in them and all findings."""
     facts = known[0]
     assert isinstance(facts, Facts)
     for hit in find(*known):
@@ -309,7 +320,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
     fix = list(fill_steps(steps(says), hit))
     confirm, confidence = text.get("confirm", ""), hit.confidence or text.get("confidence")
     if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
-        return stated_errors.finding(
+        found = stated_errors.finding(
             rule,
             facts,
             hit.notices,
@@ -321,10 +332,10 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             confidence=confidence or "likely",
             deadly=text.get("deadly") == "yes",
         )
-    if hit.effects:
+    elif hit.effects:
         from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
 
-        return workloads.finding_of(
+        found = workloads.finding_of(
             rule,
             facts,
             hit.cases,
@@ -332,37 +343,40 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             text["summary"],
             cause=text["cause"],
             fix=fix,
-            evidence=hit.evidence or (),
+            evidence=lines_of(hit.evidence or ()),
             confidence=confidence or "certain",
             confirm=confirm,
             ranks={*(hit.ranks or ())},
         )
-    ranks, hosts, evidence = hit.ranks, hit.hosts, hit.evidence
-    if hit.settings and ranks is None:
-        ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
-    if hit.settings and hosts is None:
-        hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
-    if hit.settings and evidence is None:
-        shown = first_lines(hit.paths) if hit.paths else ()
-        evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
-    return rule.finding(
-        text["summary"],
-        cause=text["cause"],
-        impact=Estimate(text["impact"], references_of(says["impact"][0], hit)),
-        fix=fix,
-        confirm=confirm,
-        severity=text.get("severity"),
-        confidence=confidence,
-        notices=hit.notices,
-        ranks=ranks,
-        hosts=hosts,
-        evidence=evidence,
-        paths=hit.paths,
-        open_paths=hit.open_paths,
-        explains_errors=[*hit.notices, *hit.explains],
-        fatal=text.get("fatal") == "yes",
-        open_end=hit.open_end,
-    )
+    else:
+        ranks, hosts = hit.ranks, hit.hosts
+        evidence = None if hit.evidence is None else list(lines_of(hit.evidence))
+        if hit.settings and ranks is None:
+            ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
+        if hit.settings and hosts is None:
+            hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
+        if hit.settings and evidence is None:
+            shown = first_lines(hit.paths) if hit.paths else ()
+            evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
+        found = rule.finding(
+            text["summary"],
+            cause=text["cause"],
+            impact=Estimate(text["impact"], references_of(says["impact"][0], hit)),
+            fix=fix,
+            confirm=confirm,
+            severity=text.get("severity"),
+            confidence=confidence,
+            notices=hit.notices,
+            ranks=ranks,
+            hosts=hosts,
+            evidence=evidence,
+            paths=hit.paths,
+            open_paths=hit.open_paths,
+            explains_errors=[*hit.notices, *hit.explains],
+            fatal=text.get("fatal") == "yes",
+            open_end=hit.open_end,
+        )
+    return found.with_fields(action=text.get("action", ""))
 
 
 def _needs(given: Iterable[str]) -> Needs:
@@ -407,7 +421,9 @@ def render_page(text: str, rule: Rule) -> str:
     if not head:
         return text
     says = cases("summary: " + head.partition("\nsummary: ")[2], rule.name)
-    prose, mark, examples = page.partition("\n## Examples\n")
+    prose, mark, examples = page.partition("\n```examples\n")
+    if not mark:
+        raise PageError(f"{_file(rule.name)}: no block of examples")
     lead, *parts = re.split(r"^## ", prose, flags=re.MULTILINE)
     sections = {name: body.strip() for name, _, body in (part.partition("\n") for part in parts)}
     sections.setdefault("Why it matters", "\n\n".join(_effects(says)))
@@ -416,12 +432,27 @@ def render_page(text: str, rule: Rule) -> str:
         raise PageError(f"{_file(rule.name)}: no section '## {lacking[0]}'")
     if lead.count("\n") < 4:  # the title only
         lead = f"{lead.strip()}\n\n{rule.title}.\n"
-    return "\n".join((lead.rstrip("\n"), *(f"\n## {name}\n\n{sections[name]}" for name in _SECTIONS), mark + examples))
+    sections = {name: sections[name] for name in _SECTIONS} | {"Examples": "\n\n".join(_examples(examples))}
+    return "\n".join((lead.rstrip("\n"), *(f"\n## {name}\n\n{text}" for name, text in sections.items()), ""))
+
+
+def _examples(block: str) -> Iterator[str]:
+    """Yield the examples of a page and what introduces them: ``>>> RESULT   # INTRODUCTION`` precedes each log."""
+    _, *given = re.split("^>>> ", block.removesuffix("```\n"), flags=re.MULTILINE)
+    for head, _, log in (example.partition("\n") for example in given):
+        result, _, words = head.partition("   # ")
+        if words:
+            yield _wrap(words if words.endswith(".") else f"{words}:")
+        yield f"```log {result}\n{log}```"
+
+
+def _wrap(text: str) -> str:
+    from textwrap import fill  # only for a page
+
+    return fill(text, _WIDTH, break_on_hyphens=False)
 
 
 def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
-    from textwrap import fill  # only for a page
-
     known = set[str]()
     for case in says:
         for effect in {*map(_shared, case.get("impact", ())), *case.get("stops", ())} - known:
@@ -429,7 +460,21 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
             if PLACEHOLDER.fullmatch(effect):
                 continue
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
-            yield fill(capital(_in_general(f"{words}.")), _WIDTH, break_on_hyphens=False)
+            yield _wrap(capital(_in_general(f"{words}.")))
+
+
+IN_GENERAL = {
+    **dict.fromkeys(("who", "suspected", "possible", "blamed", "silent"), "these ranks"),
+    **dict.fromkeys(("absent", "missing"), "the missing ranks"),
+    **{"outliers": "the outliers", "peers": "of ranks", "usual": "most", "odd": "the ranks that differ"},
+    **{"behind": "the late ranks", "owners": "the ranks that have it", "rank": "N", "home": "from their hosts"},
+    **{"own": "that process", "place": "that place", "begin": "its first line", "elsewhere": "there"},
+    **{"where": "the address", "side": "the side that lacks it", "variable": "the variable", "name": "the option"},
+    **{"other": "the provider", "google": "Google's network", "paths": "these paths", "nets": "these networks"},
+    **{"net": "less", "times": "several", "worst": "several", "least": "once per host", "left": "half or less"},
+    **{"share": "a part", "source": "measured"},
+}
+"""How values of names in braces read in sentences about all jobs; commands have ``<NAME>``."""
 
 
 def _in_general(text: str) -> str:
@@ -439,9 +484,12 @@ def _in_general(text: str) -> str:
         kind, name, form, word = match.groups()
         if "count" in (kind, form):
             return f"several {count(2, word or name).removeprefix('2 ')}"
-        return str(FIGURES.get(name, f"<{name}>")) if form != "does" else "are" if word == "be" else word
+        if form == "does":
+            return "are" if word == "be" else word
+        in_command = match.end() <= match.string.find(remedies.COMMENT)
+        return str(FIGURES.get(name) or (f"<{name}>" if in_command else IN_GENERAL.get(name, f"<{name}>")))
 
-    text = _EITHER.sub(r"«\1?\2, or \3»", text)
+    text = _ALONE.sub("", _EITHER.sub(r"«\1?\2, or \3»", text))
     while PART.search(text):
         text = PART.sub(r"\3", text)
     return PLACEHOLDER.sub(name_in_general, text)
@@ -449,14 +497,13 @@ def _in_general(text: str) -> str:
 
 def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
     from itertools import groupby  # only for a page
-    from textwrap import fill
 
     for case in says:
         advised = dict.fromkeys(_in_general(step) for step in steps(case) if not PLACEHOLDER.fullmatch(step))
         if advised and "case" in case:
-            yield fill(f"If {case['case'][0]}:", _WIDTH)
+            yield _wrap(f"If {case['case'][0]}:")
         for is_sentence, group in groupby(advised, remedies.is_sentence):
             if is_sentence:
-                yield from (fill(step, _WIDTH, break_on_hyphens=False) for step in group)
+                yield from map(_wrap, group)
             else:
                 yield "\n".join(("```", *group, "```"))

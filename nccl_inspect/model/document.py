@@ -41,7 +41,7 @@ _MEASURED = (
     ),
     *("verdict", "tool", "what", "reason", "nodes", "falls", "wrong"),
 )
-_FINDING = ("rule", "category", "severity", "confidence", "root", "because", "summary", "cause", "impact")
+_FINDING = ("rule", "category", "severity", "confidence", "root", "because", "action", "summary", "cause", "impact")
 
 
 def to_dict(job: Job) -> dict[str, Any]:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
+ACTIONS = ("drain-host", "fix-then-restart", "restart", "wait", "none")
+"""What to do about a job; for ``none`` there is nothing to do for a program that restarts jobs."""
+
 if TYPE_CHECKING:
     from nccl_inspect.model.job import Notice, Selection
 
@@ -70,6 +73,8 @@ class Finding(Record):
     """Fatal by what the log shows, though no line proves that the log goes on to the end of the job."""
     clue: bool = False
     """It rests on a statement, a setting or an inventory; the log does not show the effect."""
+    action: str = ""
+    """One of :data:`ACTIONS`; from its rule what the page states, and nothing where that states none."""
     confirm: str = ""
     """What would confirm it; empty where the log proves it."""
     explains: list[str] = field(default_factory=list)

@@ -74,7 +74,7 @@ def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) ->
             notes = {
                 key: note for key, whole in log.notes.items() if (note := identity.within(whole, begin, log.last + 1))
             }
-            yield replace(log, own=notes, statement_table=None)
+            yield replace(log, notes=notes)
 
 
 _TORN_PER_PIECE = 4

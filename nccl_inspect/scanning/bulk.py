@@ -18,7 +18,7 @@ from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame, in_most
+from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame, Late, in_most
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
@@ -179,7 +179,7 @@ class BulkScanner(Scanner):
         """Lines of a source one by one; most are known."""
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
-        texts, timed = self._texts.young, block.timed
+        texts = self._texts.young
         is_timed = self._timed.tells(cleaned)
         shown = map(self._timed.without, cleaned) if is_timed else cleaned
         for number, line, timeless in zip(numbers, cleaned, shown, strict=True):
@@ -200,12 +200,11 @@ class BulkScanner(Scanner):
                     text, channel = self._text(rest, origin), None
                     texts = self._texts.young
                 if text is not None and not text.damaged:
-                    if frame is not None:
-                        timed[number] = frame, line
+                    printed = origin if frame is None else Late(frame, line[frame.begin : len(head) - frame.rest])
                     if rows and text.parsed is not None:
-                        rows.append((number, origin, text, channel))
+                        rows.append((number, printed, text, channel))
                     else:
-                        block.keep(number, block.origin(number, origin), text, channel)
+                        block.keep(number, printed, text, channel)
                         unknown += text.parsed is None
                     quick += 1
                     continue

@@ -75,14 +75,30 @@ def quoted(line: bytes, grammar: Grammar, *, prose: bool = True) -> tuple[Origin
         is_statement = decode(match["level"]) in STATEMENTS
         if not is_statement and (_TORN.search(head) or not _LED.search(head)):
             continue
-        for text in decoration.endings(undecorated(line[match.end() :])):
-            parsed = grammar.parse(text)
-            if parsed is not None and parsed.kind not in NUMBERED and is_telling(parsed, marked=True):
-                return origin, Text(decode(match["level"]), text, parsed)
+        found = None
+        texts = decoration.endings(undecorated(line[match.end() :]))
+        found = next(filter(None, (_telling(text, grammar) for text in texts)), None)
+        if prose and is_statement:
+            beginnings = filter(None, (_telling(text, grammar) for text in decoration.beginnings(texts[0])))
+            found = max(beginnings, key=_own_signs, default=None)
+        if found:
+            return origin, Text(decode(match["level"]), found.message, found)
         is_glued = len(_HEAD.findall(head)) > _MOST_HEADS
-        if is_statement and not is_glued and _LED.search(head) and (_IN_LOG.search(head) or not is_sentence(text)):
-            unknown = origin, Text(decode(match["level"]), text, None)
+        if is_statement and not is_glued and _LED.search(head) and (_IN_LOG.search(head) or not is_sentence(texts[-1])):
+            unknown = origin, Text(decode(match["level"]), texts[-1], None)
     return unknown
+
+
+def _telling(text: bytes, grammar: Grammar) -> Parsed | None:
+    """Return what a text says that follows ``NCCL`` and a level, if it is a whole message."""
+    parsed = grammar.parse(text)
+    is_known = parsed is not None and parsed.kind not in NUMBERED and is_telling(parsed, marked=True)
+    return parsed if is_known else None
+
+
+def _own_signs(parsed: Parsed | None) -> int:
+    """Return how much of a message is NCCL's, and no free text."""
+    return len(_SIGN.findall(_parted(parsed)[0])) if parsed else 0
 
 
 def is_telling(parsed: Parsed, *, marked: bool = False) -> bool:
@@ -94,6 +110,17 @@ def is_telling(parsed: Parsed, *, marked: bool = False) -> bool:
     """
     if parsed.kind is events.ErrorCascade:
         return True
+    own, free = _parted(parsed)
+    signs = len(_SIGN.findall(own))
+    if not marked and (signs < _FEW_SIGNS or len(_LETTER.findall(own)) < _FEW_LETTERS):
+        return False
+    if marked:
+        return all(len(_PLAIN_WORD.findall(text)) <= _MANY_WORDS for text in free)
+    return signs >= _MANY_SIGNS or not any(map(is_sentence, free))
+
+
+def _parted(parsed: Parsed) -> tuple[bytes, list[bytes]]:
+    """Return what of a message is NCCL's, and the free texts in it of several words."""
     production, message = parsed.production, parsed.message
     match = production.match(message)
     assert match is not None
@@ -103,13 +130,7 @@ def is_telling(parsed: Parsed, *, marked: bool = False) -> bool:
         end = stop
         if b" " in message[start:stop] and message[start - 1 : start] not in _OPENING:
             free.append(_system_error().sub(b"", message[start:stop]))
-    own += message[end:]
-    signs = len(_SIGN.findall(own))
-    if not marked and (signs < _FEW_SIGNS or len(_LETTER.findall(own)) < _FEW_LETTERS):
-        return False
-    if marked:
-        return all(len(_PLAIN_WORD.findall(text)) <= _MANY_WORDS for text in free)
-    return signs >= _MANY_SIGNS or not any(map(is_sentence, free))
+    return own + message[end:], free
 
 
 def is_sentence(text: bytes) -> bool:
@@ -136,6 +157,13 @@ _PRINTED = re.compile(
 )
 """What a line may hold that has something of a prefix."""
 _SIGN_SIZE = 4
+_FEW_LINES = 3
+_WORD, _FAR = re.compile(rb"(?:(?<!\S)|(?<=[\"'`(]))[^\s\"'`(]"), 80
+"""Where a message may begin, and how many bytes before what is its own."""
+_SUPPOSED = re.compile(
+    rb"\b(?:if|when|whenever|unless|until|no longer|instead of|e\.g\.|such as|fix(?:es|ed)?)\b", re.I
+)
+"""Words with which people write of an error that they need not have."""
 _LEFT_OUT = re.compile(rb"(0x)?(?:\.{2,}|\xe2\x80\xa6|\b[Xx*]{2,}\b|(?<=0x)[Xx*]+)")
 """Numbers as NCCL's manual and those who pass lines on leave them out."""
 STAND_IN = b"e11ded"
@@ -223,15 +251,11 @@ class Excerpt:
         plain = [self._undecorated(text) for *_, text in rows]
         self.read += sum(text is not less for (*_, text), less in zip(rows, plain, strict=True))
         rows = [(number, origin, text) for (number, origin, _), text in zip(rows, plain, strict=True)]
-        recognized = {
-            number
-            for number, _, text in rows
-            if text.parsed and not (_is_vague(text.parsed.production) and _may_be_more(text))
-        }
+        recognized = {number for number, _, text in rows if text.parsed and not _is_vague(text.parsed.production)}
         unknown = {number for number, _, text in rows if text.parsed is None}
         anew: set[int] = set()
         better: list[tuple[int, Origin, Text]] = []
-        for reading in self.readings(lines, recognized):
+        for reading in [*self.readings(lines, recognized)] or ([] if rows else self._mentions(lines)):
             numbers = set(range(reading.place + 1, reading.place + reading.pieces + 1))
             if numbers <= unknown and not any(text.parsed for _, text in reading.messages):
                 continue
@@ -262,7 +286,7 @@ class Excerpt:
             return text
         parse = self._grammar.parse_foreign if production.foreign else self._grammar.parse
         parsed = parse(less)
-        return Text(text.level, less, parsed) if parsed and parsed.production is production else text
+        return Text(text.level, less, parsed) if parsed and parsed.production.dialect == production.dialect else text
 
     def readings(self, lines: Sequence[bytes], recognized: Collection[int] = ()) -> Iterator[Reading]:
         """Yield what lines say that have no prefix, or one that is not whole.
@@ -301,15 +325,31 @@ class Excerpt:
             return Reading(place, 1, messages)
         below = list(takewhile(_may_continue, lines[place + 1 : place + _PIECES]))
         if below and self._may_hold(lines[place], *below):
-            for pieces, text in decoration.joined([lines[place], *below]):
-                if message := self._whole(text):
-                    return Reading(place, pieces, [message])
+            ways = decoration.joined([lines[place], *below])
+            wholes = [Reading(place, size, [message]) for size, text in ways if (message := self._whole(text))]
+            if wholes:  # of equal ones the shortest
+                return max(wholes, key=lambda one: _own_signs(one.messages[0][1].parsed))
         for text in decoration.plainer(lines[place]) if MARK in lines[place] else ():
             if message := quoted(text, self._grammar):
                 return Reading(place, 1, [message])
         is_printed = _PRINTED.search(lines[place]) is not None
         old = next(filter(None, map(self._of_old, decoration.layers(lines[place]))), None) if is_printed else None
         return Reading(place, 1, [old]) if old else None
+
+    def _mentions(self, lines: Sequence[bytes]) -> Iterator[Reading]:
+        """Yield the errors that a question of few lines mentions, if it tells nothing else."""
+        plain = list(map(decoration.normal, lines))
+        if sum(map(bool, plain)) > _FEW_LINES:
+            return
+        for place, line in enumerate(plain):
+            signs = [line.find(sign) for sign, _ in self._possible if len(sign) >= _SIGN_SIZE and sign in line]
+            words = [
+                match.start() for match in _WORD.finditer(line) if any(0 <= at - match.start() < _FAR for at in signs)
+            ]
+            texts = [text for start in words for text in decoration.beginnings(line[start:])]
+            found = max(filter(None, (_telling(text, self._grammar) for text in texts)), key=_own_signs, default=None)
+            if found and is_telling(found) and _level(found) in STATEMENTS and not _SUPPOSED.search(line):
+                yield Reading(place, 1, [(prefix.ALONE, Text(_level(found), found.message, found))])
 
     def _messages(self, line: bytes) -> list[tuple[Origin, Text]]:
         """The messages in a line."""
@@ -389,14 +429,8 @@ def _torn_off(lines: Sequence[bytes]) -> set[int]:
     }
 
 
-def _may_be_more(text: Text) -> bool:
-    """Whether a line of whatever program may be a known one with something behind it."""
-    assert text.parsed is not None
-    return text.parsed.production.rest or undecorated(text.message) != text.message
-
-
 def _is_vague(production: Production) -> bool:
-    """Whether a production takes whatever has a form: any exception, any line of a program's log."""
+    """Whether a production takes whatever has a form, such as any exception: it may be a known one, and more lines."""
     return production.general or production.rest
 
 

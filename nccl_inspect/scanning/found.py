@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.lines.timestamps import Frame
+from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.scanning.counts import Text
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.line_table import ConnectionTable, LineTable
 
 
-Row: TypeAlias = tuple[int, Origin, Text, int | None]
-"""A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
+Row: TypeAlias = tuple[int, Origin | Late, Any, int | None]
+"""A sound line: number, who printed it, text, and the channel where the text is that of a line for another channel.
+
+Connection lines that follow each other may be one row, with what they are instead of a text.
+"""
 
 
 class Extent(NamedTuple):
     """The first and the last line of a process, with their origins."""
 
     first: int
-    opening: Origin
+    opening: Origin | Late
     last: int
-    final: Origin
+    final: Origin | Late
 
 
 class Known(NamedTuple):
@@ -50,47 +52,31 @@ class Found:
     def __init__(self) -> None:
         self.by_process: dict[Process, list[Row]] = {}
         """In the order of the first lines."""
-        self.unknown: list[tuple[int, Origin, Text, int]] = []
+        self.unknown: list[tuple[int, Origin | Late, Text, int]] = []
         """Those that no production knows, in the order in which they came, and how often they came."""
         self.lines: LineTable | None = None
         """Lines that were read in columns; they are not among the others."""
         self.connections: ConnectionTable | None = None
         """The same of connection lines."""
-        self.timed: dict[int, tuple[Frame, bytes]] = {}
-        """By their numbers, lines whose origin is that of another time, and what makes their own."""
-        self.extents: dict[Process, Extent] = {}
-        """In the order of the first lines; known when all lines were added."""
         self._rows: dict[Process, list[Row]] = {}
-        self._last = prefix.NOBODY
 
-    def origin(self, number: int, origin: Origin) -> Origin:
-        """The origin of a line itself."""
-        if number not in self.timed:
-            return origin
-        frame, line = self.timed[number]
-        head = line.partition(prefix.MARK)[0]
-        if head != self._last.head:
-            self._last = frame.at(head)
-        return self._last
-
-    def close(self) -> None:
-        """Find out where processes begin and end; no lines are added after that."""
-        for process, rows in self.by_process.items():
-            (first, opening, *_), (last, final, *_) = rows[0], rows[-1]
-            self.extents[process] = Extent(first, self.origin(first, opening), last, self.origin(last, final))
+    @property
+    def extents(self) -> dict[Process, Extent]:
+        """Return where the processes of lines that were read one by one begin and end."""
+        return {process: Extent(*rows[0][:2], *rows[-1][:2]) for process, rows in self.by_process.items()}
 
     def rows_of(self, process: Process) -> list[Row]:
         """The lines of a process, of which there may be none yet; the first one is to be added by :meth:`keep`."""
         return self._rows.setdefault(process, [])
 
-    def keep(self, number: int, origin: Origin, text: Text, channel: int | None = None) -> None:
+    def keep(self, number: int, printed: Origin | Late, text: Text, channel: int | None = None) -> None:
         """Add a line."""
-        rows = self.rows_of(origin.process)
+        rows = self.rows_of(printed.process)
         if not rows:
-            self.by_process[origin.process] = rows
-        rows.append((number, origin, text, channel))
+            self.by_process[printed.process] = rows
+        rows.append((number, printed, text, channel))
         if text.parsed is None:
-            self.unknown.append((number, origin, text, 1))
+            self.unknown.append((number, printed, text, 1))
 
 
 class Repeated(NamedTuple):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from itertools import compress
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,80 +33,20 @@ class Printers(Record):
         frame = self.frames[printer] if self.frames else None
         return self.origins[printer] if frame is None else frame.with_time(time)
 
-    def some(self, chosen: Sequence[bool]) -> Printers:
-        """Return those that are chosen, in their order."""
-        return Printers(list(compress(self.origins, chosen)), list(compress(self.frames, chosen)))
+    def late(self, printer: Column, time: Times | None) -> list[Origin | Late]:
+        """Return who printed some lines; with their times, which are read when somebody asks.
 
-
-@record
-class Printed(Record, Sequence[Origin]):
-    """Holds who printed some lines, and when: the origin of a line is made when somebody asks for it."""
-
-    printers: Printers
-    printer: Column
-    """By lines: an index into the printers."""
-    time: Times | None = None
-    """By lines: the time where lines have times of their own; more bytes may follow it."""
-
-    @classmethod
-    def of(cls, origins: list[Origin]) -> Printed:
-        """Lines whose origins were made."""
-        return cls(Printers(origins), np.arange(len(origins), dtype=np.int32))
-
-    def __len__(self) -> int:
-        return len(self.printer)
-
-    @overload
-    def __getitem__(self, at: int) -> Origin: ...
-    @overload
-    def __getitem__(self, at: slice) -> Printed: ...
-    def __getitem__(self, at: int | slice) -> Origin | Printed:
-        if isinstance(at, slice):
-            return Printed(self.printers, self.printer[at], None if self.time is None else self.time[at])
-        return self.printers.origin(int(self.printer[at]), b"" if self.time is None else self.time[at])
-
-    def __iter__(self) -> Iterator[Origin]:
-        return iter(self.origins)
-
-    @property
-    def origins(self) -> list[Origin]:
-        """Return those of all lines."""
-        printers, origins = self.printer.tolist(), self.printers.origins
-        if self.time is None:
-            return [origins[printer] for printer in printers]
-        return list(map(self.printers.origin, printers, self.time.tolist()))
-
-    @property
-    def late(self) -> list[Origin | Late]:
-        """Return the same, where few are asked for."""
-        origins, frames, printers = self.printers.origins, self.printers.frames, self.printer.tolist()
-        if self.time is None:
+        Args:
+            printer: of each line.
+            time: of each line, where lines have times of their own; more bytes may follow it.
+        """
+        origins, frames, printers = self.origins, self.frames, printer.tolist()
+        if time is None:
             return [origins[printer] for printer in printers]
         return [
-            origins[printer] if (frame := frames[printer]) is None else Late(frame, time)
-            for printer, time in zip(printers, self.time.tolist(), strict=True)
+            origins[printer] if (frame := frames[printer]) is None else Late(frame, digits)
+            for printer, digits in zip(printers, time.tolist(), strict=True)
         ]
-
-    def at(self, lines: Rows) -> Printed:
-        """Some of them; of others nothing is kept."""
-        printer, time = self.printer[lines], None if self.time is None else self.time[lines]
-        is_used = np.zeros(len(self.printers.origins), bool)
-        is_used[printer] = True
-        number = np.cumsum(is_used, dtype=np.int32) - 1
-        return Printed(self.printers.some(is_used.tolist()), number[printer], time)
-
-
-def joined(parts: Sequence[Printed]) -> Printed:
-    """Lines one part after the other."""
-    sizes = np.array([len(part.printers.origins) for part in parts], np.int32)
-    begins = np.cumsum(sizes, dtype=np.int32) - sizes
-    printer = np.concatenate([part.printer + begin for part, begin in zip(parts, begins, strict=True)])
-    origins = [origin for part in parts for origin in part.printers.origins]
-    if all(part.time is None for part in parts):
-        return Printed(Printers(origins), printer)
-    frames = [frame for part in parts for frame in part.printers.frames or [None] * len(part.printers.origins)]
-    times = [np.zeros(len(part), "S1") if part.time is None else part.time for part in parts]
-    return Printed(Printers(origins, frames), printer, np.concatenate(times))
 
 
 @record
@@ -131,20 +70,11 @@ class Heads(Record):
 
     def origins(self, at: Rows) -> list[Origin]:
         """Return who printed some lines, with their times."""
-        printers, origins, frames = self.printer[at].tolist(), self.printers.origins, self.printers.frames
-        if not frames:
-            return [origins[printer] for printer in printers]
-        if self.time is not None:
-            times = self.block.pieces(self.time[at], self.time[at] + max(map(_width, frames)))
-            return [self.printers.origin(printer, time) for printer, time in zip(printers, times, strict=True)]
-        return [
-            origins[printer] if (frame := frames[printer]) is None else frame.at(head)
-            for printer, head in zip(printers, self.block.pieces(self.begin[at], self.end[at]), strict=True)
-        ]
+        return [printed.origin if isinstance(printed, Late) else printed for printed in self.late(at)]
 
-    def printed(self, at: Rows) -> Printed:
-        """Return the same, where few are asked for."""
-        return Printed(self.printers, self.printer[at], self.times(at))
+    def late(self, at: Rows) -> list[Origin | Late]:
+        """Return the same, where few times are asked for."""
+        return self.printers.late(self.printer[at], self.times(at))
 
     def times(self, at: Rows) -> Times | None:
         """The bytes of some prefixes from their times on; None where the printers state them."""
@@ -327,9 +257,9 @@ class Edges(Record):
         """Return who printed the first line of an edge."""
         return self.printers.origin(int(self.printer[edge]), b"" if self.time is None else bytes(self.time[edge]))
 
-    def printed(self, edges: Rows) -> Printed:
+    def late(self, edges: Rows) -> list[Origin | Late]:
         """Return who printed the first lines of some edges."""
-        return Printed(self.printers, self.printer[edges], None if self.time is None else self.time[edges])
+        return self.printers.late(self.printer[edges], None if self.time is None else self.time[edges])
 
     def level(self, edge: int) -> str:
         """The level of its lines."""

@@ -98,8 +98,8 @@ class Edges:
         for foreign in everyone:
             if foreign.is_foreign or foreign.gave_up:
                 self._explain_foreign(foreign, standing, held, first_out)
+        waiting = [head for head in heads if head.is_foreign and not head.because]
         for signal in outside:
-            waiting = [head for head in heads if head.is_foreign and not head.because]
             self._explain_signal(signal, first_out, [*standing, *held], waiting)
         self._find_owner([one for one in loose if one in standing], held)
         self._find_owner_by_end(heads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nccl_inspect.event.types import ErrorCascade
@@ -52,10 +52,9 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
         settled = [_under_conditions(finding, findings, rules) for finding in findings]
         return Decided([*settled, *_report_unexplained(by_name[_NO_REASON], facts, findings)], {})
     by_rule: dict[str, list[Incident]] = defaultdict(list)
-    tellers = _tellers(story.incidents, candidates)
-    for incident in (*story.roots, *story.incidents):
-        rule = _rule_of(incident, tellers)
-        if rule and incident not in by_rule[rule]:
+    tellers = {kind: rule_of(kind, candidates) for kind in {incident.kind for incident in story.incidents}}
+    for incident in {id(one): one for one in (*story.roots, *story.incidents)}.values():
+        if rule := _rule_of(incident, tellers):
             by_rule[rule].append(incident)
     place = {rule: number for number, rule in enumerate(by_rule)}
     present = {finding.rule for finding in kept}
@@ -89,11 +88,6 @@ def _report_unexplained(entry: Registered, facts: Facts, findings: Iterable[Find
     words = error_of(said[0]) or said[0].message
     lines = [line for call in said for line in call.evidence][:_MOST_LINES]
     yield entry.tell(facts, Account("unexplained", words, ranks, hosts, "", "certain", lines, ""))
-
-
-def _tellers(incidents: Iterable[Incident], candidates: Collection[str]) -> dict[str, str | None]:
-    """Return the rule that words each kind of incident."""
-    return {kind: rule_of(kind, candidates) for kind in {incident.kind for incident in incidents}}
 
 
 def _rule_of(incident: Incident, tellers: Mapping[str, str | None]) -> str | None:

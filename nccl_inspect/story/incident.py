@@ -53,6 +53,8 @@ class Incident:
         self.kind, self.layer, self.actors, self.line, self.words = kind, layer, actors, line, words
         self.peers, self.is_report, self.is_kill, self.confidence = peers, is_report, is_kill, confidence
         self.finding, self.notice, self.teller = finding, notice, teller
+        self.is_foreign = layer in FOREIGN
+        """Whether a process says it of others."""
         self.because: list[Incident] = []
         self.effects = 0
         """How many incidents it explains."""
@@ -70,11 +72,6 @@ class Incident:
     def is_condition(self) -> bool:
         """Whether it is how things are and no event: nothing in the log leads to it."""
         return self.is_report and self.finding is not None and self.layer == Layer.SETTING
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether a process says it of others."""
-        return self.layer in FOREIGN
 
     @property
     def is_signal(self) -> bool:

@@ -31,7 +31,7 @@ def modules(package_file: str, *parts: str) -> list[str]:
         parts: modules that are shared by the others and none of them.
     """
     names = (entry.name[:-3] for entry in os.scandir(Path(package_file).parent) if entry.name.endswith(".py"))
-    return sorted(name for name in names if not name.startswith(("__init__", "command_")) and name not in parts)
+    return sorted(name for name in names if not name.startswith(("__init__", "cli_")) and name not in parts)
 
 
 class Package(Generic[_Module]):

@@ -227,6 +227,7 @@ def _filled(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _finding(entry: dict[str, Any]) -> dict[str, Any]:
     left_out = ("category", "references", *(("root",) if entry["root"] else ()))
+    left_out += () if entry["action"] in ("drain-host", "wait") else ("action",)  # the others follow from the rest
     return _filled({key: value for key, value in entry.items() if key not in left_out}) | (
         {} if entry["root"] else {"root": False}
     )

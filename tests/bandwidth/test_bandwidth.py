@@ -9,9 +9,9 @@ import tomllib
 from pathlib import Path
 
 import nccl_inspect
-from nccl_inspect.bandwidth import expectation, tables
+from nccl_inspect.bandwidth import measured, tables
 from nccl_inspect.bandwidth.lines import kept
-from nccl_inspect.extras.gate.differences import compare
+from nccl_inspect.extras.gate import differences
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.text import decode
 
@@ -75,7 +75,7 @@ def test_the_end_of_a_long_log_is_read() -> None:
 
 
 def test_every_figure_is_a_range_with_a_source() -> None:
-    file = Path(expectation.__file__).parent / "figures" / "published.toml"
+    file = Path(measured.__file__).parent / "figures" / "published.toml"
     data = tomllib.loads(file.read_text(encoding="utf-8"))
     wrong = [
         entry
@@ -92,9 +92,9 @@ def test_a_change_of_paths_explains_that_a_training_takes_longer() -> None:
     rdma, tcp = line.format("Libfabric"), line.format("Socket")
     runs = {"rdma": rdma + "train_runtime = 0:10:00\n", "tcp": tcp + "train_runtime = 0:25:00\n", "silent": tcp}
     jobs = {name: nccl_inspect.read(text.encode()) for name, text in runs.items()}
-    found = compare.compare(jobs["rdma"], jobs["tcp"])
-    assert [change.after for change in found.of("bandwidth")] == ["0:25:00 in all, 2.5 times slower"]
+    found = differences.compare(jobs["rdma"], jobs["tcp"])
+    assert [change.after for change in found.in_area("bandwidth")] == ["0:25:00 in all, 2.5 times slower"]
     explained = [[finding.what for finding in chain.findings] for chain in found.explanations]
     assert explained == [["socket-instead-of-rdma"]]
-    silent = compare.compare(jobs["rdma"], jobs["silent"]).open
+    silent = differences.compare(jobs["rdma"], jobs["silent"]).open
     assert "training: not in the log of B (0:10:00 in all in the other)" in silent

@@ -97,7 +97,7 @@ SOURCE = re.compile(r"^Source: \[[^\]]+\]\(([^)]+)\)\.$", re.MULTILINE)
 def without_source(page: str, waits: bool = True) -> list[str]:
     """The sections that tell a figure and not where it comes from."""
     prose = re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
-    sections = [part for part in re.split(r"^## ", prose, flags=re.MULTILINE) if not part.startswith("Examples")]
+    sections = re.split(r"^## ", prose, flags=re.MULTILINE)
     states = ("What i", "Why it")  # how things are
     told = [one for one in sections if FIGURE.search(one) or (waits and one[:6] in states and WAIT.search(one))]
     return [part for part in told if not SOURCE.search(part)]
@@ -138,7 +138,7 @@ def test_what_others_measured_can_be_opened() -> None:
 
 
 NAMING = ("nccl_inspect/rules/*.md", "nccl_inspect/rules/*.py", "docs/explanation/*.md", "docs/howto/*.md")
-LOG = re.compile(r"^```(?:log|console).*?^```$", re.MULTILINE | re.DOTALL)
+LOG = re.compile(r"^```(?:log|console|examples).*?^```$", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"\b(?:TORCH_NCCL|OFI_NCCL|NCCL|FI_EFA)_[A-Z0-9_]*[A-Z0-9]\b(?![_*]|\|)")
 SINCE = re.compile(r"\b(NCCL_[A-Z0-9_]+)=[^#\n]*# *(\d+\.\d+(?:\.\d+)?) and later")
 NO_VARIABLES = {"NCCL_IB", "NCCL_P2P", "NCCL_SHM", "NCCL_PTR_CUDA", "NCCL_PTR_DMABUF"}

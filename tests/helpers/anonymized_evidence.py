@@ -44,7 +44,7 @@ def plant(name: str) -> Any:
 
 
 def text(name: str) -> bytes:
-    return (TESTS / "anonymous" / "planted" / name).read_bytes()
+    return (TESTS / "extras" / "anonymize" / "planted" / name).read_bytes()
 
 
 FILES: dict[str, bytes] = {

@@ -17,4 +17,4 @@ def anonymized(*logs: bytes, names: Names | None = None) -> tuple[Anonymizer, li
     return anonymizer, [b"".join(anonymizer.blocks(source)) for source in blocks.find(list(logs))]
 
 
-PRIVATE = (TESTS / "anonymous" / "private.txt").read_bytes()
+PRIVATE = (TESTS / "extras" / "anonymize" / "private.txt").read_bytes()

@@ -16,9 +16,9 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, TextContent
 
-from nccl_inspect.extras.assistant import server
 from nccl_inspect.extras.assistant.folders import Folders
 from nccl_inspect.extras.assistant.reader import LogReader
+from nccl_inspect.extras.assistant.server import make_server
 from nccl_inspect.pipeline import reading
 
 _Result = TypeVar("_Result")
@@ -41,7 +41,7 @@ def asked(root: Path | LogReader, question: Callable[[Client], Awaitable[_Result
 
 @cache
 def _server(root: Path | LogReader) -> MCPServer:
-    return server.of(root if isinstance(root, LogReader) else reader(root))
+    return make_server(root if isinstance(root, LogReader) else reader(root))
 
 
 def call(root: Path | LogReader, tool: str, **arguments: Any) -> CallToolResult:

@@ -12,20 +12,18 @@ from typing import Any
 
 from terminals import Piped
 
-from nccl_inspect.extras.live.running import variables
+from nccl_inspect.extras.live.session import JOB, LAUNCHERS, SETTINGS
 
 LIMIT = 60
 NOBODY = "localhost:9"
 """Where no RAS listens."""
-SET = {name for setting in variables.SETTINGS for name in (setting.name, *setting.unless)}
+SET = {name for setting in SETTINGS for name in (setting.name, *setting.unless)}
 
 
 def environment(**own: str) -> dict[str, str]:
     """An environment without a launcher and without settings of NCCL."""
-    launched = {
-        name for launcher in variables.LAUNCHERS for name in (launcher.mark, launcher.rank, launcher.local_rank)
-    }
-    left_out = {*SET, *launched, *variables.JOB}
+    launched = {name for launcher in LAUNCHERS for name in (launcher.mark, launcher.rank, launcher.local_rank)}
+    left_out = {*SET, *launched, *JOB}
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return {**kept, "NCCL_RAS_ADDR": NOBODY, **own}
 

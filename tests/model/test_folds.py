@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from nccl_inspect.model.communicators import attribution
 from nccl_inspect.model.connection import SIDES
-from nccl_inspect.model.fold import process_log, statement_table, step_table
+from nccl_inspect.model.fold import process_log
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.scanning.bulk import LARGE
@@ -192,7 +192,7 @@ def test_the_order_of_the_log_counts(monkeypatch: pytest.MonkeyPatch) -> None:
             assert document(fuzz_columns.folded(blocks, large)) == by_object[name], name
 
 
-# --- steps and bursts wait until somebody asks for processes
+# --- the order of steps and bursts
 
 INIT = b"vm:%d:%d [0] NCCL INFO comm 0x%d rank 0 nranks 8 cudaDev 0 busId 10 commId 0x1 - Init %b"
 EDGE = b"vm:%d:%d [0] NCCL INFO Channel %02d/0 : 0[0] -> %d[%d] via P2P/CUMEM"
@@ -236,12 +236,10 @@ def differences(blocks: fuzz_columns.Blocks, sizes: Sequence[tuple[float, float]
                 yield f"cut before block {at}, in columns from {first} and {second} bytes on"
 
 
-def test_what_waits_is_what_lines_give_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_and_bursts_are_those_that_lines_give_one_by_one() -> None:
     wrong = [f"{name}: {how}" for name, blocks in STEPS.items() for how in differences(blocks, [(0, 0)])]
-    for most in (0, 8, 1 << 17):
-        monkeypatch.setattr(step_table, "MANY", most)
-        found = [(name, fuzz_columns.difference(blocks)) for name, blocks in STEPS.items()]
-        wrong += [f"{name}, {most} of them: {difference}" for name, difference in found if difference]
+    found = [(name, fuzz_columns.difference(blocks)) for name, blocks in STEPS.items()]
+    wrong += [f"{name}: {difference}" for name, difference in found if difference]
     assert not wrong, "\n".join(wrong)
 
 
@@ -257,12 +255,8 @@ MOST, OF_PROCESS = 20, 2
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (process_log, step_table):
-        monkeypatch.setattr(module, "MAX_NOTES", 20)
-        monkeypatch.setattr(module, "LONG", 60)
-    monkeypatch.setattr(process_log, "MAX_LONG", 3)
-    monkeypatch.setattr(statement_table, "FEW", 10)
-    monkeypatch.setattr(statement_table, "MANY", 30)
+    for name, most in (("MAX_NOTES", 20), ("LONG", 60), ("MAX_LONG", 3)):
+        monkeypatch.setattr(process_log, name, most)
 
 
 @pytest.mark.usefixtures("few")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from nccl_inspect.event.base import Process
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reader import Reader
@@ -28,11 +29,11 @@ from nccl_inspect.scanning.scanner import Scanner
 Seen = tuple[int, Origin, str, bytes, str | None, object]
 
 
-def seen(number: int, origin: Origin, text: Text) -> Seen:
+def seen(number: int, printed: Origin | Late, text: Text) -> Seen:
     parsed = text.parsed
     return (
         number,
-        origin,
+        printed.origin if isinstance(printed, Late) else printed,
         text.level,
         text.message,
         parsed.production.name if parsed else None,
@@ -51,8 +52,8 @@ class Listing:
         self.scanner = bulk.BulkScanner(engine.shipped(), self)
 
     def take(self, found: Found) -> None:
-        for number, origin, text, channel in chain.from_iterable(found.by_process.values()):
-            self.seen.append(seen(number, found.origin(number, origin), text.on(channel)))
+        for number, printed, text, channel in chain.from_iterable(found.by_process.values()):
+            self.seen.append(seen(number, printed, text.on(channel)))
         self.unknown += [seen(*one[:3]) for one in found.unknown]
 
     def is_countable(self, text: Text) -> bool:

@@ -93,6 +93,9 @@ FRAMES: dict[str, Callable[[str], str]] = {
     "escapes in letters": lambda line: f"^[[31m{line}^[[0m",
     "no line": lambda line: line.replace(".cc:88", ".cc"),
     "mark": lambda line: line.replace("NCCL WARN", "[NCCL WARN]"),
+    "question": lambda line: f'Why do I get "{line}" on two nodes, any idea?',
+    "link": lambda line: line.replace("transport/net.cc:88", "[transport/net.cc:88](https://example.com/net.cc#L88)"),
+    "more follows": lambda line: f"{line} \u2026",
 }
 """What loggers, terminals and people make of a line."""
 
@@ -127,6 +130,17 @@ def test_a_warning_is_known_in_every_frame() -> None:
             is_known = any("Gadget" in one.message for one in notices)
         wrong += [] if is_known else [(name, head, notices)]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_a_question_of_few_lines_may_mention_an_error() -> None:
+    message = "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000"
+    found = nccl_inspect.read(f"vLLM stops with {message} on two nodes, why?".encode()).findings
+    assert [one.rule for one in found if one.severity == "error"] == ["duplicate-gpu"]
+    for text in (f"If you see {message}, set CUDA_VISIBLE_DEVICES.", f"We look at {message} now.\n" * 9):
+        with pytest.raises(NoInputError):
+            nccl_inspect.read(text.encode())
+    wrapped = b"RuntimeError: NCCL error in: /src/ProcessGroupNCCL.cpp:1275,\ninvalid usage, NCCL version 2.14.3\n"
+    assert [one.rule for one in nccl_inspect.read(wrapped).findings] == ["invalid-usage"]
 
 
 def test_a_line_that_was_broken_by_hand_is_one_again() -> None:

@@ -3,34 +3,84 @@
 A log is read twice. The first reading learns names where their meaning is known: the host of a prefix, the label that a
 collector states, fields of messages, keys of JSON, home folders. The second one replaces them wherever they stand, and
 addresses, paths, URLs and tokens by their shape. Torn lines are put together first; lines come out whole. Exports stay
-exports: their lines are read as every command reads them, and the text around those is kept.
-"""
+exports: their lines are read as every command reads them, and the text around those is kept."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_inspect.event.types import EnvSetting, Event
-from nccl_inspect.extras.anonymize import forms, hostlists, vocabulary
-from nccl_inspect.extras.anonymize.file_names import FileNames
-from nccl_inspect.extras.anonymize.forms import Part
 from nccl_inspect.extras.anonymize.learning import Learned, words
-from nccl_inspect.extras.anonymize.names import Names
-from nccl_inspect.extras.anonymize.remains import Remains
-from nccl_inspect.extras.anonymize.text import Scrubber, is_distinct
+from nccl_inspect.extras.anonymize.names import ACCOUNTS, LIBRARIES, Names, expand, hosts_in, is_plain, message_words
+from nccl_inspect.extras.anonymize.text import FileNames, Remains, Scrubber, is_distinct
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Parsed
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.exports import record_lines
+from nccl_inspect.ingest.exports.record_lines import Reader
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.sources.blocks import Source
+from nccl_inspect.ingest.lines.torn import Mended
+from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.ingest.sources.blocks import Lines, Source
+from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, peeked
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.excerpts import Short
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.secrets import MASK
 from nccl_inspect.util.text import decode, encode
+
+_BETWEEN = re.compile(rb"(\r?\n|(?<=[}\]]),|(?<!\\)(?:\\\\)*(?:\\r)?\\n)")
+"""What ends every name and message: line ends, in letters too, and the commas between objects and lists."""
+_MOST_BYTES = 8 * BLOCK
+"""Bytes without such a place; more are cut anywhere."""
+
+
+class Part(NamedTuple):
+    """A part of a log."""
+
+    pieces: list[bytes]
+    """The text, cut so that each piece holds at most one line."""
+    end: bytes
+    """What comes after each piece."""
+    lines: Lines
+    """The lines in it, as every other command reads them."""
+
+
+def log_parts(source: Source) -> Iterator[Part]:
+    """Yield a source part by part.
+
+    Raises:
+        NoInputError: it cannot be read, or not to its end; what came before that was given.
+    """
+    head, data = peeked(blocks.raw_blocks(source), record_lines.tells)
+    reader = record_lines.reader_of(head[:HEAD])
+    if reader is None or not record_lines.may_be_export(head):
+        for lines in blocks.cut(data) if reader is None else record_lines.read(reader, data):
+            yield Part([*envelopes.spelled_out(lines.lines, lines.text)], b"\n", lines)
+    else:
+        yield from _export_parts(reader, data)
+
+
+def _export_parts(reader: Reader, data: Pieces) -> Iterator[Part]:
+    rest, total = b"", 0
+    for piece in data:
+        *pieces, rest = _BETWEEN.split(rest + piece)
+        if len(rest) > _MOST_BYTES:
+            pieces, rest = [*pieces, rest], b""
+        lines = [entry.line for entry in reader.feed(piece)]
+        yield Part(pieces, b"", _numbered_lines(lines, total, len(piece)))
+        total += len(lines)
+    yield Part([rest], b"", _numbered_lines([entry.line for entry in reader.finish()], total, 0))
+
+
+def _numbered_lines(lines: list[bytes], before: int, size: int) -> Lines:
+    numbers = range(before + 1, before + len(lines) + 1)
+    return Lines(lines, size, Mended(numbers, before + len(lines)))
+
 
 _MAX_REMEMBERED = 100_000
 _FEW, _MANY = 3, 10
@@ -90,22 +140,19 @@ class Anonymizer:
         self._counts = Counts()
         short = Short()
         try:
-            for part in forms.parts(source):
-                self._learn(part)
+            for part in log_parts(source):
+                text = part.lines.text if part.end else b"".join(part.pieces)
+                self._learned.learn(text)
+                damaged = self._counts.damaged_lines
+                self._scanner.scan(part.lines.lines, self._counts, self._learn_line, part.lines.mended)
+                if self._counts.damaged_lines > damaged:
+                    self._doubtful.update(decode(match[1]) for match in _PRINTERS.finditer(text))
                 short.add(part.lines)
             for line in short.read(source.name, self._counts, self._grammar):
                 self._learn_line(*line)
         finally:
             self.lines_read += self._counts.lines
             self.nccl_lines += self._counts.nccl_lines + self._counts.related_lines
-
-    def _learn(self, part: Part) -> None:
-        text = part.lines.text if part.end else b"".join(part.pieces)
-        self._learned.learn(text)
-        damaged = self._counts.damaged_lines
-        self._scanner.scan(part.lines.lines, self._counts, self._learn_line, part.lines.mended)
-        if self._counts.damaged_lines > damaged:
-            self._doubtful.update(decode(match[1]) for match in _PRINTERS.finditer(text))
 
     def _learn_line(self, _number: int, origin: Origin, text: Text) -> None:
         if origin.head and not prefix.is_masked(origin.process):
@@ -120,11 +167,11 @@ class Anonymizer:
         event: Event = parsed.event
         if isinstance(event, EnvSetting):
             if event.name in _HOST_SETTINGS:
-                self._hosts.update(word for word in words(event.value) if not vocabulary.is_plain(word))
+                self._hosts.update(word for word in words(event.value) if not is_plain(word))
             return
         for name, value in (parsed.production.read(parsed.message) or {}).items():
             if name in _HOST_FIELDS and isinstance(value, str):
-                self._hosts.update(word for host in hostlists.hosts(value) for word in words(host))
+                self._hosts.update(word for host in hosts_in(value) for word in words(host))
 
     def learn_text(self, text: bytes) -> None:
         """Collect names from a text that is not a log."""
@@ -146,7 +193,7 @@ class Anonymizer:
         by_meaning.get(meaning, self._labels).update(names)
 
     def without(self, text: str) -> str:
-        """A text without the names still left in it."""
+        """Return a text without the names still left in it."""
         if text not in self._clean:
             if len(self._clean) >= _MAX_REMEMBERED:
                 self._clean.clear()
@@ -155,7 +202,11 @@ class Anonymizer:
 
     def settle(self) -> None:
         """The first reading is over: give each name its replacement."""
-        self._hosts.update(self._printers())
+        for (host, pid), lines in self._printed.items():
+            # Not those with other text in front: ``loss 0.5node-1:11:11 [0] NCCL INFO …``.
+            ends = (self._printed.get((host[at:], pid), 0) for at in range(1, len(host)))
+            if lines > _FEW or max(ends, default=0) <= _MANY:
+                self._hosts.add(host)
         suffixes = tuple(self._hosts)
         self._hosts |= {name for name in self._doubtful if not name.endswith(suffixes)}
         self._hosts |= set(filter(is_distinct, self._learned.hosts))
@@ -164,23 +215,22 @@ class Anonymizer:
         hosts.update(*listed.values())
         domains = {name: domain for name in hosts if (domain := _domain_of(name))}
         hosts |= {name.partition(".")[0] for name in domains}
-        users = {name for name in self._learned.users if name.lower() not in vocabulary.ACCOUNTS} - hosts
+        users = {name for name in self._learned.users if name.lower() not in ACCOUNTS} - hosts
         labels = {name for name in self._labels | self._learned.labels | self._objects if not _is_address(name)}
         labels |= {expression.partition("[")[0] for expression in listed}
         labels |= {word for name in labels | hosts for word in _LABEL.findall(name) if not _HEXADECIMAL.fullmatch(word)}
-        labels -= vocabulary.LIBRARIES
+        labels -= LIBRARIES
         labels -= {
             form for name in labels for form in (name.upper(), name.capitalize()) if form != name == name.lower()
         }
-        labels = {
-            name for name in labels if not vocabulary.is_plain(name) and name.lower() not in vocabulary.message_words()
-        }
+        labels = {name for name in labels if not is_plain(name) and name.lower() not in message_words()}
         before = {name for entries in self.names.table.values() for name in entries}
         self.names.settle("host", hosts - domains.keys())
         self.names.settle("user", users)
         self.names.settle("name", labels - hosts - users)
         self.names.settle(
-            "domain", {".".join(parts[at:]) for parts in map(_parts, domains.values()) for at in range(len(parts) - 1)}
+            "domain",
+            {".".join(parts[at:]) for parts in map(_labels_of, domains.values()) for at in range(len(parts) - 1)},
         )
         self._join(((hosts - domains.keys()) | (labels & self._objects)) - before)
         for name in sorted(domains):
@@ -190,13 +240,6 @@ class Anonymizer:
         self.names.settle("secret", self._secrets - {"", MASK})
         self.scrubber.refresh()
         self._remains = Remains(self.names)
-
-    def _printers(self) -> Iterator[str]:
-        """The hosts of prefixes, but for those with other text in front: ``loss 0.5node-1:11:11 [0] NCCL INFO …``."""
-        for (host, pid), lines in self._printed.items():
-            ends = (self._printed.get((host[at:], pid), 0) for at in range(1, len(host)))
-            if lines > _FEW or max(ends, default=0) <= _MANY:
-                yield host
 
     def _join(self, names: Iterable[str]) -> None:
         """Give the replacement of a derived name the replacement of its object as a prefix.
@@ -212,32 +255,32 @@ class Anonymizer:
                 self.names.extend("host" if name in self.names.table["host"] else "name", name, f"{replacement}-")
 
     def _listed_with(self, hosts: set[str]) -> dict[str, list[str]]:
-        """Expressions in brackets that stand for a known host, among others, with all that they stand for."""
+        """Return expressions in brackets that stand for a known host, among others, with all that they stand for."""
         hosts_known = hosts | {name.partition(".")[0] for name in hosts}
-        ordered = sorted(hosts_known)
-        lists = {
-            expression: hostlists.expanded(expression)
-            for expression in self._learned.expressions
-            if _begins_one(expression.partition("[")[0], ordered)
-        }
+        ordered, lists = sorted(hosts_known), {}
+        for expression in self._learned.expressions:
+            stem = expression.partition("[")[0]
+            at = bisect_left(ordered, stem)
+            if at < len(ordered) and ordered[at].startswith(stem):  # one of the known hosts begins so
+                lists[expression] = expand(expression)
         return {expression: names for expression, names in lists.items() if not hosts_known.isdisjoint(names)}
 
     # --- second reading -----------------------------------------------------------------------------------------
 
     def blocks(self, source: Source) -> Iterator[bytes]:
-        """Whole lines of a source with everything replaced, as they come.
+        """Yield whole lines of a source with everything replaced, as they come.
 
         Raises:
             NoInputError: it cannot be read, or not to its end; what came before that was given.
         """
-        for part in forms.parts(source):
+        for part in log_parts(source):
             yield self._remains.replaced(b"".join([self.line(piece) + part.end for piece in part.pieces]))
 
     def line(self, line: bytes) -> bytes:
-        """One line with everything replaced."""
+        """Return a line with everything replaced."""
         parts = prefix.split(line)
         if parts is None:
-            return self._bare(line)
+            return self._message(line, self._grammar.parse_bare(line))
         head, rest = parts
         return (
             self._remembered(self._heads, head, self._head)
@@ -246,7 +289,7 @@ class Anonymizer:
         )
 
     def file_name(self, name: str) -> str:
-        """The name of a file within a folder: known names in it are replaced, and all that is not plain."""
+        """Return the name of a file within a folder: known names in it are replaced, and all that is not plain."""
         return FileNames(self.scrubber).new(name)
 
     @staticmethod
@@ -260,20 +303,15 @@ class Anonymizer:
             return memory[key]
 
     def _head(self, head: bytes) -> bytes:
-        """The text before ``NCCL``: here short common words count as names as well."""
+        """Replace in the text before ``NCCL``: here short common words count as names as well."""
         return encode(self.scrubber.text(decode(head), structural=True))
 
     def _rest(self, rest: bytes) -> bytes:
         level, blank, message = rest.partition(b" ")
         return level + blank + self._message(message, self._grammar.parse(message))
 
-    def _bare(self, line: bytes) -> bytes:
-        """A line without NCCL's prefix; what is known of it is read from it, the rest goes by shape."""
-        parsed = self._grammar.parse_bare(line)
-        return self._message(line, parsed)
-
     def _message(self, message: bytes, parsed: Parsed | None) -> bytes:
-        """A message; where the grammar knows it only its values change, and never its words."""
+        """Replace in a message; where the grammar knows it only its values change, and never its words."""
         text = decode(message)
         if parsed is not None:
             match = parsed.production.match(message)
@@ -301,18 +339,12 @@ class Anonymizer:
 
 
 def _domain_of(host: str) -> str:
-    """The domain of a host that is called by its whole name, in words."""
-    parts = _parts(host)
+    """Return the domain of a host that is called by its whole name, in words."""
+    parts = _labels_of(host)
     return "" if len(parts) < 3 or any(part.isdigit() for part in parts) else ".".join(parts[1:])
 
 
-def _begins_one(stem: str, ordered: list[str]) -> bool:
-    """Whether one of the names, which are in order, begins so."""
-    at = bisect_left(ordered, stem)
-    return at < len(ordered) and ordered[at].startswith(stem)
-
-
-def _parts(name: str) -> list[str]:
+def _labels_of(name: str) -> list[str]:
     return name.split(".")
 
 

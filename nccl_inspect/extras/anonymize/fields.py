@@ -1,22 +1,252 @@
-"""Replaces the values of evidence by the meaning that its kind gives their keys.
+"""Values of evidence, replaced by the meaning that its kind gives their keys.
 
 A kind (:class:`nccl_inspect.artifacts.Kind`) may state ``NAMES``: keys with one of :data:`MEANINGS`. A key is the last
 one above a value, or the last ones, joined by dots; ``labels.*`` is any key of ``labels``. A value under a key that it
-does not state is masked, unless it tells nothing: a number, a time, a word that every system has.
-"""
+does not state is masked, unless it tells nothing: a number, a time, a word that every system has."""
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from nccl_inspect.artifacts import containers
-from nccl_inspect.extras.anonymize import hostlists, vocabulary
-from nccl_inspect.extras.anonymize.scalars import Place
+from nccl_inspect.extras.anonymize.names import (
+    ACCOUNTS,
+    LIBRARIES,
+    LISTS,
+    PUBLIC_DOMAINS,
+    hosts_in,
+    is_plain,
+    is_public,
+    message_words,
+)
 from nccl_inspect.extras.anonymize.text import Scrubber
 from nccl_inspect.util import secrets
+
+# --- texts in JSON and YAML, where they stand ---
+
+
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*+"|[{}\[\],:]')
+_PLAIN_GAP = re.compile(r"(?:[\s\d.eE+-]|true|false|null|NaN|Infinity)*+")
+_COMMENT = re.compile(r"(?:(?<=\s)|^)#[^\n]*", re.MULTILINE)
+_MARK = re.compile(r"([&*])([^\s,\[\]{}]+)|!<[^>\n]*>|(?<![\w!])!(?!!)[^\s,\[\]{}]+")
+"""Anchors and aliases, and tags that a program made up."""
+_MAX_DEPTH = 100
+_COLON = re.compile(r"\s*:")
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
+_SAFE = re.compile(r"(?!(?i:null|true|false|yes|no|on|off|y|n)$)[A-Za-z][\w.@/-]*")
+"""What means the same without quotes."""
+_LAST_NUMBER = re.compile(r"\d+$")
+_BLOCK = ("|", ">")
+
+
+class Place(NamedTuple):
+    """Where a text stands."""
+
+    path: tuple[str, ...]
+    """The keys around it, without places in sequences; the last one is its own."""
+    name: str
+    """The value of its sibling key ``name``."""
+    is_key: bool = False
+    is_element: bool = False
+    """One of a sequence."""
+
+
+Change = Callable[[Place, str], str]
+"""Gives the replacement for a text."""
+
+
+class _Open:
+    """A mapping or sequence that is not at its end."""
+
+    def __init__(self, path: tuple[str, ...], is_mapping: bool, number: int, name: str = "") -> None:
+        self.path = path
+        self.is_mapping = is_mapping
+        self.number = number
+        self.key: str | None = None
+        self.name = name
+
+    def inner(self) -> tuple[str, ...]:
+        """The path of what stands here."""
+        return (*self.path, self.key or "") if self.is_mapping else self.path
+
+
+class _Places:
+    """Knows where the next text stands.
+
+    Args:
+        names: from a first reading, since a name may follow the thing that it names.
+    """
+
+    def __init__(self, names: Mapping[int, str] = MappingProxyType({})) -> None:
+        self._open = [_Open((), is_mapping=False, number=0)]
+        self._known = names
+        self._count = 0
+        self.names: dict[int, str] = {}
+        """The values of ``name``, by the number of the mapping."""
+
+    def begin(self, is_mapping: bool) -> None:
+        """A mapping or sequence begins."""
+        if len(self._open) > _MAX_DEPTH:
+            raise ValueError(f"nested more than {_MAX_DEPTH} deep")
+        top = self._open[-1]
+        if top.is_mapping and top.key is None:
+            top.key = ""  # YAML lets anything be a key
+        self._count += 1
+        self._open.append(_Open(top.inner(), is_mapping, self._count, self._known.get(self._count, "")))
+
+    def end(self) -> None:
+        """One ends; more ends than beginnings are damage, and none of ours."""
+        if len(self._open) > 1:
+            self._open.pop()
+        self._open[-1].key = None
+
+    def next_entry(self) -> None:
+        """Take what comes now as a key, in a mapping."""
+        self._open[-1].key = None
+
+    def take(self, text: str) -> Place:
+        """Return where a text stands that comes now."""
+        top = self._open[-1]
+        if top.is_mapping and top.key is None:
+            top.key = text
+            return Place(top.path, "", is_key=True)
+        place = Place(top.inner(), top.name if top.is_mapping else "", is_element=not top.is_mapping)
+        if top.is_mapping:
+            if top.key == "name":
+                top.name = self.names[top.number] = text
+            top.key = None
+        return place
+
+
+def change_json(text: str, change: Change, other: Callable[[str], str]) -> Iterator[str]:
+    """Yield JSON with its texts replaced, piece by piece; anything around it that is not JSON is plain text.
+
+    Args:
+        text: of the file.
+        change: gives the new texts.
+        other: gives the replacement for a text that is not JSON.
+    """
+    before = _Places()
+    for _ in _json_pieces(text, before, lambda _, old: old, str):
+        pass
+    yield from _json_pieces(text, _Places(before.names), change, other)
+
+
+def _json_pieces(text: str, places: _Places, change: Change, other: Callable[[str], str]) -> Iterator[str]:
+    at = 0
+    for match in _TOKEN.finditer(text):
+        gap = text[at : match.start()]
+        yield gap if _PLAIN_GAP.fullmatch(gap) else other(gap)
+        piece, at = match[0], match.end()
+        if piece in "{[":
+            places.begin(piece == "{")
+        elif piece in "}]":
+            places.end()
+        elif piece == ",":
+            places.next_entry()
+        elif piece != ":":
+            if _COLON.match(text, at):
+                places.next_entry()  # RAS of 2.28 leaves commas out
+            piece = _json_string(piece, places, change)
+        yield piece
+    gap = text[at:]
+    yield gap if _PLAIN_GAP.fullmatch(gap) else other(gap)
+
+
+def _json_string(token: str, places: _Places, change: Change) -> str:
+    try:
+        old = json.loads(token, strict=False)
+    except ValueError:  # an escape that is none
+        old = token[1:-1]
+    new = change(places.take(old), old)
+    return token if new == old else json.dumps(new)
+
+
+def change_yaml(text: str, change: Change, mark: Callable[[str], str]) -> Iterator[str]:
+    """Yield YAML with other texts, piece by piece; without its comments, which may say anything.
+
+    Args:
+        text: of the file.
+        change: gives the new texts.
+        mark: gives the new name of an anchor.
+
+    Raises:
+        ValueError: it is not YAML.
+    """
+    before = _Places()
+    for _ in _yaml_pieces(text, before, lambda _, old: old, str):
+        pass
+    yield from _yaml_pieces(text, _Places(before.names), change, mark)
+
+
+def _yaml_pieces(text: str, places: _Places, change: Change, mark: Callable[[str], str]) -> Iterator[str]:
+    import yaml  # takes some time to load
+
+    def between(piece: str) -> str:
+        return _MARK.sub(lambda match: match[1] + mark(match[2]) if match[1] else "", _COMMENT.sub("#", piece))
+
+    at = 0
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            kind = type(event).__name__
+            if kind in ("MappingStartEvent", "SequenceStartEvent"):
+                places.begin(kind.startswith("M"))
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                places.end()
+            elif kind == "AliasEvent":
+                places.take("")
+            elif kind == "ScalarEvent":
+                start, end = event.start_mark.index, event.end_mark.index
+                if (event.anchor or event.tag) and (properties := _PROPERTIES.match(text, start)):
+                    start = min(properties.end(), end)
+                yield between(text[at:start])
+                yield _yaml_scalar(text[start:end], event, change, places.take(event.value))
+                at = end
+    except (yaml.YAMLError, RecursionError) as error:
+        where = getattr(error, "problem_mark", None)
+        raise ValueError(f"no YAML{f' in line {where.line + 1}' if where else ''}") from None
+    yield between(text[at:])
+
+
+def _yaml_scalar(source: str, event: Any, change: Change, place: Place) -> str:
+    """Write a text; it takes as many lines as before, since findings name lines."""
+    if event.style in _BLOCK:
+        head, *lines = source.split("\n")
+        for at, line in enumerate(lines):
+            if words := line.strip():
+                lines[at] = line[: len(line) - len(line.lstrip())] + change(place, words)
+        return "\n".join([_COMMENT.sub("#", head), *lines])
+    new = change(place, event.value)
+    if new == event.value:
+        return source
+    if not event.style and not event.tag and (kind := _yaml_kind(event.value)) in ("null", "bool", "int", "float"):
+        digits = _LAST_NUMBER.search(new)  # a number in the place of one: that of its replacement, ``redacted-1``
+        number = f"{int(digits[0]) if digits else 0}{'.0' if kind == 'float' else ''}"
+        return source if kind in ("null", "bool") else number
+    lines = source.split("\n")
+    if len(lines) == 1 and not event.style and _SAFE.fullmatch(new):
+        return new
+    blank = max((line[: len(line) - len(line.lstrip())] for line in lines[1:]), key=len, default="")
+    return json.dumps(new, ensure_ascii=False)[:-1] + f"\\\n{blank}" * (len(lines) - 1) + '"'
+
+
+def _yaml_kind(text: str) -> str:
+    """Return what a reader of YAML takes a text without quotes for: ``str``, ``int``, ``null``."""
+    import yaml
+
+    tag: str = yaml.resolver.Resolver().resolve(yaml.ScalarNode, text, (True, False))
+    return tag.rpartition(":")[2]
+
+
+# --- meanings ---
+
 
 MEANINGS = frozenset(
     (
@@ -47,7 +277,7 @@ _ACCOUNT = re.compile(r"\d{12}")
 _VERSION = re.compile(r"v?\d[\d.]*(?:-?(?:py|cu|rc|post|dev|ubuntu|runtime|devel|cudnn)[\d.]*)*|latest")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F-]{6,}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_VARIABLES = vocabulary.LISTS["variables"]
+_VARIABLES = LISTS["variables"]
 _SECRET_OPTION = re.compile(r"--?[\w-]+")
 _LISTED = re.compile(r"[\s,]+")
 _PORT = re.compile(r"([^:]+)(:\d+)")
@@ -56,7 +286,7 @@ _MAX_REMEMBERED = 100_000
 
 
 class Found:
-    """Holds what one document names."""
+    """Names that one document states."""
 
     def __init__(self) -> None:
         self.by_meaning: dict[str, set[str]] = {meaning: set() for meaning in _LEARNED}
@@ -77,17 +307,17 @@ class Fields:
         self._known: dict[tuple[str, str], str] = {}
         self._ways: dict[str, Callable[[str], str]] = {
             "kept": str,
-            "secret": self._secret,
+            "secret": lambda text: text if text == secrets.MASK else self._names.get("secret", text),
             "host": self._host_list,
             "user": lambda text: self._name("user", text),
             **dict.fromkeys(("name", "object"), self._label),
-            **dict.fromkeys(("label", "text"), self._text),
+            **dict.fromkeys(("label", "text"), lambda text: "\n".join(map(scrubber.text, text.split("\n")))),
             "path": self._path,
             "image": self._image,
             "id": self._id,
             "guid": self._guid,
-            "mac": self._mac,
-            "variable": lambda text: text if _is_common_variable(text) else self._name("name", text),
+            "mac": lambda text: self._names.get("mac", text) if ":" in text else self._masked(text),
+            "variable": self._variable,
             "key": lambda text: self._key(text, is_own=True),
             "schema": lambda text: self._key(text, is_own=False),
         }
@@ -127,7 +357,10 @@ class Fields:
     def learn_as(meaning: str, text: str, gathered: Found) -> None:
         """Take the names out of a text of this meaning."""
         if meaning == "host":
-            gathered.by_meaning["host"].update(_hosts(text))
+            listed = hosts_in(text) if "[" in text or "," in text else _LISTED.split(text)
+            for name in (_PORT.sub(r"\1", name) for name in listed):
+                if name and not _is_address(name) and not _DIGITS.fullmatch(name) and name.lower() not in _NO_HOSTS:
+                    gathered.by_meaning["host"].add(name)
         elif meaning in gathered.by_meaning:
             gathered.by_meaning[meaning].add(text if meaning == "secret" else text.strip("/-"))
         elif meaning in _TEXTS or (meaning == _MASKED and _JOINED.search(text)):
@@ -144,7 +377,7 @@ class Fields:
     # --- second reading -----------------------------------------------------------------------------------------
 
     def changed(self, place: Place, text: str) -> str:
-        """The replacement for a value, or of a key."""
+        """Return the replacement for a value, or for a key."""
         if not text:
             return text
         if place.is_key:
@@ -157,10 +390,10 @@ class Fields:
             is_secret = self._is_secret_word(place)
             self._option = place.path, text
             meaning = "secret" if is_secret else "text"
-        return self.of(meaning, text)
+        return self.replace(meaning, text)
 
-    def of(self, meaning: str, text: str) -> str:
-        """The replacement for a text of this meaning."""
+    def replace(self, meaning: str, text: str) -> str:
+        """Return the replacement for a text of this meaning."""
         return self._remembered(meaning, text) if text else text
 
     def _remembered(self, meaning: str, text: str) -> str:
@@ -171,17 +404,12 @@ class Fields:
             self._known[key] = self._ways.get(meaning, self._masked)(text)
         return self._known[key]
 
-    def _secret(self, text: str) -> str:
-        return text if text == secrets.MASK else self._names.get("secret", text)
-
-    def _text(self, text: str) -> str:
-        return "\n".join(map(self._scrubber.text, text.split("\n")))
-
     def _label(self, text: str) -> str:
-        return text if text.lower() in vocabulary.message_words() else self._name("name", text)
+        return text if text.lower() in message_words() else self._name("name", text)
 
-    def _mac(self, text: str) -> str:
-        return self._names.get("mac", text) if ":" in text else self._masked(text)
+    def _variable(self, text: str) -> str:
+        is_common = containers.is_relevant(text) or text.lower().partition("_")[0] in _VARIABLES or _tells_nothing(text)
+        return text if is_common else self._name("name", text)
 
     def _host_list(self, text: str) -> str:
         if "[" in text:
@@ -189,18 +417,13 @@ class Fields:
         return ",".join(self._host(name) for name in _LISTED.split(text))
 
     def _host(self, text: str) -> str:
-        name, port = text, ""
-        if match := _PORT.fullmatch(text):
-            name, port = match.groups()
-        return self._bare_host(name) + port
-
-    def _bare_host(self, name: str) -> str:
-        if not name or _is_address(name) or self._scrubber.known(name):
-            return self._scrubber.host(name)
-        if _DIGITS.fullmatch(name) or name.lower() in _NO_HOSTS:
-            return name
+        match = _PORT.fullmatch(text)
+        name, port = match.groups() if match else (text, "")
+        is_known = not name or _is_address(name) or self._scrubber.known(name)
+        if not is_known and (_DIGITS.fullmatch(name) or name.lower() in _NO_HOSTS):
+            return text
         new = self._scrubber.host(name)
-        return new if new != name else self._names.get("host", name)
+        return (new if is_known or new != name else self._names.get("host", name)) + port
 
     def _name(self, category: str, text: str) -> str:
         name = text.strip("/-")
@@ -209,7 +432,7 @@ class Fields:
             return front + replacement + end
         if _SERIAL.fullmatch(name):
             return front + self._names.get("hash", name) + end
-        if not name or _DIGITS.fullmatch(name) or name.lower() in vocabulary.ACCOUNTS or _is_plain(name):
+        if not name or _DIGITS.fullmatch(name) or name.lower() in ACCOUNTS or _tells_nothing(name):
             return text
         if _UUID.fullmatch(name):
             return self._id(text)
@@ -227,13 +450,13 @@ class Fields:
         )
 
     def _setting(self, name: str, value: str) -> str:
-        """The value of a variable."""
+        """Replace the value of a variable."""
         if secrets.is_secret(name):
-            return self.of("secret", value)
-        return self.of("text" if containers.is_relevant(name) else _MASKED, value)
+            return self.replace("secret", value)
+        return self.replace("text" if containers.is_relevant(name) else _MASKED, value)
 
     def _image(self, text: str) -> str:
-        """``registry/path/name:tag@digest``."""
+        """Replace ``registry/path/name:tag@digest``."""
         scheme, sign, rest = text.rpartition("://")
         rest, at, digest = rest.partition("@")
         *above, last = rest.split("/")
@@ -247,10 +470,10 @@ class Fields:
         return f"{scheme}{sign}{'/'.join([*parts, self._repository(last)])}{colon}{new_tag}{end}"
 
     def _registry(self, host: str) -> str:
-        return host if host in vocabulary.PUBLIC_DOMAINS else self._names.get("site", host)
+        return host if host in PUBLIC_DOMAINS else self._names.get("site", host)
 
     def _repository(self, part: str) -> str:
-        return part if part in vocabulary.LIBRARIES or part == "library" else self._name("name", part)
+        return part if part in LIBRARIES or part == "library" else self._name("name", part)
 
     def _id(self, text: str) -> str:
         scheme, sign, identifier = text.rpartition("://")
@@ -266,7 +489,7 @@ class Fields:
         return self._masked(text)
 
     def _guid(self, text: str) -> str:
-        """A GUID, LID or serial number."""
+        """Replace a GUID, LID or serial number."""
         uuid = text.partition("-")[2]
         if not text.strip("0x:-") or _UUID.fullmatch(text) or _UUID.fullmatch(uuid):
             return self._id(text)
@@ -275,8 +498,8 @@ class Fields:
     def _key(self, text: str, is_own: bool) -> str:
         domain, slash, name = text.rpartition("/")
         if slash:
-            is_public = vocabulary.is_public(domain) or domain in vocabulary.PUBLIC_DOMAINS
-            if is_public:
+            is_known_public = is_public(domain) or domain in PUBLIC_DOMAINS
+            if is_known_public:
                 return f"{domain}/{self._scrubber.text(name)}"
             front = self._names.get("site", domain) if "." in domain else self._name("key", domain)
             return f"{front}/{self._scrubber.text(name) if front == domain else self._name('key', name)}"
@@ -297,19 +520,9 @@ class Fields:
 
 
 def _setting(place: Place, text: str) -> tuple[str, str]:
-    """Name and value of a variable: the name is before the value or in a sibling key."""
+    """Return name and value of a variable: the name is before the value or in a sibling key."""
     assigned = _ASSIGNED.fullmatch(text) if place.is_element else None
     return (assigned[1], assigned[2]) if assigned else (place.name, text)
-
-
-def _hosts(text: str) -> Iterable[str]:
-    listed = hostlists.hosts(text) if "[" in text or "," in text else _LISTED.split(text)
-    listed = (_PORT.sub(r"\1", name) for name in listed)
-    return (name for name in listed if name and not _is_no_host(name))
-
-
-def _is_no_host(name: str) -> bool:
-    return _is_address(name) or _DIGITS.fullmatch(name) is not None or name.lower() in _NO_HOSTS
 
 
 @cache
@@ -321,16 +534,12 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _is_plain(name: str) -> bool:
+def _tells_nothing(name: str) -> bool:
     """Whether a name tells nothing, and hides no address or number that does."""
-    return vocabulary.is_plain(name) and not _is_address(name) and not _ACCOUNT.search(name)
+    return is_plain(name) and not _is_address(name) and not _ACCOUNT.search(name)
 
 
 def _is_harmless(text: str) -> bool:
     if _ACCOUNT.fullmatch(text):
         return False
-    return _INNOCUOUS.fullmatch(text) is not None or (_SIMPLE.fullmatch(text) is not None and _is_plain(text))
-
-
-def _is_common_variable(name: str) -> bool:
-    return containers.is_relevant(name) or name.lower().partition("_")[0] in _VARIABLES or _is_plain(name)
+    return _INNOCUOUS.fullmatch(text) is not None or (_SIMPLE.fullmatch(text) is not None and _tells_nothing(text))

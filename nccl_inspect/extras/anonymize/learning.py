@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from nccl_inspect.extras.anonymize import hostlists, vocabulary
+from nccl_inspect.extras.anonymize.names import (
+    KEPT_ROOTS,
+    LIBRARIES,
+    PUBLIC_DOMAINS,
+    PUBLIC_HOSTS,
+    PUBLIC_PLACES,
+    bracket_expressions,
+    hosts_in,
+    stated_lists,
+)
 from nccl_inspect.util.text import decode
 
 _USERS = frozenset(("user", "username", "login", "logname", "owner", "author"))
@@ -111,36 +120,36 @@ class Learned:
 
     def learn(self, text: bytes) -> None:
         """Take names out of a part of a log."""
-        self._keyed(text)
+        self._learn_keyed(text)
         self._learn_messages(text)
         for name in set(_DOMAIN.findall(text)) if _DOMAIN_END.search(text) else ():
-            self._domain(decode(name))
+            self._learn_domain(decode(name))
         for pattern in (_BUCKET, _ARN, _IMAGE, _PODS, _FILES, _OBJECT):
             for match in _finds(pattern, text):
                 for name in filter(None, match.groups()):
-                    self._named("label", name)
+                    self._learn_named("label", name)
         self.accounts.update(decode(match[1] or match[0]) for match in _finds(_ACCOUNT, text))
-        for listed in hostlists.stated(text):
-            self.hosts.update(hostlists.hosts(decode(listed)))
-        self.expressions.update(map(decode, hostlists.expressions(text)))
+        for listed in stated_lists(text):
+            self.hosts.update(hosts_in(decode(listed)))
+        self.expressions.update(map(decode, bracket_expressions(text)))
         for match in _finds(_ADDRESS, text):
             host, path = decode(match[1]), decode(match[2])
-            if host not in vocabulary.PUBLIC_HOSTS and not vocabulary.PUBLIC_PLACES.match(f"{host}/{path}"):
-                self._path(f"/{path}/")
+            if host not in PUBLIC_HOSTS and not PUBLIC_PLACES.match(f"{host}/{path}"):
+                self._learn_path(f"/{path}/")
         for path in set(_PATH.findall(text)) - self._paths:
-            self._path(decode(path))
+            self._learn_path(decode(path))
             self._paths.add(path)
 
-    def _keyed(self, text: bytes) -> None:
+    def _learn_keyed(self, text: bytes) -> None:
         for key, _, quoted, bare in set(_KEYED.findall(text)):
-            self._named(kind_of(key), quoted or bare)
+            self._learn_named(kind_of(key), quoted or bare)
         for match in _finds(_OPTION, text):
-            self._named(kind_of(match[1]), match[2])
+            self._learn_named(kind_of(match[1]), match[2])
         for command in _finds(_COMMAND, text):
             for letter, value in _SHORT_OPTION.findall(command[0]):
-                self._named({b"u": "user", b"w": "host"}.get(letter, "label"), value)
+                self._learn_named({b"u": "user", b"w": "host"}.get(letter, "label"), value)
 
-    def _named(self, kind: str, value: bytes) -> None:
+    def _learn_named(self, kind: str, value: bytes) -> None:
         if not kind:
             return
         names = words(decode(value))
@@ -153,33 +162,33 @@ class Learned:
             if match["user"]:
                 self.users.add(decode(match["user"]))
             for group in ("entity", "name", "node"):
-                self._named("label", match[group] or b"")
+                self._learn_named("label", match[group] or b"")
             if module := match["module"] or match["started"]:
-                self._package(decode(module).partition(".")[0])
+                self._learn_package(decode(module).partition(".")[0])
         for match in _finds(_LOGIN, text):
             if decode(match[2]).lower() not in _NO_NAMES:
                 self.users.add(decode(match[1]))
                 self.labels.add(decode(match[2]))
         self.users.update(decode(match[1]) for match in _finds(_HOMES, text))
 
-    def _domain(self, name: str) -> None:
+    def _learn_domain(self, name: str) -> None:
         """The name before the last part of a domain is whose it is: ``acme`` of ``gpu-1.cluster.acme.internal``."""
-        public = vocabulary.PUBLIC_HOSTS
+        public = PUBLIC_HOSTS
         parts = name.split(".")
         if parts[-1] in _INNER and any(map(str.isdigit, parts[0])):
             self.hosts.add(parts[0])
-        if name.lower() not in public and ".".join(name.lower().split(".")[-2:]) not in vocabulary.PUBLIC_DOMAINS:
+        if name.lower() not in public and ".".join(name.lower().split(".")[-2:]) not in PUBLIC_DOMAINS:
             owner = name.split(".")[-2]
             if len(owner) > 3:
                 self.labels.add(owner)
 
-    def _path(self, path: str) -> None:
-        if path.startswith(vocabulary.KEPT_ROOTS):
+    def _learn_path(self, path: str) -> None:
+        if path.startswith(KEPT_ROOTS):
             return
         parts = path.split("/")
         packages = [at for at, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
         if packages:
-            self._package("".join(parts[packages[-1] + 1 : packages[-1] + 2]))
+            self._learn_package("".join(parts[packages[-1] + 1 : packages[-1] + 2]))
             parts = parts[: packages[-1]]
         self.labels.update(
             part.removesuffix(".git")
@@ -187,8 +196,8 @@ class Learned:
             if _SIMPLE.fullmatch(part.removesuffix(".git").replace("-", "").replace("_", ""))
         )
 
-    def _package(self, name: str) -> None:
-        if name not in vocabulary.LIBRARIES and len(name) > 3 and "." not in name:
+    def _learn_package(self, name: str) -> None:
+        if name not in LIBRARIES and len(name) > 3 and "." not in name:
             self.labels.add(name)
 
 
@@ -217,6 +226,6 @@ def kind_of(key: bytes) -> str:
 
 
 def words(label: str) -> list[str]:
-    """The names in a label: ``pod/llama-0/trainer``, ``ml › llama-0``."""
+    """Return the names in a label: ``pod/llama-0/trainer``, ``ml › llama-0``."""
     parts = re.split(r"[\s/,=():›]+", label)
     return [word for word in parts if len(word) > 1 and _WORD.fullmatch(word) and not word.isdigit()]

@@ -1,18 +1,82 @@
-"""The table of names and their replacements.
+"""Names: the words that are none, the table of replacements, and lists of hosts.
 
-Replacements are numbered in the order of the names, and padded, so that what is sorted by name stays sorted.
-"""
+Replacements are numbered in the order of the names, and padded, so that what is sorted by name stays sorted."""
 
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cache
+from math import prod
 from pathlib import Path
 
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.grammar import engine
 from nccl_inspect.util import atomic_files
+
+# --- words that tell nothing ---
+
+
+_LIST_HEAD = re.compile(r"^# ([a-z-]+): .*$", re.MULTILINE)
+_, *_TEXTS = _LIST_HEAD.split((Path(__file__).parent / "words.txt").read_text(encoding="utf-8"))
+LISTS = {name: frozenset(text.split()) for name, text in zip(_TEXTS[::2], _TEXTS[1::2], strict=True)}
+"""The lists of ``words.txt``, which says what each of them is, by their names."""
+WORDS = LISTS["words"]
+ACCOUNTS = LISTS["accounts"]
+LIBRARIES = LISTS["libraries"]
+PUBLIC_HOSTS = LISTS["public-hosts"]
+PUBLIC_DOMAINS = LISTS["public-domains"]
+KEY_DOMAINS = LISTS["key-domains"]
+KEPT_ROOTS = ("/proc/", "/sys/", "/dev/", "/opt/amazon/", "/opt/hpcx/", "/opt/rocm/")
+"""Folders in which all is what a program brings along."""
+PUBLIC_PLACES = re.compile(
+    r"(?:www\.)?github\.com/(?:NVIDIA|aws|pytorch|ROCm|Mellanox|ofiwg|openucx|google)(?:/|$)", re.I
+)
+"""Repositories of the programs that print to these logs."""
+
+
+@cache
+def message_words() -> frozenset[str]:
+    """Return the words of all messages that are known, in small letters."""
+    return frozenset(engine.shipped().words())
+
+
+def is_public(host: str) -> bool:
+    """Whether a host, or the domain of a key, is that of a program or of its documentation."""
+    return host in PUBLIC_HOSTS or ".".join(host.rsplit(".", 2)[-2:]) in KEY_DOMAINS
+
+
+def is_rare(name: str) -> bool:
+    """Whether a short name never occurs as a word of a message, so that it is a name wherever it occurs."""
+    return (
+        len(name) > 2
+        and name.isalpha()
+        and not is_plain(name)
+        and name.lower() not in message_words()
+        and name.lower() not in LISTS["common"]
+    )
+
+
+_WORD_PIECE = re.compile(r"[A-Za-z]+|%[A-Za-z]|\d+")
+_PROJECT = re.compile(r"(?<![A-Za-z%])[A-Za-z]\d{3}(?!\d*[a-z])", re.IGNORECASE)
+"""``p123``: a project rather than a version."""
+_LIBRARY = re.compile(r"lib[\w+-]+\.(?:so|a)[\d.]*|[\w-]+\.(?:cc|cpp|cu|cuh|h|hpp|c)")
+
+
+def is_plain(word: str) -> bool:
+    """Whether a name is made of such words and numbers only: ``python3.11``, ``nccl.%h.%p.log``, ``trainer-0``."""
+    if _LIBRARY.fullmatch(word):
+        return True
+    if _PROJECT.search(word):
+        return False
+    return all(piece.isdigit() or piece[0] == "%" or piece.lower() in WORDS for piece in _WORD_PIECE.findall(word))
+
+
+# --- the table ---
+
 
 SCHEMA = "nccl-inspect-names/1"
 _PATTERNS = {
@@ -34,7 +98,7 @@ _TELLING = ("169.254", "172.17")
 """Nets whose addresses tell nobody's network, and that rules know: one link, Docker's first bridge."""
 _EC2 = re.compile(r"ip(?:-\d{1,3}){4}")
 """How EC2 names its machines, which tells rules of the cloud and nobody of the machine."""
-_BETWEEN = re.compile(r"[:.-]")
+_SEPARATORS = re.compile(r"[:.-]")
 _HEXADECIMAL = re.compile(r"[0-9a-f]+")
 _MIN_GUID = 12
 _DIGITS = "0123456789abcdefABCDEF"
@@ -57,7 +121,7 @@ class Names:
         self._nets = {_net(name): _net(new) for name, new in self.table["ipv4"].items()}
         self._prefixes = {_prefix(name): _prefix(new) for name, new in self.table["ipv6"].items()}
 
-        self._guids = {digits: new for name, new in self.table["guid"].items() if (digits := _digits(name))}
+        self._guids = {digits: new for name, new in self.table["guid"].items() if (digits := _guid_digits(name))}
 
     def settle(self, category: str, names: Iterable[str]) -> None:
         """Give replacements to names that were gathered, in their order."""
@@ -68,10 +132,10 @@ class Names:
         self._width = 1
 
     def get(self, category: str, name: str) -> str:
-        """The replacement for a name; the same each time."""
+        """Return the replacement for a name; the same each time."""
         entries = self.table[category]
-        if name not in entries and category == "guid" and (guid := self._guids.get(_digits(name))):
-            entries[name] = _filled(name, int(_digits(guid) or "0", 16))
+        if name not in entries and category == "guid" and (guid := self._guids.get(_guid_digits(name))):
+            entries[name] = _fill_digits(name, int(_guid_digits(guid) or "0", 16))
             self._given[category].add(entries[name])
         if name not in entries:
             replacement = self._new(category, name)
@@ -79,7 +143,7 @@ class Names:
                 replacement = self._new(category, name)
             self._given[category].add(replacement)
             entries[name] = replacement
-            if category == "guid" and (digits := _digits(name)):
+            if category == "guid" and (digits := _guid_digits(name)):
                 self._guids[digits] = replacement
         return entries[name]
 
@@ -109,11 +173,11 @@ class Names:
                 digits = f"{number:x}".zfill(2 * name.count(":"))
                 return ":".join(["02", *(digits[at : at + 2] for at in range(0, len(digits), 2))])
             case "guid" | "cloud" | "hash":
-                return _filled(name, number)
+                return _fill_digits(name, number)
         return _PATTERNS[category].format(str(number).zfill(self._width))
 
     def _ipv4(self, name: str) -> str:
-        """An address in a net of its own for each /24; private, public and telling ones stay such."""
+        """Return an address in a net of its own for each /24; private, public and telling ones stay such."""
         address = ipaddress.IPv4Address(name)
         kept = next((net for net in _TELLING if name.startswith(f"{net}.")), None)
         first = kept or ("10" if address.is_private else "198")
@@ -133,13 +197,13 @@ class Names:
         address = ipaddress.IPv6Address(name)
         if address.ipv4_mapped is not None:
             inner = self.get("ipv4", str(address.ipv4_mapped))
-            return f"::ffff:{inner}" if "." in name else _like(name, ipaddress.IPv6Address(f"::ffff:{inner}"))
+            return f"::ffff:{inner}" if "." in name else _write_like(name, ipaddress.IPv6Address(f"::ffff:{inner}"))
         if address.is_link_local:
             start = "fe80:0000:0000:0000"
         else:
             place = len(self._prefixes) + 1
             start = self._prefixes.setdefault(_prefix(name), f"fd00:0000:0000:{place & 65535:04x}")
-        return _like(name, ipaddress.IPv6Address(f"{start}::{number:x}"))
+        return _write_like(name, ipaddress.IPv6Address(f"{start}::{number:x}"))
 
     def save(self, target: str) -> None:
         """Write the table to a file that nobody else can read.
@@ -161,8 +225,8 @@ def _prefix(address: str) -> str:
     return ipaddress.IPv6Address(address).exploded[:19]
 
 
-def _like(name: str, new: ipaddress.IPv6Address) -> str:
-    """An address written at full length where the old one was."""
+def _write_like(name: str, new: ipaddress.IPv6Address) -> str:
+    """Write an address at full length where the old one was."""
     if "::" in name:
         return new.compressed
     if all(len(group) == 4 for group in name.split(":")):
@@ -170,14 +234,14 @@ def _like(name: str, new: ipaddress.IPv6Address) -> str:
     return ":".join(f"{int(group, 16):x}" for group in new.exploded.split(":"))
 
 
-def _digits(name: str) -> str:
-    """The digits of a GUID, the same in each notation; empty where it is none: numbers of ports are short."""
-    digits = _BETWEEN.sub("", name.lower().removeprefix("0x"))
+def _guid_digits(name: str) -> str:
+    """Return the digits of a GUID, the same in each notation; empty where it is none: numbers of ports are short."""
+    digits = _SEPARATORS.sub("", name.lower().removeprefix("0x"))
     return digits.lstrip("0") if len(digits) >= _MIN_GUID and _HEXADECIMAL.fullmatch(digits) else ""
 
 
-def _filled(name: str, number: int) -> str:
-    """The name with a number as its hexadecimal digits: ``i-0f12`` becomes ``i-0001``, ``0x3c:4d`` ``0x00:01``."""
+def _fill_digits(name: str, number: int) -> str:
+    """Write a number as the hexadecimal digits of a name: ``i-0f12`` becomes ``i-0001``, ``0x3c:4d`` ``0x00:01``."""
     start = name.find("-") + 1 or 2 * name.startswith("0x")
     places = [at for at in range(start, len(name)) if name[at] in _DIGITS]
     text = list(name)
@@ -186,8 +250,8 @@ def _filled(name: str, number: int) -> str:
     return "".join(text)
 
 
-def load(path: str) -> dict[str, dict[str, str]]:
-    """A table that was written before; an empty one where there is no such file.
+def load_table(path: str) -> dict[str, dict[str, str]]:
+    """Load a table that was written before; an empty one where there is no such file.
 
     Raises:
         NcclInspectError: the file is something else.
@@ -202,3 +266,126 @@ def load(path: str) -> dict[str, dict[str, str]]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise NcclInspectError(f"{path}: no table of names", "give --map another file name") from None
     return names
+
+
+# --- lists of hosts ---
+
+
+EXPRESSION = r"[A-Za-z][\w.-]{0,100}+(?:\[\w[\w,/-]{0,2000}+\][\w.-]{0,60}+){1,4}+"
+"""One expression in brackets: ``rack[1-2]-gpu[01-16,20]-ib``. The text before it must not be part of it."""
+_WHOLE = re.compile(rf"{EXPRESSION}(?![\[])", re.ASCII)
+_IN_TEXT = re.compile(rf"(?<![\w.-]){EXPRESSION}".encode(), re.ASCII)
+SIGN = re.compile(r"[A-Za-z-]\[\w|\w\[\w{1,40}+[-,]")
+"""In every text with an expression; ``0[0]`` is none. To look for it alone takes a fraction of the time."""
+_SIGN = re.compile(SIGN.pattern.encode())
+_LIST = rb"[A-Za-z][\w.,:\[\]/-]{0,4000}+"
+_STATED = re.compile(
+    rb"(?:(?<![A-Za-z])(?i:node_?list|host_?list|nodenames?|mcpu_hosts|(?<=_)hosts)[\"']?\s?[=:]\s{0,2}"
+    rb"|(?<!\S)(?:-host|--?hosts|--host|--node-?list|--host-?list)[ =]{1,2}"
+    rb"|\b(?i:nodes?|hosts?|on)[ =:]{1,2}(?=[\w.-]{1,100}+\[))"
+    rb"(?:\"([^\"\n]{1,4000}+)\"|'([^'\n]{1,4000}+)'|(" + _LIST + rb"))"
+)
+"""What a key, an option or a word in front says to be hosts."""
+_COMMAND = re.compile(
+    rb"\b(?:mpirun|mpiexec(?:\.hydra)?|prterun|orterun|horovodrun|srun|sbatch|salloc|pdsh|clush|scontrol)\s([^\n]{1,8000}+)"
+)
+_SHORT_OPTION = re.compile(rb"(?<!\S)-[Hw][ =]{0,2}[\"']?(" + _LIST + rb")")
+_HOSTFILE = re.compile(rb"^[ \t]*([A-Za-z][\w.-]{1,250}+)[ \t]+(?:slots|max[_-]slots|sockets)[ \t]?=", re.MULTILINE)
+"""``gpu-a17 slots=8``."""
+_ITEM = re.compile(r"(?:\[[^\]]*\]|[^,\s\[\]])+")
+"""One of a list: the commas within brackets part numbers."""
+_RANGE = re.compile(r"([A-Za-z]*)(\d+)-([A-Za-z]*)(\d+)(?:/(\d+))?")
+_TRAILING_NUMBER = re.compile(r"(.*?)(\d+)")
+_MOST_HOSTS = 20_000
+"""Hosts of one expression; no job has more, and a number may be anything."""
+
+
+def stated_lists(text: bytes) -> Iterator[bytes]:
+    """Yield the lists that a text says to be hosts."""
+    for match in _STATED.finditer(text):
+        yield match[1] or match[2] or match[3]
+    for command in _COMMAND.finditer(text):
+        yield from (match[1] for match in _SHORT_OPTION.finditer(command[1]))
+    yield from (match[1] for match in _HOSTFILE.finditer(text))
+
+
+def bracket_expressions(text: bytes) -> Iterator[bytes]:
+    """Return what a text holds that may be hosts in brackets."""
+    return (match[0] for match in _IN_TEXT.finditer(text)) if _SIGN.search(text) else iter(())
+
+
+def hosts_in(listed: str) -> Iterator[str]:
+    """Yield the hosts of a list, without the numbers of slots behind them."""
+    for item in _ITEM.findall(listed):
+        name = item.partition(":")[0]
+        if "[" in name:
+            yield from expand(name)
+        elif name[:1].isalpha() and len(name) > 1:
+            yield name
+
+
+def expand(expression: str) -> list[str]:
+    """Return the hosts that an expression stands for; itself where it is none, or stands for more than any job has."""
+    if not _WHOLE.fullmatch(expression):
+        return [expression]
+    texts, choices = expression.replace("]", "[").split("[")[::2], []
+    for inner in expression.replace("]", "[").split("[")[1::2]:
+        parts = [_parse_span(part) for part in inner.split(",")]
+        if sum(map(len, parts)) > _MOST_HOSTS:
+            return [expression]
+        choices.append([*itertools.chain.from_iterable(parts)])
+    if prod(map(len, choices)) > _MOST_HOSTS:
+        return [expression]
+    ends = texts[1:]
+    return [
+        texts[0] + "".join(number + end for number, end in zip(chosen, ends, strict=True))
+        for chosen in itertools.product(*choices)
+    ]
+
+
+class _Span:
+    """The numbers from one to another, as they are written."""
+
+    def __init__(self, front: str, first: str, last: str, step: int) -> None:
+        self._front = front
+        self._width = len(first) if first.startswith("0") else 0
+        self._numbers = range(int(first), int(last) + 1, step)
+
+    def __len__(self) -> int:
+        return min(len(self._numbers), _MOST_HOSTS + 1)
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"{self._front}{number:0{self._width}}" for number in self._numbers)
+
+
+def _parse_span(part: str) -> _Span | list[str]:
+    """Return what ``017-020`` or ``a1-a3`` stands for."""
+    match = _RANGE.fullmatch(part)
+    if match is None or match[3] not in ("", match[1]) or max(len(match[2]), len(match[4])) > 9:
+        return [part]
+    return _Span(match[1], match[2], match[4], int(match[5] or 1) or 1)
+
+
+def fold_names(names: Iterable[str]) -> str:
+    """Write a list of names shorter: ``host-[1-3,7],vm``."""
+    matches = {name: _TRAILING_NUMBER.fullmatch(name) for name in names}
+    parted = [(match[1], match[2]) for match in matches.values() if match]
+    padded = {(front, len(digits)) for front, digits in parted if digits.startswith("0")}
+    fronts: dict[tuple[str, int], list[int]] = {}
+    for front, digits in parted:
+        width = len(digits) if (front, len(digits)) in padded else 0
+        fronts.setdefault((front, width), []).append(int(digits))
+    alone = [name for name, match in matches.items() if match is None]
+    return ",".join([*itertools.starmap(_in_brackets, fronts.items()), *alone])
+
+
+def _in_brackets(front: tuple[str, int], numbers: list[int]) -> str:
+    name, width = front
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1][1:] = [number]
+        else:
+            spans.append([number])
+    texts = ["-".join(f"{number:0{width}}" for number in span) for span in spans]
+    return f"{name}[{','.join(texts)}]" if len(numbers) > 1 else f"{name}{texts[0]}"

@@ -1,17 +1,38 @@
-"""Finds identifying parts of a text: addresses, paths, known names, URLs, tokens; linear in its length."""
+"""Text without names: the scrubber goes by the shape of what surrounds a name, the last pass by the names alone.
+
+Both are linear in the length of the text."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
+from itertools import islice
 
-from nccl_inspect.extras.anonymize import hostlists, vocabulary
-from nccl_inspect.extras.anonymize.names import Names
+from nccl_inspect.extras.anonymize.names import (
+    ACCOUNTS,
+    EXPRESSION,
+    KEPT_ROOTS,
+    LIBRARIES,
+    LISTS,
+    PUBLIC_PLACES,
+    SIGN,
+    Names,
+    expand,
+    fold_names,
+    is_plain,
+    is_public,
+    is_rare,
+)
 from nccl_inspect.util.secrets import may_hide
+from nccl_inspect.util.text import decode, encode
+
+# --- the scrubber ---
+
 
 _MAX_REMEMBERED = 200_000
 _FINDERS = re.compile(
-    rf"(?:(?P<hosts>(?<![\w.-]){hostlists.EXPRESSION})|"
+    rf"(?:(?P<hosts>(?<![\w.-]){EXPRESSION})|"
     r"""
     (?=[\w/~:".\\])(?:
     (?P<dashes>(?<![\w.-])(?:(?:[0-9a-fA-F]{2}-){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4})(?![\w.-]))
@@ -75,7 +96,7 @@ _COUNT = re.compile(r"[\d.,]+[kKMB]?|True|False|None|null|true|false|\*{3}|<.*")
 _BEHIND = {"credential": ("scheme_of", "secret"), "identifier": ("stated", "guid"), "account": ("arn", "cloud")}
 """What stays in front of a find, and what kind of name it is."""
 _PARTS = re.compile(r"([._-]+)")
-_SUFFIXES = vocabulary.LISTS["suffixes"]
+_SUFFIXES = LISTS["suffixes"]
 _MIN_STEM = 4
 """Letters of a name that is known with a number behind it, too."""
 _HOMES = ("home", "Users", "users")
@@ -108,19 +129,19 @@ class Scrubber:
             elif name in self.names.table["host"] and is_distinct(name):
                 for other in (name.lower(), name.upper()):
                     self._all.setdefault(other, new)
-        self._distinct = {name: new for name, new in self._all.items() if is_distinct(name) or vocabulary.is_rare(name)}
+        self._distinct = {name: new for name, new in self._all.items() if is_distinct(name) or is_rare(name)}
         self._tokens.clear()
         self._harmless.clear()
 
     def text(self, text: str, structural: bool = False) -> str:
-        """The text with everything replaced.
+        """Return the text with everything replaced.
 
         Args:
             text: a line or a part of it.
             structural: whether short common words count as names, too: in what precedes a message.
         """
-        is_plain = _PLAIN.fullmatch(text) and not may_hide(text) and not hostlists.SIGN.search(text)
-        words = _WORDS.findall(text) if is_plain else None
+        is_simple = _PLAIN.fullmatch(text) and not may_hide(text) and not SIGN.search(text)
+        words = _WORDS.findall(text) if is_simple else None
         if words is not None and self._harmless.issuperset(words):
             return text
         new = _FINDERS.sub(lambda match: self._replaced(match, structural), text)
@@ -129,11 +150,11 @@ class Scrubber:
         return new
 
     def known(self, name: str) -> str | None:
-        """The replacement for a name that the table holds; None where it does not."""
+        """Return the replacement for a name that the table holds; None where it does not."""
         return self._all.get(name)
 
     def host(self, name: str) -> str:
-        """The replacement for a host under any of its names."""
+        """Return the replacement for a host under any of its names."""
         if name in self._all:
             return self._all[name]
         if _is_ipv4(name):
@@ -141,7 +162,7 @@ class Scrubber:
         return self.text(name, structural=True)
 
     def _replaced(self, match: re.Match[str], structural: bool) -> str:
-        """The replacement for a match; the last group that took part names its kind."""
+        """Return the replacement for a match; the last group that took part names its kind."""
         whole = match[0]
         match match.lastgroup:
             case "number":
@@ -186,27 +207,27 @@ class Scrubber:
                 name = match["placed"]
                 return match["place"] + (self._ipv4(name) if _is_ipv4(name) else self._token(name, structural=True))
             case "inside":
-                if vocabulary.is_public(match["site"]) or vocabulary.PUBLIC_PLACES.match(match[0]):
+                if is_public(match["site"]) or PUBLIC_PLACES.match(match[0]):
                     return match[0]
                 return self.host(match["site"]) + match["port"] + self.path(match["inside"])
         return self.names.get("email", match[0])
 
     def _hosts(self, text: str, structural: bool) -> str:
-        """A list of hosts in brackets, or what only looks like that."""
+        """Replace a list of hosts in brackets, or what only looks like that."""
         hosts = self.names.table["host"]
-        listed = hostlists.expanded(text)
+        listed = expand(text)
         if hosts.keys().isdisjoint(listed):
             return re.sub(r"[\w.-]+", lambda match: self._token(match[0], structural), text)
-        return hostlists.folded(self.names.get("host", name) for name in listed)
+        return fold_names(self.names.get("host", name) for name in listed)
 
     def _secret(self, label: str, value: str) -> str:
-        """A secret; tokens are counted, too, and models have some that are none."""
+        """Replace a secret; tokens are counted, too, and models have some that are none."""
         if _TOKEN_OF_TEXT.search(label) or ("oken" in label and _COUNT.fullmatch(value)):
             return value
         return self.names.get("secret", value)
 
     def _printer(self, host: str) -> str:
-        """The host of a prefix; where a line was torn before it, the end of the text there."""
+        """Replace the host of a prefix; where a line was torn before it, the end of the text there."""
         for start in range(len(host)):
             if host[start:] in self.names.table["host"]:
                 return self.text(host[:start]) + self.names.table["host"][host[start:]]
@@ -216,23 +237,23 @@ class Scrubber:
         place, slash, path = rest.partition("/")
         login, at, place = place.rpartition("@")
         host, colon, port = place.partition(":")
-        if not host or vocabulary.is_public(host) or vocabulary.PUBLIC_PLACES.match(rest):
+        if not host or is_public(host) or PUBLIC_PLACES.match(rest):
             return rest
         new = self.host(host)
-        if new == host and not (_is_ipv4(host) or vocabulary.is_plain(host)):
+        if new == host and not (_is_ipv4(host) or is_plain(host)):
             new = self.names.get("site", host)
         login = f"{self.names.get('secret', login)}@" if at else ""
         return f"{login}{new}{colon}{port}" + (self.path(slash + path) if slash else "")
 
     def path(self, path: str) -> str:
-        """A path: directories that every system has stay, others are replaced one by one."""
-        if path.startswith(vocabulary.KEPT_ROOTS):
+        """Replace a path: directories that every system has stay, others are replaced one by one."""
+        if path.startswith(KEPT_ROOTS):
             return "/".join(self._token(part, False) for part in path.split("/"))
         parts = re.split(r"(\\?/)", path)
         last = max((index for index, part in enumerate(parts) if part and index % 2 == 0), default=0)
         for index in range(0, len(parts), 2):
             before = parts[index - 2] if index >= 2 else ""
-            if before in ("site-packages", "dist-packages") and parts[index] in vocabulary.LIBRARIES:
+            if before in ("site-packages", "dist-packages") and parts[index] in LIBRARIES:
                 break
             if parts[index]:
                 parts[index] = self._part(parts[index], before, index == last)
@@ -244,9 +265,9 @@ class Scrubber:
         replacement = self._token(part, False)
         if replacement != part:
             return replacement
-        if before in _HOMES and part not in vocabulary.ACCOUNTS:
+        if before in _HOMES and part not in ACCOUNTS:
             return self._all.get(part) or self.names.get("user", part)
-        if vocabulary.is_plain(part):
+        if is_plain(part):
             return part
         stem, dot, suffix = part.rpartition(".")
         if is_last and stem and suffix.isalnum() and not suffix.isdigit():
@@ -280,7 +301,7 @@ class Scrubber:
         return text if _is_kept(address) else self.names.get("ipv4", text)
 
     def _token(self, token: str, structural: bool) -> str:
-        """A word, remembered: the same ones come again and again."""
+        """Replace a word, remembered: the same ones come again and again."""
         key = structural, token
         if key not in self._tokens:
             if len(self._tokens) >= _MAX_REMEMBERED:
@@ -297,15 +318,15 @@ class Scrubber:
             if pattern.fullmatch(token) and not (category == "host" and self._knows_start(token)):
                 return self.names.get(category, token)
         token = _UUID.sub(lambda match: self.names.get("uuid", match[0]) if match[0].strip("0-") else match[0], token)
-        if _PUBLIC_NAME.fullmatch(token) and not vocabulary.is_public(token) and not self._knows_start(token):
-            return token if vocabulary.PUBLIC_PLACES.match(f"{token}/") else self.names.get("site", token)
+        if _PUBLIC_NAME.fullmatch(token) and not is_public(token) and not self._knows_start(token):
+            return token if PUBLIC_PLACES.match(f"{token}/") else self.names.get("site", token)
         return self._in_parts(token, self._distinct)
 
     def _knows_start(self, token: str) -> bool:
         return token.partition(".")[0] in self._all
 
     def _in_parts(self, token: str, names: dict[str, str]) -> str:
-        """A word in which names are joined to others by dots, dashes or underscores: the longest ones are replaced."""
+        """Replace the longest names in a word in which they are joined by dots, dashes or underscores."""
         parts = _PARTS.split(token)
         if len(parts) > 60:
             return token
@@ -328,7 +349,7 @@ class Scrubber:
 
     @staticmethod
     def _affixed(part: str, names: dict[str, str]) -> str:
-        """A word that may be a name with something before or behind it: ``libacme``, the interface ``zenith0``."""
+        """Replace a name with something before or behind it: ``libacme``, the interface ``zenith0``."""
         library = part[3:] if part.startswith("lib") else ""
         if library in names:
             return f"lib{names[library]}"
@@ -346,7 +367,7 @@ class Scrubber:
 
 
 def _is_kept(address: ipaddress.IPv4Address) -> bool:
-    """Addresses that are the same everywhere, masks, and what is rather a version."""
+    """Whether an address is the same everywhere, a mask, or rather a version."""
     first = address.packed[0]
     return address.is_loopback or address.is_unspecified or address.is_multicast or first in (0, 255)
 
@@ -375,6 +396,192 @@ def _is_ipv6(text: str) -> bool:
 
 def is_distinct(name: str) -> bool:
     """Whether a name is one wherever it stands, and no common word."""
-    if name.isdigit() or vocabulary.is_plain(name):
+    if name.isdigit() or is_plain(name):
         return any(char.isdigit() for char in name) and any(char.isalpha() for char in name) and "-" in name
     return len(name) >= 5 or any(char.isdigit() for char in name) or "-" in name
+
+
+# --- the last pass ---
+
+
+_Starts = dict[str, list[tuple[str, str]]]
+"""By their first parts, names with what stands for them."""
+_JOINED_WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@-]+[A-Za-z0-9]+)*")
+_NAME_PART = re.compile(r"[A-Za-z0-9]+")
+_FEW = 50
+_LONG = 6
+_MAX_HARMLESS = 200_000
+
+
+class Remains:
+    """Replaces what is left of names.
+
+    Args:
+        names: the table; names of one word without a digit may be words of a message, and stay.
+    """
+
+    def __init__(self, names: Names) -> None:
+        given = {new for entries in names.table.values() for new in entries.values()}
+        self._starts: _Starts = {}
+        for category in ("name", "user", "host"):
+            for name, new in names.table[category].items():
+                if name not in given and _is_telling(name) and (first := _NAME_PART.search(name)):
+                    self._starts.setdefault(first[0], []).append((name, new))
+        every = [encode(name) for pairs in self._starts.values() for name, _ in pairs]
+        self._few = every if len(every) <= _FEW else None
+        """All of them where there are so few that a look for each takes less time than one at every word."""
+        # One that is long enough cannot be part of an ordinary word.
+        secrets = [(name, new) for name, new in names.table["secret"].items() if len(name) >= _LONG]
+        self._secrets = {encode(name): encode(new) for name, new in secrets if not is_plain(name)}
+        either = b"|".join(map(re.escape, sorted(self._secrets, key=len, reverse=True)))
+        self._secret = re.compile(either) if either else None
+        """Whatever stands around them: a password may begin and end with anything."""
+        self._harmless: set[bytes] = set()
+        """Words that hold no name."""
+
+    def replaced(self, text: bytes) -> bytes:
+        """Return the text without any of the names."""
+        if self._secret:
+            text = self._secret.sub(lambda match: self._secrets[match[0]], text)
+        if self._few is not None and not any(name in text for name in self._few):
+            return text
+        words = set(_JOINED_WORD.findall(text)) - self._harmless
+        left = {name: new for word in words for name, new in _names_in(decode(word), self._starts)}
+        for name in sorted(left, key=len, reverse=True):
+            whole = rb"(?<![A-Za-z0-9])" + re.escape(encode(name)) + rb"(?![A-Za-z0-9])"
+            text = re.sub(whole, encode(left[name]), text)
+        if len(self._harmless) > _MAX_HARMLESS:
+            self._harmless.clear()
+        if not left:
+            self._harmless |= words
+        return text
+
+
+def _names_in(word: str, starts: _Starts) -> list[tuple[str, str]]:
+    """Return the names that a word holds, with what stands for them."""
+    return [
+        (name, new)
+        for part in _NAME_PART.finditer(word)
+        for name, new in starts.get(part[0], ())
+        if word.startswith(name, part.start()) and not word[part.start() + len(name) :][:1].isalnum()
+    ]
+
+
+def _is_long(secret: str) -> bool:
+    """Whether a secret cannot be part of an ordinary word."""
+    return len(secret) >= _LONG and not is_plain(secret)
+
+
+def _is_telling(name: str) -> bool:
+    """Whether a name is distinct from the words of ordinary messages."""
+    return len(name) >= 4 and is_distinct(name) and ("-" in name or any(char.isdigit() for char in name))
+
+
+# --- what is left in the end ---
+
+
+_WRITTEN_WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@:/+-]+[A-Za-z0-9]+)*")
+_CATEGORIES = ("host", "user", "name", "secret", "email", "site", "uuid", "mac", "ipv4", "ipv6", "cloud")
+_MIN = 3
+_MIN_SECRET = 6
+"""Minimum length of a secret: a shorter one occurs in many words."""
+_MAX_NAMES = 20
+
+
+class Leaks:
+    """Looks for names.
+
+    Args:
+        names: the table, when all is written.
+    """
+
+    def __init__(self, names: Names) -> None:
+        given = {new for entries in names.table.values() for new in entries.values()}
+        self._starts: _Starts = {}
+        for category in _CATEGORIES:
+            for name, new in names.table[category].items():
+                if name not in given and _is_reported(category, name) and (first := _NAME_PART.search(name)):
+                    self._starts.setdefault(first[0], []).append((name[first.start() :], new))
+        self._harmless: set[bytes] = set()
+
+    def within(self, blocks: Iterable[list[bytes]]) -> list[str]:
+        """Return names that occur in a file, up to a limit."""
+        leaked: dict[str, None] = {}
+        for block in blocks:
+            words = set(_WRITTEN_WORD.findall(b"".join(block))) - self._harmless
+            for word in words:
+                held = [name for name, _ in _names_in(decode(word), self._starts)]
+                leaked.update(dict.fromkeys(held))
+                if not held and len(self._harmless) < 200_000:
+                    self._harmless.add(word)
+        return sorted(islice(leaked, _MAX_NAMES))
+
+
+def _is_reported(category: str, name: str) -> bool:
+    if category == "secret":
+        return len(name) >= _MIN_SECRET
+    return len(name) >= _MIN and not is_plain(name) if category in ("host", "user", "name") else True
+
+
+# --- names of files ---
+
+
+_PLAIN_FILES = LISTS["gathered"]
+_FILE_PARTS = re.compile(r"([._-]+)")
+_ADDRESS = re.compile(r"((?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|(?<![A-Za-z0-9])ip(?:-\d{1,3}){4}(?!\d))")
+_MAX_PARTS = 60
+
+
+class FileNames:
+    """Replaces the names of files."""
+
+    def __init__(self, scrubber: Scrubber) -> None:
+        self._scrubber = scrubber
+
+    def new(self, name: str) -> str:
+        """Return the new name of a file within a folder."""
+        *above, last = name.split("/")
+        stem, dot, suffix = last.rpartition(".")
+        if not stem or not suffix.isalnum() or suffix.isdigit() or self._scrubber.known(last):
+            stem, dot, suffix = last, "", ""
+        parts = [self._part(part, "directory") for part in above]
+        return "/".join([*parts, self._part(stem, "file") + dot + suffix])
+
+    def _part(self, part: str, category: str) -> str:
+        if replacement := self._scrubber.known(part):
+            return replacement
+        pieces = _ADDRESS.split(part)
+        return "".join(
+            self._scrubber.host(piece) if place % 2 else self._words(piece, category)
+            for place, piece in enumerate(pieces)
+        )
+
+    def _words(self, text: str, category: str) -> str:
+        """Words that are joined by dots and the like; those next to each other that may tell something become one."""
+        parts = _FILE_PARTS.split(text)
+        if len(parts) > _MAX_PARTS:
+            return self._scrubber.names.get(category, text)
+        out, hidden, at = "", "", 0
+        for start in range(0, len(parts), 2):
+            if start < at:
+                continue
+            joined, at = self._longest(parts, start)
+            between = parts[start - 1] if start else ""
+            if joined is None and not _is_plain_part(parts[start]):
+                hidden += (between if hidden else "") + parts[start]
+                out += between if hidden == parts[start] else ""
+                continue
+            out += (self._scrubber.names.get(category, hidden) if hidden else "") + between + (joined or parts[start])
+            hidden = ""
+        return out + (self._scrubber.names.get(category, hidden) if hidden else "")
+
+    def _longest(self, parts: list[str], start: int) -> tuple[str | None, int]:
+        """Return what stands for the longest known name that begins here, and where what is behind it begins."""
+        for end in range(len(parts), start, -2):
+            if replacement := self._scrubber.known("".join(parts[start:end])):
+                return replacement, end + 1
+        return None, start + 2
+
+
+def _is_plain_part(word: str) -> bool:
+    return word.lower() in _PLAIN_FILES or is_plain(word)

@@ -2,5 +2,5 @@
 
 Nothing here writes, runs or sends anything. Only files below the folders named at the start are read
 (:mod:`.folders`); what a log holds is data and marked as such (:mod:`.quotes`); no answer is longer than a limit
-(:mod:`.bounds`). The package is imported by the command that serves, and needs the official SDK (the extra ``mcp``).
+(:mod:`.results`). The package is imported by the command that serves, and needs the official SDK (the extra ``mcp``).
 """

@@ -47,7 +47,13 @@ class Folders:
     """
 
     def __init__(self, roots: Sequence[str], max_entries: int = _MAX_ENTRIES, max_bytes: int = _MAX_BYTES) -> None:
-        self._roots = {_root(name): _opened_root(name) for name in roots}
+        self._roots = {}
+        for name in roots:
+            root = Path(os.path.realpath(name))
+            try:
+                self._roots[root] = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError as error:
+                raise NcclInspectError(f"--root {name}: {error.strerror}", "name a folder that can be read") from None
         self._max_entries = max_entries
         self._max_bytes = max_bytes
 
@@ -57,7 +63,7 @@ class Folders:
         return [str(root) for root in self._roots]
 
     def logs(self, names: Iterable[str]) -> list[File]:
-        """The files of paths, folders and globs, as :func:`nccl_inspect.ingest.sources.files.find` takes them.
+        """Return the files of paths, folders and globs, as :func:`nccl_inspect.ingest.sources.files.find` takes them.
 
         Raises:
             NcclInspectError: one of them is not there, lies outside, or is nothing that can be read.
@@ -76,7 +82,7 @@ class Folders:
         path = self._resolved(_plain(name))
         _status(path, name)
         try:
-            with self._held(path, name).open("rb") as file:
+            with self._open_below(path, name).open("rb") as file:
                 data: bytes = file.read(MAX_SMALL + 1)
         except OSError as error:
             raise NcclInspectError(f"{name}: {error.strerror}", "name a policy or a topology file") from None
@@ -87,12 +93,12 @@ class Folders:
     def _logs(self, name: str) -> Iterator[File]:
         if _GLOB.intersection(name) and not os.path.lexists(self._joined(name)):
             for match in self._matching(name):
-                yield from self._of_path(match, match)
+                yield from self._files_at(match, match)
             return
-        yield from self._of_path(name, self._shown(name))
+        yield from self._files_at(name, self._shown(name))
 
     def _matching(self, pattern: str) -> list[str]:
-        """The paths that a glob stands for; where it begins has to lie inside, and so has each path later on."""
+        """Return the paths that a glob stands for; where it begins has to lie inside, and so has each path later on."""
         parts = Path(pattern).parts
         if ".." in parts:
             raise NcclInspectError(f"{pattern}: '..' in a pattern", "name the folder as it is")
@@ -135,16 +141,16 @@ class Folders:
         except OSError:
             return []
 
-    def _of_path(self, name: str, shown: str) -> Iterator[File]:
+    def _files_at(self, name: str, shown: str) -> Iterator[File]:
         path = self._resolved(name)
         status = _status(path, name)
         if stat.S_ISDIR(status.st_mode):
-            yield from self._of_folder(path, shown)
+            yield from self._files_below(path, shown)
             return
-        yield replace(files.of_file(self._held(path, name), found=False), name=shown)
+        yield replace(files.of_file(self._open_below(path, name), found=False), name=shown)
 
-    def _of_folder(self, folder: Path, shown: str) -> Iterator[File]:
-        """The logs below a folder and the evidence beside them."""
+    def _files_below(self, folder: Path, shown: str) -> Iterator[File]:
+        """Yield the logs below a folder and the evidence beside them."""
         entries, problems = [], list[OSError]()
         for number, path in enumerate(folders.walk(folder, problems)):
             if number >= self._max_entries:
@@ -153,14 +159,15 @@ class Folders:
             if not self._root_of(real) or not _is_file(real):
                 continue  # a link that leads out is not a part of the folder
             base = folder if real == path else real.parent
-            if file := folders.entry(base, self._held(real, str(path)), is_artifact, _ignored):
+            # What is neither a log nor evidence is not listed: an answer has no room for it.
+            if file := folders.entry(base, self._open_below(real, str(path)), is_artifact, lambda _name, _why: None):
                 entries.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
         if not entries:
             raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
         yield from sorted(entries, key=lambda file: log_detection.natural(file.name))
 
     def _resolved(self, name: str) -> Path:
-        """A path without links, which lies inside."""
+        """Return a path without links, which lies inside."""
         path = Path(os.path.realpath(self._joined(name)))
         if self._root_of(path) is None:
             raise NcclInspectError(
@@ -170,21 +177,21 @@ class Folders:
         return path
 
     def _joined(self, name: str) -> str:
-        """A path from the root on: below the first folder that has it."""
+        """Return a path from the root on: below the first folder that has it."""
         if os.path.isabs(name):  # noqa: PTH117
             return name
         candidates = [str(root / name) for root in self._roots]
         return next(filter(os.path.lexists, candidates), candidates[0])
 
     def _shown(self, name: str) -> str:
-        """The path shown for a file: as it was named, if that leads to it from the working folder."""
+        """Return the path shown for a file: as it was named, if that leads to it from the working folder."""
         joined = self._joined(name)
         return name if os.path.realpath(name) == os.path.realpath(joined) else joined
 
     def _root_of(self, path: Path) -> Path | None:
         return next((root for root in self._roots if path == root or root in path.parents), None)
 
-    def _held(self, path: Path, name: str) -> _Held:
+    def _open_below(self, path: Path, name: str) -> _Held:
         root = self._root_of(path)
         assert root is not None
         held = _Held(path)
@@ -227,23 +234,8 @@ class _Held(PosixPath):
         return file
 
 
-def _ignored(_name: str, _why: str) -> None:
-    """Takes the files of a folder that are neither logs nor evidence: an answer has no room for them."""
-
-
-def _root(name: str) -> Path:
-    return Path(os.path.realpath(name))
-
-
-def _opened_root(name: str) -> int:
-    try:
-        return os.open(_root(name), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise NcclInspectError(f"--root {name}: {error.strerror}", "name a folder that can be read") from None
-
-
 def _plain(name: str) -> str:
-    """A path, and nothing else that the command line takes for an input.
+    """Return a path, and nothing else that the command line takes for an input.
 
     Raises:
         NcclInspectError: it is none.

@@ -31,14 +31,14 @@ _Result = TypeVar("_Result")
 
 
 class ProgressListener(Protocol):
-    """Holds what takes notice of progress: the context of a request."""
+    """Takes notice of progress: the context of a request."""
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """So much is done."""
 
 
 class JobRequest(NamedTuple):
-    """Holds how a job is judged, as a tool was asked."""
+    """How a job is judged, as a tool was asked."""
 
     platform: str | None = None
     topology: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class JobRequest(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """Holds what makes a job the same: the files as they are now, and how it is judged."""
+    """What makes a job the same: the files as they are now, and how it is judged."""
 
     files: tuple[tuple[str, int, int, int, int], ...]
     wish: JobRequest
@@ -79,7 +79,7 @@ class LogReader:
     async def job(
         self, logs: Sequence[str], wish: JobRequest, tells: ProgressListener, visit: Callable[[Job], None] | None = None
     ) -> Job:
-        """The job of some logs.
+        """Return the job of some logs.
 
         Args:
             logs: paths, folders and globs.
@@ -111,8 +111,17 @@ class LogReader:
         if visit is None and (kept := self._kept.get(key)):
             self._kept.move_to_end(key)
             return kept.job
-        job = self._read(inputs, self._judge(wish, topologies), progress, wish.is_one_of_two, visit)
-        self._keep(key, _CachedJob(job, sum(file.size or 0 for file in inputs)))
+        judge = self._judge(wish, topologies)
+        limit = nullcontext() if limits.given() else limits.as_given(_MAX_UNPACKED)
+        with limit, uncollected():
+            beside = artifacts.inventory(list(inputs))
+            fold = reading.fold(beside.logs, progress)
+            job = judge.worst(fold, visit, wish.is_one_of_two, beside)
+        self._kept[key] = _CachedJob(job, sum(file.size or 0 for file in inputs))
+        while len(self._kept) > 1 and (
+            len(self._kept) > _MAX_KEPT or sum(entry.size for entry in self._kept.values()) > _MAX_KEPT_BYTES
+        ):
+            self._kept.popitem(last=False)
         return job
 
     def _judge(self, wish: JobRequest, topologies: Sequence[str]) -> reading.Judge:
@@ -123,27 +132,6 @@ class LogReader:
             understood = tuple(topology.understood(text, name) for text, name in named)
             options = replace(options, topologies=(), topologies_read=understood)
         return reading.Judge(options)
-
-    def _read(
-        self,
-        inputs: Sequence[File],
-        judge: reading.Judge,
-        progress: _Progress,
-        is_one_of_two: bool,
-        visit: Callable[[Job], None] | None,
-    ) -> Job:
-        limit = nullcontext() if limits.given() else limits.as_given(_MAX_UNPACKED)
-        with limit, uncollected():
-            beside = artifacts.inventory(list(inputs))
-            fold = reading.fold(beside.logs, progress)
-            return judge.worst(fold, visit, is_one_of_two, beside)
-
-    def _keep(self, key: _Key, kept: _CachedJob) -> None:
-        self._kept[key] = kept
-        while len(self._kept) > 1 and (
-            len(self._kept) > _MAX_KEPT or sum(entry.size for entry in self._kept.values()) > _MAX_KEPT_BYTES
-        ):
-            self._kept.popitem(last=False)
 
 
 class _Progress:
@@ -165,7 +153,7 @@ class _Progress:
 
 
 def _state(file: File) -> tuple[str, int, int, int, int]:
-    """The state of a file, to detect a change."""
+    """Return the state of a file, to detect a change."""
     place: Any = file.place
     status = place.stat() if place is not None else None
     if status is None:

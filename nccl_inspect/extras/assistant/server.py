@@ -1,24 +1,148 @@
-"""The MCP server: its tools, resources and prompts, over standard input or HTTP."""
+"""The MCP server: its tools, resources (the rule pages, and the message reference from the grammar) and prompts."""
 
 from __future__ import annotations
 
 import inspect
 import socket
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 import anyio
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import CallToolResult, ToolAnnotations
+from mcp.types import (
+    CallToolResult,
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    PromptReference,
+    ResourceTemplateReference,
+    ToolAnnotations,
+)
 
+from nccl_inspect import explain as explaining
 from nccl_inspect._version import __version__
-from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.assistant import prompts, resources, tools
+from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.extras.assistant import prompts
 from nccl_inspect.extras.assistant.quotes import shown
 from nccl_inspect.extras.assistant.reader import LogReader
+from nccl_inspect.extras.assistant.tools import TITLES, Tools
+from nccl_inspect.grammar import files
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.judging.engine import CATEGORIES, registered
+from nccl_inspect.report.words import with_proofs
+from nccl_inspect.scanning import meaning
+
+# --- resources ---
+
+
+_SCHEME = "nccl-inspect"
+_RULE = f"{_SCHEME}://rules/{{name}}"
+_FAMILY = f"{_SCHEME}://messages/{{dialect}}/{{family}}"
+_MARKDOWN = "text/markdown"
+_MAX_COMPLETIONS = 100
+
+
+def _add_resources(server: MCPServer) -> None:
+    """Add the resources to a server."""
+    server.resource(
+        f"{_SCHEME}://rules",
+        name="rules",
+        title="Rules",
+        description=f"All rules and the defects that they detect; each has a page at {_RULE}.",
+        mime_type=_MARKDOWN,
+    )(_rules)
+    server.resource(
+        _RULE,
+        name="rule",
+        title="Rule page",
+        description="What a defect is, how the log shows it, what it costs, how to fix it, with log excerpts.",
+        mime_type=_MARKDOWN,
+    )(_rule)
+    server.resource(
+        f"{_SCHEME}://messages",
+        name="messages",
+        title="Message reference: families",
+        description=f"The families of recognized messages; each has a page at {_FAMILY}.",
+        mime_type=_MARKDOWN,
+    )(_messages)
+    server.resource(
+        _FAMILY,
+        name="message family",
+        title="Message reference: one family",
+        description="Each message of a family: its shape, what it means, which releases print it, and a sample.",
+        mime_type=_MARKDOWN,
+    )(_family)
+    server.completion()(_complete)  # type: ignore[no-untyped-call]
+
+
+def _rules() -> str:
+    lines = ["# Rules"]
+    for category in CATEGORIES:
+        rules = [entry.rule for entry in registered() if entry.rule.category == category]
+        lines += [f"\n## {category}\n", *(f"- `{rule.name}` ({rule.severity}): {rule.title}" for rule in rules)]
+    return "\n".join(lines) + "\n"
+
+
+def _rule(name: str) -> str:
+    page = explaining.rule_page(name)
+    if page is None:
+        hint = suggestion(name, [entry.rule.name for entry in registered()])
+        raise ResourceNotFoundError(f"no rule '{name[:80]}'; {hint or f'{_SCHEME}://rules lists them'}")
+    return with_proofs(page)
+
+
+def _messages() -> str:
+    lines = ["# Recognized messages\n"]
+    lines += [
+        f"- {_SCHEME}://messages/{dialect}/{family}: {len(productions)}"
+        for (dialect, family), productions in _families().items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _family(dialect: str, family: str) -> str:
+    productions = _families().get((dialect, family))
+    if productions is None:
+        raise ResourceNotFoundError(f"no messages '{dialect}/{family}'"[:200] + f"; {_SCHEME}://messages lists them")
+    lines = [f"# {dialect}: {family}"]
+    for production in productions:
+        rule = f"; see the rule {production.rule}" if production.rule else ""
+        printed = f"{meaning.releases(production)}; {meaning.subsystems(production)}; event {production.event}{rule}"
+        lines += [f"\n## {production.name}\n", f"    {production.line}\n", production.says, f"\n{printed}"]
+        lines += [f"\n```text\n{sample}\n```" for sample in list(production.samples)[:1]]
+    return "\n".join(lines) + "\n"
+
+
+@cache
+def _families() -> dict[tuple[str, str], list[Production]]:
+    """Return the messages by dialect and family."""
+    families: dict[tuple[str, str], list[Production]] = {}
+    for file in files.shipped():
+        for production in files.read(file.read_text(encoding="utf-8"), file.name):
+            families.setdefault((production.dialect, production.family), []).append(production)
+    return dict(sorted(families.items(), key=lambda entry: (entry[0][0] != "nccl", entry[0])))
+
+
+async def _complete(
+    ref: PromptReference | ResourceTemplateReference, argument: CompletionArgument, context: CompletionContext | None
+) -> Completion:
+    """Complete an argument of a resource address."""
+    dialect = (context.arguments or {}).get("dialect") if context else None
+    choices = {
+        "name": [entry.rule.name for entry in registered()],
+        "dialect": list(dict.fromkeys(dialect for dialect, _ in _families())),
+        "family": [family for other, family in _families() if dialect in (None, other)],
+    }
+    names = choices.get(argument.name, []) if isinstance(ref, ResourceTemplateReference) else []
+    values = [name for name in names if name.startswith(argument.value.lower())]
+    return Completion(values=values[:_MAX_COMPLETIONS], total=len(values), has_more=len(values) > _MAX_COMPLETIONS)
+
+
+# --- the server ---
+
 
 HOST = "127.0.0.1"
 """The only address to listen on: logs must not be readable from other machines."""
@@ -37,8 +161,8 @@ _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent
 _MAX_ERROR = 1_000
 
 
-def of(reader: LogReader) -> MCPServer:
-    """A server for the logs of a reader."""
+def make_server(reader: LogReader) -> MCPServer:
+    """Make a server for the logs of a reader."""
     server = MCPServer(
         "nccl-inspect",
         title="nccl-inspect",
@@ -47,17 +171,19 @@ def of(reader: LogReader) -> MCPServer:
         version=__version__,
         log_level="ERROR",
     )
-    for name, title, function in tools.all_of(reader):
+    tools = Tools(reader)
+    for name, title in TITLES.items():
+        function = getattr(tools, name)
         words = inspect.getdoc(function)
         server.add_tool(_with_tool_errors(function), name=name, title=title, description=words, annotations=_READS)
-    resources.add(server)
+    _add_resources(server)
     prompts.add(server)
     return server
 
 
 def serve(reader: LogReader) -> None:
     """Serve on standard input and output until the input ends."""
-    anyio.run(of(reader).run_stdio_async)
+    anyio.run(make_server(reader).run_stdio_async)
 
 
 def listen(reader: LogReader, port: int, ready: Callable[[str], None]) -> None:
@@ -81,7 +207,7 @@ def listen(reader: LogReader, port: int, ready: Callable[[str], None]) -> None:
     with bound:
         port = bound.getsockname()[1]
         hosts = [f"{name}:{port}" for name in (HOST, "localhost")]
-        app = of(reader).streamable_http_app(
+        app = make_server(reader).streamable_http_app(
             streamable_http_path=PATH,
             host=HOST,
             # A page in a browser must not reach it by a name that leads here: both headers are checked.

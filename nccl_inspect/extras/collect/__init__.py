@@ -1,4 +1,4 @@
-"""What settles why a job stands, gathered into one folder: logs, manifests, and the state of machines.
+"""Gathers what settles why a job stands into one folder: logs, manifests, and the state of machines.
 
 One module for each target: ``ARGUMENT`` names what it needs (empty for nothing), ``HELP`` says it in a line, and
 ``collect(collection, wanted)`` runs its table of commands. Nothing is ever changed: the tables have reading verbs only.
@@ -15,7 +15,7 @@ from nccl_inspect.util.records import Frozen, frozen
 
 @frozen
 class Wanted(Frozen):
-    """Holds what to collect."""
+    """What to collect."""
 
     argument: str = ""
     """The selector or number of the job."""
@@ -25,7 +25,7 @@ class Wanted(Frozen):
 
 
 class Target(Protocol):
-    """A module that knows one kind of place."""
+    """A module that knows one kind of target."""
 
     ARGUMENT: str
     HELP: str
@@ -38,5 +38,5 @@ class Target(Protocol):
         """
 
 
-_MODULES: Package[Target] = Package(__name__, __file__, "collection", "commands", "kubectl", "manifests", "ras")
+_MODULES: Package[Target] = Package(__name__, __file__, "collection", "kubectl", "ras")
 names, load = _MODULES.names, _MODULES.load

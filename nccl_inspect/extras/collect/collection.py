@@ -1,17 +1,136 @@
-"""A folder that fills with the output of commands; what failed is listed in it and stops nothing else."""
+"""A folder that fills with the output of commands; what failed is listed in it and stops nothing else.
+
+A command is one of a table: it is limited in time, without a terminal, and its output is kept without its secrets."""
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import subprocess
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any, BinaryIO
 
-from nccl_inspect.extras.collect import commands, manifests
-from nccl_inspect.extras.collect.commands import Command
+from nccl_inspect.util import secrets
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.secrets import masked
+
+# --- commands ---
+
+
+NOT_INSTALLED = "not installed"
+"""What is wrong with a command that this machine does not have."""
+_MAX_WORDS = 2000
+_AFTER_KILL = 1
+"""Seconds to wait for a process that was killed: one that hangs in a driver does not end."""
+
+
+@frozen
+class Command(Frozen):
+    """What is run, and where its output goes."""
+
+    file: str
+    """Within the folder; ``{pod}`` and the like are filled in, as in ``argv``."""
+    argv: tuple[str, ...]
+    is_log: bool = False
+    """Whether the output is kept as it is, of any size; all else is searched for secrets."""
+    keeps_failed: bool = False
+    """Whether the output is of use even where the status is not 0."""
+
+    def filled(self, **values: str) -> Command:
+        """Return the command for one pod, node, …; what comes from elsewhere cannot leave the folder."""
+        parts = {name: value.replace("/", "_").lstrip(".") or "_" for name, value in values.items()}
+        argv = tuple(word.format(**values) for word in self.argv)
+        return replace(self, file=self.file.format(**parts), argv=argv)
+
+    def __str__(self) -> str:
+        return shlex.join(self.argv)
+
+
+def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str | None:
+    """Run a command, for so long at most; return what is wrong, None where it ended with status 0."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    with TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=environment, start_new_session=True
+            )
+        except FileNotFoundError:
+            return NOT_INSTALLED
+        except OSError as error:
+            return error.strerror or str(error)
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            _kill_group(process)
+            return f"no end after {seconds:g} s"
+        except BaseException:
+            _kill_group(process)
+            raise
+        if status == 0:
+            return None
+        errors.seek(max(errors.seek(0, os.SEEK_END) - _MAX_WORDS, 0))
+        *_, last = errors.read().decode("utf-8", "replace").strip().splitlines() or [""]
+        return f"status {status}: {masked(' '.join(last.split()))}".removesuffix(": ")
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, 9)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_AFTER_KILL)
+
+
+# --- secrets ---
+
+
+_REPEATED = "last-applied-configuration"
+"""The annotation that holds the whole manifest once more, as text."""
+
+
+def mask_manifest(data: bytes) -> bytes:
+    """Return what ``kubectl get --output=json`` prints without values of variables that are named like a secret.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    return (json.dumps(_mask_value(json.loads(data)), indent=2) + "\n").encode()
+
+
+def _mask_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        if isinstance(value.get("name"), str) and isinstance(value.get("value"), str):
+            value = {**value, "value": secrets.value_of(value["name"], value["value"])}
+        return {key: _mask_entry(key, entry) for key, entry in value.items() if not key.endswith(_REPEATED)}
+    if isinstance(value, list):
+        return (
+            _mask_arguments(value) if all(isinstance(entry, str) for entry in value) else list(map(_mask_value, value))
+        )
+    return secrets.masked(value) if isinstance(value, str) else value
+
+
+def _mask_entry(key: str, value: Any) -> Any:
+    """Mask the value of a key; a reference to a secret names it and does not hold it."""
+    return secrets.value_of(key, value) if isinstance(value, str) and not key.endswith("Name") else _mask_value(value)
+
+
+def _mask_arguments(words: list[str]) -> list[str]:
+    """Mask the words of a command: a secret may be the word after the option that names it."""
+    shown = [secrets.masked(word) for word in words]
+    for at, word in enumerate(words[:-1]):
+        if word.startswith("-") and "=" not in word and secrets.is_secret(word):
+            shown[at + 1] = secrets.MASK
+    return shown
+
+
+# --- the folder ---
+
 
 INDEX = "collection.txt"
 TITLE = "nccl-inspect collection"
@@ -22,7 +141,7 @@ _MANIFEST = ".json"
 
 @frozen
 class Outcome(Frozen):
-    """Holds how one command ended."""
+    """How one command ended."""
 
     file: str
     what: str
@@ -60,12 +179,12 @@ class Collection:
     def failed(self) -> list[Outcome]:
         """Return what could not be had, without what is not installed here."""
         return sorted(
-            (entry for entry in self.outcomes if entry.problem not in (None, commands.NOT_INSTALLED)),
+            (entry for entry in self.outcomes if entry.problem not in (None, NOT_INSTALLED)),
             key=lambda entry: entry.file,
         )
 
     def run(self, command: Command) -> bytes:
-        """Run one command; its output, empty where there is none or it is a log."""
+        """Run one command; return its output, empty where there is none or it is a log."""
         self._show(str(command))
         if self._folder is None:
             return b""
@@ -83,36 +202,25 @@ class Collection:
                 pass
 
     def keep(self, file: str, what: str, make: Callable[[], bytes]) -> None:
-        """Keep what is not the output of a command.
-
-        Args:
-            file: within the folder.
-            what: it is, for people.
-            make: gives the data; an OSError says why there is none.
-        """
-        self._show(what)
-        if self._folder is None:
-            return
-        problem = None
-        try:
-            self._place(file).write_bytes(make())
-        except OSError as error:
-            problem = error.strerror or str(error)
-        self._add(Outcome(file, what, problem))
+        """Keep what is not the output of a command: ``make`` gives the data, or an OSError that says why not."""
+        self._keep(file, what, what, lambda path: path.write_bytes(make()))
 
     def copy(self, file: str, source: Path) -> None:
         """Keep a file, of any size."""
         import shutil  # few copy
 
-        self._show(f"cp {source} {file}")
+        self._keep(file, str(source), f"cp {source} {file}", lambda path: shutil.copyfile(source, path))
+
+    def _keep(self, file: str, what: str, shown: str, write: Callable[[Path], object]) -> None:
+        self._show(shown)
         if self._folder is None:
             return
         problem = None
         try:
-            shutil.copyfile(source, self._place(file))
+            write(self._path(file))
         except OSError as error:
             problem = error.strerror or str(error)
-        self._add(Outcome(file, str(source), problem))
+        self._add(Outcome(file, what, problem))
 
     def forget_tries(self, file: str) -> None:
         """Forget what failed before a file was had after all."""
@@ -122,52 +230,51 @@ class Collection:
         """Write what was run and what failed."""
         if self._folder is None:
             return
-        absent = sorted(entry.what for entry in self.outcomes if entry.problem == commands.NOT_INSTALLED)
+        absent = sorted(entry.what for entry in self.outcomes if entry.problem == NOT_INSTALLED)
         sections = {
             "kept": [f"{entry.file}\n      {entry.what}" for entry in self.kept],
             "failed": [f"{entry.what}\n      {entry.problem}" for entry in self.failed],
-            commands.NOT_INSTALLED: absent,
+            NOT_INSTALLED: absent,
         }
         lines = [TITLE]
         for title, rows in sections.items():
             lines += ["", title, *(f"  {row}" for row in rows or ["(nothing)"])]
         text = "".join(f"{line}\n" for line in lines)
-        self._place(str(Path(folder, INDEX))).write_text(text, encoding="utf-8", errors="replace")
+        self._path(str(Path(folder, INDEX))).write_text(text, encoding="utf-8", errors="replace")
 
     def _text(self, command: Command) -> tuple[str | None, bytes]:
-        """Run what prints a document, which is written without its secrets; gives the whole of it."""
+        """Run what prints a document, which is written without its secrets; return the whole of it."""
         with TemporaryFile() as file:
-            problem = commands.run(command.argv, file, self._seconds)
+            problem = run_command(command.argv, file, self._seconds)
             file.seek(0)
             data = file.read()
         if problem and not (command.keeps_failed and data):
             return problem, b""
         try:
-            shown = manifests.masked(data) if command.file.endswith(_MANIFEST) else _without_secrets(data)
+            if command.file.endswith(_MANIFEST):
+                shown = mask_manifest(data)
+            else:
+                lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+                shown = "".join(map(masked, lines)).encode("utf-8", "surrogateescape")
         except ValueError as error:
             return f"not kept: {error}", b""
-        self._place(command.file).write_bytes(shown)
+        self._path(command.file).write_bytes(shown)
         return problem, data
 
     def _log(self, command: Command) -> tuple[str | None, bytes]:
-        place = self._place(command.file)
-        with place.open("wb") as file:
-            problem = commands.run(command.argv, file, 10 * self._seconds)
-        if problem and not place.stat().st_size:
-            place.unlink()
+        path = self._path(command.file)
+        with path.open("wb") as file:
+            problem = run_command(command.argv, file, 10 * self._seconds)
+        if problem and not path.stat().st_size:
+            path.unlink()
         return problem, b""
 
-    def _place(self, file: str) -> Path:
+    def _path(self, file: str) -> Path:
         assert self._folder is not None
-        place = self._folder / file
-        place.parent.mkdir(parents=True, exist_ok=True)
-        return place
+        path = self._folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
     def _add(self, outcome: Outcome) -> None:
         with self._lock:
             self.outcomes.append(outcome)
-
-
-def _without_secrets(data: bytes) -> bytes:
-    text = data.decode("utf-8", "surrogateescape")
-    return "".join(map(masked, text.splitlines(keepends=True))).encode("utf-8", "surrogateescape")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import glob
 import socket
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from nccl_inspect.extras.collect import ras
-from nccl_inspect.extras.collect.commands import Command
+from nccl_inspect.extras.collect.collection import Command
 
 if TYPE_CHECKING:
     from nccl_inspect.extras.collect import Wanted
@@ -46,17 +45,23 @@ _RAS_SECONDS = 10.0
 
 def collect(collection: Collection, _wanted: Wanted) -> None:
     """Gather the files."""
-    ask(collection)
-    machine(collection)
+    ask_ras(collection)
+    gather_machine(collection)
     collection.write_index(folder())
 
 
-def machine(collection: Collection) -> None:
+def gather_machine(collection: Collection) -> None:
     """Gather what commands say of this machine."""
-    collection.run_all(_expanded(COMMANDS))
+    commands = []
+    for command in COMMANDS:  # with the files that their patterns match; those that match none are left out
+        matches = [sorted(glob.glob(word)) if "*" in word else [word] for word in command.argv]  # noqa: PTH207 - absolute
+        if all(matches):
+            argv = tuple(word for words in matches for word in words)
+            commands.append(replace(command, file=f"{folder()}/{command.file}", argv=argv))
+    collection.run_all(commands)
 
 
-def ask(collection: Collection, seconds: float = _RAS_SECONDS) -> None:
+def ask_ras(collection: Collection, seconds: float = _RAS_SECONDS) -> None:
     """Ask RAS, in both forms."""
     where = ras.address()
     for form in ras.FORMS:
@@ -68,21 +73,5 @@ def ask(collection: Collection, seconds: float = _RAS_SECONDS) -> None:
 
 
 def folder() -> str:
-    """The folder of this machine, named as NCCL names it."""
-    return f"hosts/{name()}"
-
-
-def name() -> str:
-    """The name of this machine, as NCCL prints it: without its domain."""
-    return socket.gethostname().partition(".")[0] or "host"
-
-
-def _expanded(commands: Iterable[Command]) -> Iterator[Command]:
-    """The commands with the files that their patterns match; without those that have none."""
-    for command in commands:
-        # The patterns are absolute.
-        matches = [sorted(glob.glob(word)) if "*" in word else [word] for word in command.argv]  # noqa: PTH207
-        if all(matches):
-            yield replace(
-                command, file=f"{folder()}/{command.file}", argv=tuple(word for some in matches for word in some)
-            )
+    """Return the folder of this machine, named as NCCL names it: without its domain."""
+    return f"hosts/{socket.gethostname().partition('.')[0] or 'host'}"

@@ -19,11 +19,11 @@ import click
 from click.core import ParameterSource
 
 from nccl_inspect import cli, report
-from nccl_inspect.cli import print_stderr, several, shared, writing
-from nccl_inspect.cli.formats import formats
-from nccl_inspect.extras.collect import Wanted, command_collect, kubernetes
+from nccl_inspect.cli import print_stderr, shared
+from nccl_inspect.cli.shared import format_option
+from nccl_inspect.extras.collect import Wanted, cli_collect, kubernetes
 from nccl_inspect.extras.collect.collection import Collection
-from nccl_inspect.extras.live import command_watch
+from nccl_inspect.extras.live import cli_watch
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut
@@ -54,7 +54,7 @@ _ASKED = "--request-timeout=5s"
 
 
 def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Jobs and pods of the namespace, for the shell; none if the cluster cannot be queried."""
+    """Return jobs and pods of the namespace, for the shell; none if the cluster cannot be queried."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
     within = [f"--{name}={ctx.params[name]}" for name in ("namespace", "context") if ctx.params.get(name)]
@@ -78,12 +78,12 @@ def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Select pods by label instead of JOB.")
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace. Default: the context's.")
 @click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
-@command_collect.timeout_option
+@cli_collect.timeout_option
 @click.option("-f", "--follow", is_flag=True, help="Follow the logs of a running job, like 'nccl-inspect watch'.")
 @click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep the collected files in FOLDER.")
-@formats(report.names())
+@format_option(report.names())
 @shared.gate_options
-@several.job_options
+@shared.job_options
 @shared.platform_options
 @shared.output_options
 @shared.verbose_option("Show evidence lines in full.")
@@ -100,7 +100,7 @@ def command(
     form: str,
     fail_on: str,
     options: reading.Options,
-    out: writing.Output,
+    out: shared.Output,
 ) -> int:
     """Report on a job: verdict, paths, findings and fixes, from the logs, manifests and events of its pods.
 
@@ -115,9 +115,14 @@ def command(
     wanted = Wanted(name or selector, namespace, context)
     if follow:
         _require_followed(ctx)
+        judged = {name: getattr(options, name) for name in ("select", "ignore", "platform", "topologies")}
         with _followed(wanted, timeout):
-            return _watch(ctx, fail_on, options, no_color=not out.style.color)
-    options = _settled(ctx, options)  # errors in the settings are reported before anything is collected
+            watch, no_color = cli_watch.command, not out.style.color
+            return int(ctx.invoke(watch, log="-", fail_on=fail_on, no_color=no_color, **judged))
+    # The settings are those of the current folder, and errors in them are reported before anything is collected.
+    options = shared.with_settings_file(options)
+    ctx.meta.update({f"{shared.__name__}.config": None, f"{shared.__name__}.no_config": True})
+    options = replace(options, topologies=tuple(map(os.path.abspath, options.topologies)))
     with _folder(keep) as folder:
         _collect(folder, wanted, timeout)
         with chdir(folder):  # the report names logs relative to the folder, which may be temporary
@@ -147,20 +152,13 @@ def complete() -> None:
 
 @contextmanager
 def _folder(keep: str) -> Iterator[Path]:
-    """The folder for the logs: the one to keep, or a temporary one, removed even after Ctrl-C."""
+    """Yield the folder for the logs: the one to keep, or a temporary one, removed even after Ctrl-C."""
     if keep:
-        yield command_collect.new_folder(keep, "--keep")
+        yield cli_collect.new_folder(keep, "--keep")
         return
     folder = TemporaryDirectory(prefix="nccl-inspect-")
     with PROCESS.undone_by(folder.cleanup), folder as name:
         yield Path(name)
-
-
-def _settled(ctx: click.Context, options: reading.Options) -> reading.Options:
-    """The options with the settings of the current folder, before the program leaves it."""
-    options = shared.with_settings_file(options)
-    ctx.meta.update({f"{shared.__name__}.config": None, f"{shared.__name__}.no_config": True})
-    return replace(options, topologies=tuple(map(os.path.abspath, options.topologies)))
 
 
 def _collect(folder: Path, wanted: Wanted, timeout: float) -> None:
@@ -189,7 +187,7 @@ def _require_followed(ctx: click.Context) -> None:
 
 @contextmanager
 def _followed(wanted: Wanted, timeout: float) -> Iterator[None]:
-    """The logs of the pods on standard input, as they grow."""
+    """Put the logs of the pods on standard input, as they grow."""
     progress = _Progress()
     with TemporaryDirectory(prefix="nccl-inspect-") as folder:
         try:
@@ -205,12 +203,6 @@ def _followed(wanted: Wanted, timeout: float) -> Iterator[None]:
                 yield
         finally:
             child.terminate()
-
-
-def _watch(ctx: click.Context, fail_on: str, options: reading.Options, *, no_color: bool) -> int:
-    judged = {name: getattr(options, name) for name in ("select", "ignore", "platform", "topologies")}
-    status = ctx.invoke(command_watch.command, log="-", fail_on=fail_on, no_color=no_color, **judged)
-    return int(status)
 
 
 class _Progress:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.collect.commands import Command
+from nccl_inspect.extras.collect.collection import Command
 
 if TYPE_CHECKING:
     from nccl_inspect.extras.collect import Wanted
@@ -63,7 +63,7 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     Raises:
         NcclInspectError: there is no such pod.
     """
-    _, pods = _found(collection, wanted)
+    _, pods = _find_pods(collection, wanted)
     collection.run_all(_within(command, wanted) for pod in pods for command in _logs(pod))
     _collect_owners(collection, pods, wanted)
     collection.run(_within(EVENTS, wanted))
@@ -79,7 +79,7 @@ def follow(collection: Collection, wanted: Wanted) -> Command:
     Raises:
         NcclInspectError: there is no such pod.
     """
-    lookup, pods = _found(collection, wanted)
+    lookup, pods = _find_pods(collection, wanted)
     containers = sum(1 for pod in pods for _ in _logs(pod))
     selector = next((word for word in lookup.argv if word.startswith(_SELECTOR)), "").removeprefix(_SELECTOR)
     command = FOLLOW_ALL if selector else FOLLOW
@@ -88,8 +88,8 @@ def follow(collection: Collection, wanted: Wanted) -> Command:
     )
 
 
-def _found(collection: Collection, wanted: Wanted) -> tuple[Command, list[dict[str, Any]]]:
-    """The pods, and the first command that gives some.
+def _find_pods(collection: Collection, wanted: Wanted) -> tuple[Command, list[dict[str, Any]]]:
+    """Find the pods; return the first command that gives some, and them.
 
     Raises:
         NcclInspectError: there is none.
@@ -130,13 +130,13 @@ def _lookups(selector: str) -> list[Command]:
 
 
 def _within(command: Command, wanted: Wanted) -> Command:
-    """The command in a namespace and a context; without them, in the present ones."""
+    """Return the command in a namespace and a context; without them, in the present ones."""
     places = (("namespace", wanted.namespace), ("context", wanted.context))
     return replace(command, argv=(*command.argv, *(f"--{name}={place}" for name, place in places if place)))
 
 
 def _pods(data: bytes) -> Iterator[dict[str, Any]]:
-    """The pods of a list, or the one that was asked for."""
+    """Return the pods of a list, or the one that was asked for."""
     try:
         document = json.loads(data or b"{}")
     except ValueError:
@@ -147,7 +147,7 @@ def _pods(data: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _logs(pod: dict[str, Any]) -> Iterator[Command]:
-    """The logs of all containers, and of those that were restarted also what they printed before."""
+    """Return the logs of all containers, and of those that were restarted also what they printed before."""
     spec, status = pod.get("spec", {}), pod.get("status", {})
     name = pod["metadata"]["name"]
     restarted = {
@@ -178,7 +178,7 @@ def _collect_owners(collection: Collection, pods: Iterable[dict[str, Any]], want
 
 
 def _owners(item: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Kind and name of what made an object: ``PyTorchJob.v1.kubeflow.org``, ``llama``."""
+    """Return kind and name of what made an object: ``PyTorchJob.v1.kubeflow.org``, ``llama``."""
     for owner in item.get("metadata", {}).get("ownerReferences") or ():
         group, slash, version = str(owner.get("apiVersion", "")).rpartition("/")
         kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))

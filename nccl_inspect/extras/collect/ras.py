@@ -13,6 +13,10 @@ FORMS = ("text", "json")
 _MAX_BYTES = 64 << 20
 
 
+class FormatError(OSError):
+    """This release does not answer in that form."""
+
+
 def address() -> str:
     """Return where it listens."""
     return os.environ.get(VARIABLE) or USUAL
@@ -27,7 +31,8 @@ def answer(where: str, form: str, seconds: float) -> bytes:
         seconds: that the whole may take.
 
     Raises:
-        OSError: nothing listens there, it does not answer in time, or does not know the format.
+        FormatError: it does not know the format.
+        OSError: nothing listens there, or it does not answer in time.
     """
     host, _, port = where.rpartition(":")
     if not port.isdecimal():
@@ -37,7 +42,7 @@ def answer(where: str, form: str, seconds: float) -> bytes:
         replies = _Replies(connection, end)
         replies.ask("CLIENT PROTOCOL 2")
         if form != FORMS[0] and not replies.ask(f"SET FORMAT {form}").startswith(b"OK"):
-            raise OSError(f"RAS of this release of NCCL has no answer as {form}")
+            raise FormatError(f"RAS of this release of NCCL has no answer as {form}")
         connection.sendall(b"VERBOSE STATUS\n")
         return replies.rest()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.collect.commands import Command
+from nccl_inspect.extras.collect.collection import Command
 
 if TYPE_CHECKING:
     from nccl_inspect.extras.collect import Wanted
@@ -48,12 +48,16 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     if description or collection.is_dry:
         collection.run(STEPS.filled(job=wanted.argument))
     nodes = list(dict.fromkeys(_NODES.findall(description))) or (["NODES"] if collection.is_dry else [])
-    for place, listed in enumerate(nodes):
+    for number, listed in enumerate(nodes):
         command = NODES.filled(nodes=listed)
-        collection.run(command if place == 0 else Command(f"{command.file}-{place}", command.argv))
+        collection.run(command if number == 0 else Command(f"{command.file}-{number}", command.argv))
     if collection.is_dry:
         collection.copy("logs/", Path("STDOUT"))
-    _copy(collection, _files(description))
+    used: set[str] = set()
+    for path in _files(description):
+        name = path.name if path.name not in used else f"{len(used)}-{path.name}"
+        used.add(name)
+        collection.copy(f"logs/{name}", path)
     collection.write_index()
 
 
@@ -65,11 +69,3 @@ def _files(description: str) -> Iterator[Path]:
             yield from (Path(name) for name in sorted(glob.glob(pattern)))  # noqa: PTH207 - the pattern is absolute
         else:
             yield Path(named)
-
-
-def _copy(collection: Collection, files: Iterator[Path]) -> None:
-    used: set[str] = set()
-    for path in files:
-        name = path.name if path.name not in used else f"{len(used)}-{path.name}"
-        used.add(name)
-        collection.copy(f"logs/{name}", path)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.report import Style
-from nccl_inspect.report.picture.looks import bundles, gpu_words, look_of, title_of, words_of
-from nccl_inspect.report.picture.view import View
+from nccl_inspect.report.picture import View, bundles, describe_link, find_look, gpu_words, view_title
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, ranges
@@ -29,7 +28,7 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 
 def _cluster(view: View, kind: str, number: int) -> Iterator[str]:
     yield f"  subgraph cluster_{number} {{"
-    yield f"    label={_quoted(title_of(view) + (f': {kind}s' if kind else ''))};"
+    yield f"    label={_quoted(view_title(view) + (f': {kind}s' if kind else ''))};"
     yield from _hosts(view, number) if view.folded else _ranks(view, number)
     yield from _bundles(view, kind, number) if view.folded else _links(view, kind, number)
     yield "  }"
@@ -48,11 +47,11 @@ def _ranks(view: View, number: int) -> Iterator[str]:
 def _links(view: View, kind: str, number: int) -> Iterator[str]:
     for link in view.links:
         if link.kind == kind:
-            look = look_of(link)
+            look = find_look(link)
             label = f"{printable(link.detail or '?')} ch {ranges(link.channels)}"
             yield (
                 f"    {_node(number, link.src)} -> {_node(number, link.dst)} [color={_quoted(look.color)}, "
-                f"style={look.dot_style}, label={_quoted(label)}, tooltip={_quoted(words_of(link))}];"
+                f"style={look.dot_style}, label={_quoted(label)}, tooltip={_quoted(describe_link(link))}];"
             )
 
 

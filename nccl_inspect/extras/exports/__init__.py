@@ -13,7 +13,7 @@ from nccl_inspect.util.discovery import Package
 
 
 class Format(Protocol):
-    """Holds what a format module has."""
+    """The interface of a format module."""
 
     FILE: str
     """The name of the file in a folder."""
@@ -24,5 +24,5 @@ class Format(Protocol):
         """Return the text of the file, which ends with a line end."""
 
 
-_MODULES: Package[Format] = Package(__name__, __file__, "events", "heads", "patterns")
+_MODULES: Package[Format] = Package(__name__, __file__, "patterns")
 names, load = _MODULES.names, _MODULES.load

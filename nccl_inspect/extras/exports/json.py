@@ -6,11 +6,18 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_inspect.extras.exports import heads
-from nccl_inspect.extras.exports.events import is_shown, kind, specs
-from nccl_inspect.extras.exports.patterns import AUTOMATON, shapes, translated
+from nccl_inspect.extras.exports.patterns import (
+    AUTOMATON,
+    HEAD_FIELDS,
+    field_kind,
+    field_specs,
+    head_pattern,
+    is_shown,
+    split_message,
+    translate,
+)
+from nccl_inspect.grammar.notation import Shape
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.scanning import meaning
 
 USE = "jq '.messages[] | select(.event == \"ChannelConnect\") | .line' {out}"
@@ -23,7 +30,7 @@ def export(productions: Sequence[Production]) -> str:
     ordered = sorted(productions, key=lambda production: (production.dialect, production.family, production.name))
     document = {
         "schema": _SCHEMA,
-        "head": {"pattern": f"^{heads.head(_group)}", "fields": heads.FIELDS},
+        "head": {"pattern": f"^{head_pattern(_group)}", "fields": HEAD_FIELDS},
         "messages": [_message(production) for production in ordered],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -39,13 +46,13 @@ def _message(production: Production) -> dict[str, Any]:
         "fragments": {
             name: line for name, line in production.details.fragments.items() if f":*{name}}}" in production.line
         },
-        "patterns": [f"^{_pattern(shape)}$" for shape in shapes(production)],
+        "patterns": [f"^{_pattern(shape)}$" for shape in split_message(production)],
         "exact": "(?!" not in production.shape.pattern,
         "event": production.event,
         "constants": dict(production.constants),
         "fields": [
-            {"name": name, "type": kind(spec), "meaning": meaning.glossary().get(name, "")}
-            for name, spec in specs(production.shape).items()
+            {"name": name, "type": field_kind(spec), "meaning": meaning.glossary().get(name, "")}
+            for name, spec in field_specs(production.shape).items()
             if is_shown(name)
         ],
         "first_version": first or None,
@@ -65,7 +72,7 @@ def _pattern(shape: Shape) -> str:
     def capture(group: int, text: str) -> str:
         return _group(names[group], text) if is_shown(names[group]) else f"(?:{text})"
 
-    text = translated(shape, AUTOMATON, capture)
+    text = translate(shape, AUTOMATON, capture)
     return f"(?:{text})" if "|" in text else text
 
 

@@ -11,12 +11,22 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from nccl_inspect.extras.exports import heads
-from nccl_inspect.extras.exports.events import groups, is_shown, kind, ordered, snake, typed
-from nccl_inspect.extras.exports.patterns import BACKTRACKING, shapes, translated
-from nccl_inspect.grammar.notation import fields, leads
+from nccl_inspect.extras.exports.patterns import (
+    BACKTRACKING,
+    DATE,
+    LEVEL,
+    field_groups,
+    field_kind,
+    group_by_event,
+    head_pattern,
+    is_shown,
+    merge_orders,
+    snake_case,
+    split_message,
+    translate,
+)
+from nccl_inspect.grammar.notation import Shape, fields, leads
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
 
 USE = "lnav -i {out} && lnav job.log"
 FILE = "nccl_log.json"
@@ -31,8 +41,8 @@ _TIMES = (
     "NCCL",
 )
 _TIME = (
-    rf"(?|\[(?<timestamp>{heads.DATE})\] |(?<timestamp>{heads.DATE})[ \t]"
-    rf"|(?=[^\n]*? (?<timestamp>NCCL) (?:{heads.LEVEL})(?: |$)))"
+    rf"(?|\[(?<timestamp>{DATE})\] |(?<timestamp>{DATE})[ \t]"
+    rf"|(?=[^\n]*? (?<timestamp>NCCL) (?:{LEVEL})(?: |$)))"
 )
 _LEVELS = {"fatal": "ABORT", "warning": "WARN", "notice": "ATTN", "info": "INFO", "debug": "CALL", "trace": "TRACE"}
 _END = r"(?:$|(?=\n))"
@@ -63,8 +73,8 @@ _HIGHLIGHTS = {
 
 def export(productions: Sequence[Production]) -> str:
     """Return the format, to be installed with ``lnav -i``."""
-    events = typed(productions)
-    groups = {f"{snake(event)}{part}": group for event, own in events.items() for part, group in _groups(own)}
+    events = group_by_event(productions)
+    groups = {f"{snake_case(event)}{part}": group for event, own in events.items() for part, group in _groups(own)}
     regexes = {name: {"pattern": _line(_merged(group))} for name, group in groups.items()}
     plain = [shape for group in groups.values() for _, shape in group]
     regexes |= {name: {"pattern": _line(pattern)} for name, pattern in _others(plain)}
@@ -79,7 +89,9 @@ def export(productions: Sequence[Production]) -> str:
             "regex": regexes,
             "value": dict(_values(events)),
             "search-table": {
-                f"nccl_{snake(event)}": {"pattern": "|".join(f"(?: {_plain(s)}{_END})" for p in own for s in shapes(p))}
+                f"nccl_{snake_case(event)}": {
+                    "pattern": "|".join(f"(?: {_plain(s)}{_END})" for p in own for s in split_message(p))
+                }
                 for event, own in events.items()
             },
             "highlights": _HIGHLIGHTS,
@@ -93,10 +105,10 @@ _Member = tuple[Production, Shape]
 
 
 def _groups(productions: Sequence[Production]) -> Iterator[tuple[str, list[_Member]]]:
-    """Shapes of which one pattern can be made: those that keep one order of fields, nearly always all."""
+    """Yield shapes of which one pattern can be made: those that keep one order of fields, nearly always all."""
     groups: list[list[_Member]] = []
-    for member in ((production, shape) for production in productions for shape in shapes(production)):
-        fitting = (group for group in groups if ordered([_captured(shape) for _, shape in (*group, member)]))
+    for member in ((production, shape) for production in productions for shape in split_message(production)):
+        fitting = (group for group in groups if merge_orders([_captured(shape) for _, shape in (*group, member)]))
         group = next(fitting, None)
         if group is None:
             groups.append([member])
@@ -107,7 +119,7 @@ def _groups(productions: Sequence[Production]) -> Iterator[tuple[str, list[_Memb
 
 
 def column(name: str) -> str:
-    """The name of the column of a field."""
+    """Return the name of the column of a field."""
     return f"{name}_" if name in _RESERVED else name
 
 
@@ -119,15 +131,15 @@ def _captured(shape: Shape) -> list[str]:
 
 
 def _merged(group: Sequence[_Member]) -> str:
-    """The alternatives with the same groups in the same order, which is what gives them one set of names."""
-    order = ordered([_captured(shape) for _, shape in group]) or []
+    """Join alternatives with the same groups in the same order, which is what gives them one set of names."""
+    order = merge_orders([_captured(shape) for _, shape in group]) or []
     return f"(?|{'|'.join(_padded(shape, [name for name in order if name]) for _, shape in group)})"
 
 
 def _padded(shape: Shape, order: Sequence[str]) -> str:
-    """The pattern of a shape, with groups that match nothing for the fields that it does not have."""
+    """Write the pattern of a shape, with groups that match nothing for the fields that it does not have."""
     names = {group: column(name) for name, _, group in shape.fields}
-    kinds = groups(shape)
+    kinds = field_groups(shape)
     own = {name for name in names.values() if is_shown(name)}
     missing = list(order)
 
@@ -142,7 +154,7 @@ def _padded(shape: Shape, order: Sequence[str]) -> str:
             return f"{_nothing(before)}(?:0(?=[0-9]))*(?<{name}>[0-9]{{1,18}})"
         return f"{_nothing(before)}(?<{name}>{text})"
 
-    pattern = translated(shape, BACKTRACKING, capture)
+    pattern = translate(shape, BACKTRACKING, capture)
     return pattern + _nothing(missing)
 
 
@@ -151,11 +163,11 @@ def _nothing(names: Sequence[str]) -> str:
 
 
 def _plain(shape: Shape) -> str:
-    return translated(shape, BACKTRACKING, lambda _, text: f"(?:{text})")
+    return translate(shape, BACKTRACKING, lambda _, text: f"(?:{text})")
 
 
 def _others(shapes: Sequence[Shape]) -> Iterator[tuple[str, str]]:
-    """Patterns of all other messages, by their first letter.
+    """Yield patterns of all other messages, by their first letter.
 
     lnav stays with the pattern that fitted the line before, so that no line may fit two of them: what has a pattern
     must be ruled out here, message by message. All of them in one would be more than PCRE2 takes.
@@ -184,21 +196,21 @@ def _none_of(patterns: Sequence[str]) -> str:
 
 
 def _line(message: str) -> str:
-    return f"^{heads.head(lambda name, pattern: f'(?<{name}>{pattern})', _TIME)}(?: |$)(?<body>{message}){_END}"
+    return f"^{head_pattern(lambda name, pattern: f'(?<{name}>{pattern})', _TIME)}(?: |$)(?<body>{message}){_END}"
 
 
 def _values(events: dict[str, list[Production]]) -> Iterator[tuple[str, dict[str, object]]]:
-    """The columns: those of the prefix, then those of the events."""
+    """Yield the columns: those of the prefix, then those of the events."""
     kinds = {"label": "string", "host": "string", "pid": "integer", "tid": "integer", "device": "integer"}
     kinds["location"] = "string"
     specs: dict[str, set[str]] = {}
     for own in events.values():
         for production in own:
-            for shape in shapes(production):
+            for shape in split_message(production):
                 for field in fields(shape.nodes):
                     if is_shown(field.name):
                         specs.setdefault(column(field.name), set()).add(
-                            "string" if field.spec == "h" else kind(field.spec)
+                            "string" if field.spec == "h" else field_kind(field.spec)
                         )
     kinds |= {name: own.pop() if len(own) == 1 else "string" for name, own in sorted(specs.items())}
     for name, what in kinds.items():
@@ -209,7 +221,7 @@ def _values(events: dict[str, list[Production]]) -> Iterator[tuple[str, dict[str
 
 
 def _samples(productions: Sequence[Production]) -> Iterator[dict[str, str]]:
-    """A line of each event as lnav is to read it; lnav checks them when it loads the format."""
+    """Yield a line of each event as lnav is to read it; lnav checks them when it loads the format."""
     for production in productions:
         if production.foreign or production.follows or not production.samples:
             continue

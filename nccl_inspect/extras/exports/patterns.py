@@ -1,20 +1,124 @@
 """Patterns of the grammar for the regular expressions of other programs.
 
 The compiled pattern of a message is parsed and written again, so that what an export matches is what the reader
-matches. Engines that try again keep the atomic groups that make it linear; engines that never do need none.
-"""
+matches. Engines that try again keep the atomic groups that make it linear; engines that never do need none."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 
-from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, fields, parse
+from nccl_inspect.event.types import KINDS
+from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, Shape, field_type, fields, parse
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
+from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.records import Frozen, frozen
+
+# --- how NCCL's lines begin ---
+
+
+LEVEL = ANY.decode("ascii")
+DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
+"""NCCL's own time (since 2.26 before WARN, NCCL_DEBUG_TIMESTAMP_FORMAT) and that of collectors."""
+LABEL = r"[^\n]{0,300}?[ \t>|\]:]"
+"""What else a launcher puts there: it ends with a blank or a mark."""
+HOST = r'[A-Za-z0-9_][^\s:\[\]<>(){},"|\\]*'
+NUMBER = r"[0-9]{1,10}"
+DEVICE = r"-?[0-9]{1,10}"
+LOCATION = r"[^ \n][^\n]*?:[0-9]{1,7}(?: \([^()\n]*\))?"
+"""``init.cc:737``, with the function since 2.30.7; plugins give what they like."""
+HEAD_FIELDS = {
+    "timestamp": "time as printed, where a line has one",
+    "label": "what a launcher put in front",
+    "host": "host, or pod",
+    "pid": "process",
+    "tid": "thread",
+    "device": "current CUDA device of the thread that prints, not always that of the rank",
+    "location": "file:line (function) of a WARN",
+    "level": "INFO, WARN, ATTN, TRACE, CALL or ABORT",
+}
+
+
+def head_pattern(named: Callable[[str, str], str], timed: str = "") -> str:
+    """Return the pattern up to the blank before the message, without an anchor.
+
+    Args:
+        named: writes a group with a name.
+        timed: what matches the time instead, with its blank and its group.
+    """
+    time = timed or rf"(?:\[?{named('timestamp', DATE)}\]? )?"
+    return (
+        time
+        + f"(?:{named('label', LABEL)})??"
+        + rf"{named('host', HOST)}:{named('pid', NUMBER)}:{named('tid', NUMBER)}"
+        + rf"(?: \[{named('device', DEVICE)}\])?(?: {named('location', LOCATION)})?"
+        + f" NCCL {named('level', LEVEL)}"
+    )
+
+
+# --- fields of messages ---
+
+
+_GENERAL = ("Message", "Notice")
+"""Events that keep whatever their messages say."""
+
+
+def group_by_event(productions: Iterable[Production]) -> dict[str, list[Production]]:
+    """Return productions with NCCL's prefix by their event, for the events that have fields of their own."""
+    by_event: dict[str, list[Production]] = {}
+    for production in productions:
+        if production.event not in _GENERAL and not production.foreign:
+            by_event.setdefault(production.event, []).append(production)
+    return {name: by_event[name] for name in KINDS if name in by_event}
+
+
+def is_shown(name: str) -> bool:
+    """Whether a field is part of the event: names that begin with ``_`` are read for the pattern only."""
+    return not name.startswith("_")
+
+
+def field_kind(spec: str) -> str:
+    """Return what a field holds: ``integer``, ``float``, ``boolean``, ``list`` or ``string``."""
+    if spec.startswith("*"):
+        return "list"
+    return {int: "integer", float: "float", bool: "boolean"}.get(field_type(spec).python, "string")
+
+
+def field_specs(shape: Shape) -> dict[str, str]:
+    """Return the type of each field of a shape, as its notation names it."""
+    return {field.name: field.spec for field in fields(shape.nodes)}
+
+
+def field_groups(form: Shape) -> dict[int, tuple[str, str]]:
+    """Return the name and the type of the field of each group of a shape."""
+    named = zip(form.fields, fields(form.nodes), strict=True)
+    return {group: (field.name, field.spec) for (_, _, group), field in named}
+
+
+def snake_case(name: str) -> str:
+    """Return ``ChannelConnect`` as ``channel_connect``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def merge_orders(lists: list[list[str]]) -> list[str] | None:
+    """Return one order of names that all lists keep; None where two contradict each other."""
+    before: dict[str, set[str]] = {}
+    for names in lists:
+        for index, name in enumerate(names):
+            before.setdefault(name, set()).update(names[:index])
+    order: list[str] = []
+    while len(order) < len(before):
+        free = [name for name in before if name not in order and before[name] <= set(order)]
+        if not free:
+            return None
+        order.append(free[0])
+    return order
+
+
+# --- patterns of messages ---
+
 
 Capture = Callable[[int, str], str]
 """Writes a group of a pattern: gets its number and what is in it."""
@@ -22,7 +126,7 @@ Capture = Callable[[int, str], str]
 
 @frozen
 class Syntax(Frozen):
-    """Holds what the regular expressions of a program know."""
+    """What the regular expressions of a program know."""
 
     tries_again: bool
     """Whether it tries again where a match fails: then it knows atomic groups and looks ahead."""
@@ -43,17 +147,17 @@ _MAX_SPLIT = 64
 """Shapes that one with repeated fields may be split into."""
 
 
-def translated(of: Shape, syntax: Syntax, capture: Capture) -> str:
-    """The pattern of a whole message, without anchors.
+def translate(shape: Shape, syntax: Syntax, capture: Capture) -> str:
+    """Return the pattern of a whole message, without anchors.
 
     Args:
-        of: the compiled message.
+        shape: the compiled message.
         syntax: of the program that is to match it.
         capture: writes the groups of fields; those of options are never captured.
     """
-    own = {group for _, _, group in of.fields}
+    own = {group for _, _, group in shape.fields}
     return _Translation(
-        of.pattern, syntax, lambda group, text: capture(group, text) if group in own else f"(?:{text})"
+        shape.pattern, syntax, lambda group, text: capture(group, text) if group in own else f"(?:{text})"
     ).text
 
 
@@ -111,7 +215,7 @@ class _Translation:
 
 
 def _character(text: str) -> str:
-    """One character or class: none continues the next line, which some programs take for a part of the message."""
+    """Write a character or class: none continues the next line, which some programs take for a part of the message."""
     if text == "." or text.startswith("[^"):
         return r"[^\n]" if text == "." else rf"{text[:-1]}\n]"
     if text[0] != "\\":
@@ -121,27 +225,20 @@ def _character(text: str) -> str:
     return {"\\d": "[0-9]", "\\Z": r"(?:$|\n)"}.get(text, text)
 
 
-def shapes(production: Production) -> list[Shape]:
+def split_message(production: Production) -> list[Shape]:
     """The message as shapes in which each name stands once, for programs that give one group to a name.
 
     ``via P2P/…`` states ``transport=P2P``: programs that know no constants can take it from there.
     """
-    return [Shape(nodes, _fragments(production)) for nodes in _split(_nodes(production))]
-
-
-def _nodes(production: Production) -> Sequence:
+    fragments = {name: Shape(parse(text), whole=False) for name, text in production.details.fragments.items()}
     nodes = parse(production.line)
     for name, value in production.constants.items():
-        nodes = _stated(nodes, name, value)
-    return nodes
+        nodes = _state_constant(nodes, name, value)
+    return [Shape(way, fragments) for way in _split_nodes(nodes)]
 
 
-def _fragments(production: Production) -> dict[str, Shape]:
-    return {name: Shape(parse(text), whole=False) for name, text in production.details.fragments.items()}
-
-
-def _stated(nodes: Sequence, name: str, value: str) -> Sequence:
-    """The nodes with the one place where a literal states a constant as a word of its own turned into a field.
+def _state_constant(nodes: Sequence, name: str, value: str) -> Sequence:
+    """Return the nodes with the one literal that states a constant as a word of its own turned into a field.
 
     Only names in capitals are NCCL's words; ``loaded`` is ours, and occurs in some messages by chance.
     """
@@ -163,25 +260,25 @@ def _stated(nodes: Sequence, name: str, value: str) -> Sequence:
     return (*nodes[:index], *whole, *nodes[index + 1 :])
 
 
-def _split(nodes: Sequence) -> list[Sequence]:
-    """One shape for each way to take the options that name a field more than once."""
+def _split_nodes(nodes: Sequence) -> list[Sequence]:
+    """Return the nodes in each way to take the options that name a field more than once."""
     names = Counter(field.name for field in fields(nodes))
     if max(names.values(), default=1) == 1:
         return [nodes]
-    ways = [_ways(node, names) for node in nodes]
+    ways = [_node_ways(node, names) for node in nodes]
     splits = [tuple(part for way in chosen for part in way) for chosen in product(*ways)]
-    return [_once(way) for way in splits] if len(splits) <= _MAX_SPLIT else [_once(nodes)]
+    return [_name_once(way) for way in splits] if len(splits) <= _MAX_SPLIT else [_name_once(nodes)]
 
 
-def _ways(node: Literal | Field | Choice, names: Counter[str]) -> list[Sequence]:
+def _node_ways(node: Literal | Field | Choice, names: Counter[str]) -> list[Sequence]:
     if not isinstance(node, Choice) or not any(names[field.name] > 1 for field in fields((node,))):
         return [(node,)]
-    ways = [way for option in node.options for way in _split(option)]
+    ways = [way for option in node.options for way in _split_nodes(option)]
     return [*ways, ()] if node.optional else ways
 
 
-def _once(nodes: Sequence) -> Sequence:
-    """Yield the same with only the first of several fields of a name; the others become nameless."""
+def _name_once(nodes: Sequence) -> Sequence:
+    """Return the same with only the first of several fields of a name; the others become nameless."""
     seen: set[str] = set()
 
     def renamed(nodes: Sequence) -> Iterator[Literal | Field | Choice]:

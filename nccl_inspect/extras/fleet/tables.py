@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from nccl_inspect._version import __version__
-from nccl_inspect.answers import nics, ranks
+from nccl_inspect.answers import machines, ranks
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -82,9 +82,9 @@ def of_job(job: Job, ident: str, written: float, image: str | None) -> Tables:
         "host": [_row("host", h, host=h.name, ranks=len(h.ranks), named=h.name in named) for h in job.hosts],
         "nic": [
             _row("nic", n, nic=n.nic or f"NIC {n.nic_index}", gdr=_word(n.gdr), named=not named.isdisjoint(_names(n)))
-            for n in nics.rows(job)
+            for n in machines.list_nics(job)
         ],
-        "rank": [_row("rank", one, named=f"{one.host} GPU {one.gpu}" in named) for one in ranks.rows(job)],
+        "rank": [_row("rank", one, named=f"{one.host} GPU {one.gpu}" in named) for one in ranks.list_ranks(job)],
         "path": _paths(job),
         "finding": [
             _row("finding", f, headline=f is headline, ranks=ranges(f.ranks), hosts=f.hosts[:_MOST_HOSTS],
@@ -116,7 +116,7 @@ def _quoted(found: Finding | None) -> dict[str, Any]:
     return {name: getattr(line, name, None) for name in ("source", "line", "text")}
 
 
-def _names(nic: nics.NicRow) -> tuple[str, str]:
+def _names(nic: machines.NicRow) -> tuple[str, str]:
     return f"{nic.host} {nic.nic}", f"{nic.host} NIC {nic.nic_index}"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
-from nccl_inspect.extras.live.watch import Change, End, News, Stall, Turn, Verdict
+from nccl_inspect.extras.live.watch import Behind, Change, End, News, Stall, Turn, Verdict
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.places import Places
+from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.digest import reason
 from nccl_inspect.util.records import Frozen, frozen
@@ -16,9 +17,12 @@ from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, ranges
 
 STALL = "stall"
-CONDITIONS = ("error", "warning", STALL)
+_ACTION = "action="
+TO_ACT = tuple(f"{_ACTION}{name}" for name in ACTIONS[:-1])
+"""Conditions for a finding that needs this action."""
+CONDITIONS = ("error", "warning", STALL, *TO_ACT)
 """What a watch may end on: a finding of this severity or a higher one, or a communicator without progress."""
-VARIABLES = ("VERDICT", "REASON", "RULE", "SEVERITY", "RANKS", "HOSTS", "FIX")
+VARIABLES = ("VERDICT", "REASON", "RULE", "SEVERITY", "ACTION", "RANKS", "HOSTS", "FIX")
 """Variables in the environment of the command, without :data:`PREFIX`."""
 PREFIX = "NCCLINSPECT_"
 _MAX_BYTES = 100_000
@@ -31,13 +35,14 @@ class Alarm(Frozen):
     """Why a watch ends."""
 
     condition: str
-    """A severity, or :data:`STALL`."""
+    """One of :data:`CONDITIONS`."""
     verdict: str
     reason: str
     """In a sentence."""
     rule: str = ""
     """The rule that found it; empty for a stall, and for an error that no rule explains."""
     severity: str = ""
+    action: str = ""
     ranks: str = ""
     hosts: str = ""
     fix: str = ""
@@ -57,29 +62,46 @@ def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
         news: as reported: what is not certain enough to report ends nothing.
         conditions: some of :data:`CONDITIONS`.
     """
-    limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
     for event in news:
         if isinstance(event, Stall) and STALL in conditions:
             return _stalled(event)
+        if isinstance(event, Behind) and STALL in conditions:
+            words = f"no operation was launched for {event.seconds:.0f} s: {'; '.join(event.late.words)}"
+            return Alarm(STALL, "unknown", words, ranks=ranges(event.late.ranks))
         if (
-            limits
+            set(conditions) - {STALL}
             and isinstance(event, Verdict | Change | Turn | End)
-            and (reason_to_end := _first_alarm(event.job, min(limits)))
+            and (reason_to_end := _first_alarm(event.job, conditions))
         ):
             return reason_to_end
     return None
 
 
-def _first_alarm(job: Job, limit: int) -> Alarm | None:
+def needing(job: Job, conditions: Collection[str]) -> Iterator[tuple[str, Finding]]:
+    """Yield the findings that need an action of :data:`TO_ACT`, with the condition."""
     for finding in job.findings:
-        if SEVERITIES.index(finding.severity) >= limit:
-            places = Places(job)
-            at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.of(rank).host))
-            ranks, hosts = ranges(finding.ranks), ",".join(at)
-            fix = next(iter(finding.fix), "")
-            severity = finding.severity
-            return Alarm(severity, job.verdict, finding.summary, finding.rule, severity, ranks, hosts, fix)
-    return Alarm("error", job.verdict, reason(job), severity="error") if job.verdict == "failed" else None
+        if (condition := f"{_ACTION}{finding.action}") in conditions:
+            yield condition, finding
+
+
+def _first_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
+    limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
+    severe = ((f.severity, f) for f in job.findings if limits and SEVERITIES.index(f.severity) >= min(limits))
+    for condition, finding in (*needing(job, conditions), *severe):
+        places = Places(job)
+        at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.of(rank).host))
+        return Alarm(
+            condition,
+            job.verdict,
+            finding.summary,
+            finding.rule,
+            finding.severity,
+            finding.action,
+            ranks=ranges(finding.ranks),
+            hosts=",".join(at),
+            fix=next(iter(finding.fix), ""),
+        )
+    return Alarm("error", job.verdict, reason(job), severity="error") if limits and job.verdict == "failed" else None
 
 
 def _stalled(stall: Stall) -> Alarm:

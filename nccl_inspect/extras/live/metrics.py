@@ -10,19 +10,18 @@ from http.server import ThreadingHTTPServer
 from typing import Self
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.live.watch import Status, Watch
+from nccl_inspect.extras.live.watch import Watch
 from nccl_inspect.report import prometheus
 from nccl_inspect.util import atomic_files
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]*):)?(?P<port>\d{1,5})")
-_HERE = "127.0.0.1"
 _OPTION = "--metrics"
 _REBUILT = 1.0
 """Seconds between two sets of metrics that are served: those of a large job take some time to make."""
 
 
 class Meter:
-    """Holds where metrics go: nowhere, unless a subclass says where."""
+    """Publishes metrics: nowhere, unless a subclass says where."""
 
     def __enter__(self) -> Self:
         """Begin; the first metrics are there at once."""
@@ -49,11 +48,7 @@ class Meter:
 
 
 def meter(target: str | None, seconds: float) -> Meter:
-    """Return what publishes metrics.
-
-    Args:
-        target: a port, ``ADDRESS:PORT``, or else a file; None for nobody.
-        seconds: between two writings of a file without news.
+    """Return what publishes metrics: on a port, on ``ADDRESS:PORT``, or else in a file, written every ``seconds``.
 
     Raises:
         NcclInspectError: the port or the file cannot be used.
@@ -63,14 +58,21 @@ def meter(target: str | None, seconds: float) -> Meter:
     match = _ADDRESS.fullmatch(target)
     if match is None:
         return _InFile(target, seconds)
-    host = match["host"]
-    return _Served(target, _HERE if host is None else host.strip("[]"), int(match["port"]))
+    host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]")
+    return _Served(target, host, int(match["port"]))
 
 
 def metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
-    """The metrics of a watch: those of the job since its first verdict, and how the watch goes."""
+    """Return the metrics of a watch: those of the job since its first verdict, and how the watch goes."""
     status, job = watch.status(), watch.reported
-    made = prometheus.of_job(job) if job else _before_the_verdict(status)
+    if job:
+        made = prometheus.of_job(job)
+    else:  # what is known of a job that begins: its findings may be those of a moment
+        made = prometheus.Metrics()
+        made.verdict("unknown")
+        if status.world_size is not None:
+            made.add("world_size", prometheus.WORLD_SIZE, (), [((), status.world_size)])
+        made.add("ranks_seen", prometheus.RANKS_SEEN, (), [((), status.ranks)])
     made.add("watch_running", "1 while the log is watched, 0 after its end.", (), [((), runs)])
     made.add("watch_told", "1 since the first verdict: before it there are no findings.", (), [((), bool(job))])
     made.add("watch_seconds", "How long the log was watched.", (), [((), status.seconds)])
@@ -83,16 +85,6 @@ def metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
     made.add_function(
         "watch_quiet_seconds", "Seconds since the last line.", lambda: time.monotonic() - fed if runs else status.quiet
     )
-    return made
-
-
-def _before_the_verdict(status: Status) -> prometheus.Metrics:
-    """Return what is known of a job that begins; its findings may be those of a moment."""
-    made = prometheus.Metrics()
-    made.verdict("unknown")
-    if status.world_size is not None:
-        made.add("world_size", prometheus.WORLD_SIZE, (), [((), status.world_size)])
-    made.add("ranks_seen", prometheus.RANKS_SEEN, (), [((), status.ranks)])
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -18,7 +19,7 @@ from nccl_inspect.util.discovery import instead_of
 
 STDIN = "<stdin>"
 _REMEMBERED = 256
-"""Bytes before the place that was read last."""
+"""Bytes before the offset that was read last."""
 
 
 class Note(NamedTuple):
@@ -115,7 +116,7 @@ def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piec
         return
     with _Open(path) as file:
         while True:
-            if came := file.begun_anew() or file.read():
+            if came := file.rewind_if_new() or file.read():
                 yield came
                 continue
             if until_end:
@@ -129,7 +130,7 @@ class _Open:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._place = 0
+        self._offset = 0
         self._seen = b""
         """The last bytes that were read: a file that was written anew and grew beyond them holds others there."""
         self.descriptor = self._open()
@@ -152,34 +153,31 @@ class _Open:
             data = os.read(self.descriptor, BLOCK)
         except OSError as error:
             raise NoInputError(f"{self._path}: {error.strerror}", "check the file") from None
-        self._place += len(data)
+        self._offset += len(data)
         self._seen = (self._seen + data)[-_REMEMBERED:]
         return data
 
-    def begun_anew(self) -> Note | None:
+    def rewind_if_new(self) -> Note | None:
         """Go to the beginning when the file was cut or replaced, and tell so; None while it is as it was."""
         opened = os.fstat(self.descriptor)
         try:
             there = self._path.stat()
         except OSError:
             return None  # moved away, and the next one has not begun
-        if opened.st_size < self._place or not self._is_as_seen():
+        is_as_seen = True
+        with suppress(OSError):  # reading on will tell
+            is_as_seen = os.pread(self.descriptor, len(self._seen), self._offset - len(self._seen)) == self._seen
+        if opened.st_size < self._offset or not is_as_seen:
             os.lseek(self.descriptor, 0, os.SEEK_SET)
             how = "was cut or written anew"
-        elif opened.st_size == self._place and (there.st_dev, there.st_ino) != (opened.st_dev, opened.st_ino):
+        elif opened.st_size == self._offset and (there.st_dev, there.st_ino) != (opened.st_dev, opened.st_ino):
             os.close(self.descriptor)
             self.descriptor = self._open()
             how = "was replaced"
         else:
             return None
-        self._place, self._seen = 0, b""
+        self._offset, self._seen = 0, b""
         return Note(f"{self._path} {how}: reading it from its beginning", begins=True)
-
-    def _is_as_seen(self) -> bool:
-        try:
-            return os.pread(self.descriptor, len(self._seen), self._place - len(self._seen)) == self._seen
-        except OSError:  # reading on will tell
-            return True
 
 
 class Splitter:
@@ -196,14 +194,14 @@ class Splitter:
         self._total = 0
 
     def split(self, data: bytes) -> Lines:
-        """The lines that end here."""
+        """Return the lines that end here."""
         if self._head is None:
             return self._lines(data, len(data))
         self._head += data
         return self._begun(len(data)) if _tells(self._head) else Lines([], len(data))
 
     def rest(self) -> Iterator[Lines]:
-        """The lines that never ended."""
+        """Return the lines that never ended."""
         if self._head:
             yield self._begun(0)
         if self._reader is not None:

@@ -6,16 +6,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from nccl_inspect.artifacts import NOTHING, Inventory
+from nccl_inspect.artifacts import NOTHING, Inventory, ras_counts
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
+from nccl_inspect.extras.live.ras import Late, counts_of, late_in
 from nccl_inspect.extras.live.tail import STDIN, Splitter
+from nccl_inspect.judging.evidence.ras import ranks_of_pids
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.fold.fold import Burst, Step
+from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
 from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.wording import listed
 
 _PACKED = b"\x1f\x8b"
 _REST = 5
@@ -74,6 +78,14 @@ class Stall(NamedTuple):
     """What that was."""
 
 
+class Behind(NamedTuple):
+    """By RAS no operation was launched for a while, and some ranks launched fewer than others, or do not answer."""
+
+    late: Late
+    seconds: float
+    """Since an operation was launched, or RAS was first asked."""
+
+
 class Resumed(NamedTuple):
     """Progress after a stall."""
 
@@ -87,7 +99,7 @@ class End(NamedTuple):
     job: Job
 
 
-News: TypeAlias = Verdict | Change | Turn | Stall | Resumed | End
+News: TypeAlias = Verdict | Change | Turn | Stall | Behind | Resumed | End
 
 
 @record
@@ -109,7 +121,9 @@ class Status(Record):
     quiet: float = 0.0
     """Seconds since the last line."""
     stalled: bool = False
-    """A communicator makes no progress."""
+    """A communicator makes no progress, or by RAS the job does not."""
+    ras: str = ""
+    """What RAS says, or why it says nothing; empty if it is not asked."""
 
 
 class Watch:
@@ -148,6 +162,11 @@ class Watch:
         self._gone: set[str] = set()
         self._last = ""
         self._stall: Stall | None = None
+        self._answer: Artifact | None = None
+        self._counts: dict[tuple[str, str, int], int] = {}
+        self._ras, self._moved, self._is_same = "", 0.0, False
+        self._behind: Behind | None = None
+        self._next_behind = timing.stall
 
     @property
     def reported(self) -> Job | None:
@@ -164,6 +183,35 @@ class Watch:
             raise NoInputError(f"{self._name}: compressed, so nothing to watch", "use 'nccl-inspect summarize'")
         self._fed = self._clock()
         self._reader.feed(self._splitter.split(data))
+
+    def take(self, answer: Artifact | str) -> Iterator[News]:
+        """Take in what RAS answers, or why it does not, and yield that operations are launched again."""
+        if isinstance(answer, str):
+            self._ras = f"no answer from RAS ({answer})"
+            return
+        counts, now, is_first = counts_of(answer.value), self._clock(), self._answer is None
+        self._is_same = not is_first and all(self._counts.get(key, -1) >= count for key, count in counts.items())
+        self._counts |= counts
+        kept, before = self._late(self._job), self._answer
+        self._answer = answer
+        late = self._late(self._job)
+        if self._is_same and self._behind and kept and not (late and set(late.names) <= set(kept.names)):
+            self._answer, late = before, kept  # what came later shows who was ended by others
+        self._ras = "RAS: all in step" if late is None else "RAS: moving"
+        if late and self._is_same:
+            self._ras = f"RAS: {listed(late.names, limit=3)} behind"
+        if self._is_same:
+            return
+        seconds, self._moved, self._next_behind = now - self._moved, now, self._timing.stall
+        if self._behind:
+            self._behind, self._of_failure, self._extent = None, NOTHING, (-1, -1, -1)  # judge without the answer
+            yield Resumed(seconds)
+
+    def _late(self, job: Job | None) -> Late | None:
+        """Return who is behind by the last answer."""
+        value = self._answer.value if self._answer else None
+        ranks = ranks_of_pids(job, [value]) if job and value else ras_counts.ranks(value) if value else {}
+        return late_in(value, ranks) if value else None
 
     def begin(self) -> None:
         """Count lines from 1 again: what follows is the beginning of a file."""
@@ -192,6 +240,7 @@ class Watch:
         if self._job is not None:
             news.extend(self._first_or_later(self._job, now))
             news.extend(self._stalled(self._job, now))
+        news.extend(self._lagging(now))
         took = self._clock() - now
         self._next_look = now + max(self._timing.interval / 4, _REST * took)
         return news
@@ -216,7 +265,7 @@ class Watch:
         self._fold.partial = interrupted
         # After a stall the answer is what the stall said, whether somebody waited for more or not.
         quiet = self._clock() - self._progress if self._is_stalled else None
-        beside = self._beside() if self._beside else NOTHING
+        beside = self._evidence()
         job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet, beside=beside)
         if self._reported is None:
             self._reported = job
@@ -233,7 +282,8 @@ class Watch:
             last=self._last,
             verdict=self._reported.verdict if self._reported else "",
             quiet=self._clock() - self._fed,
-            stalled=self._stall is not None,
+            stalled=self._stall is not None or self._behind is not None,
+            ras=self._ras,
         )
         if self._job:
             comms = self._job.communicators
@@ -299,7 +349,7 @@ class Watch:
 
     def _settled(self, seconds: float | None) -> Iterator[News]:
         """Yield what the evidence says by now of a stall, or of a failure: then there is no time of it."""
-        beside = self._beside() if self._beside else NOTHING
+        beside = self._evidence()
         if not beside.evidence:
             return
         self._of_failure = beside if seconds is None else NOTHING
@@ -309,6 +359,31 @@ class Watch:
             yield Verdict(job)
         else:
             yield from self._changes(self._reported, job)
+
+    def _evidence(self) -> Inventory:
+        """Return the evidence that is there by now, with the answer of RAS if the job stands still by it."""
+        beside = self._beside() if self._beside else NOTHING
+        if self._answer is None or not self._is_same or self._late(self._job) is None:
+            return beside
+        return beside._replace(evidence=[*beside.evidence, self._answer])
+
+    def _lagging(self, now: float) -> Iterator[News]:
+        """Yield who holds the job up by RAS, after once, twice, four times … the time, if the log is of that job."""
+        seconds = now - self._moved
+        is_told = self._behind is not None and self._job is not None and self._job.verdict == "failed"
+        if not self._is_same or is_told or seconds < self._next_behind or (late := self._late(self._job)) is None:
+            return
+        if self._job is not None:
+            job = self._judge(self._fold, going_on=True, beside=self._evidence())
+            if not any(self._answer is not None and entry.value is self._answer.value for entry in job.artifacts):
+                self._ras = "RAS: of another job"
+                return
+        while self._next_behind <= seconds:
+            self._next_behind *= 2
+        self._behind = Behind(late, seconds)
+        yield self._behind
+        if self._reported is not None:
+            yield from self._settled(None)
 
 
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:

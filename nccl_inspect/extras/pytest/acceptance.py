@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.extras.gate.policy import Answer, Expectation, Policy, file, ways
+from nccl_inspect.extras.gate.policy import (
+    SCOPES,
+    Answer,
+    Expectation,
+    Policy,
+    all_ways,
+    ask_gdr,
+    ask_transport,
+    is_allowed,
+    is_impossible,
+    policy_from_values,
+    read_policy,
+    unknown_transport,
+)
 from nccl_inspect.judging.engine import SEVERITIES, selected
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, ranges
-
-_SCOPES = ("intra", "inter")
 
 
 class TestedJob(Job):
@@ -31,7 +42,7 @@ class TestedJob(Job):
         return f"<NCCL job {names}: {self.verdict}, {count(len(self.findings), 'finding')}>"
 
     @classmethod
-    def of(cls, job: Job) -> TestedJob:
+    def from_job(cls, job: Job) -> TestedJob:
         """Return the same job with assertions."""
         return cls(**{field.name: getattr(job, field.name) for field in fields(job)})
 
@@ -39,7 +50,7 @@ class TestedJob(Job):
         """Assert that every path in the log is as good as expected: the verdict is ``ok``."""
         __tracebackhide__ = True
         if self.verdict != "ok":
-            raise AssertionError(_joined(f"the verdict is {self.verdict}, not ok", self._bad_findings(), self._open()))
+            raise AssertionError(_join(f"the verdict is {self.verdict}, not ok", self._bad_findings(), self._open()))
 
     def assert_no_findings(self, severity: str = "warning", *, ignore: str | Iterable[str] = ()) -> None:
         """Assert that there is no finding of this severity or higher, and that the job did not fail.
@@ -61,10 +72,10 @@ class TestedJob(Job):
         ]
         if violations:
             head = f"{count(len(violations), 'finding')} of severity {severity} or above"
-            raise AssertionError(_joined(head, _findings(violations)))
+            raise AssertionError(_join(head, _findings(violations)))
         if self.verdict == "failed" and not self.findings:
             lines = [line for notice in self.unexplained for line in notice.evidence[:1]]
-            raise AssertionError(_joined("the job failed, and no rule explains why", [_lines(lines)]))
+            raise AssertionError(_join("the job failed, and no rule explains why", [_lines(lines)]))
 
     def assert_finding(self, rule: str) -> Finding:
         """Assert that there is a finding of this rule, and return it: for tests that break something on purpose.
@@ -78,7 +89,7 @@ class TestedJob(Job):
             if finding.rule == rule:
                 return finding
         names = ", ".join(finding.rule for finding in self.findings) or "nothing"
-        raise AssertionError(_joined(f"no finding {rule}; found: {names}", self._open()))
+        raise AssertionError(_join(f"no finding {rule}; found: {names}", self._open()))
 
     def assert_transport(self, *allowed: str, scope: str | None = None) -> None:
         """Assert that every pair uses one of these transports, and that there is a pair.
@@ -93,24 +104,24 @@ class TestedJob(Job):
         __tracebackhide__ = True
         _check_ways(allowed)
         if scope is not None:
-            _one_of("scope", scope, _SCOPES)
-        possible = [name for name in _SCOPES if not ways.is_impossible(name, self)] or _SCOPES
+            _one_of("scope", scope, SCOPES)
+        possible = [name for name in SCOPES if not is_impossible(name, self)] or SCOPES
         scopes = possible if scope is None else (scope,)
         self._demand(
-            f"transport {' or '.join(allowed)}", [partial(ways.transport, name, allowed) for name in scopes], scopes
+            f"transport {' or '.join(allowed)}", [partial(ask_transport, name, allowed) for name in scopes], scopes
         )
 
     def assert_gdr(self) -> None:
         """Assert that every network path uses GPUDirect RDMA on all its channels, and that there is a path."""
         __tracebackhide__ = True
         if not any(kind.transport == "NET" for kind in self.paths.kinds):
-            raise AssertionError(_joined("no network path in the log, so none that uses GPUDirect RDMA", self._open()))
+            raise AssertionError(_join("no network path in the log, so none that uses GPUDirect RDMA", self._open()))
         scopes = [
             scope
-            for scope in _SCOPES
+            for scope in SCOPES
             if any(kind.scope == scope and kind.transport == "NET" for kind in self.paths.kinds)
         ]
-        self._demand("GPUDirect RDMA", [partial(ways.gdr, scope) for scope in scopes], scopes)
+        self._demand("GPUDirect RDMA", [partial(ask_gdr, scope) for scope in scopes], scopes)
 
     def assert_path(self, src: int, dst: int, *allowed: str) -> Path:
         """Assert that the path from one rank to another uses one of these transports, and return the path.
@@ -128,11 +139,11 @@ class TestedJob(Job):
         try:
             path = self.paths.between(src, dst)
         except KeyError as error:
-            raise AssertionError(_joined(str(error.args[0]), self._open())) from None
-        bad = [way for way in ways.all_ways(path) if not ways.is_allowed(way, allowed)]
+            raise AssertionError(_join(str(error.args[0]), self._open())) from None
+        bad = [way for way in all_ways(path) if not is_allowed(way, allowed)]
         if bad:
             head = f"{src} -> {dst} uses {bad[0].detail}, wanted: {' or '.join(allowed)}"
-            raise AssertionError(_joined(head, [_lines(path.evidence[:2])], self._about([path])))
+            raise AssertionError(_join(head, [_lines(path.evidence[:2])], self._about([path])))
         return path
 
     def assert_policy(self, policy: str | None = None, *, strict: bool = False, **expectations: Any) -> None:
@@ -145,18 +156,18 @@ class TestedJob(Job):
         """
         __tracebackhide__ = True
         if policy is not None:
-            self._hold(file.read(policy), strict)
+            self._hold(read_policy(policy), strict)
         if expectations or policy is None:
-            self._hold(file.of_values(expectations), strict)
+            self._hold(policy_from_values(expectations), strict)
 
     def _hold(self, policy: Policy, strict: bool) -> None:
         __tracebackhide__ = True
         checked = policy.check(self)
         if not checked.is_met(strict):
             states = ("broken", "undecided") if strict else ("broken",)
-            bad = [outcome for state in states for outcome in checked.of(state)]
+            bad = [outcome for state in states for outcome in checked.in_state(state)]
             parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
-            raise AssertionError(_joined(f"{count(len(bad), 'expectation')} of {policy.file} not kept", parts))
+            raise AssertionError(_join(f"{count(len(bad), 'expectation')} of {policy.file} not kept", parts))
 
     def _demand(self, wanted: str, asks: list[Callable[[Job], Iterable[Answer]]], scopes: Iterable[str]) -> None:
         """Fail unless every check holds; what the log does not show counts as a failure."""
@@ -165,15 +176,15 @@ class TestedJob(Job):
         answers = Policy("", [Expectation(name, wanted, ask) for name, ask in zip(names, asks, strict=True)]).check(
             self
         )
-        bad = [*answers.of("broken"), *answers.of("undecided")]
+        bad = [*answers.in_state("broken"), *answers.in_state("undecided")]
         if bad:
             ranks = {rank for outcome in bad for rank in outcome.answer.ranks}
             paths = [path for path in self.paths if path.src in ranks and f"{path.scope} paths" in names]
             parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
-            raise AssertionError(_joined(f"not every path has {wanted}", parts, self._about(paths)))
+            raise AssertionError(_join(f"not every path has {wanted}", parts, self._about(paths)))
 
     def _about(self, paths: Iterable[Path]) -> list[str]:
-        """The findings about some paths, and their causes."""
+        """Return the findings about some paths, and their causes."""
         rules = {rule for path in paths for rule in path.rules}
         rules |= {cause for finding in self.findings if finding.rule in rules for cause in finding.because}
         return _findings(finding for finding in self.findings if finding.rule in rules)
@@ -187,32 +198,21 @@ class TestedJob(Job):
 
 
 def _one_of(noun: str, word: str, choices: Sequence[str]) -> str:
-    """The word, if it is one of the choices.
-
-    Raises:
-        NcclInspectError: it is not.
-    """
     if word not in choices:
-        raise NcclInspectError(
-            f"no {noun} '{word}'", suggestion(str(word), choices) or f"choose from {', '.join(choices)}"
-        )
+        hint = suggestion(str(word), choices) or f"choose from {', '.join(choices)}"
+        raise NcclInspectError(f"no {noun} '{word}'", hint)
     return word
 
 
 def _check_ways(allowed: Sequence[str]) -> None:
-    """Check the transports of an assertion.
-
-    Raises:
-        NcclInspectError: there is none, or one that does not exist.
-    """
     if not allowed:
         raise NcclInspectError("no transport", 'name the allowed ones, such as "P2P"')
-    for unknown in filter(None, map(file.unknown_transport, allowed)):
+    for unknown in filter(None, map(unknown_transport, allowed)):
         raise NcclInspectError(*unknown)
 
 
 def _findings(findings: Iterable[Finding]) -> list[str]:
-    """Findings with their evidence; an effect refers to its cause, if that is among them."""
+    """Write findings with their evidence; an effect refers to its cause, if that is among them."""
     findings = list(findings)
     names = {finding.rule for finding in findings}
     return [_finding(finding, names.intersection(finding.because)) for finding in findings]
@@ -237,15 +237,7 @@ def _lines(evidence: Iterable[Evidence]) -> str:
     return "\n".join(f"  {line.source}:{line.line}: {line.text}" for line in evidence)
 
 
-def _joined(head: str, *groups: Iterable[str]) -> str:
-    """A message that a terminal can show, whatever the log holds."""
-    return "\n".join(printable(line) for line in _all_lines(head, groups))
-
-
-def _all_lines(head: str, groups: Iterable[Iterable[str]]) -> Iterator[str]:
-    yield head
-    for group in groups:
-        for part in group:
-            if part:
-                yield ""
-                yield from part.split("\n")
+def _join(head: str, *groups: Iterable[str]) -> str:
+    """Return a message that a terminal can show, whatever the log holds."""
+    parts = [head, *(part for group in groups for part in group if part)]
+    return "\n\n".join("\n".join(map(printable, part.split("\n"))) for part in parts)

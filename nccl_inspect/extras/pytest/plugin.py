@@ -49,13 +49,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def nccl_job() -> Loader:
-    """A loader: ``nccl_job("job.log")`` reads and judges a log and returns a job with assertions."""
+    """Return a loader: ``nccl_job("job.log")`` reads and judges a log and returns a job with assertions."""
     return _load
 
 
 @pytest.fixture(scope="session")
 def _nccl_jobs() -> dict[str, TestedJob]:
-    """Jobs of ``nccl_log``: a log is read once for all its tests."""
+    """Return the jobs of ``nccl_log``: a log is read once for all its tests."""
     return {}
 
 
@@ -85,14 +85,11 @@ def nccl_log(request: pytest.FixtureRequest, _nccl_jobs: dict[str, TestedJob]) -
 
 
 def _resolved(path: Any, request: pytest.FixtureRequest) -> str:
-    """A path of a marker: relative to the test file, else to the folder where pytest was started."""
+    """Return a path of a marker: relative to the test file, else to the folder where pytest was started."""
     beside = request.path.parent / path
-    is_beside = beside.exists() or any(request.path.parent.glob(str(path)) if _is_pattern(path) else ())
+    is_pattern = any(mark in str(path) for mark in "*?[") and not Path(path).is_absolute()
+    is_beside = beside.exists() or (is_pattern and any(request.path.parent.glob(str(path))))
     return str(beside if is_beside else Path(request.config.invocation_params.dir, path))
-
-
-def _is_pattern(path: Any) -> bool:
-    return any(mark in str(path) for mark in "*?[") and not Path(path).is_absolute()
 
 
 def _load(inputs: Input | Sequence[Input], **options: Any) -> TestedJob:
@@ -100,4 +97,4 @@ def _load(inputs: Input | Sequence[Input], **options: Any) -> TestedJob:
     from nccl_inspect.extras.pytest.acceptance import TestedJob
 
     read: Callable[..., Any] = nccl_inspect.read
-    return TestedJob.of(read(inputs, **options))
+    return TestedJob.from_job(read(inputs, **options))

@@ -42,22 +42,25 @@ def is_elided(text: bytes) -> bool:
 
 
 DECORATION = (
-    rb"(?<=[\w.)\]}>'\"])(?:\*{2,3}|`{1,3}|~~|</?[A-Za-z]{1,10} ?/?>|[ \t]+\\|\.{3}|\xe2\x80\xa6|(?:\x1b|\^\[)?\[0?m)+"
+    rb"(?<=[\w.)\]}>'\"])(?:\*{2,3}|`{1,3}|~~|</?[A-Za-z]{1,10} ?/?>|[ \t]+\\|[ \t]*(?:\.{3}|\xe2\x80\xa6)"
+    rb"|\xe2\x80[\x99\x9d]|(?:\x1b|\^\[)?\[0?m)+"
 )
 """What is put behind a line that is quoted; a row of asterisks is no such thing."""
-_ENDS = b"*", b"`", b"~", b">", b"\\", b"...", b"\xe2\x80\xa6", b"[m", b"[0m"
+_ENDS = b"*", b"`", b"~", b">", b"\\", b"...", b"\xe2\x80\xa6", b"\xe2\x80\x99", b"\xe2\x80\x9d", b'"', b"[m", b"[0m"
 """How it ends: few lines do, so most are not searched for it."""
 
 
 def is_decorated(text: bytes) -> bool:
     """Whether a line of a text ends with what is put behind a quoted one."""
     lines = (line.rstrip(b" \t\r") for line in text.split(b"\n"))
-    return any(re.search(DECORATION + rb"$", line) for line in lines if line.endswith(_ENDS))
+    return any(undecorated(line) != line for line in lines if line.endswith(_ENDS))
 
 
 def undecorated(text: bytes) -> bytes:
-    """A text without it."""
-    return re.sub(DECORATION + rb"[ \t\r]*$", b"", text)
+    """A text without it, and without what follows the end of a quotation that began before it."""
+    less = re.sub(DECORATION + rb"[ \t\r]*$", b"", text)
+    less = less.rpartition(b'"')[0] if less.count(b'"') % 2 else less
+    return less[:-1] if less.endswith(b"'") and less.count(b"'") % 2 else less
 
 
 def spared(text: bytes) -> Iterator[tuple[int, bytes]]:
@@ -93,6 +96,8 @@ _ESCAPED = later(rb"\\([_*\[\]<>#()~`|.!{}+-])")
 _BLANKS = later(rb"(?<=\S) {2,}")
 _BREAKS = later(rb"<br\s?/?>|\xe2\x8f\x8e|\xe2\x86\xb5|\\n", re.IGNORECASE)
 """What stands for a line end."""
+_BLANK = later(rb"(?<=\S) +(?=\S)")
+_MOST_WORDS = 64
 _CELL = later(rb"\s\|\s")
 _CELLS = 3
 """A row of a log has a time, maybe who printed, and the line; others are of a table about something."""
@@ -198,6 +203,12 @@ def endings(text: bytes) -> list[bytes]:
         shorter = (way[: match.start()].rstrip() for trail in _TRAILS if (match := trail.search(way)))
         ways += [less for less in shorter if less and less not in ways and len(ways) < _MOST]
     return ways
+
+
+def beginnings(text: bytes) -> list[bytes]:
+    """A text, then without its last words: a sentence may continue behind what it quotes."""
+    ends = [len(text), *(match.start() for match in _BLANK.finditer(text))][:_MOST_WORDS]
+    return [undecorated(text[:end].rstrip(b",;")) for end in sorted(ends, reverse=True)]
 
 
 def parts(line: bytes) -> list[bytes]:

@@ -29,8 +29,10 @@ _USUAL_TIME = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
 """As NCCL prints it, unless another form is set; others mostly come from what collects the log."""
 _HEAD = (
     _TIME + rb"(?P<host>(?!MESSAGE=)[A-Za-z0-9_][^\s:\[\]<>(){},\"'|\\\x80-\xff]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
-    rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+(?::|\w, )\d{1,7}(?: \([^()]*\))?)?)?"
+    rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+(?::|\w, )\d{1,7}(?: \([^()]*\))?"
+    rb"| \[?[\w/]{1,80}\.(?:cc|cu|h)(?::\d{1,7})?(?:\]\([^()\s]*\))?)?)?"
 )
+"""Those who pass a line on leave out the number of the line, or make a link of the file."""
 _CORE = re.compile(_HEAD, re.DOTALL)
 _LED = later(rb"(?P<lead>.{0,500}?(?:[\s>|\]]|:(?!\d)))" + _HEAD, re.DOTALL)
 """Anything that an unknown launcher may have put in front, as long as it is set apart from the host."""
@@ -169,7 +171,7 @@ def _origin(head: bytes, match: re.Match[bytes], stated: Stated) -> Origin | Non
         int(tid),
         None if device is None else int(device),
         decode(time).strip("[]") if time else stated.time,
-        decode(location[1:]) if location else None,
+        decode(location[1:].partition(b"](")[0].removeprefix(b"[")) if location else None,
         stated.label,
         stated.rank,
         len(match[0]) < len(head) or bool(lead or (time and not _USUAL_TIME.fullmatch(time))),

@@ -90,6 +90,16 @@ class Late(NamedTuple):
         return self.frame.origin.tid
 
     @property
+    def process(self) -> Process:
+        """The process."""
+        return self.frame.origin.process
+
+    @property
+    def location(self) -> str | None:
+        """The place in NCCL's source."""
+        return self.frame.origin.location
+
+    @property
     def origin(self) -> Origin:
         """The origin of the line."""
         return self.frame.with_time(self.digits)

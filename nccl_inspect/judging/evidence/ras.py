@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.judging.hangs.watchdog import waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import STACKS
+from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import Job
 from nccl_inspect.util.wording import listed
 
 if TYPE_CHECKING:
@@ -25,19 +26,24 @@ def answers(facts: Facts) -> list[Answer]:
 
 
 def ranks_by_pid(facts: Facts) -> dict[int, int]:
-    """The rank of each process with a single rank and a unique pid: RAS names hosts by their addresses.
+    """The rank of each process with a single rank and a unique pid: RAS names hosts by their addresses."""
+    return ranks_of_pids(facts.job, answers(facts))
+
+
+def ranks_of_pids(job: Job, found: Sequence[Answer]) -> dict[int, int]:
+    """Return the same of a job with some answers.
 
     What the log does not show RAS does: ranks in a communicator of all processes are those of the job.
     """
     by_pid: dict[int, set[int]] = {}
-    for last in facts.job.last_lines if facts.job.rank_space == "global" else ():
+    for last in job.last_lines if job.rank_space == "global" else ():
         by_pid.setdefault(last.process.pid, set()).update(last.ranks)
     ranks = {pid: min(ranks) for pid, ranks in by_pid.items() if len(ranks) == 1}
-    if not answers(facts):
+    if not found:
         return ranks
     from nccl_inspect.artifacts import ras_counts  # few jobs have an answer beside their log
 
-    stated = {pid: rank for answer in answers(facts) for pid, rank in ras_counts.ranks(answer).items()}
+    stated = {pid: rank for answer in found for pid, rank in ras_counts.ranks(answer).items()}
     return {pid: rank for pid, rank in stated.items() if pid not in by_pid} | ranks
 
 

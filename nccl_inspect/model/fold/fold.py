@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -17,6 +15,7 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.fold.places import Move, position, source_and_line
 from nccl_inspect.model.fold.process_log import (
     LONG,
@@ -43,6 +42,7 @@ from nccl_inspect.model.fold.uses import (
     NOTE,
     NOTHING,
     REFUSED,
+    RUN,
     SAID,
     SEQUENCE,
     STEP,
@@ -53,10 +53,6 @@ from nccl_inspect.model.fold.uses import (
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Found, Known, Repeated, Row
 from nccl_inspect.util.levels import STATEMENTS
-
-if TYPE_CHECKING:
-    from nccl_inspect.model.fold.statement_table import StatementTable
-    from nccl_inspect.model.fold.step_table import Apart, StepTable, Take
 
 
 class Fold:
@@ -73,9 +69,8 @@ class Fold:
     def __init__(self, begun_with: Known = NOTHING_KNOWN, most_processes: int = MAX_PROCESSES) -> None:
         self._most_processes = most_processes
         self.sources: list[SourceCounts] = []
-        self._processes: dict[Process, ProcessLog] = {}
-        self._step_table: StepTable | None = None
-        """What waits to be put into what processes printed."""
+        self.processes: dict[Process, ProcessLog] = {}
+        """What each process printed."""
         self.unrecognised: dict[bytes, Note] = {}
         self.partial = False
         """Whether the reading was interrupted."""
@@ -85,35 +80,9 @@ class Fold:
         """The productions that recognised a line, by dialect and name."""
         self.begun_with = self.known = begun_with
         """What its lines show about how others are to be read."""
-        self.statement_table: StatementTable | None = None
-        """What processes stated, in columns; see :class:`ProcessLog`."""
         self._wordings = Wordings()
         self.takes_leads = False
         """Whether it has lines from which what unknown launchers put in front is taken."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        from nccl_inspect.model.fold.packed_logs import packed  # only several processes hand folds over
-
-        logs = packed(self.processes.values())  # what waits is put into these
-        return {**self.__dict__, "_processes": logs}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        from nccl_inspect.model.fold.packed_logs import unpacked
-
-        logs = unpacked(state["_processes"], state["statement_table"])
-        self.__dict__.update(state, _processes={log.process: log for log in logs})
-
-    @property
-    def processes(self) -> dict[Process, ProcessLog]:
-        """Return what each process printed."""
-        self._put_steps()
-        return self._processes
-
-    def _put_steps(self, apart: Apart | None = None) -> None:
-        """Put what was read in columns into what processes printed, and lines that belong between that."""
-        step_table, self._step_table = self._step_table, None
-        if step_table is not None:
-            step_table.put_into_logs(apart)
 
     @property
     def wrapped(self) -> bool:
@@ -128,53 +97,25 @@ class Fold:
     def take(self, block: Found) -> None:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
-        block.close()
-        take = partial(self._take_of, block=block, base=base)
+        rows, extents = block.by_process, block.extents
         if block.lines is not None:
-            self._take_columns(block, base, take)
-        else:
-            processes = self.processes
-            for process, extent in block.extents.items():
-                log = processes.get(process) or self._log(base | extent.first, extent.opening)
-                take(log, block.by_process[process])
-                log.last, log.final = base | extent.last, extent.final
-        for number, origin, text, count in block.unknown:
-            self._unknown(base | number, origin, text, count)
+            from nccl_inspect.model.fold.block_rows import rows_of  # loads numpy: large logs only
 
-    def _take_columns(self, block: Found, base: int, take: Take) -> None:
-        """Take in lines of which most were read in columns."""
-        from nccl_inspect.model.fold.step_table import Apart, StepTable, Tables  # large logs only
+            rows, extents = rows_of(block, base)
+        for process, extent in extents.items():
+            log = self.processes.get(process) or self._log(base | extent.first, extent.opening)
+            self._take_of(log, rows.get(process, ()), base)
+            log.last, log.closing = base | extent.last, extent.final
+        for number, printed, text, count in block.unknown:
+            self._unknown(base | number, printed, text, count)
 
-        tables, self._step_table = Tables(block, base), self._step_table or StepTable()
-        extents, processes = tables.extents, self._processes
-        logs = [
-            processes.get(process) or self._log(base | first, extents.openings[at])
-            for at, (process, first) in enumerate(zip(extents.processes, extents.first, strict=True))
-        ]
-        apart = [log for log in logs if log.process in processes] if self.sources[-1].crowded else logs
-        kept = tables.note_into(self._columns(), self._kept, apart, block.by_process)
-        tables.put_into(self._step_table, logs)
-        if block.by_process or kept or self._step_table.is_full:
-            rows = {
-                process: [*block.by_process.get(process, ()), *kept.get(process, ())]
-                for process in extents.processes
-                if process in block.by_process or process in kept
-            }
-            self._put_steps(Apart(rows, base, take))
-
-    def _columns(self) -> StatementTable:
-        from nccl_inspect.model.fold.statement_table import StatementTable  # large logs only
-
-        self.statement_table = self.statement_table or StatementTable()
-        return self.statement_table
-
-    def _take_of(self, log: ProcessLog, rows: Sequence[Row], block: Found, base: int) -> None:
+    def _take_of(self, log: ProcessLog, rows: Sequence[Row], base: int) -> None:
         """Take in lines of one process."""
         edge = _NO_EDGE
         thread = 0
         last: Text | None = None
-        for number, origin, text, channel in rows:
-            if text is last and channel is not None and origin.tid == thread:  # the next channel of the same edge
+        for number, printed, text, channel in rows:
+            if text is last and channel is not None and printed.tid == thread:  # the next channel of the same edge
                 edge.channels |= 1 << channel
                 edge.lines += 1
                 continue
@@ -182,21 +123,21 @@ class Fold:
             last = None
             if use.how == NOTHING:
                 continue
-            if block.timed:
-                origin = block.origin(number, origin)
             if use.how == STEP:
-                log.step(base | number, origin, text.parsed.event)  # type: ignore[union-attr]
+                log.step(base | number, printed, text.parsed.event)
             elif use.how == CONNECTS:
-                edge = self._connect(log, base | number, origin, text, channel)
-                thread, last = origin.tid, text
+                edge = self._connect(log, base | number, printed, text, channel)
+                thread, last = printed.tid, text
+            elif use.how == RUN:
+                log.burst(base | number, printed, use.conn, use.rank).rows.append(text.rows)
             else:
-                self._keep(log, base | number, origin, text)
+                self._keep(log, base | number, printed, text)
 
-    def _keep(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
+    def _keep(self, log: ProcessLog, place: int, printed: Origin | Late, text: Text) -> None:
         """Take in a line that matters, and whose order does not."""
         how = text.use.how
         if how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
-            log.note(place, origin, self._kept((text.level, text.message, origin.location), text.parsed))
+            log.note(place, printed, self._kept((text.level, text.message, printed.location), text.parsed))
             if how == BOOTSTRAP:
                 insort(log.bootstraps, place)
         elif how == LOOSE:
@@ -212,29 +153,30 @@ class Fold:
             counted(log.calls, place, text.parsed.event)
 
     def _kept(self, wording: Wording, parsed: Parsed | None) -> Stated:
-        return self._wordings.kept(wording, parsed, len(self._processes))
+        return self._wordings.kept(wording, parsed, len(self.processes))
 
-    def _log(self, place: int, origin: Origin) -> ProcessLog:
-        log = self._processes.get(origin.process)
+    def _log(self, place: int, printed: Origin | Late) -> ProcessLog:
+        log = self.processes.get(printed.process)
         if log is None:
-            log = ProcessLog(origin.process)
+            log = ProcessLog(printed.process)
             source = self.sources[source_and_line(place)[0]]
-            source.crowded |= len(self._processes) >= self._most_processes
+            source.crowded |= len(self.processes) >= self._most_processes
             if not source.crowded:
-                self._processes[origin.process] = log
+                self.processes[printed.process] = log
         if not log.first:
-            log.first, log.opening = place, origin
+            log.first, log.opening = place, printed.origin if isinstance(printed, Late) else printed
         return log
 
-    def _connect(self, log: ProcessLog, place: int, origin: Origin, text: Text, channel: int | None) -> Edge:
+    def _connect(self, log: ProcessLog, place: int, printed: Origin | Late, text: Text, channel: int | None) -> Edge:
         """Add a connection line to the burst of its thread; gives its edge."""
         use: Use = text.use
-        burst = log.burst(place, origin, use.conn, use.rank)
+        burst = log.burst(place, printed, use.conn, use.rank)
         edge = burst.edges.get(use.edge)
         if edge is None:
             exact = text.on(channel)
             assert exact.parsed is not None and isinstance(exact.parsed.event, ChannelConnect)
             event = exact.parsed.event
+            origin = printed.origin if isinstance(printed, Late) else printed
             edge = burst.own[use.edge] = Edge(event, origin, place, 1 << event.channel, 1, text.level)
             return edge
         if channel is None:
@@ -250,13 +192,12 @@ class Fold:
 
     def take_repeated(self, repeated_lines: Sequence[Repeated]) -> None:
         """Take in countable lines of the source begun last, in the order of their first ones."""
-        self._put_steps()
         base = position(len(self.sources) - 1, 0)
         for repeated in repeated_lines:
             place, end = base | repeated.first, base | repeated.last
             log = self._log(place, repeated.origin)
             if end > log.last:
-                log.last, log.final = end, repeated.origin
+                log.last, log.closing = end, repeated.origin
             how = repeated.text.use.how
             if how == UNKNOWN:
                 self._unknown(place, repeated.origin, repeated.text, repeated.number)
@@ -271,11 +212,11 @@ class Fold:
         counts.typed_lines -= 1
         counts.damaged_lines += 1
 
-    def _unknown(self, place: int, origin: Origin, text: Text, count: int = 1) -> None:
+    def _unknown(self, place: int, printed: Origin | Late, text: Text, count: int = 1) -> None:
         if note := self.unrecognised.get(text.message):
             note.count += count
         elif len(self.unrecognised) < (MAX_NOTES if len(text.message) <= LONG else MAX_LONG):
-            self.unrecognised[text.message] = Note(None, origin, text.level, text.message, place, place, count)
+            self.unrecognised[text.message] = Note(None, printed, text.level, text.message, place, place, count)
 
     @property
     def numbered(self) -> dict[int, SourceCounts]:
@@ -293,7 +234,7 @@ class Fold:
         It changed when something came that a job is made of; a repeated statement changes nothing.
         """
         logs = self.processes.values()
-        return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(log.note_count for log in logs)
+        return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(len(log.notes) for log in logs)
 
     def last_step(self) -> Step | Burst | None:
         """Return what came last of that whose order matters."""
@@ -318,7 +259,7 @@ class Fold:
         unknown = len(self.unrecognised) + len(later.unrecognised)
         if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):
             return False
-        notes = max((log.note_count for log in logs), default=0)
+        notes = max((len(log.notes) for log in logs), default=0)
         return self._is_expected(later) and max(notes, len(later.unrecognised)) < MAX_NOTES
 
     def _is_expected(self, later: Fold) -> bool:
@@ -338,13 +279,8 @@ class Fold:
         lines_before = self.sources[-1].counts.lines if goes_on else 0
         others = position(sources_before, 0)
         move = Move(others + lines_before, others if len(later.sources) > 1 else others + lines_before)
-        logs = [
-            (self.processes.get(process) or self.processes.setdefault(process, ProcessLog(process)), log)
-            for process, log in later.processes.items()
-        ]
-        if later.statement_table is not None:
-            self._columns().take_in(later.statement_table, logs, move)
-        for mine, log in logs:
+        for process, log in later.processes.items():
+            mine = self.processes.get(process) or self.processes.setdefault(process, ProcessLog(process))
             mine.merge(log, move)
         self._wordings.merge(later._wordings, len(self.processes))
         for message, note in later.unrecognised.items():

@@ -11,8 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Event, Process
-from nccl_inspect.event.process_ended import ProcessEnded
-from nccl_inspect.event.types import ChannelConnect, Collective
+from nccl_inspect.event.types import ChannelConnect, Collective, ProcessEnded
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.ingest.lines.timestamps import Late
@@ -20,7 +19,6 @@ from nccl_inspect.model.fold.places import Move
 from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
-    from nccl_inspect.model.fold.statement_table import StatementTable
     from nccl_inspect.scanning.line_table import Edges
 
 
@@ -57,7 +55,8 @@ class Note(Record):
 
     event: Event | None
     """None for a WARN that no production knows."""
-    origin: Origin
+    printed: Origin | Late
+    """Who made it first."""
     level: str
     message: bytes
     place: int
@@ -67,9 +66,14 @@ class Note(Record):
     """Where it was made after the first time, as far as nothing shows by whom."""
 
     @property
+    def origin(self) -> Origin:
+        """Return who made it first, and when."""
+        return self.printed.origin if isinstance(self.printed, Late) else self.printed
+
+    @property
     def wording(self) -> Wording:
         """Return what its lines state."""
-        return self.level, self.message, self.origin.location
+        return self.level, self.message, self.printed.location
 
     def again(self, place: int, parsed: Parsed | Note | None = None) -> None:
         """Remember a place of a statement of nobody, which may be made in several jobs, and what it says there."""
@@ -92,11 +96,6 @@ class Note(Record):
         self.last = max(self.last, later.last)
         for place in (later.place, *(later.places or ())) if keeps_places else ():
             self.again(place, later)
-
-
-def located(origin: Origin, location: str | None) -> Origin:
-    """Return who printed a statement, with the place in NCCL's source of the one that stands for it."""
-    return origin if origin.location == location else origin._replace(location=location)
 
 
 PAIRED = ("Send", "Recv")
@@ -383,14 +382,14 @@ class ProcessLog(Record):
 
     process: Process
     steps: list[Step | Burst] = field(default_factory=list)
-    own: dict[object, Note] = field(default_factory=dict)
-    """What it stated, where that was made objects."""
+    notes: dict[object, Note] = field(default_factory=dict)
+    """What it stated."""
     calls: dict[CallKey, Tally] = field(default_factory=dict)
     first: int = 0
     last: int = 0
     opening: Origin = NOBODY
     """Of the first line."""
-    final: Origin = NOBODY
+    closing: Origin | Late = NOBODY
     """Of the last line."""
     long_notes: int = 0
     bootstraps: list[int] = field(default_factory=list)
@@ -399,24 +398,11 @@ class ProcessLog(Record):
     """The burst that each thread is still printing."""
     begun: dict[int, Burst | None] = field(default_factory=dict)
     """The first burst of each thread if nothing preceded it here: it may continue an earlier one."""
-    statement_table: StatementTable | None = None
-    """What it stated, among what others did, in columns."""
 
     @property
-    def notes(self) -> dict[object, Note]:
-        """Return what it stated."""
-        self.make_notes()
-        return self.own
-
-    def make_notes(self) -> None:
-        """Make what it stated objects."""
-        if self.statement_table is not None:
-            self.own, self.statement_table = self.statement_table.notes_of(self.process), None
-
-    @property
-    def note_count(self) -> int:
-        """Return how many statements it made."""
-        return len(self.own) if self.statement_table is None else self.statement_table.size(self.process)
+    def final(self) -> Origin:
+        """Return who printed the last line, and when."""
+        return self.closing.origin if isinstance(self.closing, Late) else self.closing
 
     def step(self, place: int, printed: Origin | Late, event: Event) -> None:
         """Add an event whose order matters."""
@@ -446,23 +432,16 @@ class ProcessLog(Record):
         after = bisect_right(self.bootstraps, since)
         return after < len(self.bootstraps) and self.bootstraps[after] < until
 
-    def note(self, place: int, origin: Origin, said: Stated, last: int = 0, count: int = 1) -> None:
+    def note(self, place: int, printed: Origin | Late, said: Stated, last: int = 0, count: int = 1) -> None:
         """Count a statement, made once or, the last time at ``last``, several times."""
         wording, parsed = said
         level, message, location = wording
-        if (
-            (statement_table := self.statement_table) is not None
-            and len(message) <= LONG
-            and statement_table.has_room(self.process)
-        ):
-            statement_table.note(self.process, wording, parsed, place, origin, last or place, count)
-            return
         key: object = wording
         note = self.notes.get(key)
-        if note is None and (len(message) > LONG or len(self.own) >= MAX_NOTES):
+        if note is None and (len(message) > LONG or len(self.notes) >= MAX_NOTES):
             production = parsed.production.name if parsed else None
             key = self._key(key, level, production, len(message))
-            note = self.own.get(key)
+            note = self.notes.get(key)
         if note is not None:
             note.count += count
             if (last or place) > note.last:
@@ -470,15 +449,17 @@ class ProcessLog(Record):
             if not self.process.host:
                 note.again(place, parsed)
         else:
-            event, origin = parsed.event if parsed else None, located(origin, location)
-            self.own[key] = Note(event, origin, level, message, place, last or place, count)
+            if printed.location != location:  # another one stands for it
+                printed = (printed.origin if isinstance(printed, Late) else printed)._replace(location=location)
+            event = parsed.event if parsed else None
+            self.notes[key] = Note(event, printed, level, message, place, last or place, count)
 
     def _key(self, key: object, level: str, production: str | None, size: int) -> object:
         """The key of a note: its own, or that of all of its kind when there are too many."""
-        if key in self.own:
+        if key in self.notes:
             return key
         self.long_notes += size > LONG
-        if len(self.own) >= MAX_NOTES or (size > LONG and self.long_notes > MAX_LONG):
+        if len(self.notes) >= MAX_NOTES or (size > LONG and self.long_notes > MAX_LONG):
             return level, production or "unrecognised"
         return key
 
@@ -486,7 +467,7 @@ class ProcessLog(Record):
         """Take in what the same process printed later; ``move`` gives the place that a later place has here."""
         if not self.first:
             self.first, self.opening = move(later.first), later.opening
-        self.last, self.final = move(later.last), later.final
+        self.last, self.closing = move(later.last), later.closing
         self.bootstraps.extend(map(move, later.bootstraps))
         merged(self.calls, later.calls, move)
         joined = self._join(later, move)
@@ -504,14 +485,13 @@ class ProcessLog(Record):
                 self.open.pop(tid, None)
             elif id(still_open) not in joined:
                 self.open[tid] = still_open
-        notes = self.notes if later.notes else {}
-        for key, note in later.own.items():
+        for key, note in later.notes.items():
             note.move(move)
             key = self._key(key, note.level, note.event.production if note.event else None, len(note.message))
-            if earlier := notes.get(key):
+            if earlier := self.notes.get(key):
                 earlier.add(note, keeps_places=not self.process.host)
             else:
-                notes[key] = note
+                self.notes[key] = note
 
     def _join(self, later: ProcessLog, move: Move) -> set[int]:
         """Join bursts that continue across the border; returns the ids of the later halves."""

@@ -64,22 +64,21 @@ SEQUENCE = (
 )
 """Events whose order matters: they say which communicator a thread is busy with."""
 
-NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE = range(9)
+NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE, RUN = range(10)
 SAID = (NOTE, BOOTSTRAP)
 COUNTABLE = (NOTHING, UNKNOWN, NOTE)
-COUNTED, IN_ORDER, KEPT, ENDS_BURST, ENDS_ALL = 1, 2, 4, 8, 16
-"""What becomes of lines, as bits: only the number, the first and the last one of a process matter; their order matters;
-each matters otherwise; each ends the burst of its thread; each is counted, and ends those of all threads."""
+MATTERS, ENDS_BURST, ENDS_ALL = 1, 2, 4
+"""What becomes of lines, as bits: each matters; each ends the burst of its thread, or those of all threads."""
 
 
 _FATES = {
-    NOTE: COUNTED,
-    STEP: IN_ORDER | ENDS_BURST,
-    CONNECTS: KEPT | ENDS_BURST,
-    BOOTSTRAP: ENDS_ALL,
-    REFUSED: KEPT,
-    CALL: KEPT,
-    LOOSE: KEPT,
+    NOTE: MATTERS,
+    STEP: MATTERS | ENDS_BURST,
+    CONNECTS: MATTERS | ENDS_BURST,
+    BOOTSTRAP: MATTERS | ENDS_ALL,
+    REFUSED: MATTERS,
+    CALL: MATTERS,
+    LOOSE: MATTERS,
 }
 
 
@@ -96,7 +95,7 @@ class Use(NamedTuple):
 
 
 _USES = [Use(how, _FATES.get(how, 0)) for how in range(LOOSE + 1)]
-_STATED = Use(UNKNOWN, COUNTED)
+_STATED = Use(UNKNOWN, MATTERS)
 """Of a statement that no production knows."""
 
 

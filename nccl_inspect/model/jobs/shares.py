@@ -17,8 +17,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nccl_inspect.event.base import Event, Process, is_named
-from nccl_inspect.event.process_ended import ProcessEnded
-from nccl_inspect.event.types import CommEnd, ErrorCascade
+from nccl_inspect.event.types import CommEnd, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step
@@ -295,7 +294,7 @@ class _Division:
         pieces: dict[int, ProcessLog] = {}
 
         def piece(job: int) -> ProcessLog:
-            return pieces.setdefault(job, ProcessLog(log.process, opening=log.opening, final=log.final))
+            return pieces.setdefault(job, ProcessLog(log.process, opening=log.opening, closing=log.closing))
 
         for step in log.steps:
             piece(self._owner(step.place, b"", step.origin.label)).steps.append(step)

@@ -278,17 +278,17 @@ class Damage:
             return log
         whole = (ends.get(id(step), step) for step in log.steps if id(step) not in bad)
         steps = [_without_edges(step, bad) if isinstance(step, Burst) else step for step in whole]
-        return replace(log, steps=[step for step in steps if step is not None], own=notes)
+        return replace(log, steps=[step for step in steps if step is not None], notes=notes)
 
     def _without_nobody(self, logs: list[ProcessLog]) -> list[ProcessLog]:
         """Return the processes without those that only a line or two name, by a torn host or id, where others say much.
 
         A process says more than that before it has a communicator.
         """
-        sizes = sorted(len(log.steps) + log.note_count for log in logs)
+        sizes = sorted(len(log.steps) + len(log.notes) for log in logs)
         if not sizes or sizes[len(sizes) // 2] < _USUAL:
             return logs
-        return [log for log in logs if len(log.steps) + log.note_count > _FEW or not self._is_silent(log)]
+        return [log for log in logs if len(log.steps) + len(log.notes) > _FEW or not self._is_silent(log)]
 
     def _is_silent(self, log: ProcessLog) -> bool:
         """Whether a process of a torn source states no error."""

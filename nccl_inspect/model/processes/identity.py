@@ -77,7 +77,7 @@ def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
 
 
 def _is_larger(log: ProcessLog, most: int) -> bool:
-    return len(log.steps) > most or len(log.steps) + log.note_count > most
+    return len(log.steps) > most or len(log.steps) + len(log.notes) > most
 
 
 def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> ProcessLog:
@@ -91,12 +91,12 @@ def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> 
     return ProcessLog(
         process=owners.get(first.process, first.process),
         steps=sorted((step for log in logs for step in log.steps), key=lambda step: step.place),
-        own=notes,
+        notes=notes,
         calls=_summed(logs),
         first=first.first,
         last=last.last,
         opening=first.opening,
-        final=last.final,
+        closing=last.closing,
         bootstraps=sorted(place for log in logs for place in log.bootstraps),
     )
 
@@ -141,7 +141,7 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
             ProcessLog(
                 process=log.process if newest else log.process._replace(apart=f"{log.process.apart}#{number}"),
                 steps=steps,
-                own={
+                notes={
                     key: note
                     for key, whole in log.notes.items()
                     if (note := within(whole, begin.of(whole), end.of(whole))) is not None
@@ -150,7 +150,7 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
                 first=steps[0].place if lives else log.first,
                 last=log.last if newest else max(map(_end, steps)),
                 opening=steps[0].origin if lives else log.opening,
-                final=log.final if newest else steps[-1].origin,
+                closing=log.closing if newest else steps[-1].printed,
                 bootstraps=[place for place in log.bootstraps if begin.step <= place < end.step],
             )
         )

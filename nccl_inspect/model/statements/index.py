@@ -73,12 +73,6 @@ class Statements:
     """
 
     def __init__(self, logs: Sequence[ProcessLog]) -> None:
-        statement_table = next((log.statement_table for log in logs if log.statement_table is not None), None)
-        if statement_table is not None:
-            self.all = [
-                Statement(event, *wording, *columns) for wording, event, columns in statement_table.by_text(logs)
-            ]
-            return
         distinct: dict[Wording, tuple[Event | None, list[tuple[Any, ...]]]] = {}
         rows = [(note, log.process) for log in logs for note in log.notes.values()]
         rows.sort(key=lambda row: row[0].place)

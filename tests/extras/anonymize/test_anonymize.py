@@ -23,16 +23,16 @@ from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.anonymize import Anonymizer, hostlists
+from nccl_inspect.extras.anonymize import Anonymizer
 from nccl_inspect.extras.anonymize.learning import Learned
-from nccl_inspect.extras.anonymize.names import Names, load
+from nccl_inspect.extras.anonymize.names import Names, hosts_in, load_table
 from nccl_inspect.extras.anonymize.text import Scrubber
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.text import decode
 
 HEAD = "gpu-a17:11:11 [0] NCCL INFO cudaDriverVersion 13000\n"
-LINES = tomllib.loads((TESTS / "anonymous" / "lines.toml").read_text(encoding="utf-8"))
+LINES = tomllib.loads((TESTS / "extras" / "anonymize" / "lines.toml").read_text(encoding="utf-8"))
 FEW = ("v2.28.9-libfabric-2node", "peer-killed")
 _NOT_OF_THE_LOG = ("config", "impact", "references")
 """A path of this machine, a text that names its source, and sources."""
@@ -188,14 +188,14 @@ def test_a_table_of_names_is_gone_on_with(tmp_path: Path) -> None:
     first.names.save(str(tmp_path / "names.json"))
     assert (tmp_path / "names.json").stat().st_mode & 0o777 == 0o600
     more = b"aaa-1:1:1 [0] NCCL INFO Bootstrap: Using eth0:10.77.3.10<0>\n" + PRIVATE.splitlines(keepends=True)[1]
-    second, (after,) = anonymized(more, names=Names(load(str(tmp_path / "names.json"))))
+    second, (after,) = anonymized(more, names=Names(load_table(str(tmp_path / "names.json"))))
     for kind, name in (("host", "gpu-a17"), ("ipv4", "10.77.3.9")):
         assert second.names.table[kind][name] == first.names.table[kind][name]
     assert all(len(set(entries.values())) == len(entries) for entries in second.names.table.values())
     assert after.count(b"10.0.1.") == 2
     (tmp_path / "other.json").write_text("[1]")
     with pytest.raises(NcclInspectError, match="no table of names"):
-        load(str(tmp_path / "other.json"))
+        load_table(str(tmp_path / "other.json"))
 
 
 def test_sorted_names_stay_sorted() -> None:
@@ -259,7 +259,7 @@ def test_a_host_list_stands_for_its_hosts() -> None:
         "n[1-100000000]": "n[1-100000000]",
         "n[1-999999999999999999999999]": "n1-999999999999999999999999",
     }
-    assert {text: " ".join(hostlists.hosts(text)) for text in lists} == lists
+    assert {text: " ".join(hosts_in(text)) for text in lists} == lists
 
 
 # --- any input, in time that grows with it

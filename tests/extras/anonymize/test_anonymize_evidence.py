@@ -24,9 +24,10 @@ import nccl_inspect
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import Kind
 from nccl_inspect.artifacts.plain_pickle import loads
-from nccl_inspect.extras.anonymize import Anonymizer, fields
+from nccl_inspect.extras.anonymize import Anonymizer
 from nccl_inspect.extras.anonymize.evidence import Evidence
-from nccl_inspect.extras.anonymize.names import CATEGORIES, Names, load
+from nccl_inspect.extras.anonymize.fields import MEANINGS
+from nccl_inspect.extras.anonymize.names import CATEGORIES, Names, load_table
 from nccl_inspect.model.job import Job
 from nccl_inspect.util import secrets
 
@@ -61,7 +62,7 @@ def mapped(found: Any, folder: Path, names: Names) -> Any:
 def differences(folder: Path, place: Path) -> Iterator[str]:
     """Yield what a folder says otherwise after it is anonymized."""
     run(folder, "-o", place / "out", "--map", place / "names.json")
-    names = Names(load(str(place / "names.json")))
+    names = Names(load_table(str(place / "names.json")))
     before = mapped(document(nccl_inspect.read(str(folder))), folder, names)
     after = mapped(document(nccl_inspect.read(str(place / "out"))), place / "out", Names())
     yield from (
@@ -229,7 +230,7 @@ def test_an_unknown_key_hides_its_value(secret: str, keys: list[str]) -> None:
 
 def test_all_meanings_are_known() -> None:
     for kind in artifacts.kinds():
-        assert set(getattr(kind, "NAMES", {}).values()) <= fields.MEANINGS, kind
+        assert set(getattr(kind, "NAMES", {}).values()) <= MEANINGS, kind
 
 
 def test_a_kind_that_states_nothing_is_masked() -> None:

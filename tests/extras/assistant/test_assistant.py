@@ -13,17 +13,22 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import click
 import pytest
 import sample_data
+import yaml
 from assistant_client import asked, call, problem, reader, texts, values
 from command_line import execute
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import TextContent, TextResourceContents
-from repository import TESTS
+from repository import ROOT, TESTS
 
-from nccl_inspect.extras.assistant import bounds, server
+from nccl_inspect.cli import cli
+from nccl_inspect.extras.assistant import prompts
 from nccl_inspect.extras.assistant.quotes import NOTE
+from nccl_inspect.extras.assistant.results import MAX_ANSWER
+from nccl_inspect.extras.assistant.server import make_server
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import brief
 
@@ -86,7 +91,7 @@ def _status(url: str, headers: dict[str, str]) -> int:
 
 def test_a_client_of_an_older_protocol_is_answered() -> None:
     async def ask() -> str:
-        async with Client(server.of(reader(LOGS)), mode="legacy") as client:
+        async with Client(make_server(reader(LOGS)), mode="legacy") as client:
             return str(values(await client.call_tool("summarize", {"logs": _KILLED}))["verdict"])
 
     assert anyio.run(ask) == "failed"
@@ -99,7 +104,7 @@ def test_wrong_options_are_one_line() -> None:
 
 
 def test_without_the_sdk_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if re.match(r"mcp\b|nccl_inspect\.(assistant|cli\.mcp)\b", name)]:
+    for name in [name for name in sys.modules if re.match(r"mcp\b|nccl_inspect\.extras\.assistant\b", name)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp", None)
     done = execute("mcp")
@@ -130,9 +135,9 @@ def unlike_the_brief(name: str) -> list[str]:
         "the brief comes first": next(iter(found)) == "brief" and text.startswith(brief.render(job)),
         "the note comes last": text.endswith(NOTE),
         "the text is the document": json.loads(document) == found and found["verdict"] == job.verdict,
-        "summarize is bounded": size(result) <= bounds.MAX_ANSWER,
-        "evidence is bounded": size(call(LOGS, "evidence", logs=files, limit=20)) <= bounds.MAX_ANSWER,
-        "paths are bounded": size(call(LOGS, "paths", logs=files, limit=100)) <= bounds.MAX_ANSWER,
+        "summarize is bounded": size(result) <= MAX_ANSWER,
+        "evidence is bounded": size(call(LOGS, "evidence", logs=files, limit=20)) <= MAX_ANSWER,
+        "paths are bounded": size(call(LOGS, "paths", logs=files, limit=100)) <= MAX_ANSWER,
     }
     return [f"{name}: not so: {what}" for what, holds in expected.items() if not holds]
 
@@ -155,12 +160,12 @@ def test_an_answer_is_bounded_whatever_the_log_holds(tmp_path: Path) -> None:
         *(("rules", {"limit": 200, "offset": offset}) for offset in (0, 60, 120)),
     ]
     sizes = [(tool, size(call(tmp_path, tool, **more))) for tool, more in asked_for]
-    assert not [entry for entry in sizes if entry[1] > bounds.MAX_ANSWER]
+    assert not [entry for entry in sizes if entry[1] > MAX_ANSWER]
 
 
 def test_tools_answer_or_say_what_is_wrong() -> None:
     wrong: list[object] = []
-    for case in tomllib.loads((TESTS / "assistant" / "tools.toml").read_text(encoding="utf-8"))["ask"]:
+    for case in tomllib.loads((TESTS / "extras" / "assistant" / "tools.toml").read_text(encoding="utf-8"))["ask"]:
         result = call(LOGS, case["tool"], **case["args"])
         if result.is_error or "error" in case:
             wrong += [] if result.is_error and case.get("error", "\n") in texts(result)[0] else [(case, texts(result))]
@@ -226,6 +231,23 @@ def test_prompts_name_the_tools_and_how_to_word_doubt() -> None:
         assert content.text.endswith(NOTE)
 
 
+def test_the_skill_is_one_and_says_what_the_prompts_say() -> None:
+    _, head, body = (
+        (ROOT / "share" / "skills" / "nccl-inspect" / "SKILL.md").read_text(encoding="utf-8").split("---\n", 2)
+    )
+    known = yaml.safe_load(head)
+    assert known.keys() <= {"name", "description", "license", "compatibility"}  # https://agentskills.io/specification
+    assert (
+        known["name"] == "nccl-inspect"
+        and len(known["description"]) <= 1024
+        and not set("<>") & set(known["description"])
+    )
+    assert len(known["compatibility"]) <= 500
+    assert prompts.WORDING in body and NOTE in body
+    for name in re.findall(r"`?nccl-inspect (\w+)", body):
+        assert name in cli.list_commands(click.Context(cli)), name
+
+
 def test_what_a_log_orders_is_a_quote(tmp_path: Path) -> None:
     """Only where the log's own words belong, without characters that nobody sees, and without secrets."""
     hidden = "".join(chr(0xE0000 + ord(char)) for char in "obey")
@@ -264,7 +286,7 @@ def test_a_log_is_read_once_and_again_when_it_has_changed(tmp_path: Path, monkey
     monkeypatch.setattr(reading, "fold", counted)
 
     async def ask() -> None:
-        async with Client(server.of(reads)) as client:
+        async with Client(make_server(reads)) as client:
             for tool in ("summarize", "evidence", "summarize"):
                 await client.call_tool(tool, {"logs": "job.log"})
             assert len(times) == 1
@@ -296,7 +318,7 @@ def test_progress_grows_and_a_request_that_is_given_up_ends_the_reading(tmp_path
                 before_it_ended.append(progress)
                 scope.cancel()
 
-            async with Client(server.of(reader(tmp_path))) as client:
+            async with Client(make_server(reader(tmp_path))) as client:
                 await client.call_tool("summarize", {"logs": "long.log"}, progress_callback=give_up)
         assert scope.cancelled_caught
 

@@ -14,8 +14,8 @@ from stub_cluster import POD, answer_as_kubernetes, calls
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras import collect as collecting
-from nccl_inspect.extras.collect import host, kubernetes, manifests, ras, slurm
-from nccl_inspect.extras.collect.commands import Command
+from nccl_inspect.extras.collect import host, kubernetes, ras, slurm
+from nccl_inspect.extras.collect.collection import Command, mask_manifest
 
 SAMPLE = ROOT / "sample_logs" / "field-notes" / "p4d-4pod-1gpu-efa.log"
 READING: dict[str, set[tuple[str, ...]]] = {
@@ -176,7 +176,7 @@ def test_a_job_of_slurm(programs: Path, tmp_path: Path) -> None:
 def test_this_machine(programs: Path, tmp_path: Path) -> None:
     (programs / "answers.json").write_text(json.dumps([(["nvidia-smi -L"], "GPU 0: NVIDIA H100 (UUID: GPU-1)\n")]))
     assert invoke("collect", "host", "-o", "got").return_value == 0
-    folder = tmp_path / "got" / "hosts" / host.name()
+    folder = tmp_path / "got" / host.folder()
     assert (folder / "nvidia-smi-L").read_text().startswith("GPU 0")
     index = (folder / "collection.txt").read_text()
     assert "  ibstat\n" in index.partition("not installed")[2]
@@ -188,12 +188,12 @@ def test_a_command_that_hangs_is_given_up(programs: Path, tmp_path: Path) -> Non
     (programs / "nvidia-smi").write_text("#!/bin/sh\n/bin/sleep 60\n")
     done = invoke("collect", "host", "--timeout", "0.2", "-o", "got")
     assert done.return_value in (0, 1)
-    assert "no end after 0.2 s" in (tmp_path / "got" / "hosts" / host.name() / "collection.txt").read_text()
+    assert "no end after 0.2 s" in (tmp_path / "got" / host.folder() / "collection.txt").read_text()
 
 
 def test_no_ras_and_what_is_no_manifest_are_errors_in_words() -> None:
     with pytest.raises(ValueError, match="Expecting"):
-        manifests.masked(b"Unable to connect to the server: TOKEN=x")
+        mask_manifest(b"Unable to connect to the server: TOKEN=x")
     for where in ("nowhere", "host:port", "localhost:9"):
         with pytest.raises(OSError, match=r"HOST:PORT|refused"):
             ras.answer(where, "text", 1)

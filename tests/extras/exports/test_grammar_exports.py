@@ -20,12 +20,20 @@ from repository import ROOT
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras import exports as grammar_exports
-from nccl_inspect.extras.exports.events import groups, is_shown, ordered
 from nccl_inspect.extras.exports.lnav import column
-from nccl_inspect.extras.exports.patterns import AUTOMATON, BACKTRACKING, Syntax, shapes, translated
+from nccl_inspect.extras.exports.patterns import (
+    AUTOMATON,
+    BACKTRACKING,
+    Syntax,
+    field_groups,
+    is_shown,
+    merge_orders,
+    split_message,
+    translate,
+)
 from nccl_inspect.grammar import files
+from nccl_inspect.grammar.notation import Shape
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.ingest.lines import prefix
 
 LOGS = ("efa-provider-missing-socket-fallback", "timestamps", "v2.19.4-socket-2node", "v2.30.7-shm-4gpu")
@@ -70,12 +78,12 @@ def test_an_export_is_the_same_each_time(name: str) -> None:
 
 
 def _named(shape: Shape, syntax: Syntax) -> str:
-    names = {group: name for group, (name, _) in groups(shape).items() if is_shown(name)}
+    names = {group: name for group, (name, _) in field_groups(shape).items() if is_shown(name)}
 
     def capture(group: int, text: str) -> str:
         return f"(?P<{names[group]}>{text})" if group in names else f"(?:{text})"
 
-    return translated(shape, syntax, capture)
+    return translate(shape, syntax, capture)
 
 
 @pytest.mark.slow
@@ -84,7 +92,7 @@ def test_translated_patterns_read_what_the_reader_reads(syntax: Syntax) -> None:
     for production in PRODUCTIONS:
         if syntax is AUTOMATON and "(?!" in production.shape.pattern:
             continue  # its document says that it is not exact
-        ways = [_named(shape, syntax) for shape in shapes(production)]
+        ways = [_named(shape, syntax) for shape in split_message(production)]
         for sample in production.samples:
             found = next(filter(None, (regex.fullmatch(way, sample) for way in ways)), None)
             assert found, f"{production.name}: {sample}"
@@ -94,8 +102,8 @@ def test_translated_patterns_read_what_the_reader_reads(syntax: Syntax) -> None:
 
 
 def test_orders_that_contradict_each_other_have_none() -> None:
-    assert ordered([["a", "c"], ["a", "b", "c"]]) == ["a", "b", "c"]
-    assert ordered([["a", "b"], ["b", "a"]]) is None
+    assert merge_orders([["a", "c"], ["a", "b", "c"]]) == ["a", "b", "c"]
+    assert merge_orders([["a", "b"], ["b", "a"]]) is None
 
 
 @pytest.mark.slow

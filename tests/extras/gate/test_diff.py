@@ -15,7 +15,7 @@ import sample_data
 from click.testing import Result
 from schemas import closed
 
-from nccl_inspect.extras.gate.differences.compare import compare
+from nccl_inspect.extras.gate.differences import compare
 
 HEALTHY = "p2p-nvlink-8gpu"
 SHM = "v2.30.7-shm-4gpu"

@@ -19,7 +19,7 @@ from repository import ROOT
 from running_jobs import LIMIT, SET, command, environment, python, quietly, run, shell, started
 from terminals import read_until
 
-from nccl_inspect.extras.live.running import gathering
+from nccl_inspect.extras.live.session import Gathering
 
 pytestmark = pytest.mark.slow
 SAMPLES = ROOT / "sample_logs"
@@ -274,11 +274,11 @@ def test_a_stand_still_is_asked_about(tmp_path: Path, monkeypatch: pytest.Monkey
         ras = Ras("skip-eager", goes_on)
         ras.start()
         monkeypatch.setenv("NCCL_RAS_ADDR", ras.address)
-        work = gathering.Gathering(tmp_path, between=0.01)
-        assert work.answers() != goes_on
+        work = Gathering(tmp_path, between=0.01)
+        assert work.ask_ras() != goes_on
         assert bool(list(tmp_path.glob("hosts/*/ras.*"))) != goes_on
         assert ras.asked == 4
-        work.forget()
+        work.forget_answers()
         assert not list(tmp_path.glob("hosts/*/ras.*"))
 
 

@@ -7,25 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from nccl_inspect.extras.live.running import folder, variables
-from nccl_inspect.extras.live.running.standstill import Standstill
-from nccl_inspect.extras.live.running.streams import JobLog
+from nccl_inspect.extras.live.child import JobLog
+from nccl_inspect.extras.live.session import (
+    Standstill,
+    launcher_ranks,
+    nccl_log_pattern,
+    open_run_folder,
+    variables_for,
+)
 
 
 def test_settings_are_added_and_none_is_replaced(tmp_path: Path) -> None:
     runs = Path("/runs/50%")
-    given = variables.given({}, runs)
+    given = variables_for({}, runs)
     assert given["NCCL_DEBUG"] == "INFO"
     assert given["NCCL_DEBUG_FILE"] == "/runs/50%%/nccl.%h.%p.log"
     assert given["NCCL_TOPO_DUMP_FILE"] == "/runs/50%/topology.xml"
     assert given["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == "/runs/50%/nccl_trace_rank_"
     assert given["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
-    assert not {"NCCL_DEBUG", "NCCL_DEBUG_FILE"} & variables.given({"NCCL_DEBUG": "INFO"}, runs).keys(), "lines stay"
+    assert not {"NCCL_DEBUG", "NCCL_DEBUG_FILE"} & variables_for({"NCCL_DEBUG": "INFO"}, runs).keys(), "lines stay"
     own = {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}
-    assert not own & variables.given({"TORCH_FR_BUFFER_SIZE": "7"}, runs).keys()
-    assert variables.log_files({"NCCL_DEBUG_FILE": "/l/50%%/n.%h.%p"}) == "/l/50%/n.*.*"
+    assert not own & variables_for({"TORCH_FR_BUFFER_SIZE": "7"}, runs).keys()
+    assert nccl_log_pattern({"NCCL_DEBUG_FILE": "/l/50%%/n.%h.%p"}) == "/l/50%/n.*.*"
     (tmp_path / "nccl.conf").write_text("# ours\nNCCL_DEBUG=WARN\n")
-    assert "NCCL_DEBUG" not in variables.given({"NCCL_CONF_FILE": str(tmp_path / "nccl.conf")}, runs)
+    assert "NCCL_DEBUG" not in variables_for({"NCCL_CONF_FILE": str(tmp_path / "nccl.conf")}, runs)
 
 
 def test_the_innermost_launcher_numbers() -> None:
@@ -37,7 +42,7 @@ def test_the_innermost_launcher_numbers() -> None:
         ({"SLURM_PROCID": "1", "TORCHELASTIC_RUN_ID": "x", "RANK": "12", "LOCAL_RANK": "4"}, (12, 4)),
         ({"RANK": "many"}, (None, None)),
     ):
-        assert variables.ranks(given) == ranks, given
+        assert launcher_ranks(given) == ranks, given
 
 
 def test_where_nothing_can_be_written_the_job_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +53,7 @@ def test_where_nothing_can_be_written_the_job_takes_over(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("tempfile.mkdtemp", fail)
     said: list[str] = []
-    assert folder.make(str(tmp_path / "out"), {}, said.append) is None
+    assert open_run_folder(str(tmp_path / "out"), {}, said.append) is None
     assert said == [f"{tmp_path}/out: Not a directory; the job runs without a report"]
 
 

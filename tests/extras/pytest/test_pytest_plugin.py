@@ -23,7 +23,7 @@ DEAD = sample_data.FOLDER / "peer-killed" / "job.log"
 
 
 def job_of(log: Path | bytes, **options: str) -> TestedJob:
-    return TestedJob.of(nccl_inspect.read(str(log) if isinstance(log, Path) else log, **options))
+    return TestedJob.from_job(nccl_inspect.read(str(log) if isinstance(log, Path) else log, **options))
 
 
 def failure(call: object, *words: object, **options: object) -> str:

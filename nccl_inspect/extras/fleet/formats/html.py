@@ -47,7 +47,7 @@ def render(document: dict[str, Any], style: Style) -> str:
         trends.append(_trend(f"Bad by {cause['rule']}", days, [own.get(day["day"], 0) for day in days]))
     worst = "failed" if document["suspects"] else "degraded" if document["bad"]["bad"] else "ok"
     template = pages.get_template("page.html.j2")
-    return template.render(text.context(document), trends=trends, version=__version__, **html.look(worst)) + "\n"
+    return template.render(text.context(document), trends=trends, version=__version__, **html.page_look(worst)) + "\n"
 
 
 def _trend(caption: str, days: _Days, numbers: Sequence[float], said: Any = (), spans: _Spans = ()) -> _Trend:

@@ -1,0 +1,692 @@
+"""Results of tools: typed values of a bounded size, made from a job.
+
+Assistants pay for each byte, and cut long answers where nobody notices: no answer is longer than :data:`MAX_ANSWER`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from mcp.types import CallToolResult, TextContent
+from pydantic import BaseModel, Field
+
+from nccl_inspect import explain as explaining
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.extras.assistant.quotes import MAX_NAME, MAX_QUOTE, NOTE, Note, Quote, names, quote, shown
+from nccl_inspect.extras.gate.differences import CausalChain, Change, Difference
+from nccl_inspect.extras.gate.policy import Checked, Outcome
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job, Path, Selection
+from nccl_inspect.model.job_summary import Standing
+from nccl_inspect.report import brief, head
+from nccl_inspect.report.digest import verdict_line
+from nccl_inspect.report.tables import by_kind, gdr_word
+from nccl_inspect.util.secrets import masked
+from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import ranks_word, some_names, some_ranks
+
+MAX_ANSWER = 20_000
+"""Bytes of a whole answer: a text for people, the typed result, and the same as text for clients without types."""
+MAX_RESULT = 7_000
+"""Bytes of a typed result."""
+MAX_BRIEF = 3_000
+ROOM = {
+    "paths": MAX_RESULT - 2_200,
+    "evidence": MAX_RESULT - 2_400,
+    "explain": MAX_RESULT - 900,
+    "rules": MAX_RESULT - 800,
+    "check": MAX_RESULT - 1_000,
+    "diff": MAX_RESULT - 2_600,
+}
+"""Bytes for the list in a result; the rest is for the other fields."""
+MAX_LINES = 20
+MAX_LINE = 4_000
+"""Lines to explain, and characters of each."""
+_PAGE = 5_000
+"""Characters of the page of a rule in one answer."""
+_MAX_BRIEF_LINE, _MAX_BRIEF = 500, 2_500
+_MAX_FINDINGS, _MAX_KINDS, _MAX_JOBS, _MAX_OPEN, _MAX_ERRORS, _MAX_PROBLEMS = 8, 8, 10, 3, 3, 5
+_MAX_STEPS, _MAX_LINES_OF_FINDING, _MAX_LINES_OF_EXPECTATION, _MAX_TEXT, _MAX_BESIDE = 5, 5, 2, 600, 5
+_MAX_CHAINS, _MAX_IN_CHAIN = 3, 4
+_Row = TypeVar("_Row", bound=BaseModel)
+_Result = TypeVar("_Result", bound=BaseModel)
+
+
+class Page(BaseModel):
+    """The part of a list that an answer holds."""
+
+    total: int = Field(description="Number of all entries.")
+    offset: int = Field(default=0, description="Entries skipped before the first one returned.")
+    returned: int = Field(description="Entries returned.")
+    truncated: bool = Field(description="Whether more entries follow.")
+    more: str = Field(default="", description="How to get the rest, if any.")
+
+
+class Cut(NamedTuple, Generic[_Row]):
+    """A part of a list."""
+
+    rows: list[_Row]
+    page: Page
+
+
+def cut_list(rows: Sequence[_Row], total: int, offset: int, room: int, narrower: str = "") -> Cut[_Row]:
+    """Return as many rows as fit.
+
+    Args:
+        rows: from the offset on, as many as were asked for.
+        total: how many there are.
+        offset: how many are left out before them.
+        room: bytes that they may take.
+        narrower: how to get fewer, better ones.
+    """
+    kept: list[_Row] = []
+    for row in rows:
+        room -= size(row) + 1
+        if room < 0 and kept:
+            break
+        kept.append(row)
+    after = offset + len(kept)
+    is_cut = after < total
+    more = f"call again with offset={after}" + (f", or {narrower}" if narrower else "") if is_cut else ""
+    return Cut(kept, Page(total=total, offset=offset, returned=len(kept), truncated=is_cut, more=more))
+
+
+def size(value: BaseModel) -> int:
+    """Return the bytes of a model as JSON."""
+    return len(value.model_dump_json().encode())
+
+
+def shrunk(result: _Result, *shorter: Callable[[_Result], bool]) -> _Result:
+    """Return a result that fits: its parts are shortened in turn until it does.
+
+    Args:
+        result: is changed.
+        shorter: each takes something away and says whether there is more to take.
+    """
+    for step in shorter:
+        while size(result) > MAX_RESULT and step(result):
+            pass
+    return result
+
+
+def pop_last(name: str) -> Callable[[Any], bool]:
+    """Return a step of :func:`shrunk` that takes the last entry of a list away."""
+
+    def step(result: Any) -> bool:
+        rows = getattr(result, name)
+        if rows:
+            rows.pop()
+        return bool(rows)
+
+    return step
+
+
+def answer(result: BaseModel, text: str = "") -> CallToolResult:
+    """Return a typed result, after a text for people, and again as JSON text for clients without types.
+
+    Args:
+        result: within :data:`MAX_RESULT`.
+        text: for people; may be empty.
+    """
+    values = result.model_dump(mode="json")
+    content = [TextContent(type="text", text=text[:MAX_BRIEF])] if text else []
+    plain = TextContent(type="text", text=json.dumps(values, ensure_ascii=False, separators=(",", ":")))
+    return CallToolResult(content=[*content, plain], structured_content=values)
+
+
+# --- parts that several results share ---
+
+_MAX_STEP = 500
+"""Characters of a step of a fix: commands must not be cut."""
+
+
+class BriefFinding(BaseModel):
+    """A finding in brief; the tool ``evidence`` returns all of it."""
+
+    rule: str
+    severity: str = Field(description="error, warning or info.")
+    confidence: str = Field(description="certain, likely or possible: say so when you report it.")
+    action: str = Field(description="What to do about the job: drain-host, fix-then-restart, restart, wait or none.")
+    summary: str
+    root: bool = Field(description="False if it is only an effect of another finding.")
+    because: list[str] = Field(description="Rules of the findings that explain it.")
+    where: str = Field(description="The affected ranks and hosts, or what they have in common.")
+    first_fix: str
+
+
+class KindOfPath(BaseModel):
+    """Rank pairs with the same kind of path."""
+
+    scope: str = Field(description="intra (within a host), inter (between hosts) or unknown.")
+    path: str = Field(description="Transport and mechanism: P2P/CUMEM, SHM/direct, NET/IB, NET/Socket, ...")
+    pairs: int = Field(description="Directed pairs of ranks.")
+    gdr: str = Field(description="GPUDirect RDMA: yes, no, partial, or - if it does not apply.")
+    channels: str
+    verdict: str = Field(description="ok, fallback (should be faster) or unknown.")
+
+
+def brief_finding(finding: Finding) -> BriefFinding:
+    """Return a finding in brief."""
+    return BriefFinding(
+        rule=finding.rule,
+        severity=finding.severity,
+        confidence=finding.confidence,
+        action=finding.action,
+        summary=shown(finding.summary),
+        root=finding.root,
+        because=finding.because,
+        where=where_words(finding),
+        first_fix=fix_step(next(iter(finding.fix), "")),
+    )
+
+
+def where_words(finding: Finding) -> str:
+    """Return whom a finding is about."""
+    if finding.where:
+        return shown(finding.where)
+    parts = [ranks_word(finding.ranks) if finding.ranks else "", some_names(finding.hosts, 3) if finding.hosts else ""]
+    return shown(" on ".join(filter(None, parts)))
+
+
+def fix_step(text: str) -> str:
+    """Return a step of a fix."""
+    return shown(text, _MAX_STEP)
+
+
+def path_kinds(paths: Selection) -> list[KindOfPath]:
+    """Return paths by kind, the first few."""
+    kinds = []
+    for scope, path, pairs, gdr, channels, verdict in by_kind(paths)[:_MAX_KINDS]:
+        number, way = int(pairs.replace(",", "")), shown(path, MAX_NAME)
+        kinds.append(KindOfPath(scope=scope, path=way, pairs=number, gdr=gdr, channels=channels, verdict=verdict))
+    return kinds
+
+
+# --- summarize ---
+
+
+class World(BaseModel):
+    """What the log shows of the job."""
+
+    world_size: int | None
+    ranks_seen: str = Field(description="Ranks with lines in the log: 0-7.")
+    hosts: list[str]
+    hosts_total: int
+    nccl_versions: list[str]
+    cuda_versions: list[str]
+    platform: str | None = Field(description="Machine type.")
+    network: str | None = Field(description="What NCCL calls the network in use, with plugin and provider.")
+
+
+class JobEntry(BaseModel):
+    """One of several jobs of the input."""
+
+    number: int
+    name: str
+    verdict: str
+    reason: str
+    ranks: int | None
+
+
+class OpenQuestion(BaseModel):
+    """A question that could not be judged, and what would decide it."""
+
+    rule: str
+    reason: str
+    needs: str
+
+
+class Summary(BaseModel):
+    """The verdict on a job."""
+
+    brief: str = Field(description="Ten lines to report: verdict, culprit, cause, first fix, evidence.")
+    verdict: str = Field(description="ok, degraded (slower than it should be), failed (dead or stuck) or unknown.")
+    is_open: bool = Field(
+        description="Ranks are waiting, and the log may end before the job does: the job may still be running."
+    )
+    headline: str
+    rule: str | None = Field(description="The rule of the leading finding, for 'explain' and 'evidence'.")
+    where: str
+    since: str
+    first_step: str = Field(description="What to do first.")
+    job: World
+    paths: list[KindOfPath]
+    findings: list[BriefFinding]
+    findings_total: int
+    errors_without_rule: list[Quote]
+    not_judged: list[OpenQuestion]
+    jobs: list[JobEntry] = Field(description="All jobs, the worst first, if the input holds several.")
+    jobs_total: int
+    not_read: list[str] = Field(description="Why parts of the input could not be read.")
+    note: Note = NOTE
+    more: str = Field(description="Which tools return the rest.")
+
+
+def summarize_job(job: Job) -> Summary:
+    """Return the verdict on a judged job."""
+    first = head.make_head(job)
+    problems = [source.problem for source in job.sources if source.problem]
+    result = Summary(
+        brief="\n".join(shown(line, _MAX_BRIEF_LINE) for line in brief.render(job).splitlines())[:_MAX_BRIEF],
+        verdict=job.verdict,
+        is_open=first.word == "WAITING",
+        headline=shown(first.headline),
+        rule=first.rule,
+        where=shown(first.where),
+        since=shown(first.since),
+        first_step=fix_step(first.do),
+        job=_job_world(job),
+        paths=path_kinds(job.paths),
+        findings=[brief_finding(finding) for finding in job.findings[:_MAX_FINDINGS]],
+        findings_total=len(job.findings),
+        errors_without_rule=[quote(notice.evidence[0]) for notice in job.unexplained[:_MAX_ERRORS] if notice.evidence],
+        not_judged=[
+            OpenQuestion(rule=entry.rule, reason=shown(entry.reason), needs=shown(entry.needs))
+            for entry in job.not_judged[:_MAX_OPEN]
+        ],
+        jobs=[_job_entry(standing) for standing in job.jobs[:_MAX_JOBS]],
+        jobs_total=len(job.jobs),
+        not_read=[shown(problem) for problem in problems[:_MAX_PROBLEMS]],
+        more="evidence: findings in full, with their lines; paths: each rank pair; explain: a rule or a log line",
+    )
+    return shrunk(
+        result, *map(pop_last, ("not_judged", "jobs", "errors_without_rule", "findings", "paths", "not_read"))
+    )
+
+
+def _job_entry(standing: Standing) -> JobEntry:
+    return JobEntry(
+        number=standing.number,
+        name=shown(standing.name, MAX_NAME),
+        verdict=standing.verdict,
+        reason=shown(standing.reason, 2 * MAX_NAME),
+        ranks=standing.ranks,
+    )
+
+
+def _job_world(job: Job) -> World:
+    network = job.network
+    parts = (network.name, network.plugin, network.provider)
+    return World(
+        world_size=job.world_size,
+        ranks_seen=some_ranks(job.ranks_seen),
+        hosts=names([host.name for host in job.hosts]),
+        hosts_total=len(job.hosts),
+        nccl_versions=names(job.nccl_versions),
+        cuda_versions=names(job.cuda_versions),
+        platform=job.platform,
+        network=shown(", ".join(printable(part) for part in parts if part), 2 * MAX_NAME) or None,
+    )
+
+
+# --- paths ---
+
+
+class RankPair(BaseModel):
+    """The path from one rank to another."""
+
+    src: int
+    dst: int
+    src_host: str | None
+    dst_host: str | None
+    scope: str
+    path: str
+    gdr: str
+    nic: str | None
+    channels: int
+    verdict: str
+    rules: list[str] = Field(description="Rules with findings about this path.")
+
+
+class RankPairs(BaseModel):
+    """Paths of a job."""
+
+    rank_space: str = Field(description="global: ranks of the job; communicator: ranks of their communicators.")
+    kinds: list[KindOfPath] = Field(description="All selected paths, by kind.")
+    pairs: list[RankPair]
+    page: Page
+    note: Note = NOTE
+
+
+def rank_pair(path: Path) -> RankPair:
+    """Return the path from one rank to another."""
+    return RankPair(
+        src=path.src,
+        dst=path.dst,
+        src_host=_name(path.src_host),
+        dst_host=_name(path.dst_host),
+        scope=path.scope,
+        path=shown(path.detail, MAX_NAME),
+        gdr=gdr_word(path.gdr),
+        nic=_name(path.nic),
+        channels=len(path.channels),
+        verdict=path.verdict,
+        rules=list(path.rules),
+    )
+
+
+def _name(name: str | None) -> str | None:
+    return None if name is None else shown(name, MAX_NAME)
+
+
+# --- evidence ---
+
+
+class FullFinding(BaseModel):
+    """A finding in full."""
+
+    rule: str
+    severity: str
+    confidence: str = Field(description="certain, likely or possible: say so when you report it.")
+    action: str = Field(description="What to do about the job: drain-host, fix-then-restart, restart, wait or none.")
+    root: bool = Field(description="False if it is only an effect of another finding.")
+    because: list[str]
+    summary: str
+    cause: str
+    impact: str
+    where: str
+    ranks: str
+    hosts: list[str]
+    fix: list[str] = Field(description="Steps in order, for people to carry out; commands can be pasted.")
+    confirm: str = Field(description="What would confirm it, if the log does not prove it.")
+    lines: list[Quote]
+
+
+class EvidenceFile(BaseModel):
+    """A file beside the log that was read as evidence."""
+
+    name: str
+    kind: str
+    problem: str | None
+
+
+class EvidenceAnswer(BaseModel):
+    """What the findings rest on."""
+
+    findings: list[FullFinding]
+    page: Page
+    rules_found: list[str] = Field(description="All rules with findings, the most important first.")
+    errors_without_rule: list[Quote]
+    files_beside: list[EvidenceFile]
+    around: list[Quote] = Field(description="The log lines around the requested line.")
+    note: Note = NOTE
+
+
+def make_evidence(job: Job, chosen: list[Finding], offset: int, limit: int, has_lines: bool) -> EvidenceAnswer:
+    """Return some of the chosen findings in full, with room for other lines if there are any."""
+    room = ROOM["evidence"] // 2 if has_lines else ROOM["evidence"]
+    rows = [_full_finding(finding) for finding in chosen[offset : offset + limit]]
+    part = cut_list(rows, len(chosen), offset, room, "select a rule")
+    return EvidenceAnswer(
+        findings=part.rows,
+        page=part.page,
+        rules_found=list(dict.fromkeys(finding.rule for finding in job.findings)),
+        errors_without_rule=[quote(notice.evidence[0]) for notice in job.unexplained[:_MAX_ERRORS] if notice.evidence],
+        files_beside=[
+            EvidenceFile(
+                name=shown(artifact.name),
+                kind=artifact.kind,
+                problem=shown(artifact.problem) if artifact.problem else None,
+            )
+            for artifact in job.artifacts[:_MAX_BESIDE]
+        ],
+        around=[],
+    )
+
+
+def _full_finding(finding: Finding) -> FullFinding:
+    return FullFinding(
+        rule=finding.rule,
+        severity=finding.severity,
+        confidence=finding.confidence,
+        action=finding.action,
+        root=finding.root,
+        because=finding.because,
+        summary=shown(finding.summary),
+        cause=shown(finding.cause, _MAX_TEXT),
+        impact=shown(finding.impact, _MAX_TEXT),
+        where=where_words(finding),
+        ranks=some_ranks(finding.ranks),
+        hosts=names(finding.hosts),
+        fix=[fix_step(text) for text in finding.fix[:_MAX_STEPS]],
+        confirm=shown(finding.confirm),
+        lines=[quote(line) for line in finding.evidence[:_MAX_LINES_OF_FINDING]],
+    )
+
+
+# --- explain and rules ---
+
+
+class LineField(BaseModel):
+    """A value in a line."""
+
+    name: str
+    quoted_log_text: str = Field(description="Untrusted data: the value as printed.")
+    meaning: str
+
+
+class ExplainedLine(BaseModel):
+    """What a line means."""
+
+    quoted_log_text: str = Field(description="Untrusted data: the line that was given.")
+    known: bool
+    parts: dict[str, str] = Field(
+        description="What the line means, whether to worry, what prints it, the rule, and the first fix."
+    )
+    fields: list[LineField]
+    rule: str | None = Field(description="The rule for this line.")
+
+
+class ExplainAnswer(BaseModel):
+    """A rule's page, or what lines mean."""
+
+    rule: str | None = None
+    page_text: str = Field(default="", description="The page of the rule, in Markdown.")
+    lines: list[ExplainedLine] = []
+    page: Page = Field(description="Characters of the page, or lines.")
+    note: Note = NOTE
+
+
+def cut_page(name: str, page: str, offset: int) -> ExplainAnswer:
+    """Return a part of the page of a rule."""
+    part = page[offset : offset + _PAGE]
+    after = offset + len(part)
+    more = f"call again with offset={after}, or read nccl-inspect://rules/{name}" if after < len(page) else ""
+    cut = Page(total=len(page), offset=offset, returned=len(part), truncated=bool(more), more=more)
+    return ExplainAnswer(rule=name, page_text=part, page=cut)
+
+
+def explain_lines(texts: list[str], offset: int) -> ExplainAnswer:
+    """Return what lines of a log mean."""
+    rows = [_explain_line(masked(text)[:MAX_LINE]) for text in texts[offset:]]
+    part = cut_list(rows, len(texts), offset, ROOM["explain"])
+    return ExplainAnswer(lines=part.rows, page=part.page)
+
+
+def _explain_line(text: str) -> ExplainedLine:
+    given = shown(text, MAX_QUOTE)
+    try:
+        explanation = explaining.line(text)
+    except NcclInspectError as error:
+        return ExplainedLine(
+            quoted_log_text=given, known=False, parts={"unknown": shown(str(error))}, fields=[], rule=None
+        )
+    return ExplainedLine(
+        quoted_log_text=given,
+        known=True,
+        parts={label: shown(words) for label, words in explanation.parts},
+        fields=[
+            LineField(name=name, quoted_log_text=shown(value, MAX_NAME), meaning=shown(sense, 2 * MAX_NAME))
+            for name, value, sense in explanation.fields[:MAX_LINES]
+        ],
+        rule=explanation.rule,
+    )
+
+
+class RuleEntry(BaseModel):
+    """One rule, by the defect that it detects."""
+
+    name: str
+    category: str
+    severity: str = Field(description="Usual severity; that of a finding depends on its effect.")
+    title: str
+
+
+class RuleList(BaseModel):
+    """The rules."""
+
+    rules: list[RuleEntry]
+    categories: list[str]
+    page: Page
+
+
+# --- check ---
+
+
+class ExpectationResult(BaseModel):
+    """One expectation of the policy, and what the log shows."""
+
+    key: str
+    wanted: str
+    state: str = Field(description="broken, undecided (the log does not show it) or kept.")
+    summary: str
+    todo: str = Field(description="How to fix it, or which log would decide it.")
+    rule: str | None
+    ranks: str
+    lines: list[Quote]
+
+
+class CheckedPolicy(BaseModel):
+    """A job checked against a policy."""
+
+    policy: str
+    is_met: bool
+    state: str = Field(description="The state of the worst expectation.")
+    verdict: str = Field(description="The verdict on the job, whatever the policy says.")
+    broken: int
+    undecided: int
+    kept: int
+    expectations: list[ExpectationResult] = Field(description="Broken ones first, then undecided ones.")
+    page: Page
+    note: Note = NOTE
+
+
+def make_checked(policy: str, checked: Checked, strict: bool, offset: int, limit: int) -> CheckedPolicy:
+    """Return a checked policy with some of its expectations."""
+    rows = [_expectation_result(outcome) for outcome in checked.outcomes[offset : offset + limit]]
+    part = cut_list(rows, len(checked.outcomes), offset, ROOM["check"])
+    return CheckedPolicy(
+        policy=shown(policy),
+        is_met=checked.is_met(strict),
+        state=checked.state,
+        verdict=checked.job.verdict,
+        broken=len(checked.in_state("broken")),
+        undecided=len(checked.in_state("undecided")),
+        kept=len(checked.in_state("kept")),
+        expectations=part.rows,
+        page=part.page,
+    )
+
+
+def _expectation_result(outcome: Outcome) -> ExpectationResult:
+    verdict = outcome.answer
+    return ExpectationResult(
+        key=outcome.key,
+        wanted=shown(outcome.wanted, 2 * MAX_NAME),
+        state=verdict.state,
+        summary=shown(verdict.summary),
+        todo=fix_step(verdict.todo),
+        rule=verdict.rule or None,
+        ranks=some_ranks(verdict.ranks),
+        lines=[quote(line) for line in verdict.evidence[:_MAX_LINES_OF_EXPECTATION]],
+    )
+
+
+# --- diff ---
+
+
+class ChangeEntry(BaseModel):
+    """One difference."""
+
+    area: str = Field(description="verdict, versions, network, world, environment, communicators, paths or findings.")
+    what: str
+    kind: str = Field(description="new (only in B), gone (only in A) or changed.")
+    before: str | None
+    after: str | None
+    pairs: int = Field(description="Number of rank pairs whose path changed.")
+    ranks: str
+    rules: list[str]
+    line: Quote | None = Field(description="The first log line that shows it.")
+
+
+class Chain(BaseModel):
+    """A change that likely explains others."""
+
+    causes: list[str]
+    findings: list[str]
+    effects: list[str]
+    fix: list[str] = Field(description="How to make B like A.")
+
+
+class Comparison(BaseModel):
+    """Two runs compared."""
+
+    is_same: bool
+    verdict_before: str
+    verdict_after: str
+    explanations: list[Chain]
+    changes: list[ChangeEntry]
+    page: Page
+    not_compared: list[str]
+    note: Note = NOTE
+
+
+def make_comparison(difference: Difference, offset: int, limit: int) -> Comparison:
+    """Return two compared runs with some of the changes."""
+    rows = [_change_entry(change) for change in difference.changes[offset : offset + limit]]
+    part = cut_list(rows, len(difference.changes), offset, ROOM["diff"])
+    return Comparison(
+        is_same=not difference.changes,
+        verdict_before=shown(verdict_line(difference.a)),
+        verdict_after=shown(verdict_line(difference.b)),
+        explanations=[_chain(chain) for chain in difference.explanations[:_MAX_CHAINS]],
+        changes=part.rows,
+        page=part.page,
+        not_compared=[shown(words) for words in difference.open[:_MAX_OPEN]],
+    )
+
+
+def _change_entry(change: Change) -> ChangeEntry:
+    return ChangeEntry(
+        area=change.area,
+        what=shown(change.what, MAX_NAME),
+        kind=change.kind,
+        before=_value(change.before),
+        after=_value(change.after),
+        pairs=len(change.pairs),
+        ranks=some_ranks(change.ranks),
+        rules=change.rules,
+        line=quote(change.evidence[0]) if change.evidence else None,
+    )
+
+
+def _value(text: str | None) -> str | None:
+    return None if text is None else shown(text, 3 * MAX_NAME)
+
+
+def _chain(chain: CausalChain) -> Chain:
+    causes, findings, effects = (
+        [
+            shown(f"{each.area}: {each.what}: {each.before or 'absent'} -> {each.after or 'absent'}", 3 * MAX_NAME)
+            for each in changes[:_MAX_IN_CHAIN]
+        ]
+        for changes in (chain.causes, chain.findings, chain.effects)
+    )
+    return Chain(
+        causes=causes,
+        findings=findings,
+        effects=effects,
+        fix=[fix_step(text) for text in chain.fix[:_MAX_IN_CHAIN]],
+    )

@@ -1,0 +1,56 @@
+"""``nccl-inspect topology``: communicators, rings and trees."""
+
+from __future__ import annotations
+
+import click
+
+from nccl_inspect import topology as machines
+from nccl_inspect.answers import selection
+from nccl_inspect.cli import shared
+from nccl_inspect.cli.shared import format_option
+from nccl_inspect.extras import draw as drawings
+from nccl_inspect.pipeline import reading
+from nccl_inspect.report.picture import list_channels, make_views, pick_largest
+
+_EXAMPLES = """
+Examples:
+  nccl-inspect topology job.log
+  nccl-inspect topology job.log --format svg -o job.svg
+  nccl-inspect topology job.log --format dot | dot -Tpng -o job.png
+  nccl-inspect topology job.log --communicator 'split 1*' --channel 0
+  nccl-inspect topology job.log --topology topo.xml  (the file of NCCL_TOPO_DUMP_FILE)
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Show communicators with their rings and trees, as text or a picture.")
+@shared.inputs
+@shared.communicator_option("Default: all; in a picture, the largest.")
+@click.option("--channel", "wanted", multiple=True, metavar="C", help="Only these channels: 0 or 0-3. May be repeated.")
+@format_option(drawings.names(), drawings.load)
+@shared.read_options
+@shared.output_options
+def command(
+    logs: tuple[str, ...],
+    names: tuple[str, ...],
+    wanted: tuple[str, ...],
+    form: str,
+    options: reading.Options,
+    out: shared.Output,
+) -> int:
+    """Show communicators with their hosts, rings and trees, in global ranks.
+
+    Each link shows its transport if the log has a connection line for it. Above 64 ranks, pictures show hosts instead
+    of ranks. Machines are shown with --topology, or if the log holds NCCL's own topology (subsystem GRAPH).
+    """
+    channels = selection.parse_ranges("channel", wanted)
+    given = [machines.read(path) for path in options.topologies]
+    job = shared.read(logs, options)
+    format_ = drawings.load(form)
+    chosen = selection.match_communicators(job, names)
+    selection.require_numbers("channel", channels, list_channels(job, chosen))
+    chosen_views = make_views(job, chosen, channels)
+    if format_.DRAWS and not names:
+        chosen_views = pick_largest(chosen_views)
+    machines_known = [*given, *machines.topologies(job)]
+    out.write(format_.render(chosen_views, machines_known, out.style))
+    return shared.status(job)

@@ -1,0 +1,188 @@
+"""``nccl-inspect fleet``: many jobs in one store, and what the bad ones share."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import sys
+import tempfile
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from nccl_inspect.cli import prepared, print_stderr, shared
+from nccl_inspect.cli.shared import format_option
+from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.extras.fleet import formats as forms
+from nccl_inspect.util.wording import count
+
+if TYPE_CHECKING:
+    from nccl_inspect.pipeline.options import Options
+
+_SINCE = re.compile(r"(\d{1,5})([dw])")
+_KINDS = ("image", "release", "setting", "host", "nic", "gpu")
+_MAX_PROBLEMS = 20
+_ADD = """
+Examples:
+  nccl-inspect fleet add job-4711.log --store /shared/fleet
+  nccl-inspect fleet add 2026-11-28/ --store s3://bucket/fleet --jobs 8
+  nccl-inspect fleet add s3://bucket/logs/2026-11-28/*.log --store s3://bucket/fleet --cluster tcp://dask:8786
+  kubectl logs job/llama | nccl-inspect fleet add --store /shared/fleet --image llama:1.4
+
+Exit status: 0 added, or there already; 3 nothing could be read, or no NCCL line in it
+"""
+_REPORT = """
+Examples:
+  nccl-inspect fleet report --store /shared/fleet
+  nccl-inspect fleet report --store /shared/fleet --since 7d --by host
+  nccl-inspect fleet report --store /shared/fleet -o fleet.html
+  nccl-inspect fleet report --store s3://bucket/fleet -o /var/lib/node_exporter/nccl_fleet.prom
+"""
+_QUERY = """
+Examples:
+  nccl-inspect fleet query "SELECT verdict, count(*) FROM job GROUP BY 1" --store /shared/fleet
+  nccl-inspect fleet query "DESCRIBE finding" --store /shared/fleet
+  nccl-inspect fleet query "SELECT host, nic FROM nic WHERE state = 'idle'" --store /shared/fleet --format csv
+"""
+_EXAMPLES = """
+Examples:
+  nccl-inspect fleet add logs/ --store /shared/fleet
+  nccl-inspect fleet report --store /shared/fleet --since 30d -o fleet.html
+  nccl-inspect fleet query "SELECT rule, count(*) FROM finding GROUP BY 1" --store /shared/fleet
+"""
+
+
+class _Group(click.Group):
+    """Commands with the help pages of this program."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        return prepared(found) if found else None
+
+
+store_option = click.option(
+    "--store", required=True, metavar="DIR|URL", type=shared.FILE, help="Folder or URL (s3://…) of the store."
+)
+
+
+@click.group(
+    cls=_Group, epilog=_EXAMPLES, short_help="Keep many jobs in a store; find the host, NIC or image behind bad ones."
+)
+def command() -> None:
+    """Keep the results of many jobs in a store (Parquet), and find what the bad ones share: which node is bad.
+
+    'fleet add' judges logs and appends their jobs, 'fleet report' compares the bad jobs (failed or degraded) with the
+    others, 'fleet query' runs SQL on the tables. Requires: pip install 'nccl-inspect[fleet]'.
+    """
+
+
+@command.command("add", epilog=_ADD, short_help="Judge logs and append their jobs to a store.")
+@shared.inputs
+@store_option
+@click.option("--image", metavar="NAME", help="Container image of the jobs. Default: as manifests beside the logs say.")
+@click.option("--together", is_flag=True, help="All LOGs are parts of one input, as for summarize.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Judge in N processes.")
+@click.option("--cluster", default="", metavar="ADDRESS", help="Judge on the workers of this Dask scheduler.")
+@shared.platform_options
+def add(
+    logs: tuple[str, ...], store: str, image: str | None, together: bool, jobs: int, cluster: str, options: Options
+) -> int:
+    """Judge logs and append their jobs to a store, which is made if need be.
+
+    Each file is a log of its own, which may hold several jobs. Files belong to one job if they name the same NCCL
+    communicator, or if only a rank, a node or a rotation distinguishes their names. A job is identified by the content
+    of its log: adding it again changes nothing. It is added as a whole or not at all, whenever the process is killed,
+    and any number of processes may add at the same time. Add a log when its job is over.
+
+    With --cluster, workers must reach the logs and the store by the same names, and have nccl-inspect installed.
+    """
+    from nccl_inspect.extras.fleet import adding  # loads pyarrow
+
+    with tempfile.NamedTemporaryFile(prefix="nccl-inspect-", suffix=".log") as spooled:
+        inputs = shared.inputs_or_stdin(logs)
+        if "-" in inputs:
+            shutil.copyfileobj(sys.stdin.buffer, spooled)
+            spooled.flush()
+        units, problems = adding.units([spooled.name if name == "-" else name for name in inputs], together)
+        outcome = adding.add(units, adding.Terms(store, shared.with_settings_file(options), image), jobs, cluster)
+    problems += outcome.problems
+    for problem in problems[:_MAX_PROBLEMS]:
+        print_stderr(problem)
+    if len(problems) > _MAX_PROBLEMS:
+        print_stderr(f"{len(problems) - _MAX_PROBLEMS} more logs could not be read")
+    added = outcome.added.total()
+    if not added and not outcome.known:
+        return NoInputError.exit_code
+    verdicts = ", ".join(f"{number} {name}" for name, number in outcome.added.most_common())
+    known = f"; {count(len(outcome.known), 'log')} already there" if outcome.known else ""
+    click.echo(f"{count(added, 'job')} added{f' ({verdicts})' if added else ''}{known}")
+    return 0
+
+
+def _since(_ctx: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
+    """A number of days or weeks."""
+    if value is None:
+        return None
+    match = _SINCE.fullmatch(value)
+    if not match:
+        raise click.BadParameter(f"'{value}' is not a number of days or weeks, such as 7d or 4w")
+    return timedelta(days=int(match[1]) * (7 if match[2] == "w" else 1))
+
+
+@command.command("report", epilog=_REPORT, short_help="Report what the bad jobs of a store share.")
+@store_option
+@format_option(forms.names(), forms.load)
+@click.option("--since", metavar="7d|4w", callback=_since, help="Only jobs of the last days before the newest one.")
+@click.option("--by", type=click.Choice(_KINDS), default=None, help="Also list all of a kind, worst first.")
+@shared.output_options
+def report(store: str, form: str, since: timedelta | None, by: str | None, out: shared.Output) -> int:
+    """Report verdicts over time, frequent causes, and which host, NIC, GPU, image, release or setting is behind them.
+
+    A suspect has more bad jobs than chance explains: by Fisher's exact test and against jobs of like size and day, both
+    corrected for the number of comparisons (Holm), with at least three bad jobs and 1.5 times as many as expected. The
+    jobs of a suspect are then set aside, so that hosts that shared them are cleared. Rates have Wilson intervals
+    (95 %).
+    """
+    from nccl_inspect.extras.fleet.report import report as made  # loads pyarrow
+    from nccl_inspect.extras.fleet.store import Store
+
+    document = made(Store(store), since, by or "")
+    out.write(forms.load(form).render(document, out.style))
+    return 0
+
+
+@command.command("query", epilog=_QUERY, short_help="Run SQL on the tables of a store (DuckDB).")
+@click.argument("sql")
+@store_option
+@format_option(("table", "csv", "json"))
+@shared.output_options
+def query(sql: str, store: str, form: str, out: shared.Output) -> int:
+    """Run SQL on the tables of a store: job, host, nic, rank, path, finding, setting, bandwidth (DuckDB).
+
+    Each row has its job, when that began, its verdict, whether it is bad, and the day.
+    """
+    from nccl_inspect.extras.fleet import library
+    from nccl_inspect.extras.fleet.store import Store
+
+    duckdb = library("duckdb")
+    opened = Store(store)
+    try:
+        done = opened.retried(lambda: opened.connection().execute(sql))
+        head, rows = [column[0] for column in done.description or ()], done.fetchall()
+    except duckdb.Error as error:
+        raise NcclInspectError(str(error).splitlines()[0], "'DESCRIBE job' lists the columns of a table") from None
+    if form == "json":
+        out.write(json.dumps([dict(zip(head, row, strict=True)) for row in rows], default=str, ensure_ascii=False))
+    elif form == "csv":
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([head, *rows])
+        out.write(text.getvalue())
+    else:
+        from tabulate import tabulate
+
+        out.write(tabulate(rows, head, tablefmt="plain", disable_numparse=True))
+    return 0

@@ -1,0 +1,566 @@
+"""What changed between two runs, and which change likely explains which: :func:`compare` is the entry point.
+
+Hosts and process ids differ from run to run, so jobs are compared by rank, as far as ranks mean the same in both."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import field
+from functools import cache
+from typing import NamedTuple
+
+from nccl_inspect import bandwidth
+from nccl_inspect.event import types as events
+from nccl_inspect.judging.culprit_words import subject
+from nccl_inspect.judging.engine import SEVERITIES
+from nccl_inspect.judging.remedies import COMMENT
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting
+from nccl_inspect.model.statements.environment import is_echoed
+from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.wording import count, listed, ranges, ranks_word
+
+AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "bandwidth", "findings")
+"""What is compared, causes before effects."""
+
+
+@record
+class Change(Record):
+    """One difference between the runs."""
+
+    area: str
+    what: str
+    """A variable, a communicator, a rule, …; for paths the scope."""
+    before: str | None
+    """None where run A does not have it."""
+    after: str | None
+    """None where run B does not have it."""
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+    """The rank pairs of a change of paths."""
+    ranks: list[int] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
+    """Rules whose findings are about it, in the run that has them."""
+    evidence: list[Evidence] = field(default_factory=list)
+    """Lines that show it, those of B first."""
+    severity: str = ""
+    """Of a finding, in the run that has it; empty for all else."""
+    is_slower: bool = False
+    """Of a bandwidth or a training, in B."""
+    fix: list[str] = field(default_factory=list)
+    """For a finding that only B has: the steps to fix it."""
+
+    @property
+    def kind(self) -> str:
+        """``new`` (only in B), ``gone`` (only in A) or ``changed``."""
+        return "new" if self.before is None else "gone" if self.after is None else "changed"
+
+
+@frozen
+class CausalChain(Frozen):
+    """A chain from a cause to its effects, as findings and their evidence show it."""
+
+    causes: list[Change]
+    """Changes shown by the evidence of the first finding; may be empty."""
+    findings: list[Change]
+    """New or gone findings, the cause before what it explains."""
+    effects: list[Change]
+    """Changes of the network and of paths that these findings are about."""
+    fix: list[str]
+    """How to make B like A: the first step for the first finding, and how to revert the causes."""
+
+
+@record
+class Difference(Record):
+    """Two runs compared."""
+
+    a: Job
+    b: Job
+    changes: list[Change]
+    explanations: list[CausalChain]
+    renamed: dict[str, str]
+    """Hosts of A and the hosts of B that have the same ranks and another name."""
+    open: list[str]
+    """What could not be compared, and why."""
+
+    def in_area(self, area: str) -> list[Change]:
+        """Return the changes of one area."""
+        return [change for change in self.changes if change.area == area]
+
+
+_SOUND = ("complete", "connected", "destroyed")
+"""States of a communicator that differ only by where the log ends."""
+_MAX_EVIDENCE = 3
+_NOISE = 0.05
+"""Runs on the same machines differ by that much."""
+
+
+def compare(a: Job, b: Job) -> Difference:
+    """Compare run B with run A; both are judged by the same rules."""
+    pairwise = _are_comparable(a, b)
+    unclear = []
+    for name, job, other in (("A", a, b), ("B", b, a)):
+        if len(other.paths) and not len(job.paths):
+            unclear.append(f"{name} has no connection line: paths and findings about them are not compared")
+        elif job.verdict == "failed" != other.verdict:
+            unclear.append(f"{name} failed: it may have ended before it reached what it lacks")
+    silent = set(a.ranks_seen) ^ set(b.ranks_seen) if pairwise and a.world_size is not None else set()
+    if silent:
+        whose = "its" if len(silent) == 1 else "their"
+        unclear.append(f"{ranks_word(silent)}: not in both logs, so {whose} paths are not compared")
+    if not pairwise:
+        unclear.append(
+            "ranks are not comparable between the runs (different world, or ranks grouped differently on hosts): "
+            "paths are compared by kind, and communicators by size"
+        )
+    renamed = _match_hosts(a, b) if pairwise else {}
+    changes = [Change("verdict", "verdict", a.verdict, b.verdict)] if a.verdict != b.verdict else []
+    changes += [
+        *_version_changes(a, b, unclear),
+        *_network_changes(a, b, unclear),
+        *_world_changes(a, b, unclear),
+        *_environment_changes(a, b, renamed, unclear),
+        *(_communicator_changes(a, b) if pairwise else _communicator_size_changes(a, b)),
+        *_path_changes(a, b, pairwise, silent),
+        *_bandwidth_changes(a, b, unclear),
+        *_finding_changes(a, b, pairwise, unclear),
+    ]
+    changes.sort(key=lambda change: AREAS.index(change.area))
+    return Difference(a, b, changes, _explain(changes, pairwise), renamed, unclear)
+
+
+# --- what ranks mean in both runs -------------------------------------------------------------------------------
+
+
+def _are_comparable(a: Job, b: Job) -> bool:
+    """Whether a rank means the same in both: worlds of one size, and the same ranks together on a host."""
+    if (a.world_size, a.rank_space) != (b.world_size, b.rank_space):
+        return False
+    ours, theirs = ({rank for host in job.hosts for rank in host.ranks} for job in (a, b))
+    together, also_together = (
+        {group for host in job.hosts if (group := frozenset((ours & theirs).intersection(host.ranks)))}
+        for job in (a, b)
+    )
+    return together == also_together
+
+
+def _match_hosts(a: Job, b: Job) -> dict[str, str]:
+    """Return the hosts that have another name and the same ranks in the other run."""
+    by_ranks = {tuple(host.ranks): host.name for host in b.hosts if host.ranks}
+    present = {host.name for host in b.hosts}
+    names = {host.name: by_ranks.get(tuple(host.ranks)) for host in a.hosts if host.name not in present}
+    return {name: other for name, other in names.items() if other}
+
+
+# --- versions, network, world, environment ----------------------------------------------------------------------
+
+
+def _stated_change(
+    area: str, what: str, before: str, after: str, unclear: list[str], evidence: Iterable[Evidence] = ()
+) -> Iterator[Change]:
+    """Yield the change of something that every run has; a value missing from one log is not a change."""
+    if before and after and before != after:
+        yield Change(area, what, before, after, evidence=list(evidence))
+    elif bool(before) != bool(after):
+        unclear.append(f"{what}: not in the log of {'B' if before else 'A'} ({before or after} in the other)")
+
+
+def _lines_with(job: Job, event: type[events.Event], /, **values: object) -> list[Evidence]:
+    """Return the lines that make an event of this class with these values."""
+    lines = []
+    for notice in job.notices:
+        if isinstance(notice.event, event) and all(getattr(notice.event, key) == values[key] for key in values):
+            lines.append(notice.evidence[0])
+    return lines
+
+
+def _version_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
+    before, after = (", ".join(text for text in job.nccl_versions if "inferred" not in text) for job in (a, b))
+    drivers = ", ".join(a.cuda_versions), ", ".join(b.cuda_versions)
+    for what, versions, kind in (
+        ("NCCL", (before, after), events.NcclVersion),
+        ("CUDA driver", drivers, events.CudaDriver),
+    ):
+        lines = [line for job in (b, a) for line in _lines_with(job, kind)[:_MAX_EVIDENCE]]
+        yield from _stated_change("versions", what, *versions, unclear, lines)
+
+
+def _network_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
+    ours, theirs = a.network, b.network
+    lines = _lines_with(b, events.NetDevices, net=theirs.name)
+    yield from _stated_change("network", "network", ours.name or "", theirs.name or "", unclear, lines)
+    plugins = [f"{net.plugin or ''} {net.plugin_version or ''}".strip() for net in (ours, theirs)]
+    providers = [ours.provider or "", theirs.provider or ""]
+    for what, (before, after), own_lines in (
+        ("plugin", plugins, _lines_with(b, events.PluginStatus, kind="NET")),
+        ("provider", providers, _lines_with(b, events.OfiProvider)),
+    ):
+        if before != after:  # a run may lack it
+            shown = own_lines[:_MAX_EVIDENCE] if after else []
+            yield Change("network", what, before or None, after or None, evidence=shown)
+    if ours.devices and theirs.devices and ours.devices != theirs.devices:
+        yield Change("network", "devices", listed(ours.devices, 8), listed(theirs.devices, 8), evidence=lines[:1])
+
+
+def _world_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
+    yield from _stated_change("world", "world size", str(a.world_size or ""), str(b.world_size or ""), unclear)
+    yield from _stated_change("world", "hosts", _hosts_words(a), _hosts_words(b), unclear)
+    if a.platform and b.platform:
+        yield from _stated_change("world", "platform", a.platform, b.platform, unclear)
+
+
+def _hosts_words(job: Job) -> str:
+    """Return the ranks of each host in words: ``2 hosts, 8 ranks each``; empty when not every rank has a host."""
+    sizes = sorted(len(host.ranks) for host in job.hosts)
+    if job.world_size is None or sum(sizes) != job.world_size:
+        return ""
+    span = str(sizes[0]) if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
+    return f"{count(len(sizes), 'host')}, {span} {'rank' if span == '1' else 'ranks'} each"
+
+
+def _environment_changes(a: Job, b: Job, renamed: dict[str, str], unclear: list[str]) -> Iterator[Change]:
+    """Yield variables with other values or on other ranks; names of hosts in values are those of B."""
+    ours, theirs = (grouped((setting.name, setting) for setting in job.environment) for job in (a, b))
+    for name in sorted({*ours, *theirs}):
+        before = _values_words(ours.get(name, []), renamed)
+        after = _values_words(theirs.get(name, []), {})
+        runs = (("A", before, a), ("B", after, b))
+        silent = next((run for run, own, job in runs if not own and not is_echoed(name, job.nccl_versions)), "")
+        if silent:
+            unclear.append(f"{name}={before or after}: NCCL of run {silent} does not echo it")
+        elif before != after:
+            shown = [*theirs.get(name, []), *ours.get(name, [])]
+            lines = [line for setting in shown for line in setting.evidence[:_MAX_EVIDENCE]]
+            ranks = sorted({rank for setting in theirs.get(name, []) for rank in setting.ranks or ()})
+            yield Change("environment", name, before or None, after or None, ranks=ranks, evidence=lines)
+
+
+def _values_words(settings: Iterable[Setting], renamed: dict[str, str]) -> str:
+    words = []
+    for setting in settings:
+        value = setting.value
+        for name, other in renamed.items():
+            value = value.replace(name, other)
+        if setting.ranks is not None:
+            value += f" on ranks {ranges(setting.ranks)}" if setting.ranks else " on some ranks"
+        words.append(value + ("" if setting.source == "environment" else f" ({setting.source})"))
+    return "; ".join(sorted(words))
+
+
+# --- communicators and bandwidth --------------------------------------------------------------------------------
+
+
+def _communicator_changes(a: Job, b: Job) -> Iterator[Change]:
+    """Yield changes of communicators: those of the same ranks are the same, whatever their names."""
+    ours, theirs = _communicators_by_ranks(a), _communicators_by_ranks(b)
+    for key in ours:
+        for old, new in zip(ours[key], theirs.get(key, ()), strict=False):
+            name = new.id if new.id == "world" else f"{count(new.nranks, 'rank')} {_member_ranks(new)}"
+            if old.channels and new.channels and old.channels != new.channels:
+                before, after = count(old.channels, "channel"), count(new.channels, "channel")
+                yield Change("communicators", name, before, after, evidence=new.evidence[:1])
+            before, after = ("complete" if comm.state in _SOUND else comm.state for comm in (old, new))
+            if before != after:
+                yield Change("communicators", name, before, after, evidence=new.evidence[:1])
+    for one, other, is_new in ((ours, theirs, False), (theirs, ours, True)):
+        lonely = [comm for key, comms in one.items() for comm in comms[len(other.get(key, ())) :]]
+        for size in sorted({comm.nranks for comm in lonely}):
+            members = [comm for comm in lonely if comm.nranks == size]
+            name = f"of {count(size, 'rank')}"
+            text = f"{count(len(members), 'communicator')} {name}: {listed(map(_member_ranks, members))}"
+            lines = [line for comm in members for line in comm.evidence[:1]][:_MAX_EVIDENCE]
+            yield Change("communicators", name, None if is_new else text, text if is_new else None, evidence=lines)
+
+
+def _communicators_by_ranks(job: Job) -> dict[tuple[object, ...], list[CommunicatorInfo]]:
+    keys = ((comm.id,) if None in comm.ranks else tuple(comm.ranks) for comm in job.communicators)
+    return grouped(((comm.nranks, *key), comm) for key, comm in zip(keys, job.communicators, strict=True))
+
+
+def _member_ranks(comm: CommunicatorInfo) -> str:
+    return f"[{ranges(rank for rank in comm.ranks if rank is not None) or '?'}]"
+
+
+def _communicator_size_changes(a: Job, b: Job) -> Iterator[Change]:
+    counts = [Counter(comm.nranks for comm in job.communicators) for job in (a, b)]
+    before, after = (", ".join(f"{n} of {count(s, 'rank')}" for s, n in sorted(each.items())) for each in counts)
+    if before != after:
+        yield Change("communicators", "sizes", before or None, after or None)
+
+
+def _bandwidth_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
+    """Compare bandwidths of the same operation and number of ranks, and speeds of a training, that both runs have."""
+
+    def differ(before: float, after: float) -> bool:
+        return abs(after - before) > _NOISE * max(before, after)
+
+    ours = {bandwidth.measurement_name(entry): entry for entry in a.bandwidth}
+    for entry in b.bandwidth:
+        what = bandwidth.measurement_name(entry)
+        if (before := ours.get(what)) and differ(before.measured_gbps, entry.measured_gbps):
+            lines = [line for line in (entry.line, before.line) if line]
+            is_slower = entry.measured_gbps < before.measured_gbps
+            yield Change(
+                "bandwidth",
+                what,
+                bandwidth.describe_peak(before),
+                bandwidth.describe_peak(entry),
+                is_slower=is_slower,
+                evidence=lines,
+            )
+    speeds = {speed.what: speed for speed in a.training}
+    for speed in b.training:
+        if (earlier := speeds.get(speed.what)) and differ(earlier.median, speed.median):
+            is_slower = (speed.median > earlier.median) == speed.what.startswith("seconds")
+            lines = [speed.line, earlier.line]
+            times = max(speed.median, earlier.median) / min(speed.median, earlier.median)
+            after = f"{bandwidth.describe_speed(speed)}, {times:.2g} times {'slower' if is_slower else 'faster'}"
+            yield Change(
+                "bandwidth", "training", bandwidth.describe_speed(earlier), after, is_slower=is_slower, evidence=lines
+            )
+    if bool(a.training) != bool(b.training):
+        stated = ", ".join(map(bandwidth.describe_speed, a.training or b.training))
+        unclear.append(f"training: not in the log of {'B' if a.training else 'A'} ({stated} in the other)")
+
+
+# --- paths ------------------------------------------------------------------------------------------------------
+
+_SAME = {"direct shared memory": "SHM/direct/direct", "SHM/direct": "SHM/direct/direct"}
+"""One mechanism in the words of several releases (until 2.12; from 2.30)."""
+
+
+class _Pair(NamedTuple):
+    """Two ranks that both runs connect."""
+
+    ends: tuple[int, int]
+    old: PathKind
+    new: PathKind
+
+
+def _path_changes(a: Job, b: Job, pairwise: bool, silent: Set[int]) -> Iterator[Change]:
+    """Yield what changed in transports, GPUDirect, NICs and channels; nothing where a run has no paths.
+
+    Pairs are compared one by one where ranks mean the same, else kinds of paths. Ranks of which one log is missing are
+    left out. Pairs that changed alike are one change.
+    """
+    if not len(a.paths) or not len(b.paths):
+        return
+    if not pairwise:
+        ours, theirs = _paths_by_way(a.paths), _paths_by_way(b.paths)
+        for (scope, way), members in sorted({**ours, **theirs}.items()):
+            if (scope, way) not in theirs:
+                yield _path_change(scope, way, None, members)
+            elif (scope, way) not in ours:
+                yield _path_change(scope, None, way, members)
+        return
+    before, after = (job.paths.only(("src", "dst"), lambda *ends: silent.isdisjoint(ends)) for job in (a, b))
+    kinds = {(src, dst): kind for src, dst, kind in before.distinct("src", "dst", "kind")}
+    new = after.only(("src", "dst"), lambda *ends: ends not in kinds)
+    both = [
+        _Pair((src, dst), kinds[src, dst], kind) for src, dst, kind in after.without(new).distinct("src", "dst", "kind")
+    ]
+    yield from _grouped_changes(both, _way_words, b)
+    yield from _grouped_changes(both, lambda kind: count(len(kind.channels), "channel"), b)
+    # All pairs of a scope whose sender uses another NIC are one change: each has names of its own.
+    moved = [pair for pair in both if pair.old.nic and pair.new.nic and pair.old.nic != pair.new.nic]
+    for scope in sorted({pair.new.scope for pair in moved}):
+        pairs = [pair for pair in moved if pair.new.scope == scope]
+        old_nics = listed((str(pair.old.nic) for pair in pairs), 3)
+        new_nics = listed((str(pair.new.nic) for pair in pairs), 3)
+        yield _path_change(scope, f"NIC {old_nics}", f"NIC {new_nics}", _paths_of_pairs(pairs, b))
+    connected = set(after.distinct("src", "dst"))
+    gone = before.only(("src", "dst"), lambda *ends: ends not in connected)
+    for paths, is_new in ((gone, False), (new, True)):
+        for (scope, way), members in sorted(_paths_by_way(paths).items()):
+            yield _path_change(scope, None if is_new else way, way if is_new else None, members)
+
+
+def _paths_of_pairs(pairs: Iterable[_Pair], job: Job) -> Selection:
+    ends = {pair.ends for pair in pairs}
+    return job.paths.only(("src", "dst"), lambda *both: both in ends)
+
+
+def _way_words(path: PathKind) -> str:
+    """Return transport and GPUDirect, in the words of one release."""
+    detail = path.detail.replace("NET/AWS Libfabric", "NET/Libfabric")
+    gdr = {True: " with GPUDirect", "partial": " with GPUDirect on some channels"}.get(path.gdr or False, "")
+    return _SAME.get(detail, detail) + gdr
+
+
+def _grouped_changes(both: Iterable[_Pair], word: Callable[[PathKind], str], job: Job) -> Iterator[Change]:
+    word = cache(word)
+    groups: dict[tuple[str, str, str], list[_Pair]] = {}
+    for pair in both:
+        if word(pair.old) != word(pair.new):
+            groups.setdefault((pair.new.scope, word(pair.old), word(pair.new)), []).append(pair)
+    for (scope, before, after), members in sorted(groups.items()):
+        kinds = {kind for pair in members for kind in (pair.old, pair.new)}
+        yield _path_change(scope, before, after, _paths_of_pairs(members, job), kinds)
+
+
+def _paths_by_way(paths: Selection) -> dict[tuple[str, str], Selection]:
+    kinds = grouped(((kind.scope, _way_words(kind)), kind) for kind in paths.kinds)
+    return {way: paths.where(alike.__contains__) for way, alike in kinds.items()}
+
+
+def _path_change(
+    scope: str, before: str | None, after: str | None, paths: Selection, judged: Iterable[PathKind] | None = None
+) -> Change:
+    rules = {rule for kind in (paths.kinds if judged is None else judged) for rule in kind.rules}
+    return Change(
+        area="paths",
+        what=scope,
+        before=before,
+        after=after,
+        pairs=[(src, dst) for src, dst in paths.values("src", "dst")],
+        ranks=sorted(paths.ends()),
+        rules=sorted(rules),
+        evidence=paths.first_lines()[:_MAX_EVIDENCE],
+    )
+
+
+# --- findings ---------------------------------------------------------------------------------------------------
+
+
+def _finding_changes(a: Job, b: Job, pairwise: bool, unclear: list[str]) -> Iterator[Change]:
+    """Compare findings of the same rule, those with the same words first."""
+    unjudged = {question.rule for question in b.not_judged}
+    if not len(b.paths):
+        unjudged.update(rule for kind in a.paths.kinds for rule in kind.rules)
+    twins = {(finding.rule, finding.summary) for finding in b.findings}
+    left, pairs = list(b.findings), []
+    for finding in sorted(a.findings, key=lambda old: (old.rule, old.summary) not in twins):
+        pairs.append((finding, _take_partner(finding, left)))
+    for old, new in pairs:
+        if new:
+            before, after = (f"{finding.severity}, {finding.confidence}" for finding in (old, new))
+            if before != after:
+                yield _finding_change(new, before, after)
+            if pairwise and old.ranks != new.ranks:
+                yield _finding_change(new, *map(_finding_ranks, (old, new)))
+        elif old.rule in unjudged:
+            unclear.append(f"{old.rule}: found in A; the log of B does not show it")
+        else:
+            yield _finding_change(old, _finding_words(old), None)
+    for finding in left:
+        yield _finding_change(finding, None, _finding_words(finding))
+
+
+def worse_findings(a: Job, b: Job, limit: str) -> list[Finding]:
+    """Return the findings of B at or above a severity that A does not have, or has at a lower one."""
+    left, findings = list(a.findings), []
+    for finding in b.findings:
+        partner = _take_partner(finding, left)
+        level = SEVERITIES.index(finding.severity)
+        if level >= SEVERITIES.index(limit) and not (partner and SEVERITIES.index(partner.severity) >= level):
+            findings.append(finding)
+    return findings
+
+
+def _take_partner(finding: Finding, left: list[Finding]) -> Finding | None:
+    """Take the finding of the other run that is about the same thing out of the list."""
+    alike = [other for other in left if other.rule == finding.rule]
+    partner = next((other for other in alike if other.summary == finding.summary), alike[0] if alike else None)
+    left[:] = [other for other in left if other is not partner]
+    return partner
+
+
+def _finding_words(finding: Finding) -> str:
+    return f"{finding.severity}: {finding.summary}" + (f"; {finding.where}" if finding.where else "")
+
+
+def _finding_ranks(finding: Finding) -> str:
+    """Return the ranks of a finding, and what they have in common."""
+    ranks = f"ranks {ranges(finding.ranks) or 'unknown'}"
+    return f"{ranks} ({subject(finding.culprits)})" if finding.culprits else ranks
+
+
+def _finding_change(finding: Finding, before: str | None, after: str | None) -> Change:
+    return Change(
+        area="findings",
+        what=finding.rule,
+        before=before,
+        after=after,
+        ranks=finding.ranks,
+        rules=finding.because,
+        evidence=finding.evidence,
+        severity=finding.severity,
+        fix=finding.fix if before is None and finding.severity != "info" else [],
+    )
+
+
+# --- what explains what -----------------------------------------------------------------------------------------
+
+_PLAIN = re.compile(r"[^\s;]+")
+"""A value for all ranks, from the environment."""
+
+
+def _explain(changes: list[Change], pairwise: bool) -> list[CausalChain]:
+    """Return chains of changes, first those of new findings in B, then those of gone ones.
+
+    A finding explains another that names it as its cause, and the paths that it is about. A changed setting or version
+    explains a finding if one of its lines is evidence of that finding. What a failed run lacks explains nothing.
+    """
+    chains: list[CausalChain] = []
+    failed = any(change.area == "verdict" and change.after == "failed" for change in changes)
+    for kind in ("new",) if failed else ("new", "gone"):
+        findings = [change for change in changes if change.area == "findings" and change.kind == kind]
+        names = {finding.what for finding in findings}
+        leads = (first for first in findings if not names.intersection(first.rules) - {first.what})
+        chains += [chain for first in leads if (chain := _chain_from(first, findings, changes, pairwise))]
+        explained = {id(effect) for chain in chains for effect in chain.effects if effect.area == "paths"}
+        changes = [change for change in changes if id(change) not in explained]  # what is new there says why
+    return chains
+
+
+def _chain_from(first: Change, findings: list[Change], changes: list[Change], pairwise: bool) -> CausalChain | None:
+    """Return what a finding explains and what explains it; None if it stands alone."""
+    members, names = [first], {first.what}
+    while fresh := [f for f in findings if f.what not in names and names.intersection(f.rules)]:
+        members += fresh  # findings that name the first one as their cause, and those that name them
+        names |= {finding.what for finding in fresh}
+    causes = [change for change in changes if change.area in ("versions", "environment")]
+    causes = [change for change in causes if _share_a_line(change, first)]
+    paths = (change for change in changes if change.area == "paths")
+    effects = [path for path in paths if any(_is_effect(path, member, pairwise) for member in members)]
+    if effects and first.severity != "info":  # what worse paths cost, or better ones gain
+        is_slower = first.kind == "new"
+        effects += [change for change in changes if change.area == "bandwidth" and change.is_slower == is_slower]
+    networks = [change for change in changes if change.area == "network"]
+    effects = [n for n in networks if any(_share_a_line(n, member) for member in members)] + effects
+    if not causes and not effects and len(members) == 1:
+        return None
+    fix = next((finding.fix[:1] for finding in members if finding.fix), [])
+    if first.kind == "new" and (fix or first.severity != "info"):
+        fix = fix + [_revert_step(c) for c in causes if c.kind != "new" or not any(c.what in step for step in fix)]
+    return CausalChain(causes, members, effects, fix)
+
+
+def _is_effect(path: Change, finding: Change, pairwise: bool) -> bool:
+    """Whether a finding explains a change of paths.
+
+    A finding without cost makes no path appear or disappear. A pair that B does not connect at all lost its finding
+    with its lines, not by a fix.
+    """
+    if finding.what not in path.rules or (finding.severity == "info" and path.kind != "changed"):
+        return False
+    return not (pairwise and path.kind == finding.kind == "gone")
+
+
+def _revert_step(cause: Change) -> str:
+    """Return how to revert a cause to its state in A; a command for a setting with one value."""
+    if cause.area == "versions":
+        return f"Use {cause.what} {cause.before} again, as A does."
+    if cause.before is None:
+        return f"unset {cause.what}{COMMENT}as in A"
+    if _PLAIN.fullmatch(cause.before):
+        return f"{cause.what}={cause.before}{COMMENT}as in A"
+    return f"Set {cause.what} back to what A has: {cause.before}."
+
+
+def _share_a_line(change: Change, finding: Change) -> bool:
+    lines = {(line.source, line.order) for line in finding.evidence}
+    return any((line.source, line.order) in lines for line in change.evidence)

@@ -1,0 +1,522 @@
+"""The formats of `check` and `diff`: functions that render a checked policy, or two compared runs, as text.
+
+:data:`CHECK_FORMATS` and :data:`DIFF_FORMATS` list them. What several formats say in the same words comes first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nccl_inspect._version import __version__
+from nccl_inspect.extras.gate.differences import AREAS, CausalChain, Change, Difference
+from nccl_inspect.extras.gate.policy import STATES, Checked, Outcome
+from nccl_inspect.model.document import clean, evidence_to_dict, finding_to_dict
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import Job
+from nccl_inspect.report import Style, digest
+from nccl_inspect.report.words import (
+    block,
+    code_span,
+    escape_markdown,
+    folded_lines,
+    markdown_table,
+    paint,
+    shortened,
+    step_block,
+    step_item,
+    verdict_color,
+)
+from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.records import picked
+from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import count, listed
+
+if TYPE_CHECKING:
+    from junitparser import TestCase
+
+CHECK_SCHEMA, DIFF_SCHEMA = "nccl-inspect-check/1", "nccl-inspect-diff/1"
+SIGNS = {"new": "+", "gone": "-", "changed": "~"}
+_COLORS = {"broken": "error", "undecided": "warning", "kept": "ok", "new": "warning", "gone": "info", "changed": "bold"}
+_HANG = 11
+_MAX_HOSTS = 3
+_TEXTS = ("summary", "cause", "impact", "fix")
+_KEYS_OF_FINDINGS = ("rule", "severity", "confidence", "action", *_TEXTS, "ranks", "evidence")
+"""What a report of a policy needs of a finding; the rest is in the document of the job."""
+
+
+class Format(NamedTuple):
+    """A format, with the suffixes of its files that differ from its name."""
+
+    render: Callable[..., str]
+    SUFFIXES: tuple[str, ...] = ()
+
+
+def _quote(line: Evidence) -> str:
+    return f"{line.source}:{line.line}: {line.text}"
+
+
+def _painted_block(
+    label: str, text: str, word: str, color: str, style: Style, *, indent: int = 0, hang: int = 0
+) -> Iterator[str]:
+    """Yield a paragraph in whose first line a word has a color."""
+    first, *rest = block(label, printable(text), style, indent=indent, hang=hang)
+    yield first.replace(word, paint(word, color, style), 1)
+    yield from rest
+
+
+# --- check: words -------------------------------------------------------------------------------------------------
+
+
+def _verdict(checked: Checked, strict: bool) -> str:
+    return "KEPT" if checked.is_met(strict) else "BROKEN"
+
+
+def _headline(checked: Checked, strict: bool) -> str:
+    counts = ", ".join(f"{len(outcomes)} {state}" for state in STATES if (outcomes := checked.in_state(state)))
+    why = "; with --strict, undecided counts as broken" if checked.state == "undecided" and strict else ""
+    partial = "; partial: the reading was interrupted" if checked.job.partial else ""
+    return f"{checked.policy}: {counts or 'no expectation'}{why}{partial}"
+
+
+def _sentence(outcome: Outcome) -> str:
+    return f"{outcome.answer.summary}, wanted: {outcome.wanted}"
+
+
+def _where(evidence: list[Evidence]) -> str:
+    """Return the first line, and how many more there are to look at in the JSON; empty where there is none."""
+    if not evidence:
+        return ""
+    more = f" and {count(len(evidence) - 1, 'more line')}" if len(evidence) > 1 else ""
+    return f"{evidence[0].source}:{evidence[0].line}{more}"
+
+
+def _outcomes_by_fix(checked: Checked) -> list[tuple[str, str, list[Outcome]]]:
+    """Return what is not kept, together where the same mends it: the state, what mends it, and the outcomes."""
+    open_outcomes = [outcome for outcome in checked.outcomes if outcome.answer.state != "kept"]
+    groups = grouped(((outcome.answer.state, outcome.answer.todo), outcome) for outcome in open_outcomes)
+    return [(*key, outcomes) for key, outcomes in groups.items()]
+
+
+def _step_label(state: str) -> str:
+    """Return what the step is called: what is undecided needs another log, and no fix."""
+    return "fix" if state == "broken" else "needs"
+
+
+def _level(outcome: Outcome, strict: bool) -> str:
+    return "error" if strict or outcome.answer.state == "broken" else "warning"
+
+
+# --- check: formats -----------------------------------------------------------------------------------------------
+
+
+def _check_text(checked: Checked, strict: bool, style: Style) -> str:
+    """Render what is broken, then what is undecided, each fix once; it fits any width from 40 columns."""
+    word, color = _verdict(checked, strict), "ok" if checked.is_met(strict) else "error"
+    parts = [list(_painted_block("", f"{word}: {_headline(checked, strict)}", word, color, style))]
+    for state, todo, outcomes in _outcomes_by_fix(checked):
+        lines = [line for outcome in outcomes for line in _outcome_lines(outcome, style)]
+        parts.append([*lines, *step_block(_step_label(state), printable(todo), style, indent=0, hang=_HANG)])
+    if style.verbose and (kept := [line for o in checked.in_state("kept") for line in _outcome_lines(o, style)]):
+        parts.append(kept)
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _outcome_lines(outcome: Outcome, style: Style) -> Iterator[str]:
+    state, text = outcome.answer.state, f"{outcome.key}: {_sentence(outcome)}"
+    yield from _painted_block(state, text, state, _COLORS[state], style, hang=_HANG)
+    if where := _where(outcome.answer.evidence):
+        yield from block("", printable(where), style, indent=0, hang=_HANG)
+
+
+def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
+    """Render a table of what is not kept for each fix, with the log lines folded away."""
+    head, row = ("", "expectation", "found", "wanted", "line"), _markdown_row
+    parts = [f"## {_verdict(checked, strict)}: {escape_markdown(checked.policy)}"]
+    parts.append(escape_markdown(_headline(checked, strict).removeprefix(f"{checked.policy}: ")))
+    for state, todo, outcomes in _outcomes_by_fix(checked):
+        parts.append(
+            markdown_table(
+                head, [[*row(outcome), escape_markdown(_where(outcome.answer.evidence))] for outcome in outcomes]
+            )
+        )
+        parts.append(f"**{_step_label(state).capitalize()}:**\n{step_item(todo)}")
+        if lines := list(dict.fromkeys(_quote(line) for outcome in outcomes for line in outcome.answer.evidence)):
+            parts.append(folded_lines(f"Evidence: {count(len(lines), 'line')}", lines, style))
+    if style.verbose and (kept := checked.in_state("kept")):
+        parts.append(markdown_table(head[:-1], map(row, kept)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_row(outcome: Outcome) -> list[str]:
+    return [f"**{outcome.answer.state}**", *map(escape_markdown, (outcome.key, outcome.answer.summary, outcome.wanted))]
+
+
+def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
+    """Return a checked policy as the document ``nccl-inspect-check/1``, whose schema is in the package."""
+    document: dict[str, Any] = clean(
+        {
+            "schema": CHECK_SCHEMA,
+            "policy": checked.policy,
+            "config": checked.job.config,
+            "sources": [source.name for source in checked.job.sources],
+            "state": checked.state,
+            "strict": strict,
+            "is_met": checked.is_met(strict),
+            **picked(checked.job, "verdict", "partial"),
+            "expectations": [
+                {
+                    **picked(outcome, "key", "wanted"),
+                    **picked(outcome.answer, "state", "summary", "todo"),
+                    "rule": outcome.answer.rule or None,
+                    "ranks": outcome.answer.ranks,
+                    "evidence": [evidence_to_dict(line) for line in outcome.answer.evidence],
+                }
+                for outcome in checked.outcomes
+            ],
+            "findings": [
+                {key: whole[key] for key in _KEYS_OF_FINDINGS} for whole in map(finding_to_dict, checked.findings)
+            ],
+        }
+    )
+    return document
+
+
+def _check_json(checked: Checked, strict: bool, _style: Style) -> str:
+    return json.dumps(check_document(checked, strict), indent=1) + "\n"
+
+
+def _check_junit(checked: Checked, strict: bool, _style: Style) -> str:
+    """Render a case for each expectation; what is undecided is skipped, unless strict."""
+    from nccl_inspect.report import junit
+
+    by_key = grouped((outcome.key, outcome) for outcome in checked.outcomes)
+    by_key.pop("log", None)  # an input that could not be read is an error
+    cases = [_junit_case(key, outcomes, checked, strict) for key, outcomes in by_key.items()]
+    return junit.document([junit.suite("policy", [*cases, *junit.unread(checked.job)])])
+
+
+def _junit_case(key: str, outcomes: list[Outcome], checked: Checked, strict: bool) -> TestCase:
+    """Return an expectation with the worst that the log says to it: a case has one result in most viewers."""
+    from junitparser import Skipped
+
+    from nccl_inspect.report import junit
+
+    case, first = junit.new_case(key, "policy"), outcomes[0]
+    if first.answer.state == "kept":
+        case.system_out = printable(first.answer.summary)
+        return case
+    if _level(first, strict) != "error":
+        case.result = [Skipped(printable(f"{_sentence(first)}; {first.answer.todo}"))]
+        return case
+    texts = []
+    for outcome in outcomes:
+        answer = outcome.answer
+        lines = [_sentence(outcome), f"{_step_label(answer.state):10}{answer.todo}"]
+        lines += [f"evidence  {_quote(line)}" for line in answer.evidence]
+        for finding in [finding for finding in checked.findings if finding.rule == answer.rule][:1]:
+            lines += ["", *junit.lines(finding)]
+        texts.append("\n".join(lines))
+    more = f" (and {len(outcomes) - 1} more)" if len(outcomes) > 1 else ""
+    case.result = [junit.failure(_sentence(first) + more, first.answer.state, "\n\n".join(texts))]
+    return case
+
+
+def _check_sarif(checked: Checked, strict: bool, _style: Style) -> str:
+    """Render one run whose rules are the expectations that are not kept."""
+    from nccl_inspect.report import sarif
+
+    bad = [outcome for outcome in checked.outcomes if outcome.answer.state != "kept"]
+    wanted = {outcome.key: outcome.wanted for outcome in bad}
+    places = {key: index for index, key in enumerate(wanted)}
+    counts: sarif.Fingerprints = Counter()
+    results = []
+    for outcome in bad:
+        answer, rule = outcome.answer, f"policy/{outcome.key}"
+        text = f"{_sentence(outcome)}\n{_step_label(answer.state).capitalize()}: {answer.todo}"
+        marks = sarif.fingerprints(rule, answer.ranks, counts)
+        result = sarif.result(rule, places[outcome.key], _level(outcome, strict), text, answer.evidence, marks)
+        result["properties"] = {"state": answer.state, "finding": answer.rule or None, "ranks": answer.ranks}
+        results.append(result)
+    rules = [
+        {
+            "id": f"policy/{key}",
+            "shortDescription": {"text": f"{key}: {words}"},
+            "defaultConfiguration": {"level": "error"},
+            "properties": {"tags": ["policy"]},
+        }
+        for key, words in wanted.items()
+    ]
+    return sarif.document(checked.job, rules, results, policy=checked.policy, isMet=checked.is_met(strict))
+
+
+def _check_github(checked: Checked, strict: bool, _style: Style) -> str:
+    """Render a command for the result, and one for each expectation that is not kept."""
+    from nccl_inspect.report.github import annotation, unread
+
+    kind, text = "notice" if checked.is_met(strict) else "error", _headline(checked, strict)
+    commands = [annotation(kind, "nccl-inspect check", f"{_verdict(checked, strict)}: {text}"), *unread(checked.job)]
+    for outcome in checked.outcomes:
+        answer = outcome.answer
+        if answer.state != "kept" and outcome.key != "log":
+            parts = [f"{answer.state}: {_sentence(outcome)}", f"{_step_label(answer.state)}: {answer.todo}"]
+            parts += [f"finding: {answer.rule}"] if answer.rule else []
+            parts += [f"evidence: {_quote(line)}" for line in answer.evidence[:1]]
+            commands.append(annotation(_level(outcome, strict), outcome.key, "\n".join(parts), answer.evidence))
+    return "\n".join(commands) + "\n"
+
+
+CHECK_FORMATS = {
+    "text": Format(_check_text),
+    "github": Format(_check_github),
+    "json": Format(_check_json),
+    "junit": Format(_check_junit, ("xml",)),
+    "markdown": Format(_check_markdown, ("md",)),
+    "sarif": Format(_check_sarif),
+}
+
+# --- diff: words --------------------------------------------------------------------------------------------------
+
+
+def _diff_headline(difference: Difference) -> str:
+    if changes := len(difference.changes):
+        return f"DIFFERENT: {count(changes, 'change')}"
+    limits = " as far as they can be compared" if difference.open else ""
+    what = "versions, network, world, environment, communicators, paths and findings"
+    return f"SAME: no difference in {what}{limits}"
+
+
+def _renamed_words(difference: Difference) -> str:
+    if not difference.renamed:
+        return ""
+    names = shortened((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)
+    return f"hosts have different names in B and are compared by rank: {names}"
+
+
+def _run_words(job: Job) -> str:
+    names = shortened([source.name for source in job.sources], 2)
+    size = count(job.world_size, "rank") if job.world_size else "world size not in the log"
+    hosts = count(len(job.hosts), "host")
+    read = f"; partial: {digest.describe_interruption(job)}" if job.partial else ""
+    return f"{job.verdict.upper()}: {names}: {size} on {hosts}, NCCL {', '.join(job.nccl_versions) or 'unknown'}{read}"
+
+
+def _chain_words(chain: CausalChain) -> str:
+    """Return a chain in words: its causes, the findings wave by wave, its effects."""
+    waves: list[list[Change]] = [[]]
+    for change in chain.findings:  # effects of the same cause together, their effects in the next wave
+        if any(cause.what in change.rules for cause in waves[-1]):
+            waves.append([])
+        waves[-1].append(change)
+    findings = [[f.what if f.kind == "new" else f"{f.what} ({f.kind})" for f in wave] for wave in waves]
+    steps = [list(map(_chain_step, chain.causes)), *findings, list(map(_chain_step, chain.effects))]
+    return " -> ".join(f"{', '.join(step[:-1])} and {step[-1]}" if len(step) > 1 else step[0] for step in steps if step)
+
+
+def _chain_step(change: Change) -> str:
+    what = _pairs(change) if change.pairs else change.what
+    if change.area == "environment" and change.kind != "changed":
+        return f"{change.what}={change.before or change.after} is {change.kind}"
+    if change.kind == "changed":
+        return f"{what} {change.before} => {change.after}"
+    return f"{what} {change.before or change.after} ({change.kind})"
+
+
+def _proof(chain: CausalChain) -> list[str]:
+    """Return the line that proves a chain."""
+    lines = chain.findings[0].evidence
+    shared = [line for cause in chain.causes for line in cause.evidence if line in lines]
+    return [_quote(line) for line in (shared or lines)[:1]]
+
+
+def _unexplained(difference: Difference) -> list[Change]:
+    """Return the findings of B with a fix that are in no chain."""
+    explained = {id(change) for chain in difference.explanations for change in chain.findings}
+    return [change for change in difference.in_area("findings") if change.fix and id(change) not in explained]
+
+
+def _change_words(change: Change) -> str:
+    arrow = f"{change.before} => {change.after}" if change.kind == "changed" else str(change.before or change.after)
+    if change.area == "paths":
+        return f"{_pairs(change)}: {arrow}" + {"new": " only in B", "gone": " only in A"}.get(change.kind, "")
+    if change.area == "environment" and change.kind != "changed":
+        return f"{change.what}={arrow}"
+    if change.area == "verdict" or (change.area == "communicators" and change.kind != "changed"):
+        return arrow
+    if change.area == "findings" and change.kind == "new":
+        return f"{change.what}: {change.after}" + "".join(f"; {e.source}:{e.line}" for e in change.evidence[:1])
+    return f"{change.what}: {arrow}"
+
+
+def _pairs(change: Change) -> str:
+    some = listed((f"{src}->{dst}" for src, dst in change.pairs), 3)
+    scope = f" {change.what}" if change.what != "unknown" else ""
+    return f"{count(len(change.pairs), 'pair')}{scope} ({some})"
+
+
+# --- diff: formats ------------------------------------------------------------------------------------------------
+
+
+def _diff_text(difference: Difference, style: Style) -> str:
+    """Render what likely explains what, then all changes by area; it fits any width from 40 columns."""
+    parts = [_text_head(difference, style), _text_chains(difference, style)]
+    parts += [_text_area(area, difference, style) for area in AREAS]
+    if difference.open:
+        lines = [line for text in difference.open for line in block("", printable(text), style, indent=2, hang=0)]
+        parts.append(iter([paint("not compared", "bold", style), *lines]))
+    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
+
+
+def _text_head(difference: Difference, style: Style) -> Iterator[str]:
+    yield from block("", _diff_headline(difference), style, indent=0, hang=0)
+    for label, job in (("A", difference.a), ("B", difference.b)):
+        yield from _painted_block(
+            label, _run_words(job), job.verdict.upper(), verdict_color(job.verdict), style, hang=3
+        )
+    if hosts := _renamed_words(difference):
+        yield from block("", printable(hosts), style, indent=0, hang=0)
+
+
+def _text_chains(difference: Difference, style: Style) -> Iterator[str]:
+    if difference.explanations:
+        yield paint("what likely explains what", "bold", style)
+    for chain in difference.explanations:
+        yield from block("", printable(_chain_words(chain)), style, indent=2, hang=0)
+        for line in _proof(chain):
+            for text in block("", printable(line), style, indent=4, hang=0):
+                yield paint(text, "dim", style)
+        yield from _text_fix(chain.fix, style)
+
+
+def _text_fix(steps: list[str], style: Style) -> Iterator[str]:
+    for label, text in zip(itertools.chain(["fix"], itertools.repeat("")), steps, strict=False):
+        yield from step_block(label, printable(text), style, indent=4, hang=5)
+
+
+def _text_area(area: str, difference: Difference, style: Style) -> Iterator[str]:
+    changes, lonely = difference.in_area(area), _unexplained(difference)
+    if changes:
+        yield paint(area, "bold", style)
+    for change in changes:
+        sign = SIGNS[change.kind]
+        yield from _painted_block(sign, _change_words(change), sign, _COLORS[change.kind], style, indent=2, hang=2)
+        if change in lonely:
+            yield from _text_fix(change.fix[:1], style)
+
+
+def _diff_markdown(difference: Difference, style: Style) -> str:
+    """Render the comparison as GitHub and GitLab show it."""
+    runs = [
+        (f"**{name}**", escape_markdown(_run_words(job))) for name, job in (("A", difference.a), ("B", difference.b))
+    ]
+    parts = [
+        f"## {escape_markdown(_diff_headline(difference))}",
+        markdown_table(("", ""), runs),
+        escape_markdown(_renamed_words(difference)),
+    ]
+    parts += ["### What likely explains what"] if difference.explanations else []
+    for chain in difference.explanations:
+        parts += [escape_markdown(_chain_words(chain)), _markdown_fix(chain.fix)]
+        parts += [folded_lines("Evidence", lines, style)] if (lines := _proof(chain)) else []
+    if lonely := _unexplained(difference):
+        parts.append("### Other findings of B")
+        for change in lonely:
+            parts += [f"{code_span(change.what)}: {escape_markdown(change.after or '')}", _markdown_fix(change.fix[:1])]
+    if difference.changes:
+        rows = [
+            [SIGNS[change.kind].replace("-", "\\-").replace("+", "\\+"), area, escape_markdown(_change_words(change))]
+            for area in AREAS
+            for change in difference.in_area(area)
+        ]
+        parts += ["### Changes", markdown_table(("", "area", "change"), rows)]
+    if difference.open:
+        parts += ["### Not compared", "\n".join(f"- {escape_markdown(text)}" for text in difference.open)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _markdown_fix(steps: list[str]) -> str:
+    return "**Fix:**\n" + "\n".join(map(step_item, steps)) if steps else ""
+
+
+def diff_document(difference: Difference) -> dict[str, Any]:
+    """Return two compared runs as the document ``nccl-inspect-diff/1``, whose schema is in the package."""
+    numbers = {id(change): number for number, change in enumerate(difference.changes)}
+    document: dict[str, Any] = clean(
+        {
+            "schema": DIFF_SCHEMA,
+            "is_same": not difference.changes,
+            **{
+                name: {
+                    "sources": [source.name for source in job.sources],
+                    **picked(job, "verdict", "partial", "world_size", "nccl_versions", "config"),
+                }
+                for name, job in (("a", difference.a), ("b", difference.b))
+            },
+            "renamed_hosts": [{"a": name, "b": other} for name, other in difference.renamed.items()],
+            "changes": [
+                {
+                    **picked(change, "area", "what", "kind", "before", "after"),
+                    "pairs": [list(pair) for pair in change.pairs],
+                    **picked(change, "ranks", "rules"),
+                    "evidence": [evidence_to_dict(line) for line in change.evidence],
+                    "severity": change.severity or None,
+                    "fix": change.fix,
+                }
+                for change in difference.changes
+            ],
+            "explanations": [
+                {
+                    "causes": [numbers[id(change)] for change in chain.causes],
+                    "findings": [numbers[id(change)] for change in chain.findings],
+                    "effects": [numbers[id(change)] for change in chain.effects],
+                    "fix": chain.fix,
+                }
+                for chain in difference.explanations
+            ],
+            "not_compared": difference.open,
+        }
+    )
+    return document
+
+
+def _diff_json(difference: Difference, _style: Style) -> str:
+    return json.dumps(diff_document(difference), indent=1) + "\n"
+
+
+def _diff_html(difference: Difference, _style: Style) -> str:
+    """Render one page in the look of the report; it needs no other file, no script and no network."""
+    from nccl_inspect.report import html
+
+    page = html.environment(Path(__file__).parent).get_template("diff.html.j2")
+    chains = [(chain, _chain_words(chain), _proof(chain)) for chain in difference.explanations]
+    areas = {
+        area: [(SIGNS[change.kind], _change_words(change), change) for change in changes]
+        for area in AREAS
+        if (changes := difference.in_area(area))
+    }
+    return (
+        page.render(
+            headline=_diff_headline(difference),
+            runs={"A": _run_words(difference.a), "B": _run_words(difference.b)},
+            renamed=_renamed_words(difference),
+            chains=chains,
+            areas=areas,
+            lonely=_unexplained(difference),
+            open=difference.open,
+            version=__version__,
+            **html.page_look(difference.b.verdict),
+        )
+        + "\n"
+    )
+
+
+DIFF_FORMATS = {
+    "text": Format(_diff_text),
+    "html": Format(_diff_html, ("htm",)),
+    "json": Format(_diff_json),
+    "markdown": Format(_diff_markdown, ("md",)),
+}

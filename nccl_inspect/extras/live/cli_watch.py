@@ -1,0 +1,372 @@
+"""``nccl-inspect watch``: the verdict as soon as a running job is up, then each new finding."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from nccl_inspect import artifacts, report
+from nccl_inspect.cli import print_stderr, shared
+from nccl_inspect.cli.manual import FOUND
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.extras.live import exit_conditions, tail
+from nccl_inspect.extras.live import metrics as monitoring
+from nccl_inspect.extras.live.ras import Asker
+from nccl_inspect.extras.live.watch import (
+    Behind,
+    Change,
+    End,
+    News,
+    Resumed,
+    Stall,
+    Status,
+    Timing,
+    Turn,
+    Verdict,
+    Watch,
+)
+from nccl_inspect.model.job import Job
+from nccl_inspect.pipeline import reading
+from nccl_inspect.report import Style, digest, text
+from nccl_inspect.report.words import block, paint, verdict_color
+from nccl_inspect.util.interruption import PROCESS
+from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.wording import count, ranges
+
+_EXAMPLES = """
+Examples:
+  nccl-inspect watch job.log                        follow the file, even if it is replaced
+  nccl-inspect watch job.log /shared/dumps/         read flight recorder dumps on a stall and at the end
+  kubectl logs -f -l job-name=llama --prefix --max-log-requests=64 | nccl-inspect watch
+  tail -F rank*.log | nccl-inspect watch --stall 120
+  torchrun train.py 2>&1 | tee job.log | nccl-inspect watch --fail-on error
+  nccl-inspect watch job.log --exit-on error --exit-on stall --on-exit 'scancel 4711'
+  nccl-inspect watch job.log --exit-on action=drain-host
+  nccl-inspect watch job.log --ras localhost:28028  on a host of the job: who lags while it runs
+  nccl-inspect watch job.log --metrics 9400         for Prometheus: http://localhost:9400/metrics
+
+Exit status: 1 --exit-on or --fail-on matched, or the job failed and one of them was given.
+"""
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_TICK = 0.25
+"""Seconds between updates of the status line."""
+
+
+def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Command]:
+    kind = click.FloatRange(min=0, min_open=True)
+    return click.option(name, type=kind, default=default, show_default=True, metavar="SECONDS", help=words)
+
+
+@click.command(epilog=_EXAMPLES, short_help="Print the verdict as soon as a job is up, then each new finding.")
+@click.argument("log", required=False, metavar="[LOG]", type=shared.FILE)
+@click.argument("evidence", nargs=-1, metavar="[EVIDENCE]...", type=shared.FILE)
+@click.option("--until-end", is_flag=True, help="Stop at the current end of LOG instead of following it.")
+@_seconds(
+    "--interval", 10, "Time between status lines if stderr is not a terminal; the job is judged 4 times as often."
+)
+@_seconds("--settle", 5, "Stop waiting for connections after this much idle time.")
+@_seconds("--stall", 60, "Warn when a communicator makes no progress for this time; again after 2, 4, 8 times as long.")
+@click.option(
+    "--exit-on",
+    "exit_on",
+    type=click.Choice(exit_conditions.CONDITIONS),
+    multiple=True,
+    metavar="CONDITION",
+    help="End with status 1 as soon as a finding of this severity or higher is reported or the job fails (error, "
+    "warning), a communicator stalls (stall), or a finding needs an action (action=drain-host, action=restart, …). "
+    "May be repeated.",
+)
+@click.option(
+    "--on-exit",
+    metavar="COMMAND",
+    help="Run COMMAND once with 'sh -c' when --exit-on ends the watch. "
+    f"Its environment has {exit_conditions.PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, …",
+)
+@click.option(
+    "--ras",
+    metavar="HOST:PORT",
+    help="Ask NCCL's RAS (2.24 and later) at this address every --interval, and name the ranks that lag. It listens in "
+    "each process of the job: NCCL_RAS_ADDR, by default localhost:28028.",
+)
+@click.option(
+    "--metrics",
+    metavar="PORT|FILE",
+    type=shared.FILE,
+    help="Publish Prometheus metrics: over HTTP on a port of localhost or on ADDRESS:PORT, or in FILE.",
+)
+@shared.append_option
+@shared.gate_options
+@shared.platform_options
+@shared.color_option
+def command(
+    log: str | None,
+    evidence: tuple[str, ...],
+    until_end: bool,
+    interval: float,
+    settle: float,
+    stall: float,
+    exit_on: tuple[str, ...],
+    on_exit: str | None,
+    ras: str | None,
+    metrics: str | None,
+    store: str,
+    fail_on: str,
+    options: reading.Options,
+    no_color: bool,
+) -> int:
+    """Watch a job start: print the verdict as soon as its communicators are up, then each new finding.
+
+    LOG is a file, which is followed until Ctrl-C; without it, or with -, standard input is read to its end. A
+    status line on stderr shows how far the job got. If ranks wait for others, the missing ranks are named.
+    The final verdict is printed at the end; Ctrl-C ends with status 130. --exit-on makes it a guard that ends a bad
+    job. EVIDENCE are folders and files, such as flight recorder dumps: they are read when the job makes no progress
+    and at the end, and need not exist before.
+    """
+    if on_exit is not None and not exit_on:
+        raise click.UsageError("--on-exit needs --exit-on: choose what ends the watch")
+    if ras and not ras.rpartition(":")[2].isdecimal():
+        raise click.UsageError(f"--ras {ras}: needs HOST:PORT, such as localhost:28028")
+    if metrics and log and os.path.realpath(metrics) == os.path.realpath(log):
+        raise NcclInspectError(f"{metrics}: is the log, which would be lost", "choose another name for --metrics")
+    options = shared.with_settings_file(options)
+    judge = reading.Judge(options)
+    (name,) = shared.inputs_or_stdin((log,) if log else ())
+    if store and name == "-":
+        raise click.UsageError("--store needs LOG: standard input is not kept")
+    source = tail.STDIN if name == "-" else name
+    place = _Beside(evidence, name) if evidence else None
+    watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None)
+    waiter = tail.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))
+    pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
+    screen = _Screen(shared.choose_style(no_color, "-"), interval)
+    alarm: exit_conditions.Alarm | None = None
+    job: Job | None = None
+    try:
+        asker = Asker(ras, interval) if ras else None
+        with monitoring.meter(metrics, interval) as meter, PROCESS as interruption, asker or nullcontext():
+            meter.update(watch)
+            for piece in interruption.until(pieces):
+                resumed = [event for answer in asker.found() for event in watch.take(answer)] if asker else []
+                news = [*resumed, *_take(watch, piece, screen)]
+                problem = meter.update(watch, is_news=bool(news))  # first: whoever reads the news may ask for them
+                screen.print_news(news)
+                screen.status(watch)
+                if problem:
+                    screen.note(problem)
+                if alarm := exit_conditions.alarm(news, exit_on):
+                    break
+            else:
+                news, job = watch.end(interruption.happened)
+                screen.print_news(news)
+                alarm = None if interruption.happened else exit_conditions.alarm(news, exit_on)
+            if problem := meter.update(watch, runs=False):
+                screen.note(problem)
+    except BrokenPipeError:
+        shared.exit_quietly()
+    finally:
+        screen.clear()
+    for words in place.problems(job) if place else ():
+        print_stderr(words)
+    if store:
+        from nccl_inspect.extras.fleet import adding  # loads pyarrow
+
+        adding.append([name, *evidence], store, print_stderr, options)
+    if alarm:
+        return _ended(alarm, on_exit)
+    assert job is not None
+    return shared.status(job, fail_on)
+
+
+class _Beside:
+    """The evidence beside the watched log.
+
+    Args:
+        names: folders and files, which may appear later.
+        log: the watched log.
+
+    Raises:
+        UsageError: one of them is a second log.
+    """
+
+    def __init__(self, names: tuple[str, ...], log: str) -> None:
+        self._names, self._log = list(names), log
+        self._inventory = artifacts.NOTHING
+        files = [name for name in names if Path(name).is_file()]
+        logs = artifacts.beside(files).logs if files else []
+        if logs:
+            several = f"tail -F {log} {logs[0].name} | nccl-inspect watch" if log != "-" else "tail -F LOG LOG | …"
+            raise click.UsageError(f"{logs[0].name} is a log, and only one log can be watched; for several: {several}")
+
+    def read(self) -> artifacts.Inventory:
+        """The evidence found so far."""
+        self._inventory = artifacts.beside(self._names)
+        return self._inventory
+
+    def problems(self, job: Job | None) -> Iterator[str]:
+        """Unused files and the reasons."""
+        yield from digest.list_unused_evidence(job.artifacts if job else self._inventory.evidence)
+        yield from (f"{log.name}: {log.problem.what}" for log in self._inventory.logs if log.problem)
+        watched = os.path.realpath(self._log)
+        others = [log.name for log in self._inventory.logs if not log.problem and os.path.realpath(log.name) != watched]
+        if others:
+            hint = f"nccl-inspect summarize {' '.join(self._names)}"
+            yield f"{count(len(others), 'log')} beside it ({others[0]}) not read; read all when the job is over: {hint}"
+
+
+def _ended(alarm: exit_conditions.Alarm, command: str | None) -> int:
+    """End because of an alarm; the status is that of the alarm, even if the command fails."""
+    print_stderr(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
+    try:
+        if command and (status := exit_conditions.run(command, alarm)):
+            print_stderr(f"the command of --on-exit ended with status {status}")
+    except OSError as error:
+        print_stderr(f"the command of --on-exit was not run: {error.strerror or error}")
+    return FOUND
+
+
+def _take(watch: Watch, piece: tail.Piece, screen: _Screen) -> list[News]:
+    if isinstance(piece, bytes):
+        watch.feed(piece)
+    elif piece is not None:
+        screen.note(piece.text)
+        if piece.begins:
+            watch.begin()
+    return watch.look()
+
+
+def _descriptor(stream: Any) -> int | None:
+    try:
+        return int(stream.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+class _Screen:
+    """Writes news to stdout and the status to stderr: in place on a terminal, else a line per interval."""
+
+    def __init__(self, style: Style, interval: float) -> None:
+        self._style = style
+        self._in_place = sys.stderr is not None and sys.stderr.isatty()
+        self._pause = _TICK if self._in_place else interval
+        self._next = time.monotonic() + (0 if self._in_place else interval)
+        self._shown = ""
+        self._progress = ""
+
+    def print_news(self, news: Iterable[News]) -> None:
+        """Write news, if there are any."""
+        lines = [line for event in news for line in _words(event, self._style)]
+        if lines:
+            self.clear()
+            shared.write_lines(lines, "-")
+
+    def note(self, words: str) -> None:
+        """Write a note about the input."""
+        self.clear()
+        self._write(f"nccl-inspect: {printable(words)}\n")
+
+    def status(self, watch: Watch) -> None:
+        """Write the status if it is due and, off a terminal, if it changed."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + self._pause
+        status = watch.status()
+        begin, progress = _progress(status)
+        if self._in_place:
+            words = cut(f"{begin}, {progress}", max(self._style.width - 1, 20))
+            self._write("\r" + words.ljust(len(self._shown)))
+            self._shown = words
+        elif progress != self._progress:
+            self._progress = progress
+            self._write(f"nccl-inspect: {begin}, {progress}\n")
+
+    def clear(self) -> None:
+        """Clear the status line."""
+        if self._shown:
+            self._write("\r" + " " * len(self._shown) + "\r")
+            self._shown = ""
+
+    def _write(self, words: str) -> None:
+        try:
+            click.echo(words, err=True, nl=False)
+        except BrokenPipeError:  # the verdict may still be wanted
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def _progress(status: Status) -> tuple[str, str]:
+    """The status in words: the clock, and the progress."""
+    begin = f"{status.seconds:.0f} s, {status.lines:,} lines"
+    if not status.nccl_lines:
+        return begin, "none of NCCL yet"
+    parts = [f"ranks {status.ranks}/{status.world_size or '?'}"]
+    parts.append(f"communicators {status.complete}/{status.communicators} complete")
+    if status.last:
+        parts.append(f"last: {status.last}")
+    if status.ras:
+        parts.append(status.ras)
+    if status.verdict:
+        parts.append(status.verdict.upper())
+    return begin, ", ".join(parts)
+
+
+def _words(news: News, style: Style) -> Iterator[str]:
+    """News in lines."""
+    match news:
+        case Verdict(job):
+            yield from report.load("text").render(job, style).splitlines()
+        case End(job):
+            yield from text.headline(job, style)
+            for label, words in digest.evidence_rows(job):
+                yield from block(label, printable(words), style)
+        case Turn(before, job):
+            now = paint(job.verdict.upper(), verdict_color(job.verdict), style)
+            yield f"the verdict is {now} now (it was {before.upper()})"
+        case Change():
+            yield from _change(news, style)
+        case Stall():
+            yield from _stall(news, style)
+        case Behind(late, seconds):
+            first = f"STALLED: by RAS no operation was launched for {seconds:.0f} s"
+            yield first.replace("STALLED", paint("STALLED", "warning", style), 1)
+            for index, words in enumerate(late.words):
+                yield from block("" if index else "behind", printable(words), style)
+        case Resumed(seconds):
+            yield f"progress resumed after {seconds:.0f} s"
+
+
+def _change(change: Change, style: Style) -> Iterator[str]:
+    finding = change.finding
+    severity = paint(finding.severity.upper(), finding.severity, style)
+    if change.how == "new":
+        yield from text.brief(finding, change.job, style)
+        return
+    how = {"gone": "is gone", "back": "is back"}.get(change.how, f"is {severity} now (it was {change.before.upper()})")
+    named = paint(finding.rule, "bold", style)
+    lead = "" if change.how == "severity" else f"{severity} "
+    yield f"{lead}{named} {how}"
+    if change.how != "gone":
+        yield from block("what", printable(finding.summary), style)
+
+
+def _stall(stall: Stall, style: Style) -> Iterator[str]:
+    comm = stall.communicator
+    kind = "" if stall.are_global else " (counted within it)"
+    first = f"STALLED: communicator {comm.id} ({count(comm.nranks, 'rank')}) made no progress for {stall.seconds:.0f} s"
+    lines = block("", printable(first), style, indent=0, hang=0)
+    yield lines[0].replace("STALLED", paint("STALLED", "warning", style), 1)
+    yield from lines[1:]
+    waiting = f"{count(len(stall.waiting), 'rank')}{kind}: {ranges(stall.waiting)}, began and did not finish"
+    yield from block("waiting", waiting, style)
+    if stall.missing:
+        missing = (
+            f"{count(len(stall.missing), 'rank')}{kind}: {ranges(stall.missing)}, did not begin, or not in this log"
+        )
+        yield from block("missing", missing, style)
+    yield from block("last step", printable(stall.last or "none"), style)

@@ -1,0 +1,501 @@
+"""A run from its folder to its report: its variables, its files, what is gathered beside it."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from nccl_inspect.extras.collect import host
+from nccl_inspect.extras.collect.collection import Collection
+from nccl_inspect.extras.live.child import Child, JobLog, NotStartedError, Signals, open_channels
+from nccl_inspect.util import signals as signal_names
+from nccl_inspect.util.records import Frozen, frozen
+
+# --- variables ----------------------------------------------------------------------------------------------------
+
+DEBUG_FILE = "NCCL_DEBUG_FILE"
+
+
+@frozen
+class Setting(Frozen):
+    """A variable that is set where nobody set it."""
+
+    name: str
+    value: str
+    """``{folder}`` stands for the folder of the run."""
+    unless: tuple[str, ...] = ()
+    """Variables that somebody set instead, or with which this one would change what is seen."""
+
+
+SETTINGS = (
+    Setting("NCCL_DEBUG", "INFO"),
+    Setting("NCCL_DEBUG_SUBSYS", "INIT,ENV,BOOTSTRAP,NET,GRAPH"),
+    # Who asked for the lines of NCCL wants to see them; who did not shall find the output as it was. A file for each
+    # process has no torn lines.
+    Setting(DEBUG_FILE, "{folder}/nccl.%h.%p.log", unless=("NCCL_DEBUG",)),
+    Setting("NCCL_TOPO_DUMP_FILE", "{folder}/topology.xml"),
+    # PyTorch 2.9 and later prefer the names with FR.
+    Setting("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000", unless=("TORCH_FR_BUFFER_SIZE",)),
+    Setting("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", unless=("TORCH_FR_DUMP_ON_TIMEOUT",)),
+    Setting("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "{folder}/nccl_trace_rank_", unless=("TORCH_FR_DUMP_TEMP_FILE",)),
+    Setting("TORCH_FR_DUMP_TEMP_FILE", "{folder}/nccl_trace_rank_", unless=("TORCH_NCCL_DEBUG_INFO_TEMP_FILE",)),
+)
+_CONFIGURATION = "NCCL_CONF_FILE"
+_CONFIGURATIONS = ("~/.nccl.conf", "/etc/nccl.conf")
+"""What NCCL reads, in this order (src/misc/param.cc): a variable set there counts as well."""
+
+
+@frozen
+class Launcher(Frozen):
+    """How a launcher numbers processes: the variable that shows it, and those of both numbers."""
+
+    mark: str
+    rank: str
+    local_rank: str
+
+
+LAUNCHERS = (
+    Launcher("TORCHELASTIC_RUN_ID", "RANK", "LOCAL_RANK"),
+    Launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    Launcher("PMI_RANK", "PMI_RANK", "MPI_LOCALRANKID"),
+    Launcher("SLURM_PROCID", "SLURM_PROCID", "SLURM_LOCALID"),
+    Launcher("RANK", "RANK", "LOCAL_RANK"),
+)
+"""The innermost first: what mpirun starts in a batch job of Slurm inherits the numbers of the batch step."""
+JOB = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
+"""What all processes of a job have in common, by launcher."""
+STEP = "SLURM_STEP_ID"
+_MAX_NAME = 60
+
+
+def variables_for(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return what is to be added to the environment of a job."""
+    names = set(environment)
+    for path in filter(None, (environment.get(_CONFIGURATION), *_CONFIGURATIONS)):
+        with suppress(OSError, RuntimeError):
+            text = Path(path).expanduser().read_text(encoding="utf-8", errors="replace")
+            names.update(re.findall(r"^\s*(\w+)\s*=", text, re.MULTILINE))
+    variables = {}
+    for name, value, unless in ((each.name, each.value, each.unless) for each in SETTINGS):
+        if names.isdisjoint((name, *unless)):  # only in the name of the log file does % stand for something
+            path = str(folder).replace("%", "%%") if name == DEBUG_FILE else str(folder)
+            variables[name] = value.replace("{folder}", path)
+    return variables
+
+
+def launcher_ranks(environment: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Return rank and local rank that a launcher gave this process; None where it gave none."""
+    launcher = next((launcher for launcher in LAUNCHERS if launcher.mark in environment), LAUNCHERS[-1])
+    values = (environment.get(name, "") for name in (launcher.rank, launcher.local_rank))
+    rank, local_rank = (int(value) if value.isascii() and value.isdecimal() else None for value in values)
+    return rank, local_rank
+
+
+def launcher_job_name(environment: Mapping[str, str]) -> str:
+    """Return what all processes of this job call it; empty where no launcher gave it a name."""
+    name = next((environment[variable] for variable in JOB if environment.get(variable)), "")
+    parts = [name, *([environment[STEP]] if name and environment.get(STEP) else [])]
+    return re.sub(r"[^\w.-]", "_", "-".join(parts))[:_MAX_NAME]
+
+
+def nccl_log_pattern(environment: Mapping[str, str]) -> str:
+    """Return the pattern of the files that NCCL writes; empty where it writes none."""
+    escaped = environment.get(DEBUG_FILE, "").replace("%%", "\0")
+    return re.sub(r"%[hp]", "*", escaped).replace("\0", "%")
+
+
+# --- the folder ---------------------------------------------------------------------------------------------------
+
+_MAX_RUNS = 1000
+
+
+class RunFolder(NamedTuple):
+    """A folder, and the log in it, which is new."""
+
+    folder: Path
+    log: BinaryIO
+
+
+def open_run_folder(wanted: str, environment: Mapping[str, str], say: Callable[[str], None]) -> RunFolder | None:
+    """Open the folder of this run; None where nothing can be written, which is no reason not to run.
+
+    What an earlier run left is kept: this one then goes to ``DIR-2``. All processes of a job share a folder.
+
+    Args:
+        wanted: as it was given; may be empty.
+        environment: names and numbers the job.
+        say: takes what is worth knowing.
+    """
+    rank, _ = launcher_ranks(environment)
+    log = "job.log" if rank is None else f"job.{rank}.log"
+    name = wanted or f"nccl-run-{launcher_job_name(environment) or time.strftime('%Y%m%d-%H%M%S')}"
+    first = Path(os.path.abspath(name))  # noqa: PTH100 - links stay
+    problem = f"{name}: too many runs"
+    for number in range(1, _MAX_RUNS + 1):
+        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        try:
+            opened = _open_log(folder, log)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            problem = f"{error.filename or folder}: {error.strerror}"
+            break
+        if wanted and number > 1:
+            say(f"{wanted} holds an earlier run; this one goes to {folder}")
+        return opened
+    with suppress(OSError):
+        opened = _open_log(Path(tempfile.mkdtemp(prefix="nccl-run-")), log)
+        say(f"{problem}; the files go to {opened.folder}")
+        return opened
+    say(f"{problem}; the job runs without a report")
+    return None
+
+
+def _open_log(folder: Path, log: str) -> RunFolder:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(20, "Not a directory", str(folder)) from None
+    return RunFolder(folder, (folder / log).open("xb", buffering=0))
+
+
+# --- the stand-still ----------------------------------------------------------------------------------------------
+
+
+class Standstill:
+    """Notices that a job prints nothing any more; each silence counts once.
+
+    Args:
+        seconds: of silence; 0 to look at nothing.
+        log: what the job prints to its streams.
+        folder: of the run, where NCCL writes its files.
+        pattern: of the files that NCCL writes elsewhere; may be empty.
+        now: a clock, as that of files.
+    """
+
+    def __init__(
+        self, seconds: float, log: JobLog, folder: Path, pattern: str = "", now: Callable[[], float] = time.time
+    ) -> None:
+        self._seconds = seconds
+        self._log = log
+        own = (str(Path(glob.escape(str(folder)), name)) for name in ("nccl.*", "job*.log"))
+        self._patterns = [*own, *filter(None, [pattern])]
+        self._now = now
+        self._next = now() + seconds
+        self._seen = 0.0
+        """When the last thing came before the silence that counted."""
+
+    def came(self) -> bool:
+        """Whether there was silence for so long, for the first time."""
+        if not self._seconds or self._now() < self._next:
+            return False
+        newest = self._log.last
+        for name in itertools.chain.from_iterable(map(glob.iglob, self._patterns)):
+            with suppress(OSError):
+                newest = max(newest, Path(name).stat().st_mtime)
+        if newest + self._seconds > self._now():
+            self._next = newest + self._seconds
+            return False
+        self._next = self._now() + self._seconds
+        is_new, self._seen = newest > self._seen, newest
+        return is_new
+
+
+# --- what is gathered ---------------------------------------------------------------------------------------------
+
+_COMMAND_SECONDS = 15.0
+_RAS_SECONDS = 10.0
+_BETWEEN = 5.0
+_SLACK = 60.0
+"""Seconds by which the times of the kernel may be off."""
+_STAMP = re.compile(rb"(?:<\d+>)?\[([A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4})\] ")
+_PROCESS = re.compile(rb"oom-kill|[Oo]ut of memory: |\]: segfault at ")
+"""A process was killed or crashed. What happened to a GPU or switch is of interest whenever it was: it may be lost."""
+
+
+class Gathering:
+    """Gathers what settles findings, beside the job: what RAS answers while it stands, and the state of this machine.
+
+    Args:
+        folder: of the run.
+        between: seconds between two questions: NCCL stands still only where no operation was launched between them.
+    """
+
+    def __init__(self, folder: Path, between: float = _BETWEEN) -> None:
+        self._folder = folder
+        self._between = between
+        self._began = time.time()
+        self.ended = threading.Event()
+        """Set when the job has ended: nobody waits for an answer any more."""
+
+    def ask_ras(self) -> bool:
+        """Ask RAS twice; whether something is kept: not where operations continue, since then nothing is stuck."""
+        self.forget_answers()
+        first = self._ask()
+        if first and not self.ended.wait(self._between):
+            second = self._ask()
+            if first.keys() & second.keys() and first != second:
+                self.forget_answers()
+                return False
+        return bool(self._answers())
+
+    def gather_machine(self) -> None:
+        """Gather what commands say of this machine; processes that the kernel ended before this run are none of it."""
+        collection = self._collection()
+        host.gather_machine(collection)
+        with suppress(OSError, ValueError):  # there is none, or it has other times
+            log = self._folder / host.folder() / host.KERNEL_LOG
+            log.write_bytes(without_earlier_ends(log.read_bytes(), self._began - _SLACK))
+        collection.write_index(host.folder())
+
+    def forget_answers(self) -> None:
+        """Take the answers of RAS away: they are of a time when the job did not stand still."""
+        for answer in self._answers():
+            answer.unlink(missing_ok=True)
+
+    def _ask(self) -> dict[str, Any]:
+        """Ask, and keep what is answered; return the operations that each rank has launched, by communicator.
+
+        There are none where the answer is text only, and where 2.28 breaks its JSON because ranks do not answer.
+        """
+        host.ask_ras(self._collection(), _RAS_SECONDS)
+        with suppress(OSError, ValueError, AttributeError, TypeError):
+            data = json.loads((self._folder / host.folder() / "ras.json").read_bytes())
+            return {
+                str(comm.get("hash")): [rank.get("collective_counts") for rank in comm.get("ranks") or ()]
+                for comm in data.get("communicators") or ()
+            }
+        return {}
+
+    def _answers(self) -> list[Path]:
+        return list((self._folder / host.folder()).glob("ras.*"))
+
+    def _collection(self) -> Collection:
+        return Collection(self._folder, lambda _: None, _COMMAND_SECONDS)
+
+
+def without_earlier_ends(log: bytes, begin: float) -> bytes:
+    """Return what ``dmesg -T`` printed, without processes that ended before a time.
+
+    Args:
+        log: with the times of this machine; a line without one belongs to the line before.
+        begin: seconds since 1970.
+    """
+    kept, is_kept = [], True
+    for line in log.splitlines(keepends=True):
+        if stamp := _STAMP.match(line):
+            is_later = time.mktime(time.strptime(stamp[1].decode("ascii"), "%a %b %d %H:%M:%S %Y")) >= begin
+            is_kept = is_later or _PROCESS.search(line) is None
+        if is_kept:
+            kept.append(line)
+    return b"".join(kept)
+
+
+# --- the report ---------------------------------------------------------------------------------------------------
+
+_NO_LINES = 3
+"""Exit status for a log without a line of NCCL."""
+_STDERR = 2
+_STUCK = (b"FAILED", b"WAITING")
+"""First words of a report on a job that is stuck."""
+_REPORT_SECONDS = 120
+
+
+def _report_command(inputs: Sequence[Path], *options: str) -> list[str]:
+    """Return how the report is made: by a process of its own, so that the exit status of the job stays.
+
+    Modules in the folder of the job are not taken for those of this program.
+    """
+    return [sys.executable, "-P", "-m", "nccl_inspect", "summarize", *map(str, inputs), "--no-progress", *options]
+
+
+def _report_end(inputs: Sequence[Path], target: str, signals: Signals) -> int | None:
+    """Write the report at the end to a file or stderr; return its exit status, None where a signal broke it off."""
+    with tempfile.TemporaryFile() as errors:
+        command = _report_command(inputs, *(("-o", target) if target else ()))
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=_STDERR, stderr=errors)
+        while (status := process.poll()) is None:
+            if signals.ending(1.0):
+                process.kill()
+                process.wait()
+                return None
+        errors.seek(0)
+        if status != _NO_LINES:
+            _write_stderr(errors.read())
+        return status
+
+
+def _report_standstill(inputs: Sequence[Path]) -> bool:
+    """Write the report to stderr if the job failed or its ranks wait, as far as the log shows; whether that is so."""
+    command = _report_command(inputs)
+    with suppress(OSError, subprocess.TimeoutExpired):
+        report = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_REPORT_SECONDS, check=False
+        ).stdout
+        if report.startswith(_STUCK):
+            _write_stderr(report)
+            return True
+    return False
+
+
+def _write_stderr(data: bytes) -> None:
+    view = memoryview(data)
+    with suppress(OSError):
+        while view:
+            view = view[os.write(_STDERR, view) :]
+
+
+# --- the run ------------------------------------------------------------------------------------------------------
+
+_LEAVE = 5.0
+"""Seconds to wait at the end for what a stand-still began."""
+_TICK = 0.1
+"""Seconds between two looks at what is gathered."""
+_STALE = 1800.0
+"""Seconds for which a job prints on after a stand-still before its answers are of no use: the time-outs of PyTorch, and
+what it writes before it gives up, take less."""
+
+
+@frozen
+class Options(Frozen):
+    """How a run is watched and reported."""
+
+    stall: float = 0
+    report: str = ""
+    """The file of the report; empty for stderr."""
+    quiet: bool = False
+
+
+class Session:
+    """One run.
+
+    Args:
+        files: of the run.
+        environment: of this process, by which it is the one that reports or not.
+        options: of the run.
+        say: takes what is worth knowing.
+    """
+
+    def __init__(
+        self, files: RunFolder, environment: Mapping[str, str], options: Options, say: Callable[[str], None]
+    ) -> None:
+        self._folder, self._log_name = files.folder, Path(files.log.name)
+        self._options = options
+        self._say: Callable[[str], None] = (lambda _: None) if options.quiet else say
+        self._environment = {**environment, **variables_for(environment, files.folder)}
+        self._rank, local = launcher_ranks(environment)
+        self._gathers = not local
+        self.is_first = self._gathers and not self._rank
+        """Whether this is the process that reports on the job."""
+        self._gathering = Gathering(files.folder)
+        self._standstill: Standstill | None = None
+        self._kept_at = 0.0
+        self._work: threading.Thread | None = None
+        self._channels = open_channels()
+        self._log = JobLog(files.log, several=len(self._channels) > 1)
+
+    def run(self, argv: Sequence[str]) -> int:
+        """Run the job and report on it; return its exit status.
+
+        Raises:
+            NotStartedError: the command cannot be started.
+        """
+        with Signals.held() as signals:
+            if self.is_first:
+                pattern = nccl_log_pattern(self._environment)
+                self._standstill = Standstill(self._options.stall, self._log, self._folder, pattern)
+            try:
+                child = Child(argv, self._environment, self._channels, self._log)
+            except NotStartedError:
+                with suppress(OSError):  # nothing is in the folder
+                    self._log_name.unlink()
+                    self._folder.rmdir()
+                raise
+            status = child.wait(signals, self._look_for_standstill)
+            self._log.flush()
+            self._gathering.ended.set()
+            if self._work:
+                self._work.join(_LEAVE)
+            if status == 0:
+                self._gathering.forget_answers()
+            if self._log.problem:
+                self._say(f"{self._log_name} is incomplete: {self._log.problem}")
+            ending = "the command succeeded"
+            if status != 0:  # and its host, where a launcher started several
+                on = f" on {socket.gethostname().partition('.')[0]}" if self._rank is not None else ""
+                ending = f"the command ended with status {signal_names.status_words(status)}{on}"
+            with suppress(OSError):  # beside the log, so that a later report says how the command ended
+                name = self._log_name.name.replace("job", "exit-status", 1)
+                self._log_name.with_name(name).write_text(f"nccl-inspect: {ending}\n", encoding="utf-8")
+            if self._gathers and self._gather(signals) and self.is_first:
+                self._report(ending, signals)
+        return status
+
+    def _look_for_standstill(self) -> None:
+        if self._kept_at and self._log.last - self._kept_at > _STALE:
+            self._gathering.forget_answers()
+            self._kept_at = 0.0
+        if self._standstill and self._standstill.came() and not (self._work and self._work.is_alive()):
+            self._log.flush()
+            self._work = threading.Thread(target=self._gather_standstill, daemon=True)
+            self._work.start()
+
+    def _gather_standstill(self) -> None:
+        silence = f"nothing printed for {self._options.stall:g} s"
+        if self._gathering.ask_ras():
+            self._kept_at = time.time()
+            silence += f"; RAS answered, {self._folder}"
+        self._gathering.gather_machine()
+        if self._options.quiet or self._gathering.ended.is_set() or not _report_standstill(self._inputs()):
+            self._say(silence)
+
+    def _gather(self, signals: Signals) -> bool:
+        """Gather the state of the machine; False where a signal breaks it off."""
+        work = threading.Thread(target=self._gathering.gather_machine, daemon=True)
+        work.start()
+        while work.is_alive():
+            if signals.ending(_TICK):
+                return False
+        return True
+
+    def _report(self, ending: str, signals: Signals) -> None:
+        self._say(f"{ending}; files of this run: {self._folder}")
+        if self._options.quiet and not self._options.report:
+            return
+        if _report_end(self._inputs(), self._options.report, signals) == _NO_LINES:
+            level = self._environment.get("NCCL_DEBUG", "")
+            is_full = level.upper() in ("INFO", "TRACE")
+            why = "" if is_full else f" (NCCL_DEBUG={level} was set; leave it out)"
+            self._say(f"no report: NCCL printed nothing to {self._folder}{why}")
+
+    def _inputs(self) -> Sequence[Path]:
+        """Return the folder, and what NCCL wrote elsewhere because somebody said so."""
+        pattern = nccl_log_pattern(self._environment)
+        elsewhere: Iterable[Path] = sorted(map(Path, glob.glob(pattern))) if pattern else []  # noqa: PTH207 - as given
+        inside = self._folder.resolve()
+        return [self._folder, *(path for path in elsewhere if not path.resolve().is_relative_to(inside))]
+
+
+def replace_process(argv: Sequence[str]) -> int:
+    """Run the command in place of this process, where nothing can be kept; gives a status only if that fails.
+
+    Raises:
+        NotStartedError: always, if it returns at all.
+    """
+    try:
+        os.execvpe(argv[0], list(argv), os.environ)
+    except OSError as error:
+        raise NotStartedError(f"{argv[0]}: {error.strerror}", 127 if error.errno == 2 else 126) from None

@@ -1,0 +1,374 @@
+"""Settings that NCCL cannot use, and what ranks do not agree on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from nccl_inspect import artifacts
+from nccl_inspect.event.base import Process, is_named
+from nccl_inspect.event.types import BootstrapInterface, NcclVersion
+from nccl_inspect.judging import stated_errors
+from nccl_inspect.judging.agreement import (
+    AGREEMENTS,
+    Agreement,
+    crashes_of,
+    errors_of,
+    owners,
+    ranks_with_interface,
+    ranks_without,
+    with_own_ranks,
+)
+from nccl_inspect.judging.connecting import is_connected
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
+from nccl_inspect.judging.evidence import workloads
+from nccl_inspect.judging.facts import evidence_of_settings, ranks_concerned
+from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.remedies import COMMENT
+from nccl_inspect.model import versions
+from nccl_inspect.model.job import Setting
+from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import ranks_word
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.containers import Pod, Variable
+
+
+_SHOWN = 8
+"""Limit of values in the report: there are thousands if each rank has its own."""
+
+
+def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
+    """Find values that differ, and variables that only some of the ranks that came equally far print."""
+    for agreement in AGREEMENTS:
+        values = facts.settings(agreement.name)
+        outliers = values and (_minority(agreement, values) or _on_some_ranks(facts, agreement, values))
+        if not outliers:
+            continue
+        joined = _are_connected(facts, outliers)
+        values, outliers = with_own_ranks(facts, values), with_own_ranks(facts, outliers)
+        odd = {rank for setting in outliers for rank in setting.ranks or ()}
+        errors = errors_of(facts, agreement.effect) or crashes_of(facts, agreement.effect, odd)
+        if errors:
+            yield _find(facts, agreement, values, outliers, "errors", errors)
+        elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
+            continue  # p2p-disabled-by-env reports its cost
+        elif not agreement.is_choice or facts.job.failed or facts.errors(forced_ends=False):
+            yield _find(facts, agreement, values, outliers, "harmful")
+        elif len(values) == 1 or joined:
+            yield _find(facts, agreement, values, outliers, "harmless" if joined else "harmful")
+        else:
+            yield _find(facts, agreement, values, outliers, "choice")
+
+
+def _find(
+    facts: Facts,
+    agreement: Agreement,
+    values: list[Setting],
+    outliers: list[Setting],
+    what: str,
+    errors: list[Notice] | None = None,
+) -> Hit:
+    alone = values if len(values) == 1 else []
+    others = ranks_without(facts, agreement, alone[0]) if alone else set[int]()
+    ranks = {rank for setting in outliers for rank in setting.ranks or ()}
+    named = {
+        "variable": agreement.name,
+        "values": "; ".join(f"{setting.value} on {owners(setting)}" for setting in values[:_SHOWN]),
+        "more": max(len(values) - _SHOWN, 0),
+        "alone": alone,
+        "names": " ".join(alone[0].names) if alone else "",
+        "owners": owners(alone[0]) if alone else "",
+        "few": alone and (alone[0].ranks is None or not others or len(alone[0].ranks) <= len(others)),
+        "others": others,
+        "effect": agreement.effect.words if errors and agreement.effect else "",
+    }
+    lines = evidence_of_settings(values[:_SHOWN])
+    return Hit(
+        [],
+        named,
+        (what,),
+        ranks=others if alone and 0 < len(others) < len(ranks) else ranks,
+        hosts={host for setting in outliers for host in setting.hosts},
+        evidence=[*lines[:3], *errors[:2]] if errors else lines,
+    )
+
+
+def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:
+    """Settings that fewer ranks have than the most common one."""
+    several = _with_several(values)
+    values = [setting for setting in values if not several.issuperset(setting.processes)]
+    if len(values) < 2:
+        return []
+    if agreement.on_host:
+        hosts = [host for setting in values for host in set(setting.hosts) if is_named(host)]
+        if len(set(hosts)) == len(hosts):  # one value per host
+            return []
+    ranked = sorted(values, key=lambda setting: len(setting.processes), reverse=True)
+    return ranked[1:]
+
+
+def _with_several(values: list[Setting]) -> set[Process]:
+    """Return the processes that print several values: one for each communicator, which says nothing of other ranks."""
+    shown = Counter(process for setting in values for process in set(setting.processes))
+    return {process for process, times in shown.items() if times > 1}
+
+
+def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) -> list[Setting]:
+    """A setting that only some ranks have; none if lines of the others may be missing."""
+    setting = values[0]
+    if len(values) > 1 or setting.ranks is None or any(source.damaged_lines for source in facts.job.sources):
+        return []
+    if agreement.name == "NCCL_SOCKET_IFNAME":
+        if not (facts.job.failed or facts.errors(forced_ends=False)):
+            return []  # the ranks connected, and the line of a peer may have been cut off
+        return [setting] if _peers_came_up_without(facts, setting) else []
+    if not agreement.echoed or not setting.ranks or facts.job.excerpt:  # lines may have been left out
+        return []
+    others = ranks_without(facts, agreement, setting)
+    if setting.source == "plugin":  # plugins set it before NCCL announces the communicator
+        others &= ranks_with_interface(facts)
+    return [setting] if others else []
+
+
+def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:
+    """Whether another process of the same host chose its interface without the setting."""
+    chose = {process for notice in facts.with_event(BootstrapInterface) for process in notice.processes}
+    return any(host in setting.hosts for host, *_ in chose - set(setting.processes))
+
+
+def _are_connected(facts: Facts, outliers: list[Setting]) -> bool:
+    """Whether the ranks connected to each other."""
+    ranks = {rank for setting in outliers for rank in setting.ranks or ()}
+    connected = any(comm.state == "connected" for comm in facts.job.communicators)
+    return connected or (bool(ranks) and ranks <= facts.job.paths.ends())
+
+
+_OUTSIDE = ("environment", "unknown")
+"""Sources of a variable that a pod or script may have set; a plugin and nccl.conf are others."""
+
+
+class Source(NamedTuple):
+    """A place in a file that sets a variable."""
+
+    file: str
+    variable: Variable
+    step: str
+    """How to remove it."""
+
+    @property
+    def place(self) -> str:
+        """The file and the line."""
+        return f"{self.file.rpartition('/')[2]}:{self.variable.line}"
+
+    @property
+    def line(self) -> Evidence:
+        """The line as evidence."""
+        own = self.variable
+        return Evidence(self.file, own.line, f"{own.owner}: {own.name}={own.value}")
+
+
+def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+    """Find the variables that findings blame in manifests and scripts, set to the same value or to another one."""
+    effects = workloads.faults("setting-from-file", findings)
+    sources = grouped((source.variable.name, source) for source in _sources(facts)) if effects else {}
+    settings = [(effect, setting) for effect in effects for setting in _settings(facts, effect)]
+    blamed = [
+        (effect, source)
+        for effect, setting in settings
+        for source in sources.get(setting.name, ())
+        if source.variable.value == setting.value
+    ]
+    if blamed:
+        causes = list(dict.fromkeys(source for _, source in blamed))
+        yield Hit(
+            named={
+                "names": [f"{source.variable.name}={source.variable.value}" for source in causes],
+                "place": causes[0].place,
+                "owner": causes[0].variable.owner,
+                "steps": list(dict.fromkeys(source.step for source in causes)),
+            },
+            evidence=[source.line for source in causes],
+            effects=list({id(effect): effect for effect, _ in blamed}.values()),
+        )
+        return
+    for effect, setting in settings:
+        others = sources.get(setting.name, [])
+        if others and all(source.variable.value is not None and "$" not in source.variable.value for source in others):
+            first = others[0]  # a value that is filled in later is unknown
+            named = {"place": first.place, "name": setting.name, "value": first.variable.value, "other": setting.value}
+            yield Hit(named=named, evidence=[first.line, *setting.evidence[:1]], effects=[effect])
+            return
+
+
+def _sources(facts: Facts) -> Iterator[Source]:
+    for pod in workloads.pods(facts):
+        for variable in (variable for container in pod.containers for variable in container.env):
+            yield Source(pod.file, variable, _step(pod.file, variable, pod))
+    for script in artifacts.of(facts.job.artifacts, "slurm_script"):
+        yield from (Source(script.name, variable, _step(script.name, variable)) for variable in script.env)
+
+
+def _step(file: str, variable: Variable, pod: Pod | None = None) -> str:
+    """Return how to remove a variable: with a command if the pod template can be changed."""
+    if pod and pod.kind in workloads.MERGED:
+        own = workloads.in_namespace(pod.namespace)
+        return f"kubectl {own}set env {pod.kind.lower()}/{pod.name} {variable.name}-{COMMENT}removes it"
+    return f"unset {variable.name}{COMMENT}{file.rpartition('/')[2]}:{variable.line}: delete it there"
+
+
+def _settings(facts: Facts, effect: Finding) -> Iterator[Setting]:
+    """The settings from outside that a finding blames: it names the variable, or shows the line that states it."""
+    lines = {(line.source, line.line) for line in effect.evidence}
+    for setting in facts.job.environment:
+        shown = any((line.source, line.line) in lines for line in setting.evidence)
+        if setting.source in _OUTSIDE and (shown or setting.name in effect.summary or setting.name in effect.cause):
+            yield setting
+
+
+_VARIABLE = later(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
+_NUMBERS = ("nccl/env-invalid", "tcpxo/fastrak-env-invalid")
+_LISTS = {"nccl/algo-setting-invalid": ("NCCL_ALGO", "NCCL_PROTO"), "nccl/rings-invalid-old": ("NCCL_RINGS",)}
+
+
+def setting_invalid(facts: Facts) -> Iterator[Hit]:
+    """Find NCCL's errors about numbers (src/misc/param.cc), lists (src/graph/tuning.cc) and rings, and other values."""
+    for production, variables in _LISTS.items():
+        if errors := facts.notices(production):
+            given = facts.user_settings(*variables)
+            yield Hit(errors, {"given": given}, evidence=[*errors, *given])
+    own = (*_NUMBERS, *_LISTS)
+    if adjusted := [notice for notice in facts.errors_of_rule("setting-invalid") if notice.production not in own]:
+        names = dict.fromkeys(name for notice in adjusted for name in _VARIABLE.findall(notice.message))
+        yield Hit(adjusted, {"names": " ".join(names)})
+    if errors := facts.notices(*_NUMBERS):
+        names = dict.fromkeys(value(error, "name") for error in errors)
+        numbers = [
+            f"{value(error, 'name')}={value(error, 'given')} and uses its default ({value(error, 'default')})"
+            for error in errors
+        ]
+        yield Hit(
+            errors,
+            {"numbers": numbers, "steps": [f"{name}=<number>   # without a unit; or unset it" for name in names]},
+        )
+
+
+_STRANGE = ("rank-misfit", "stranger", "garbled-address")
+"""Roles of errors from processes that misread a message of another release."""
+
+
+def version_mismatch(facts: Facts) -> Iterator[Hit]:
+    """Find NCCL's own check, and versions that differ between processes; otherwise RAS's messages about peers."""
+    if hit := next(_mismatch(facts), None):
+        yield hit
+    elif messages := facts.errors_of_rule("version-mismatch"):
+        yield Hit(messages, {"RAS": True, "dead": stated_errors.is_fatal(facts, messages)})
+
+
+def _mismatch(facts: Facts) -> Iterator[Hit]:
+    """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
+    checked, strange, printed = facts.notices("nccl/version-mismatch"), facts.with_role(*_STRANGE), _printed(facts)
+    built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
+    if not checked and built:  # several jobs in one log may each have their own release
+        printed = _mixed(facts, printed)
+        if not printed:
+            return
+    by_process = printed | (_inferred(facts, set(printed)) if strange and printed else {})
+    ranks = _stated(checked)
+    bare = _without_process(facts) if strange and not is_connected(facts) else set()
+    releases = sorted({*by_process.values(), *ranks, *bare}, key=versions.order)
+    if not checked and len(releases) < 2:
+        return
+    lines = [notice for notice in facts.with_event(NcclVersion) if notice.hosts or bare]
+    odd = _odd(by_process)
+    odd_ranks = {rank for last in facts.job.last_lines if last.process in odd for rank in last.ranks}
+    is_one_job = len(facts.job.communicators) == 1 and all(notice.ranks for notice in lines)
+    named = {
+        "releases": ", ".join(releases) if len(releases) > 1 else "",
+        "where": "; ".join(_where(release, ranks.get(release, set()), by_process) for release in releases),
+        "likely": not checked,
+        "possible": not (checked or strange or built or is_one_job),
+    }
+    yield Hit(
+        named=named,
+        ranks=ranks_concerned(facts, checked, "rank", "own_rank") or odd_ranks,
+        hosts={process.host for process in odd or by_process},
+        evidence=[*[*checked, *strange][:3], *(line for notice in lines for line in notice.evidence[:1])],
+    )
+
+
+def _mixed(facts: Facts, printed: dict[Process, str]) -> dict[Process, str]:
+    """Return the releases in a communicator that did not come up and whose members print several; none for others."""
+    is_global = facts.job.rank_space == "global"
+    process_of = {rank: last.process for last in facts.job.last_lines if is_global for rank in last.ranks}
+    for comm in facts.job.communicators:
+        members = {process_of[rank] for rank in comm.ranks if rank in process_of}
+        own = {process: printed[process] for process in members & printed.keys()}
+        if len(comm.completed) < comm.nranks and len(set(own.values())) > 1:
+            return own
+    return {}
+
+
+def _odd(by_process: dict[Process, str]) -> set[Process]:
+    """The processes with another release than most; empty where no release prevails."""
+    release, number = Counter(by_process.values()).most_common(1)[0] if by_process else ("", 0)
+    return {process for process, own in by_process.items() if own != release} if 2 * number > len(by_process) else set()
+
+
+def _printed(facts: Facts) -> dict[Process, str]:
+    """The release of each process that prints a complete one, without CUDA's version."""
+    return {
+        process: release
+        for notice in facts.with_event(NcclVersion)
+        if (release := _whole_release(notice))
+        for process in notice.processes
+        if process.host
+    }
+
+
+def _without_process(facts: Facts) -> set[str]:
+    """The releases in lines without a prefix, which rank 0 of each communicator prints up to 2.22."""
+    bare = [one for one in facts.with_event(NcclVersion) if not one.hosts and not facts.job.earlier_runs]
+    return set(filter(None, map(_whole_release, bare)))
+
+
+def _whole_release(notice: Notice) -> str:
+    """The release that a line states; empty if it is cut off."""
+    release = str(getattr(notice.event, "version", "")).partition("+")[0]
+    return release if release.count(".") >= 2 and not release.endswith(".") else ""
+
+
+def _inferred(facts: Facts, others: set[Process]) -> dict[Process, str]:
+    """The releases of processes by the wording of their lines, if that excludes the releases that others print."""
+    seen: dict[Process, set[str]] = {}
+    for notice in facts.job.notices:
+        for process in set(notice.processes) - others:
+            if process[0] and notice.releases:
+                seen.setdefault(process, set()).add(notice.releases)
+    printed = {f"{release}..{release}" for release in _printed(facts).values()}
+    inferred = {process: versions.infer(texts) for process, texts in seen.items()}
+    return {
+        process: text
+        for process, text in inferred.items()
+        if text and all(versions.infer([*seen[process], release]) is None for release in printed)
+    }
+
+
+def _stated(checked: list[Notice]) -> dict[str, set[int]]:
+    """The releases in the errors of NCCL's check, with their ranks: each rank names itself and the first mismatch."""
+    ranks: dict[str, set[int]] = {}
+    for notice in checked:
+        for rank, code in (("rank", "version"), ("own_rank", "own_version")):
+            if isinstance(number := value(notice, code), int):
+                ranks.setdefault(versions.of_code(number), set()).add(value(notice, rank))
+    return ranks
+
+
+def _where(release: str, ranks: set[int], by_process: dict[Process, str]) -> str:
+    """The ranks that have a release according to NCCL, otherwise the processes."""
+    if ranks:
+        return f"{ranks_word(ranks)} {'has' if len(ranks) == 1 else 'have'} {release}"
+    places = {f"{process.host}:{process.pid}" for process, text in by_process.items() if text == release}
+    return f"{release} on {', '.join(sorted(places)[:4])}" if places else f"{release} in a line without its host"

@@ -1,0 +1,383 @@
+"""Algorithms, protocols and channels that NCCL lacks or may not use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
+from nccl_inspect.judging.ends import is_last
+from nccl_inspect.judging.engine import Facts, value
+from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, global_ranks, nics_used, ranks_in
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
+from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, in_use
+from nccl_inspect.judging.networks import slingshot
+from nccl_inspect.judging.networks.fabrics import efa_hints
+from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import listed
+
+_CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
+_SIZES = ("NCCL_NTHREADS", "NCCL_BUFFSIZE")
+_OF_LL = Rate(150, 150, "all-reduce of 1 GiB on 4 H200, LL", MEASURED)
+_OF_ALL = Rate(354, 354, "the same by NCCL's own choice", MEASURED)
+
+
+def algo_proto_forced(facts: Facts) -> Iterator[Hit]:
+    """Find settings of the user; a plugin needs its own, such as NCCL_PROTO=simple of aws-ofi-nccl."""
+    if unsafe := facts.errors_of_rule("algo-proto-forced"):
+        lines = evidence_of_settings(facts.user_settings("NCCL_PROTO"), 1)
+        yield Hit(unsafe, known=("unsafe",), evidence=[*unsafe, *lines])
+        return
+    settings = facts.user_settings(*_CHOICES, *_SIZES)
+    if unclear := [setting for setting in settings if _may_be_of_plugin(facts, setting)]:
+        yield Hit(named={"unclear": unclear})
+    if forced := [setting for setting in settings if setting not in unclear]:
+        yield _find_override(facts, forced)
+
+
+def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
+    narrow = [setting for setting in settings if _is_narrow(facts, setting)]
+    unchecked = [setting for setting in settings if _is_unchecked(facts, setting)]
+    unsafe = unchecked if facts.paths("intra", "SHM") else []
+    known, harmful = [], list[Setting]()
+    if is_google_network(facts):
+        known, narrow, unchecked = ["required"], [], []
+    elif narrow and not unsafe and may_be_google_network(facts):
+        known, settings = ["perhaps required"], narrow
+    else:
+        in_part = [setting for setting in narrow if setting.ranks is not None]
+        harmful = [one for one in settings if one in unsafe or one in in_part or _leaves_only_ll(one)]
+    named = {
+        "chosen": settings,
+        "shown": harmful or settings,
+        "sources": listed(setting.source for setting in settings),
+        "narrow": narrow,
+        "unchecked": unchecked,
+        "harmful": harmful,
+        "LL alone": any(map(_leaves_only_ll, harmful)),
+        "ll": _OF_LL,
+        "own": _OF_ALL,
+    }
+    evidence = evidence_of_settings(harmful or settings)
+    return Hit([], named, known, evidence=evidence, settings=settings)
+
+
+def _may_be_of_plugin(facts: Facts, setting: Setting) -> bool:
+    """Whether aws-ofi-nccl may have set it, in a process whose log does not show the plugin's start."""
+    if (setting.name, setting.value) != ("NCCL_PROTO", "simple"):
+        return False
+    if "Libfabric" not in (facts.job.network.name or "Libfabric"):
+        return False
+    plugin_processes = {process for notice in facts.plugin("NET", "loading") for process in notice.processes}
+    return not plugin_processes.issuperset(setting.processes)
+
+
+def _is_unchecked(facts: Facts, setting: Setting) -> bool:
+    """Whether it names LL128 or only excludes others: both enable it on machines not known to have NVLink.
+
+    NCCL enables LL128 by default only where it was tested (src/graph/tuning.cc: 'may cause silent data corruption').
+    """
+    has_nvlink = (facts.platform and facts.platform.nvlink) or facts.with_role("nvswitch")
+    return not has_nvlink and any("LL128" in protocols for protocols in _protocols(setting))
+
+
+def _leaves_only_ll(setting: Setting) -> bool:
+    return setting.name == "NCCL_PROTO" and all(protocols == {"LL"} for protocols in _protocols(setting))
+
+
+def _protocols(setting: Setting) -> Iterator[set[str]]:
+    """Yield the protocols that NCCL_PROTO allows, for each of its parts: ``allreduce:ll;^ll128``."""
+    for entry in setting.value.split(";") if setting.name == "NCCL_PROTO" else ():
+        words = entry.rpartition(":")[2].upper()
+        named = set(words.removeprefix("^").split(","))
+        yield {"LL", "LL128", "SIMPLE"} - named if words.startswith("^") else named
+
+
+def _is_narrow(facts: Facts, setting: Setting) -> bool:
+    """Whether it leaves only one choice; with EFA that is NCCL_PROTO=simple anyway."""
+    if setting.name not in _CHOICES or setting.value.startswith("^") or "," in setting.value:
+        return False
+    return not (setting.name == "NCCL_PROTO" and setting.value.lower() == "simple" and efa_hints(facts))
+
+
+def channel_limit_by_env(facts: Facts) -> Iterator[Hit]:
+    """Find limits by effect: a communicator has exactly as many channels as the setting allows."""
+    limits = facts.user_settings("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS")
+    limits = [setting for setting in limits if setting.value.isdigit() and int(setting.value) > 0]
+    comms = [comm for comm in facts.job.communicators if comm.channels]
+    if not limits or is_google_network(facts):
+        return
+    limited = [(setting, comm.id) for setting in limits for comm in comms if comm.channels == int(setting.value)]
+    if limited or not comms:
+        named = {"comms": [comm for _, comm in limited], "perhaps required": may_be_google_network(facts)}
+        settings = [one for one in limits if not comms or any(one is setting for setting, _ in limited)]
+        yield Hit([], named, settings=settings)
+
+
+def collnet_unavailable(facts: Facts) -> Iterator[Hit]:
+    """Find requests for CollNet: NCCL usually continues silently, but fails if NCCL_ALGO allows nothing else."""
+    forced = [s for s in facts.user_settings("NCCL_ALGO") if "collnet" in s.value.lower() and "^" not in s.value]
+    requests = [*facts.enabled_settings("NCCL_COLLNET_ENABLE"), *forced]
+    stuck = [n for n in facts.notices("nccl/no-algorithm") if "collnet" in str(value(n, "settings")).lower()]
+    refused = [*stuck, *facts.notices("nccl/collnet-unavailable")]
+    searches = [] if facts.plugin("COLLNET", "loaded") else facts.plugin("COLLNET", "probe")
+    searches = searches or ([] if facts.plugin("COLLNET", "loaded") else facts.plugin("NET", "not-found"))
+    connected = facts.notices("nccl/collnet-connected", "nccl/collnet-chains")
+    named = {"requests": requests, "stuck": stuck}
+    if refused or (requests and not connected and facts.spans_hosts()):
+        notices = refused or searches[:2]
+        known = () if refused else ("likely",) if searches else ("open",)
+        yield Hit(notices, named, known, evidence=[*notices[:3], *requests])
+
+
+_LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
+"""Settings, and the limit that a program sets in ncclConfig_t."""
+_FEW = 4
+"""NCCL's number over shared memory; between GPUs on an NVSwitch it uses 24 (A100 to H200, any number of them)."""
+_WHOLE = 8
+"""GPUs of the machines that have GPUDirect RDMA on EFA, except the smallest."""
+_BOARD = 8
+"""This many GPUs that are all connected to each other have an NVSwitch."""
+_LINKS = 12
+"""Links of an A100; a GPU with all its links to every other GPU is on an NVSwitch."""
+
+
+def few_channels(facts: Facts) -> Iterator[Hit]:
+    """Find communicators on one host by their NVLinks, those over whole nodes by the number of NICs."""
+    if facts.user_settings(*_LIMITS):
+        return  # channel-limit-by-env judges settings, and the program's own limit is intended
+    unknown: list[Hit] = []
+    for comm in facts.job.communicators:
+        paths = facts.paths_of(comm)
+        if comm.channels is None or comm.nranks < 2 or not paths:
+            continue
+        named = {"channels": comm.channels, "comm": comm.id, "machine": facts.platform.name if facts.platform else ""}
+        hit = Hit([], named, ranks=global_ranks(comm, range(comm.nranks)), hosts=comm.hosts)
+        lines = [*comm.layout.channels(), *comm.evidence[:2]]
+        switched = _is_on_nvswitch(facts, comm, paths)
+        if switched is None:
+            unknown.append(Hit(named={**named, "unknown link": True}))
+        elif switched or (nics := None if _is_local(comm) else _nics(facts, comm, paths)):
+            named["nics"] = 0 if switched else nics
+            yield hit.with_fields(paths=paths, evidence=[*lines, *first_lines(paths)[:2]])
+            return
+        elif shared := None if _is_local(comm) else _one_nic(facts, comm, paths):
+            yield hit.with_fields(known=("one NIC",), evidence=[*lines, *first_lines(shared)[:2]])
+            return
+    yield from unknown[:1]
+
+
+def _is_local(comm: CommunicatorInfo) -> bool:
+    return len(comm.hosts) == 1 and comm.nnodes in (None, 1)
+
+
+def _is_on_nvswitch(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> bool | None:
+    """Whether the few channels of a communicator on one host are between GPUs on an NVSwitch; None if unknown."""
+    if not _is_local(comm) or (comm.channels or 0) > _FEW or any(kind.transport != "P2P" for kind in paths.kinds):
+        return False
+    classes = [kind.pair_class for kind in paths.kinds]
+    if all(classes):
+        return all(name is not None and name[2:].isdigit() and int(name[2:]) >= _LINKS for name in classes)
+    machine = facts.platform
+    if machine is None or (machine.nvlink is None and machine.nvlink_pairs is None):
+        return None
+    if not machine.nvlink:
+        return False
+    return None if machine.gpus is None else machine.gpus >= _BOARD
+
+
+def _nics(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> int | None:
+    """Return the network devices of a node, if whole nodes have fewer channels than that.
+
+    Plugins merge the NICs of one GPU into one device, so there are at most as many devices as GPUs.
+    """
+    machine = facts.platform
+    if machine is None or machine.nics is None or machine.gpus is None or comm.channels is None:
+        return None
+    whole = comm.local_ranks == machine.gpus
+    net = paths.where(lambda kind: kind.transport == "NET")
+    slow = any(kind.net == "Socket" or kind.transport == "SHM" for kind in paths.kinds)
+    devices = min(machine.nics, machine.gpus)
+    return devices if whole and net and not slow and comm.channels < devices else None
+
+
+def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selection | None:
+    """Return paths over EFA that share one NIC of each host, on instance types that have four or more.
+
+    Those with GPUDirect RDMA and eight GPUs connected by P2P are p4d and later.
+    """
+    if facts.platform or (comm.channels or 0) > _FEW:
+        return None
+    net = paths.where(lambda kind: kind.transport == "NET")
+    on_efa = net and all("Libfabric" in (kind.net or "") and kind.gdr is True for kind in net.kinds)
+    local = paths.where(lambda kind: kind.scope == "intra" and kind.transport == "P2P")
+    if not on_efa or not local or slingshot.signs(facts):
+        return None
+    members = set(comm.ranks)
+    gpus = [len(members.intersection(host.ranks)) for host in facts.job.hosts if host.ranks]
+    is_whole = min(gpus, default=0) >= _WHOLE
+    return net if is_whole and all(len(nics) == 1 for nics in nics_used(net).values()) else None
+
+
+_NOT_PERMITTED = 800
+
+
+def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
+    """Find NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
+    stated = facts.notices("nccl/mnnvl-not-working", "rccl/rccl-mnnvl-not-working", "nccl/mnnvl-unsupported")
+    domains = _domains(facts)
+    calls = cuda.failed_calls(facts, "transport/p2p.cc") if domains or facts.notices("nccl/mnnvl-clique") else []
+    failed = [*stated, *(call for call in calls if cuda.code_of(call) == _NOT_PERMITTED)]
+    service = facts.errors_of_rule("mnnvl-imex-not-working")
+    over_net = facts.paths("inter", "NET")
+    slow = over_net.where(lambda kind: bool(domains) and not any(also.transport == "P2P" for also in kind.also))
+    slow = slow.only(
+        ("src_host", "dst_host"), lambda *joined: any(hosts.issuperset(joined) for hosts in domains.values())
+    )
+    machine = facts.platform
+    on_rack = machine is not None and (machine.nvlink_domain or 0) > (machine.gpus or 0)
+    if failed:
+        asked = facts.user_settings("NCCL_MNNVL_ENABLE", "NCCL_MNNVL")
+        yield Hit(failed, {"refused": not stated, "asked": asked})
+    elif service:
+        yield Hit(service, {"service": True})
+    elif slow:
+        off = [one for one in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if one.value == "0"]
+        named = {"slow": True, "off": off, "net": in_use(slow, machine), "nvlink": NVLINK[5], "refused": True}
+        yield Hit(named=named, evidence=[*first_lines(slow)[:3], *off], paths=slow)
+    elif machine and on_rack and over_net and not facts.notices("nccl/mnnvl-fabric"):
+        yield Hit(named={"domain": machine.nvlink_domain, "pairs": len(over_net)})
+
+
+def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:
+    """The hosts of each NVLink domain: fabric UUID and clique; a UUID of zeros means none."""
+    domains: dict[tuple[object, ...], set[str]] = {}
+    for notice in facts.notices("nccl/mnnvl-fabric"):
+        uuid = value(notice, "uuid_high"), value(notice, "uuid_low")
+        if any(str(half).strip("0") for half in uuid):
+            domains.setdefault((*uuid, value(notice, "clique")), set()).update(notice.hosts)
+    return domains
+
+
+_SETTING = later(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
+"""What 2.24 and later add (src/enqueue.cc); earlier releases used a ring where a setting did not fit."""
+_CAN = {
+    "AllReduce": "Ring, Tree, CollNet and NVLS",
+    **dict.fromkeys(("AllGather", "ReduceScatter"), "Ring, PAT, CollNetDirect and NVLS"),
+    **dict.fromkeys(("Broadcast", "Reduce"), "Ring only"),
+}
+"""The algorithms that NCCL has for each collective: src/graph/tuning.cc, 2.24 and later."""
+
+
+def no_algorithm(facts: Facts) -> Iterator[Hit]:
+    """Find NCCL's own line; collnet-unavailable judges requests for CollNet."""
+    failed = [n for n in facts.notices("nccl/no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
+    if failed := [*failed, *facts.errors_of_rule("no-algorithm")]:
+        function = value(failed[0], "function")
+        settings = dict(_SETTING.findall(str(value(failed[0], "settings"))))
+        named = {
+            "function": function,
+            "over": facts.is_over() and not facts.job.failed,
+            "names": " ".join(settings),
+            "words": [f"{name}={setting}" for name, setting in settings.items()],
+            "NCCL_ALGO": "NCCL_ALGO" in settings,
+            "can": _CAN.get(str(function)),
+        }
+        yield Hit(failed, named)
+
+
+_NO_MEMORY = 2
+
+
+def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
+    """Find failed multicast calls: 2.27 and 2.28 continue without NVLS, other releases stop.
+
+    Also a log that ends where memory is bound to the multicast group, which waits for all ranks (transport/nvls.cc).
+    """
+    calls = [failure.notice for failure in cuda.failures(facts) if is_of_fabric(failure)]
+    failed = [*calls, *facts.notices("nccl/nvls-bind-failed"), *facts.notices("nccl/multicast-fault")]
+    given_up = facts.notices("nccl/nvls-bind-given-up")
+    if notices := [*failed, *given_up]:
+        yield Hit(
+            notices,
+            {
+                "first_line": notices[0].message.splitlines()[0],
+                "out of memory": {value(notice, "code") for notice in notices} == {_NO_MEMORY},
+                "alone": set() if failed else _others(facts, ranks_in(given_up)),
+            },
+        )
+    elif not (facts.job.going_on or facts.job.failed or facts.errors(forced_ends=False)):
+        bound = facts.notices("nccl/nvls-bind")
+        if last := [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]:
+            yield Hit(last, {"open": True})
+
+
+def _others(facts: Facts, ranks: set[int]) -> set[int]:
+    """The other ranks of the hosts with these ranks, as far as their logs are here."""
+    hosts = [set(host.ranks) for host in facts.job.hosts]
+    return {rank for host in hosts if host & ranks for rank in host & set(facts.job.ranks_seen)} - ranks
+
+
+_LEAST = 3
+"""Ranks of a host that NVLS needs."""
+_HAVE_IT = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
+
+
+def nvls_unavailable(facts: Facts) -> Iterator[Hit]:
+    """Find NCCL's line on machines with Hopper or newer GPUs behind an NVSwitch, or '0 nvls channels' on request.
+
+    GPUs report a fabric only behind an NVSwitch (2.20 on).
+    """
+    platform, without = facts.platform, facts.notices("nccl/nvls-not-available")
+    local = [comm.local_ranks for comm in facts.job.communicators if comm.local_ranks is not None]
+    has_model = platform is not None and bool(platform.nvlink) and platform.gpu in _HAVE_IT
+    has_nvswitch = has_model or bool(facts.notices("nccl/mnnvl-fabric"))
+    if local and max(local) < _LEAST:
+        return
+    if without and has_nvswitch:
+        yield Hit(without)
+    elif not without and (has_nvswitch or platform is None or platform.gpu is None):
+        algo = [one for one in facts.user_settings("NCCL_ALGO") if "NVLS" in one.value.upper() and "^" not in one.value]
+        asked = [*algo, *(one for one in facts.user_settings("NCCL_NVLS_ENABLE") if one.value == "1")]
+        if asked and (counted := facts.job.without_nvls):
+            yield Hit(settings=asked, hosts=(), evidence=[*asked, *counted[:2]])
+
+
+def protocol_forced_by_plugin(facts: Facts) -> Iterator[Hit]:
+    """Find what a plugin set, and its reason: the echo that NCCL prints later looks like a user's setting."""
+    forced = [setting for setting in facts.settings("NCCL_PROTO") if setting.source == "plugin"]
+    if not forced:
+        return
+    weak = facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
+    ordering = facts.notices("aws-ofi-nccl/ofi-simple-protocol")
+    lacks_gdr = bool(weak) or any("(reason: GDR" in line.text for setting in forced for line in setting.evidence)
+    yield Hit(
+        named={"settings": as_shell(forced)},
+        known=("without GPUDirect RDMA",) if lacks_gdr else ("out of order",) if ordering else (),
+        ranks=facts.ranks_with(forced),
+        hosts={host for setting in forced for host in setting.hosts},
+        evidence=[*forced, *[*weak, *ordering][:2]],
+    )
+
+
+_OFF = ("0", "-1", "none")
+_LACKS = {
+    "cumem": "cuMem is off (NCCL_CUMEM_ENABLE=0, an old driver, or a container that forbids it)",
+    "gin": "GIN is not supported, which it needs between hosts",
+    "gdr": "the driver has no GPUDirect RDMA for cuMem memory",
+}
+
+
+def symmetric_memory_unused(facts: Facts) -> Iterator[Hit]:
+    """Find windows that were registered without effect, and a GIN that a setting asks for and no plugin provides."""
+    if registered := facts.notices("nccl/symmetric-registration-unsupported"):
+        stated = facts.notices("nccl/symmetric-unsupported")
+        missing = [words for name, words in _LACKS.items() if any(value(notice, name) == 0 for notice in stated)]
+        named = {"reasons": "; ".join(missing), "stated": stated}
+        yield Hit(registered, named, evidence=[*registered, *stated])
+    asked = [one for one in facts.user_settings("NCCL_GIN_TYPE", "NCCL_GIN_ENABLE") if one.value.lower() not in _OFF]
+    failed = facts.plugin("GIN", "failed")
+    if asked and failed and not facts.plugin("GIN", "assigned", "initialised"):
+        yield Hit(named={"asked": asked}, evidence=[*failed, *asked])

@@ -1,0 +1,279 @@
+"""How ranks find each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.event.base import is_named
+from nccl_inspect.event.types import BootstrapInterface, NetDevices
+from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.connecting import (
+    NO_ROUTE,
+    REFUSED,
+    TIMED_OUT,
+    addresses,
+    failed_connections,
+    has_built_communicator,
+    has_error,
+    is_connected,
+    is_single_host,
+    link_local_refused,
+    peer,
+    reason,
+    retried_connections,
+)
+from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
+from nccl_inspect.judging.networks.fabrics import card_lists
+from nccl_inspect.judging.networks.interfaces import (
+    Interface,
+    allows_loopback,
+    included_names,
+    is_loopback,
+    is_of_one_machine,
+    is_unreachable_elsewhere,
+    listed_interfaces,
+    same_address,
+    without_family,
+)
+from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.statements import rank_prefix
+from nccl_inspect.model.job import Setting
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import listed, some_names
+
+_START = 5
+"""Attempts that a rank may need while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth."""
+
+
+def bootstrap_connect_refused(facts: Facts) -> Iterator[Hit]:
+    """Find connections that NCCL gave up on, and those it was still retrying when the job or the log ended."""
+    failures, retries = failed_connections(facts, *REFUSED), retried_connections(facts, *REFUSED)
+    named = {"where": addresses([*failures, *retries]) or "another rank", "given up": failures}
+    if failures or (retries and facts.job.ended_by and not has_built_communicator(facts)):
+        yield Hit(failures or retries, named)
+    elif retries and not has_built_communicator(facts):
+        known = "open" if any(map(_is_beyond_start, retries)) else "starting"
+        yield Hit(retries, named, (known,), evidence=retries[-3:])
+
+
+def _is_beyond_start(notice: Notice) -> bool:
+    attempt = value(notice, "attempt")
+    return attempt is None or int(attempt) > _START
+
+
+def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
+    """Find the warning of the rank itself; one of NET/Socket counts only if nothing connected in the end."""
+    stated = facts.notices("nccl/bootstrap-no-interface")
+    if not facts.job.paths:
+        stated = [*stated, *facts.errors_of_rule("bootstrap-no-interface")]
+    if notices := stated or without_family(facts):
+        where = {process for notice in notices for process in notice.processes}
+        settings = [one for one in facts.settings("NCCL_SOCKET_IFNAME") if where & set(one.processes)]
+        ranks, hosts = ranks_in(notices), hosts_in(notices)
+        named = {
+            "ranks": ranks,
+            "hosts": some_names(sorted(filter(is_named, hosts))),
+            "without family": not stated,
+        }
+        lines = [*first_evidence(notices), *evidence_of_settings(settings)]
+        yield Hit(notices, named, (), ranks, hosts, lines, settings=settings)
+    elif settings := _unmatched_settings(facts):
+        yield Hit(known=("perhaps",), settings=settings)
+    elif (garbled := facts.with_role("garbled-address")) and (settings := _settings_without_interface(facts)):
+        lines = [*evidence_of_settings(settings), *first_evidence(garbled)]
+        yield Hit(known=("perhaps", "garbled"), settings=settings, evidence=lines)
+
+
+def _unmatched_settings(facts: Facts) -> list[Setting]:
+    """Return settings that match no interface listed for their host, of processes that print none themselves."""
+    listed: dict[str, set[str]] = {}
+    for interface in listed_interfaces(facts):
+        for host in interface.notice.hosts:
+            listed.setdefault(host, set()).add(interface.name)
+    return [
+        setting
+        for setting in _settings_without_interface(facts)
+        if any(listed.get(host) for host in setting.hosts)
+        and not any(
+            name.startswith(tuple(included_names(setting))) for host in setting.hosts for name in listed.get(host, ())
+        )
+    ]
+
+
+def _settings_without_interface(facts: Facts) -> list[Setting]:
+    """Return settings that name interfaces, of processes that print none."""
+    choosers = {process for interface in listed_interfaces(facts) for process in interface.notice.processes}
+    named = facts.user_settings("NCCL_SOCKET_IFNAME")
+    return [setting for setting in named if included_names(setting) and choosers.isdisjoint(setting.processes)]
+
+
+_BRIDGE = later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
+"""What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
+
+
+def bootstrap_no_route(facts: Facts) -> Iterator[Hit]:
+    """Find connections that NCCL gave up on, or was still retrying when the job or the log ended."""
+    failed = failed_connections(facts, *NO_ROUTE)
+    notices = failed or ([] if has_built_communicator(facts) else retried_connections(facts, *NO_ROUTE))
+    if not notices:
+        return
+    chosen = [one.event for one in facts.with_event(BootstrapInterface) if isinstance(one.event, BootstrapInterface)]
+    words = [f"{event.interface} ({event.address or 'no address'})" for event in chosen]
+    families = {
+        ":" in event.address.partition("<")[0]: text for event, text in zip(chosen, words, strict=True) if event.address
+    }
+    bridges = [match[0] for notice in notices if (match := _BRIDGE.search(addresses([notice])))]
+    named = {
+        "where": addresses(notices) or "another rank",
+        "over": failed or facts.job.ended_by,
+        "silent": all(has_error(notice, TIMED_OUT) for notice in notices),
+        "error": next(error for error in NO_ROUTE if error in reason(notices[-1])),
+        "bridge": bridges[0] if bridges else "",
+        "interfaces": words if len({event.interface for event in chosen}) > 1 else [],
+        "IPv6": families[True] if len(families) > 1 else "",
+        "IPv4": families.get(False),
+    }
+    yield Hit(notices, named)
+
+
+_DOCKER = "172.17."
+"""Docker's first bridge."""
+_SOCKETS = ("Socket", "FastSocket")
+"""Networks that use all interfaces."""
+
+
+def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
+    """Find addresses of failed connections, then interfaces used for bootstrap or data, that hosts do not share."""
+    given_up = [*failed_connections(facts, *REFUSED, *NO_ROUTE), *link_local_refused(facts)]
+    again = [] if is_connected(facts) else retried_connections(facts, *REFUSED, *NO_ROUTE)
+    interfaces, ended_by = listed_interfaces(facts), facts.job.ended_by
+    if lost := [notice for notice in (*given_up, *again) if _is_unroutable(facts, notice)]:
+        used = [one for one in interfaces if one.is_of_one_machine or one.is_loopback]
+        known = ["sure", *(["dead"] if ended_by or any(notice in given_up for notice in lost) else [])]
+        yield _find(facts, used, lost, known, addresses(lost))
+        return
+    if is_connected(facts) or is_single_host(facts):
+        return  # the interface works, or need not reach another host
+    failed, is_built = [*given_up, *again], has_built_communicator(facts)
+    for_setup = [one for one in interfaces if one.for_setup and not is_built]
+    named = [] if is_built or interfaces else _settings_of_one_machine(facts)
+    only_connections = failed or not (facts.job.failed or facts.errors(forced_ends=False))
+    if used := _unreachable(facts, for_setup):
+        known = ["failed"] if failed or ended_by else []
+        known += ["dead"] if known and facts.spans_hosts() else []
+        yield _find(facts, used, failed, [*known, *(["sure"] if known or same_address(used) else [])])
+    elif _may_use_tcp(facts) and (used := [one for one in interfaces if one.is_of_one_machine]):
+        unnamed = [notice for notice in failed if not peer(notice)]
+        yield _find(facts, used, unnamed, ["for data", *(["failed", "sure"] if unnamed or ended_by else [])])
+    elif named:
+        yield Hit(known=("named", *(["sure"] if facts.spans_hosts() else [])), settings=named)
+    elif only_connections and (used := [one for one in for_setup if one.is_ipoib]):
+        known = ["failed"] if failed or ended_by else ["light"]
+        yield _find(facts, used, failed, ["over InfiniBand", *known])
+
+
+def _find(facts: Facts, used: list[Interface], failed: list[Notice], known: list[str], lost: str = "") -> Hit:
+    """Return what is known about interfaces, or about the addresses of connections that are lost."""
+    settings = facts.user_settings("NCCL_SOCKET_IFNAME")
+    notices, words = [one.notice for one in used], listed((one.words for one in used), limit=2)
+    good = {one.name for one in listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
+    address, hosts = next(iter(same_address(used).items()), ("", set[str]()))
+    is_light = not (lost or "failed" in known or facts.spans_hosts())
+    named = {
+        "used": words,
+        "lost": lost,
+        "other": good.pop() if len(good) == 1 else "",
+        "shared_address": address,
+        "hosts": some_names(sorted(hosts)),
+        "loops": any(is_loopback(peer(notice).partition("<")[0]) for notice in failed if lost),
+        "Docker": any(one.address.startswith(_DOCKER) for one in used),
+        "link-local": not used or any(one.is_link_local for one in used),
+        "IPv6": "fe80:" in (lost or words),
+        "light": is_light,
+    }
+    lines = [*first_evidence(notices)[:3], *first_evidence(failed)[:2], *evidence_of_settings(settings, 1)]
+    who = notices or failed
+    return Hit(who, named, known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
+
+
+def _is_unroutable(facts: Facts, notice: Notice) -> bool:
+    """Whether a connection failed to an address that is valid only within one host or link.
+
+    On a single host a refused loopback address belongs to a process that ended.
+    """
+    address = peer(notice)
+    is_own = address.startswith("127.") and has_error(notice, REFUSED) and not facts.spans_hosts()
+    return is_unreachable_elsewhere(address) and not is_own
+
+
+def _unreachable(facts: Facts, used: list[Interface]) -> list[Interface]:
+    """Return the interfaces that other hosts most likely cannot reach."""
+    bridged = facts.spans_hosts()
+    return [one for one in used if one.is_of_one_machine or (bridged and one.address.startswith(_DOCKER))]
+
+
+def _may_use_tcp(facts: Facts) -> bool:
+    """Whether data goes over TCP, or may as far as the log shows."""
+    if net := facts.job.network.name:
+        return net in _SOCKETS
+    return not (card_lists(facts) or facts.plugin("NET", "loaded"))
+
+
+def _settings_of_one_machine(facts: Facts) -> list[Setting]:
+    """Return the settings that name an interface of one machine."""
+    named = facts.user_settings("NCCL_SOCKET_IFNAME")
+    return [setting for setting in named if any(map(is_of_one_machine, included_names(setting)))]
+
+
+_FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")
+
+
+def gloo_not_connected(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find Gloo's messages, the most specific first."""
+    caught = [notice for notice in facts.notices(*_FAILED) if exceptions.is_caught(facts, notice)]
+    missing, refused, others = ([n for n in facts.notices(name) if n not in caught] for name in _FAILED)
+    stated = facts.errors_of_rule("gloo-not-connected")
+    # With communicators, Gloo connected once: it lost a process that ended or hangs for another reason.
+    yield Effects([*caught, *(stated if facts.job.communicators else [])])
+    notices = [*missing, *refused, *others, *([] if facts.job.communicators else stated)]
+    late = facts.notices("torch/barrier-not-passed")
+    if notices:
+        ranks = {rank for notice in notices if (rank := rank_prefix(notice)) is not None}
+        named = {
+            "missing": list(dict.fromkeys(str(value(notice, "interface")) for notice in missing)),
+            "where": list(dict.fromkeys(f"{value(notice, 'address')}:{value(notice, 'port')}" for notice in refused)),
+            # If communicators exist, the exception of an unknown process may have been caught.
+            "dead": not facts.job.communicators or (missing and (ranks or facts.job.ended_by)),
+        }
+        yield Hit(notices, named, (), ranks, (), notices)
+    elif late and not facts.job.last_lines:
+        yield Hit(late, {"late": value(late[0], "ranks")}, (), (), ())
+
+
+def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
+    """Find the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
+    interfaces = [interface for interface in listed_interfaces(facts) if interface.for_setup and interface.is_loopback]
+    setup, data = [interface.notice for interface in interfaces], facts.with_event(NetDevices, _is_loopback)
+    lo = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
+    let_in = list(filter(allows_loopback, facts.user_settings("NCCL_SOCKET_IFNAME")))
+    job, is_built = facts.job, has_built_communicator(facts)
+    shown = [*first_evidence([*setup, *data])[:4], *evidence_of_settings(lo or let_in, 1)]
+    named: dict[str, object] = {"lo": lo, "let_in": let_in, "list": let_in[0].value.removeprefix("^") if let_in else ""}
+    if not facts.spans_hosts():
+        if setup and let_in and not is_single_host(facts) and not is_built:
+            yield Hit(setup, named | {"one host": True}, evidence=shown)
+    elif setup or data:
+        carried = facts.paths("inter", "NET", "Socket").where(lambda kind: kind.nic == "lo")
+        works = bool(carried) and any(comm.connected and len(comm.hosts) > 1 for comm in job.communicators)
+        is_over = job.failed or (bool(job.ended_by) and not job.paths)
+        is_open = not is_over and not job.paths and facts.none_initialized(job.communicators)
+        is_stuck = is_open and not job.excerpt  # or the log was cut there
+        known = {"works": works, "dead": is_over or is_stuck, "certain": data and lo and not is_stuck}
+        yield Hit([*setup, *data], named | known, evidence=shown, paths=carried)
+    elif lo and not is_built:
+        yield Hit(named=named | {"unnamed interface": True}, settings=lo)
+
+
+def _is_loopback(event: NetDevices) -> bool:
+    return event.net == "Socket" and any(str(device[1]) == "lo" for device in event.devices[:1])

@@ -1,0 +1,444 @@
+"""Failed CUDA calls, and GPUs that are broken, full, slow or too new."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event.base import is_named
+from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
+from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
+from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.evidence import kernel_log
+from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
+from nccl_inspect.judging.hardware import cuda, generations
+from nccl_inspect.judging.hardware.cuda_codes import AT_START, CUDA_CODES, START_ANSWERS
+from nccl_inspect.judging.hardware.cuda_hits import make_hit
+from nccl_inspect.judging.hardware.machine_type import gpu_names
+from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
+from nccl_inspect.judging.line_order import precedes
+from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
+from nccl_inspect.model.versions import order
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.text import cut
+from nccl_inspect.util.wording import listed, ranks_word, read_range
+
+_TELLING = {500, 704, 801, *cuda.KERNEL_ERRORS, *cuda.ANSWERS}
+"""Errors that are the cause themselves, or say more than their location would."""
+_PRINTED = "frameworks/cuda-call-failed"
+"""Programs that print it end."""
+
+
+def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
+    """Find failures without a source file, as exceptions repeat them, by CUDA's message."""
+    informative = {*_TELLING, *cuda.MEANINGS}
+    of_nccl = [one for one in cuda.failures(facts) if one.file is None and one.code in informative]
+    if failed := of_nccl or _find_pytorch_failures(facts):
+        kernel = [cuda.WHICH_KERNEL] if failed[0].code in cuda.KERNEL_ERRORS else []
+        place = [cuda.WHICH_PLACE, cuda.DO_THEY_FIT] if of_nccl else []
+        yield make_hit(
+            facts,
+            failed,
+            [*kernel, *place, cuda.IS_BROKEN],
+            {
+                "PyTorch": not of_nccl,
+                "cause itself": any(one.code in _TELLING for one in failed),
+            },
+        )
+
+
+def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
+    """Find errors that PyTorch reports, except those of processes whose end has its own finding."""
+    ends = process_ends(facts)
+    judged = {cuda.code_in(str(value(last, "error"))) for last in last_words(facts, ends).values()}
+    failed = []
+    for notice in facts.notices("torch/watchdog-terminated", "torch/cuda-error", _PRINTED):
+        if exceptions.is_caught(facts, notice):
+            continue
+        error = str(value(notice, "error")).removeprefix(cuda.ERROR)
+        code = cuda.CUDA_CODES.get(error)
+        # The program may have caught errors of its own calls; after the error of a kernel, every call fails.
+        fatal = cuda.KERNEL_ERRORS if notice.production == "torch/cuda-error" else {*cuda.KERNEL_ERRORS, *cuda.ANSWERS}
+        is_judged = code in judged or any(precedes(end.begin, notice) for end in ends)
+        is_fatal = code in fatal or (code is not None and notice.production == _PRINTED)
+        if is_fatal and not is_judged:
+            failed.append(cuda.Failure(code, None, error, notice))
+    return failed
+
+
+_CONNECT = ("transport", "proxy", "channel")
+_P2P_IMPORT, _SHM = (1, 304, 400, 800), (1, 217, 801)
+"""Codes that rules about one source file cover."""
+_MAPPING, _FABRIC, _NO_SUCH_GPU = 711, (802, 919), 101
+
+
+def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
+    """Find failed calls during set-up that no more specific rule covers."""
+    if failed := [failure for failure in cuda.failures(facts) if _is_ours(failure)]:
+        first = failed[0]
+        which = cuda.WHICH_KERNEL if first.code in cuda.KERNEL_ERRORS else cuda.SAME_DRIVER
+        of_container = [] if first.code in cuda.KERNEL_ERRORS else [cuda.ALL_GPUS]
+        is_hidden = first.code == _NO_SUCH_GPU and str(first.file).endswith("transport/p2p.cc")
+        steps = [cuda.IS_BROKEN, which, *of_container, cuda.WHICH_CONNECTION]
+        yield make_hit(facts, failed, steps, {"hidden": is_hidden})
+
+
+def _is_ours(failure: cuda.Failure) -> bool:
+    code, file = failure.code, failure.file
+    if file is None or cuda.is_launch(failure) or code in (cuda.OUT_OF_MEMORY, _MAPPING, *_FABRIC):
+        return False
+    if file.endswith("transport/p2p.cc"):
+        return code not in _P2P_IMPORT
+    if file.endswith("transport/shm.cc"):
+        return code not in _SHM
+    if file.endswith("transport/nvls.cc"):
+        return not is_of_fabric(failure)
+    return code not in AT_START or file.startswith(_CONNECT)
+
+
+def cuda_failure_in_launch(facts: Facts) -> Iterator[Hit]:
+    """Find failed calls in source files that launch kernels and copies."""
+    if failed := list(filter(cuda.is_launch, cuda.failures(facts))):
+        which = cuda.WHICH_KERNEL if failed[0].code in cuda.KERNEL_ERRORS else cuda.DO_THEY_FIT
+        yield make_hit(facts, failed, [which, cuda.IS_BROKEN, cuda.EARLIER_OUTPUT])
+
+
+_NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
+_WIDTH = 200
+_NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}
+"""Errors of NVML, with the CUDA error that has the same causes."""
+_STATED = {"torch/no-gpus": _NO_DEVICE, "torch/no-gpus-available": _NO_DEVICE, "torch/driver-too-old": 35}
+"""PyTorch's own messages."""
+
+
+def cuda_init_error(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find errors of CUDA's initialization; a process that already connects has another fault."""
+    program = [*facts.with_role("program-cuda-error"), *facts.notices(*_STATED)]
+    survived = [notice for notice in program if exceptions.is_survived(facts, notice)]
+    yield Effects(survived)
+    found = [(notice, _code(notice)) for notice in cuda.failed_calls(facts)]
+    found += [(notice, _program_code(notice)) for notice in program if notice not in survived]
+    # An error of NVML at WARN stops NCCL (src/misc/nvmlwrap.cc).
+    nvml = [notice for notice in facts.notices("nccl/nvml-failed") if notice.level == "WARN"]
+    found += [(notice, _NVML.get(str(value(notice, "error")))) for notice in nvml]
+    notices = [notice for notice, code in found if code is not None]
+    if notices:
+        codes = sorted({code for _, code in found if code is not None})
+        codes = [code for code in codes if code != _NO_DEVICE] or codes  # "no GPU" follows from the others
+        named = {
+            "error": cut(message_of(notices[0]).strip(), _WIDTH),
+            "causes": "; ".join(START_ANSWERS[code].cause for code in codes),
+            "steps": [step for code in codes for step in START_ANSWERS[code].fix],
+            "vague": {_BUSY, _UNKNOWN}.issuperset(codes),
+        }
+        yield Hit(notices, named)
+
+
+def _code(notice: Notice) -> int | None:
+    code, file = cuda.code_of(notice), cuda.file_of(notice)
+    is_connecting = "transport" in file or file.endswith(("proxy.cc", "channel.cc"))
+    return code if code in START_ANSWERS and (code == _NOT_INITIALIZED or not is_connecting) else None
+
+
+def _program_code(notice: Notice) -> int | None:
+    """Return the code of an error that the program's own call returned; 'unknown error' may occur at any time."""
+    words = [text for text, code in CUDA_CODES.items() if code in START_ANSWERS and code != _UNKNOWN]
+    stated = next((CUDA_CODES[text] for text in words if text in error_of(notice)), None)
+    return _STATED.get(notice.production, stated)
+
+
+_SHARING = ("NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_HOSTID")
+"""With these, several ranks may share a GPU, or host names do not identify hosts."""
+_DISTINGUISHES_MIG = (2, 30)
+"""The first release that distinguishes MIG instances and supports ranks that share a GPU."""
+
+
+def duplicate_gpu(facts: Facts) -> Iterator[Hit]:
+    """Find NCCL's own check: up to 2.29 it names the ranks, from 2.30 on it does not."""
+    errors = facts.errors_of_rule("duplicate-gpu")
+    if not errors:
+        yield from _find_in_init_lines(facts)
+        return
+    pairs = {
+        (*sorted((value(notice, "rank"), value(notice, "other_rank"))), value(notice, "bus_id"))
+        for notice in errors
+        if value(notice, "other_rank") is not None
+    }
+    words = [f"ranks {one} and {other} on the GPU with bus id {bus}" for one, other, bus in sorted(pairs, key=str)]
+    yield Hit(errors, {"pairs": words}, ranks=ranks_concerned(facts, errors, "rank", "other_rank"))
+
+
+def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
+    """Find init lines with one host and bus id for two ranks, before NCCL itself compares them.
+
+    If NCCL built the communicator, there is no conflict: two machines have the same name.
+    """
+    if facts.enabled_settings(*_SHARING) or any(order(text) >= _DISTINGUISHES_MIG for text in facts.job.nccl_versions):
+        return
+    host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
+    for comm in filter(lambda comm: facts.none_initialized([comm]), facts.job.communicators):
+        users: dict[tuple[str | None, str], set[int]] = {}
+        for rank in global_ranks(comm, comm.started):
+            gpu = facts.job.gpus.get(rank)
+            host = host_of.get(rank)  # machines of one type have the same bus ids: a host without a name may be several
+            if gpu is not None and gpu.bus_id is not None and (is_named(host) or comm.nnodes == 1):
+                users.setdefault((host, gpu.bus_id), set()).add(rank)
+        shared = {key: ranks for key, ranks in users.items() if len(ranks) > 1 and not _is_two_machines(facts, key[0])}
+        if shared:
+            words = [
+                f"{ranks_word(ranks)} on the GPU with bus id {bus}"
+                for (_, bus), ranks in sorted(shared.items(), key=str)
+            ]
+            yield Hit(
+                [], {"shared": words}, (), set().union(*shared.values()), [host for host, _ in shared], comm.evidence
+            )
+            return
+
+
+def _is_two_machines(facts: Facts, host: str | None) -> bool:
+    """Whether processes of one host name have several addresses on one interface."""
+    by_interface: dict[str, set[str]] = {}
+    for notice in facts.with_event(BootstrapInterface):
+        event = notice.event
+        if isinstance(event, BootstrapInterface) and event.address and host in notice.hosts:
+            by_interface.setdefault(event.interface, set()).add(event.address)
+    return any(len(addresses) > 1 for addresses in by_interface.values())
+
+
+_TRUE = 1
+_STATES = {
+    0: "bandwidth is degraded",
+    2: "routes are being updated",
+    4: "a connection is unhealthy",
+    6: "accesses timed out",
+}
+"""The lowest of two bits each: 1 is yes, 2 no, 0 not supported (ctrl2080gpu.h of NVIDIA/open-gpu-kernel-modules)."""
+_CONFIGURATION = 8
+"""The lowest of four bits."""
+_WRONG = {
+    2: "the system GUID is wrong",
+    3: "the serial number of the chassis is wrong",
+    4: "it is in no partition",
+    5: "it has too few NVLinks",
+    6: "its firmware does not fit",
+    7: "its location is invalid",
+    8: "its state is invalid",
+}
+
+
+def gpu_degraded(facts: Facts) -> Iterator[Hit]:
+    """Find what monitors, NCCL's health masks (it warns of degraded bandwidth since 2.32) and files from hosts show."""
+    if stated := facts.errors_of_rule("gpu-degraded"):
+        yield Hit(stated)
+    masks = facts.notices("nccl/mnnvl-fabric")
+    if sick := [notice for notice in masks if _mask_of(notice) & 3 == _TRUE]:
+        faults = dict.fromkeys(fault for notice in sick for fault in decode_health(_mask_of(notice)))
+        yield Hit(sick, {"faults": list(faults), "mask": value(sick[0], "health")})
+    if facts.job.artifacts:
+        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
+
+        yield from settled.find_clues(facts, "gpu-degraded")
+
+
+def _mask_of(notice: Notice) -> int:
+    mask = str(value(notice, "health"))
+    return int(mask, 16) if mask.startswith("0x") else 0
+
+
+def decode_health(mask: int) -> list[str]:
+    """Return what a health mask says is wrong; nothing where all is well, or not reported."""
+    faults = [words for shift, words in _STATES.items() if mask >> shift & 3 == _TRUE]
+    configuration = mask >> _CONFIGURATION & 15
+    return [*faults, _WRONG[configuration]] if configuration in _WRONG else faults
+
+
+_TEXTS = ("uncorrectable ECC error encountered", "uncorrectable NVLink error detected during the execution")
+_CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
+"""cudaErrorContained, since CUDA 12.8: either of the two."""
+_LOST = "GPU is lost"
+"""NVML's error for a GPU that does not respond (src/misc/nvmlwrap.cc)."""
+_OF_GPU = later(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
+_CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
+
+
+def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
+    """Find CUDA's hardware errors; the kernel's lines may be old, so they need a job that failed."""
+    stated = [notice for notice in cuda.failed_calls(facts) if cuda.code_of(notice) in _CODES]
+    stated += [n for n in facts.notices("torch/cuda-error", "torch/watchdog-terminated") if _text_of(n)]
+    lost = [n for n in facts.notices("nccl/nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
+    stated += lost
+    kernel = [*facts.notices("kernel/gpu-lost"), *filter(gpu_fault, facts.notices("kernel/xid"))]
+    kernel += facts.with_role("gpu-fault")
+    kernel += [n for n in facts.notices("kernel/sxid") if str(value(n, "text")).startswith("Fatal")]
+    notices = [*stated, *kernel]
+    if not notices:
+        if switch := facts.errors_of_rule("gpu-hardware-error"):
+            yield Hit(switch, {"switch": message_of(switch[0]).strip()}, ranks=())
+        return
+    surely = {kernel_log.confidence(facts, notice) for notice in kernel}
+    is_proved = not stated and "certain" in surely
+    is_unrelated = surely == {"possible"} or _is_explained(facts, kernel) or not _is_over(facts, kernel)
+    named = {
+        "failed": listed(map(_words, notices), limit=2),
+        "lost": lost,
+        "stated": stated,
+        "old": not (stated or is_proved) and is_unrelated,
+        "sure": is_proved or any(text in error_of(notice) for notice in stated for text in (*_TEXTS, _LOST)),
+        "logged": all(notice.production.startswith("kernel/") for notice in kernel),
+    }
+    ranks = ranks_in(stated) | kernel_log.ranks_in(facts, kernel)
+    hosts = hosts_in(notices) | kernel_log.hosts_in(facts, kernel)
+    yield Hit(notices, named, ranks=ranks, hosts=hosts, evidence=notices)
+
+
+def _is_over(facts: Facts, kernel: list[Notice]) -> bool:
+    """Whether the job failed or ended, according to lines other than the kernel's."""
+    own = set(map(id, kernel))
+    hurt = [notice for notice in facts.errors(forced_ends=False) if id(notice) not in own]
+    return bool(facts.job.failed or facts.job.ended_by or hurt or facts.notices("nccl/socket-closed-by-peer"))
+
+
+def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
+    """Whether exceptions unrelated to GPUs ended ranks, and the kernel names no process of a rank."""
+    texts = [trace.last.text for trace in exceptions.exceptions_of(facts).traces if trace.last is not None]
+    pids = {str(last.process.pid) for last in facts.job.last_lines}
+    is_of_rank = any(str(value(notice, "process")) in pids for notice in kernel)
+    return bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
+
+
+def _text_of(notice: Notice) -> str:
+    return next((text for text in (*_TEXTS, _CONTAINED) if text in error_of(notice)), "")
+
+
+def _words(notice: Notice) -> str:
+    if notice.production == "kernel/xid":
+        return f"Xid {value(notice, 'xid')} on {value(notice, 'bus_id')} ({gpu_fault(notice)})"
+    return _text_of(notice) or find_text(notice)
+
+
+_ON_HOST = "host alloc"
+
+
+def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
+    """Find CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, if it ended a rank or the job."""
+    failures = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
+    full = [notice for notice in facts.notices("torch/cuda-error") if cuda.is_out_of_memory(notice)]
+    torch = [notice for notice in (*facts.notices("torch/cuda-out-of-memory"), *full) if _has_ended(facts, notice)]
+    notices = [*(failure.notice for failure in failures), *torch]
+    sizes = facts.notices("nccl/cuda-allocation-failed", "rccl/rccl-cumem-allocation-failed")
+    on_host = [value(notice, "call") == _ON_HOST for notice in sizes]
+    if not notices:
+        if sizes and not cuda.failures(facts):
+            yield Hit(sizes, {"without reason": True, "on host": all(on_host)})
+        return
+    asked = _is_asked_by_others(facts, notices)
+    named = {
+        "on host": not torch and (any(on_host) or all("shm.cc" in (failure.file or "") for failure in failures)),
+        "NCCL": failures,
+        "file": failures[0].file if failures else "",
+        "XLA": facts.notices("frameworks/xla-nccl-failed"),
+        "NVLS": any(str(failure.file).endswith("transport/nvls.cc") for failure in failures),
+        "vague": not failures and not any(cuda.FULL in notice.message for notice in torch),
+        "asked by others": asked,
+        "harmless": asked and not facts.job.failed,
+    }
+    ranks = ranks_in(notices) | {rank for notice in torch for rank in _stated_ranks(facts, notice)}
+    yield Hit(notices, named, (), ranks, hosts_in(notices), [*notices, *sizes])
+
+
+def _is_asked_by_others(facts: Facts, notices: list[Notice]) -> bool:
+    """Whether only helpers lacked memory that a peer asked for (2.8 to 2.11): any stranger may be that peer."""
+    helpers = facts.notices("nccl/remote-allocator-failed")
+    answering = {process for notice in helpers for process in notice.processes}
+    return bool(answering) and all(answering.issuperset(notice.processes) for notice in notices)
+
+
+def _stated_ranks(facts: Facts, notice: Notice) -> set[int]:
+    """Return the ranks that raised it, according to PyTorch or Ray."""
+    rank = rank_prefix(notice)
+    return raised_in_ray(facts, notice) if rank is None else {rank}
+
+
+def _has_ended(facts: Facts, notice: Notice) -> bool:
+    """Whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank."""
+    if exceptions.is_caught(facts, notice):
+        return False
+    return id(notice) in exceptions.exceptions_of(facts).fatal or bool(facts.job.ended_by) or facts.job.failed
+
+
+_FAULT = later(
+    r"mismatch|\bdiffer\b|^only \d+/\d+ |^(?:peer-memory import|launch/check|local CUDA setup|topology check) failed|"
+    r"^uncorrected volatile errors on|^corrected volatile errors at or above|off median|inactive|^inconsistent|"
+    r"^enabled \(DMA remapping\)|ATSCtl disabled|^disabled on"
+)
+"""A fault or a difference between ranks, not a check that could not be made."""
+_DIFFERING = later(r"\brank\(s\) ([0-9,\- ]+) differ")
+_MOST_RANKS = 1 << 17
+"""Ranks of a range that may be one of a job."""
+
+
+def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
+    """Find results of NCCL_RUN_DIAGNOSTICS and NCCL_RUN_RAS_DIAGNOSTICS (2.31 and later) that name a fault."""
+    results = facts.notices("nccl/diagnostics-result", "nccl/diagnostics-xid", "nccl/fabric-degraded")
+    if faults := list(filter(_is_fault, results)):
+        words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
+        ranks = {rank for fault in faults for rank in _differing(facts, fault)}
+        yield Hit(faults, {"found": listed(words, limit=2)}, ranks=ranks, hosts=())
+
+
+def _is_fault(notice: Notice) -> bool:
+    is_bad = notice.production != "nccl/diagnostics-result" or bool(_FAULT.search(str(value(notice, "text"))))
+    return is_bad and value(notice, "status") != "OK"
+
+
+def _differing(facts: Facts, notice: Notice) -> set[int]:
+    """The ranks that a line names because they differ from others."""
+    match = _DIFFERING.search(str(value(notice, "text")))
+    parts = map(read_range, match[1].replace(" ", "").split(",")) if match else ()
+    return members_named(facts, notice, {rank for part in parts for rank in (part or ())[:_MOST_RANKS]})
+
+
+_NO_KERNEL = [
+    cuda.CUDA_CODES[text]
+    for text in ("no kernel image is available for execution on the device", "invalid device function")
+]
+_TOO_SMALL = ("nccl/shared-memory-exceeded", "nccl/shared-memory-too-small")
+"""NCCL detects that its kernels need more shared memory than the GPU has; 2.25.1 prints it at INFO and fails at
+launch."""
+_COUNTS_LINKS = (2, 15, 1)
+"""The first release that reads all 18 NVLinks of a Hopper GPU; earlier ones read 12 (src/graph/xml.cc), so that one end
+of a link may be missing."""
+
+
+def nccl_too_old(facts: Facts) -> Iterator[Hit]:
+    """Find kernels that the GPU rejects, and links that a release overlooks; an old release that works is fine."""
+    crashed = [call for call in cuda.failed_calls(facts, "enqueue.cc", "init.cc") if cuda.code_of(call) == 1]
+    small = facts.notices(*_TOO_SMALL)
+    refused = [call for call in cuda.failed_calls(facts) if cuda.code_of(call) in _NO_KERNEL]
+    refused += [notice for notice in small if notice.level == "WARN" or crashed]
+    platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
+    gpus = gpu_names(facts.job) or platform
+    gpu, overlooked = generations.of(gpus), facts.notices("nccl/topology-reverse-path")
+    first = gpu.first if gpu else _COUNTS_LINKS
+    is_old = any(generations.is_before(release, first) for release in facts.job.nccl_versions)
+    version = first_evidence(facts.notices("nccl/nccl-version"))[:1]
+    named = {
+        "release": ", ".join(facts.job.nccl_versions) or "of unknown version",
+        "gpu": ", ".join(sorted(gpus)),
+        "needed": "; ".join(f"{one.words} {generations.number(one.first)}" for one in generations.GENERATIONS),
+        "likely": not refused,
+    }
+    if refused:
+        yield Hit(refused, named, evidence=[*refused, *version])
+    elif small and not facts.with_event(NcclTestResult):
+        yield Hit(small, named | {"too small": True})
+    elif is_old and (overlooked or (gpu and crashed)):
+        old = [*(crashed if gpu else ()), *overlooked]
+        yield Hit(old, named, evidence=[*old, *version])
+    elif gpu is None and crashed:
+        yield Hit(named={"unknown model": True})
+    elif gpu and is_old and facts.job.failed and not facts.job.paths:
+        errors, listed = facts.errors(forced_ends=False), facts.with_role("rank-list")
+        yield Hit(
+            named=named | {"generation": gpu.words, "first": generations.number(gpu.first)},
+            evidence=[*version, *listed[:1], *errors[:2]],
+        )

@@ -1,0 +1,304 @@
+"""InfiniBand and RoCE."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging.connecting import is_single_host
+from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.facts import evidence_of_settings, first_lines, hosts_in, ranks_in
+from nccl_inspect.judging.impact import over_tcp
+from nccl_inspect.judging.line_order import first_of_each
+from nccl_inspect.judging.networks import fabrics, slingshot
+from nccl_inspect.judging.networks.fabrics import disabling_settings, efa_hints, ib_cards, ib_hints, tcp_paths
+from nccl_inspect.judging.networks.fallback import clue_evidence, fallback
+from nccl_inspect.judging.networks.ib_errors import AT_START, OTHER_ROOTS, REFUSED, UNANSWERED, after_another
+from nccl_inspect.judging.networks.interfaces import is_for_rdma, listed_interfaces, notices_naming
+from nccl_inspect.judging.networks.transfers import silent_peers
+from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.util.wording import does, listed, some_names
+
+_JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")
+"""Calls that ib-memlock, gpu-memory-not-registered and ib-gid-index judge, whatever the error is."""
+_LOCKING = ("create_cq", "create_qp")
+"""Calls that ib-memlock judges where memory is short or the line has no error."""
+_TO_THE_PEER = (
+    *("Invalid argument", "No data available"),
+    *("Connection timed out", "No route to host", "Network is unreachable"),
+)
+"""What ib-gid-index judges of modify_qp."""
+_NO_MEMORY = "Cannot allocate memory"
+_FILES = "Too many open files"
+"""What open-files-limit judges."""
+_CLEANING = ("destroy_cq", "destroy_qp", "destroy_srq", "dereg_mr", "dealloc_pd", "close_device", "free_device_list")
+
+
+def ib_call_failed(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find the remaining calls that NCCL's wrapper of the verbs library reports (src/misc/ibvwrap.cc)."""
+    notices = [notice for notice in facts.notices("nccl/ib-call-failed") if _is_left(facts, notice)]
+    if notices and _follows(facts, notices):
+        yield Effects(notices)
+    elif notices:
+        yield Hit(notices, {"cleaning": value(notices[0], "name") in _CLEANING})
+
+
+def _follows(facts: Facts, notices: list[Notice]) -> bool:
+    """Whether NCCL only cleans up after another error, which needs no finding of its own."""
+    first = first_of_each(notice.evidence[0] for notice in facts.errors() if value(notice, "name") not in _CLEANING)
+    lines = [notice.evidence[0] for notice in notices]
+    is_late = all(line.order > first.get(line.source, line.order) for line in lines)
+    return is_late and all(value(notice, "name") in _CLEANING for notice in notices)
+
+
+def _is_left(facts: Facts, notice: Notice) -> bool:
+    name, error = value(notice, "name"), value(notice, "error")
+    if name in AT_START:
+        return error != _FILES and not facts.notices("nccl/ib-device-not-usable")
+    if name in _JUDGED or error in (*REFUSED, _FILES):
+        return False
+    if name in _LOCKING:
+        return error not in (None, _NO_MEMORY)
+    return name != "modify_qp" or error not in _TO_THE_PEER
+
+
+_OF_OTHER_RULES = (4, 5, 12)
+_NAMELESS = "nccl/ib-cqe-error"
+"""What NCCL 2.29.7 and later print before the line with the status."""
+_NAMES: dict[object, str] = {
+    1: "local length error",
+    2: "local queue pair error",
+    7: "bad response",
+    8: "local access error",
+    9: "remote invalid request",
+    10: "remote access error",
+    11: "remote operation error",
+    13: "receiver not ready",
+    19: "fatal error",
+    20: "response timeout",
+    21: "general error",
+}
+"""By ``ibv_wc_status``; NCCL's connections cannot end with the others."""
+
+
+def ib_completion_error(facts: Facts) -> Iterator[Hit]:
+    """Find completions with a status of their own; flushed ones (5) are echoes."""
+    completions = facts.with_role("completion-error") or facts.notices(_NAMELESS)
+    failed = [notice for notice in completions if value(notice, "status") not in _OF_OTHER_RULES]
+    statuses = [status for status in dict.fromkeys(value(notice, "status") for notice in failed) if status is not None]
+    if failed:
+        words = [f"{_NAMES[one]} (status {one})" if one in _NAMES else f"status {one}" for one in statuses]
+        yield Hit(failed, named={"statuses": listed(words)})
+
+
+def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
+    """Find settings by effect: they matter where hosts use TCP; EFA and other plugins ignore NCCL_IB_DISABLE."""
+    settings = disabling_settings(facts)
+    if not settings:
+        return
+    network = facts.platform.network if facts.platform else None
+    by_plugin = bool(efa_hints(facts)) if network is None else network not in ("ib", "roce")
+    slow = tcp_paths(facts).where(lambda _: not by_plugin)
+    hardware = bool(ib_hints(facts)) or network in ("ib", "roce")
+    ipoib = [interface.notice for interface in listed_interfaces(facts) if interface.is_ipoib]
+    proved = [*ib_cards(facts), *first_evidence(ipoib[:2])]
+    lines, cost = evidence_of_settings(settings), over_tcp(facts.platform)
+    if (hardware or proved) and not (by_plugin or facts.job.paths or is_single_host(facts)):
+        named = {"cards": True, "cost": cost, "sure": (proved or network in ("ib", "roce")) and facts.spans_hosts()}
+        yield Hit([], named, evidence=[*lines, *(proved or ib_hints(facts))], settings=settings)
+        return
+    # From 2.29 on, GPU-initiated networking requests InfiniBand, which was never loaded.
+    warned = facts.notices("nccl/library-not-initialized")
+    warned = [notice for notice in warned if (notice.location or "").startswith("misc/ibvwrap.cc")]
+    yield Hit(
+        [],
+        {"cost": cost, "by plugin": by_plugin, "hardware": hardware},
+        ranks=facts.ranks_with(settings),
+        hosts=slow.hosts() or {host for setting in settings for host in setting.hosts},
+        evidence=[*lines, *warned, *first_lines(slow)[:2]],
+        paths=slow,
+        settings=settings,
+    )
+
+
+_ERRORS = (
+    *("Invalid argument", "No data available"),  # the second for an empty row of the GID table
+    *("Connection timed out", "No route to host", "Network is unreachable"),
+)
+_NEEDS_ADDRESS = (None, "RTR")
+"""The step that names the peer; before 2.24 the step is not printed."""
+_MAPPED = "::ffff:"
+
+
+def ib_gid_index(facts: Facts) -> Iterator[Hit]:
+    """Find queue pairs that cannot reach their peer; InfiniBand uses LIDs instead of the GID index."""
+    calls = facts.notices("nccl/ib-call-failed")
+    failed = [n for n in calls if value(n, "name") == "query_gid" and value(n, "error") not in REFUSED]
+    failed += [
+        notice
+        for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
+        if (notice not in calls or value(notice, "name") == "modify_qp")
+        and str(value(notice, "error")).startswith(_ERRORS)  # markup may follow
+        and value(notice, "to_state") in _NEEDS_ADDRESS
+        and value(notice, "local_gid") != "N/A"
+    ]
+    failed += facts.errors_of_rule("ib-gid-index")
+    cards = facts.with_event(NetDevices, lambda event: event.net == "IB")
+    links = {str(device[-1]) for notice in cards for device in getattr(notice.event, "devices", ())}
+    if not failed or links == {"IB"}:
+        return
+    chosen = [setting for setting in facts.user_settings("NCCL_IB_GID_INDEX") if setting.value != "-1"]
+    own = facts.notices("mooncake/mooncake-device")  # a NIC of another library, with its address
+    gids = [(str(value(n, "local_gid")), str(value(n, "remote_gid"))) for n in failed if value(n, "local_gid")]
+    named = {
+        "error": value(failed[0], "error"),
+        "both": value(failed[0], "local_gid") and value(failed[0], "remote_gid"),
+        "chosen": chosen,
+        "link-local card": any(str(value(n, "local_gid")).startswith("fe:80:") for n in own),
+        "link-local": any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair),
+        "of two families": any(local.startswith(_MAPPED) != remote.startswith(_MAPPED) for local, remote in gids),
+        "known": links,  # else, without addresses, the card may be InfiniBand
+    }
+    lines = [*first_evidence(failed), *first_evidence(own), *evidence_of_settings(chosen, 1)]
+    yield Hit(failed, named, evidence=lines)
+
+
+_BOTH = {"IB", "RoCE"}
+
+
+def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
+    """Find connections that fail; else whether traffic uses ports of both kinds."""
+    clashes = facts.notices("nccl/ib-link-layer-mixed", "nccl/ib-devices-incompatible")
+    # NCCL continues and uses the ports separately.
+    unmerged = [notice for notice in clashes if value(notice, "__step") == "merge"]
+    failed = [notice for notice in clashes if notice not in unmerged]
+    lists = [n for n in facts.with_event(NetDevices) if set(_links(n).values()) >= _BOTH]
+    kinds = {name: link for notice in lists for name, link in _links(notice).items()}
+    paths = facts.inter_host_net_paths().where(lambda kind: kind.nic in kinds)
+    used = sorted({kind.nic for kind in paths.kinds if kind.nic})
+    both = {kinds[nic] for nic in used} == _BOTH
+    notices = [*failed, *unmerged, *facts.notices("nccl/ib-merge-link-layer")]
+    if not notices and not paths:
+        yield from _find_apart(facts)
+        return
+    notices += lists
+    named = {
+        "failed": failed,
+        "unlisted": not lists,
+        "both": both,
+        "used": [f"{nic} ({kinds[nic]})" for nic in used],
+    }
+    ranks = ranks_in(failed) or (paths.ends() if both else ranks_in(notices))
+    lines = [*first_evidence(notices)[:3], *first_lines(paths)[:2]]
+    yield Hit(notices, named, (), ranks, hosts_in(notices), lines)
+
+
+def _find_apart(facts: Facts) -> Iterator[Hit]:
+    """Find hosts that list only InfiniBand ports while others list only RoCE ports, before hosts connect."""
+    kinds: dict[str, set[str]] = {}
+    lists = [notice for notice in facts.with_event(NetDevices) if _links(notice)]
+    for notice in lists:
+        for host in notice.hosts:
+            kinds.setdefault(host, set()).update(_links(notice).values())
+    one_kind = {kind: sorted(host for host, links in kinds.items() if links == {kind}) for kind in sorted(_BOTH)}
+    if all(one_kind.values()) and not facts.paths(transport="NET"):
+        words = (f"{some_names(some)} {does(len(some), 'list')} only {kind} ports" for kind, some in one_kind.items())
+        first = (next(one for one in lists if some[0] in one.hosts) for some in one_kind.values())
+        yield Hit([], {"apart": "; ".join(words)}, (), ranks_in(lists), kinds, first)
+
+
+def _links(notice: Notice) -> dict[str, str]:
+    """Return the kind of link of each InfiniBand or RoCE device in a list."""
+    event = notice.event
+    if not isinstance(event, NetDevices) or event.net != "IB":
+        return {}
+    return {str(device[1]): str(device[-1]) for device in event.devices}
+
+
+_USUAL_WAIT = 18
+"""NCCL_IB_TIMEOUT from 2.14 on; 20 from 2.23 on."""
+
+
+def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find the first failed transfers; where failover took over, NCCL continues and it is a warning."""
+    late = after_another(facts)
+    yield Effects(late)
+    failed = [notice for notice in facts.completions(UNANSWERED) if notice not in late]
+    survived = [n for n in facts.notices("nccl/ib-resilient-completion-error") if value(n, "status") == UNANSWERED]
+    lost = facts.notices("nccl/ib-error-fatal", "nccl/ib-failover-impossible")
+    if not failed and (not survived or facts.completions(UNANSWERED)):
+        return
+    notices, silent = [*failed, *survived], silent_peers(facts, failed)
+    waits = [one for one in facts.user_settings("NCCL_IB_TIMEOUT") if one.value.isdigit()]
+    short = [setting for setting in waits if 0 < int(setting.value) < _USUAL_WAIT]
+    chosen = [*short, *(one for one in facts.user_settings("NCCL_IB_GID_INDEX") if one.value != "-1")]
+    named = {
+        "common": _find_common(notices),
+        "silent": listed(silent),
+        "chosen": chosen,
+        "survived": not (failed or lost),
+        "refused by others": facts.completions(*OTHER_ROOTS),
+    }
+    ranks = _ranks_at(facts, silent, {str(value(notice, "device")) for notice in failed})
+    lines = [*first_evidence([*notices, *lost])[:4], *evidence_of_settings(chosen, 1)]
+    yield Hit(notices, named, (), ranks or None, silent or None, lines)
+
+
+def _ranks_at(facts: Facts, hosts: set[str], devices: set[str]) -> set[int]:
+    """Return the ranks of some hosts; those that use the NICs of these names, the rails of the reporters, if any do."""
+    ranks = {rank for host in facts.job.hosts if host.name in hosts for rank in host.ranks}
+    on_rails = {
+        path.dst
+        for path in facts.inter_host_rdma_paths()
+        if path.dst in ranks and any(link.receive and link.receive.nic in devices for link in path.links)
+    }
+    return on_rails or ranks
+
+
+def _find_common(notices: list[Notice]) -> str:
+    """Return the card and the peer that all of them name: look there first."""
+    cards = {str(card) for notice in notices if (card := value(notice, "device"))}
+    peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
+    common = [f"{what} {listed(found)}" for what, found in (("card", cards), ("peer", peers)) if len(found) == 1]
+    return " and ".join(common) if len(notices) > 1 else ""
+
+
+def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
+    """Find TCP paths if some rank lists a NIC or the platform has them; before there are paths, the signs of them."""
+    paths, cards, verbs = fabrics.tcp_paths(facts), fabrics.ib_cards(facts), fabrics.lacking_verbs(facts)
+    expected = facts.platform is not None and facts.platform.network in ("ib", "roce")
+    if fabrics.efa_hints(facts) and not expected:
+        return
+    unusable, without = facts.notices("nccl/ib-device-not-usable"), fabrics.without_cards(facts)
+    listed = [] if cards else facts.user_settings("NCCL_IB_HCA")
+    named = {
+        "words": fabrics.paths_in_words(paths) if paths else "",
+        "cost": over_tcp(facts.platform),
+        "unusable": unusable[0].message if unusable else "",
+        "without": without and fabrics.no_cards_on(without),
+        "verbs": verbs,
+        "listed": listed,
+        "named": [] if verbs else listed,
+        "excluded": all(setting.value.startswith("^") for setting in listed),
+        "machine": facts.platform,
+    }
+    hints = fabrics.ib_hints(facts)
+    if paths and (expected or hints):
+        devices = facts.with_event(NetDevices, lambda event: bool(event.devices))
+        off = facts.enabled_settings("NCCL_IB_DISABLE")
+        named |= {"disabled": off, "shown": hints, "certain": expected and off, "doubtful": not (expected or devices)}
+        shown = [*first_evidence(without)[:1], *hints[: 1 if without else 3], *evidence_of_settings(off, 1)]
+        yield Hit(named=named, evidence=[*first_lines(paths)[:2], *shown], paths=paths)
+    tcp = None if paths else fallback(facts)
+    settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
+    named_for = notices_naming(facts, is_for_rdma)
+    wishes = [*evidence_of_settings(settings, 1), *first_evidence([*facts.notices("hpcx/hpcx-p2p-plugin"), *named_for])]
+    is_wanted = bool(expected or cards or wishes)
+    is_likely = is_wanted or (verbs and facts.platform is None)
+    if tcp and is_likely and not fabrics.disabling_settings(facts) and not slingshot.signs(facts):
+        named |= {
+            "shown": cards,
+            "expected": expected or cards,
+            "idle": tcp.may_be_idle or not is_wanted,
+            "doubtful": tcp.may_be_idle or not (expected or cards),
+        }
+        signs = [*cards[:2], *first_evidence(verbs)[:1], *wishes[:1]]
+        yield Hit(named=named, ranks=tcp.ranks, hosts=tcp.hosts, evidence=clue_evidence(signs, tcp))

@@ -1,0 +1,386 @@
+"""The order of ranks and machines: topologies, rings, groups and host names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from operator import eq
+
+from nccl_inspect.event.base import is_named
+from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.evidence import workloads
+from nccl_inspect.judging.facts import (
+    first_lines,
+    global_ranks,
+    hosts_in,
+    ranks_in,
+    ranks_of_paths,
+)
+from nccl_inspect.judging.hardware.topology_faults import fault_of, finished_init
+from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, in_use, p2p
+from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
+from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
+from nccl_inspect.model.communicators.shapes import crossings, is_closed
+from nccl_inspect.model.job import CommunicatorInfo, Selection
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import listed
+
+_FAR, _NEAR = 10_000, 2_000
+"""Distances between pids of two machines, and of one."""
+
+
+def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
+    """Find a host name whose processes have different addresses on the same interface.
+
+    NCCL identifies machines by host name and, from 2.5 on, boot id. The log shows only the name.
+    """
+    unshared, by_host = _find_unshared(facts), _find_addresses(facts)
+    for host in facts.hosts():
+        used = next((list(found.values()) for found in by_host.get(host, {}).values() if len(found) > 1), [])
+        notices = [interface.notice for interface in used]
+        addresses = listed(interface.address for interface in used)
+        named = {"host": host, "number": len(used), "addresses": addresses}
+        hit = Hit([], named, ranks=ranks_in(notices), hosts=[host], evidence=notices[:2])
+        if not facts.job.paths and unshared and (used or _are_pids_apart(facts, host)):
+            lines = first_evidence([*notices[:2], *unshared])
+            yield replace(hit, known=("not shared",), ranks=ranks_in([*notices, *unshared]), evidence=lines)
+            return
+        if not used:
+            continue
+        if not facts.job.paths:
+            yield replace(hit, known=("unconnected",))
+            return
+        paths = _find_paths(facts, used)
+        local = paths.where(lambda kind: kind.transport in ("P2P", "SHM"))
+        if not paths or (local and not facts.job.failed and not unshared):
+            continue  # they share memory: containers or addresses of one machine
+        lines = [*first_evidence([*notices[:2], *unshared[:1]]), *first_lines(local or paths)[:2]]
+        if local:  # the others are counted as paths within a host
+            hit = replace(hit, known=("collision",), paths=local, open_paths=paths.without(local))
+        yield replace(hit if local else replace(hit, open_paths=paths), evidence=lines)
+        return
+
+
+def _find_addresses(facts: Facts) -> dict[str, dict[str, dict[str, Interface]]]:
+    """Return the interfaces in use, by host, name and address."""
+    by_host: dict[str, dict[str, dict[str, Interface]]] = {}
+    for one in listed_interfaces(facts):
+        if one.address and not one.is_of_one_machine and not one.is_loopback:
+            for host in one.notice.hosts:
+                by_host.setdefault(host, {}).setdefault(one.name, {}).setdefault(one.address, one)
+    return by_host
+
+
+def _find_paths(facts: Facts, used: list[Interface]) -> Selection:
+    """Return the paths within that host name between ranks with different addresses."""
+    address = {rank: index for index, interface in enumerate(used) for rank in interface.notice.ranks}
+    near = facts.job.paths.only(("src_host", "dst_host"), eq)
+    return near.only(
+        ("src", "dst"), lambda src, dst: src in address and dst in address and address[src] != address[dst]
+    )
+
+
+def _find_unshared(facts: Facts) -> list[Notice]:
+    """Return failures to share memory; a segment that could not be created has other causes."""
+    attaching = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") != "creating"]
+    return [*attaching, *facts.notices("nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")]
+
+
+def _are_pids_apart(facts: Facts, host: str) -> bool:
+    """Whether the processes of a host fall into two groups of pids that are far from each other.
+
+    A launcher starts the ranks of a machine one after another: two such groups are hardly on one machine.
+    """
+    pids = sorted({last.process.pid for last in facts.job.last_lines if last.process.host == host})
+    gaps = [(later - pid, later) for pid, later in pairwise(pids)]
+    if not gaps:
+        return False
+    widest, begin = max(gaps)
+    groups = [pid for pid in pids if pid < begin], [pid for pid in pids if pid >= begin]
+    return widest > _FAR and all(group[-1] - group[0] < _NEAR for group in groups)
+
+
+_COST = Estimate("", (cited("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED),))
+"""For a whole job: 2.4 times the time."""
+
+
+def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
+    """Find communicators with as many nodes as ranks whose paths all use the network.
+
+    NCCL identifies hosts by name and boot id, so pods of one machine are separate nodes.
+    """
+    alone = [comm for comm in facts.job.communicators if comm.nranks > 1 and _is_spread(comm)]
+    names = {comm.id for comm in alone}
+    paths = facts.inter_host_net_paths().only(("communicators",), lambda comms: names.intersection(comms))
+    nodes = list(workloads.nodes(facts).values())
+    is_apart = len(nodes) > 1 and len(set(nodes)) == len(nodes)  # by the manifest
+    if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts) or is_apart:
+        return
+    machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
+    machine = facts.platform or next(filter(None, machines), None)
+    shared = next((node for node in nodes if nodes.count(node) > 1), None)
+    hints = f"the manifest has several of these pods on {shared}" if shared else _hints(facts)
+    gpus = machine.gpus if machine else None
+    if gpus is None and not hints:
+        yield Hit(named={"unknown": True})
+    elif gpus != 1:
+        net, fast = in_use(paths, machine), p2p(machine) if machine and machine.nvlink else None
+        members = {rank for comm in alone for rank in global_ranks(comm, range(comm.nranks))}
+        yield Hit(
+            named={
+                "nranks": alone[0].nranks,
+                "nnodes": alone[0].nnodes or 0,
+                "machine": machine.name if machine else "the machine",
+                "gpus": gpus or "several",
+                "nvlink": machine and machine.nvlink,
+                "hints": hints,
+                "shared": shared,
+                "net": net,
+                "fast": fast,
+                "less": compared(net, fast) if net and fast else "",
+                "cost": _COST,
+            },
+            ranks=members or ranks_of_paths(paths),
+            evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
+            paths=paths,
+        )
+
+
+def _shares_a_host(facts: Facts) -> bool:
+    """Whether ranks share a host; then a communicator with one rank per host is just a data-parallel group."""
+    several = any(len(host.ranks) > 1 or host.gpus > 1 for host in facts.job.hosts)
+    return several or any(comm.local_ranks is not None and comm.local_ranks > 1 for comm in facts.job.communicators)
+
+
+def _are_machines(facts: Facts) -> bool:
+    """Whether the GPUs prove that each host is a machine: no two GPUs of one have the same PCI address."""
+    bus_ids = _bus_ids(facts)
+    return len(bus_ids) > 1 and len(set(bus_ids)) == 1
+
+
+def _bus_ids(facts: Facts) -> list[str]:
+    return [gpu.bus_id for gpu in facts.job.gpus.values() if gpu.bus_id]
+
+
+def _is_spread(comm: CommunicatorInfo) -> bool:
+    if comm.nnodes is not None:
+        return comm.nnodes == comm.nranks
+    return len(set(filter(is_named, comm.hosts))) == comm.nranks  # before 2.20 NCCL does not print the number of nodes
+
+
+def _hints(facts: Facts) -> str:
+    """Return what suggests machines with several GPUs: device indices above 0 although each host shows only one GPU."""
+    if len(_bus_ids(facts)) < 2:
+        return ""  # all hosts may use the same GPU of a machine
+    ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}
+    indices = [index for end in ends if (index := facts.gpu(*end).nvml_dev) is not None]
+    highest = max(indices, default=0)
+    return f"a host with one rank has GPU index {highest}" if highest else ""
+
+
+_SYSTEM_ERROR = 2
+_READS_PLACE = ("graph/xml.cc", "graph/topo.cc")
+
+
+def pci_path_not_found(facts: Facts) -> Iterator[Hit]:
+    """Find the warning where the call failed that reads the place: since 2.10, NCCL continues without it."""
+    failed = propagated_errors.frames(facts, _SYSTEM_ERROR, _READS_PLACE)
+    hosts = hosts_in(failed)
+    notices = [one for one in facts.notices("nccl/speed-path-unreadable") if not one.hosts or hosts & set(one.hosts)]
+    if failed and notices:
+        yield Hit(notices, evidence=[*notices[:2], *failed[:1]])
+
+
+def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
+    """Find complete rings whose ranks all have a known host, if the hosts are NCCL's nodes."""
+    if facts.job.rank_space != "global" or any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):
+        return  # ranks of several numberings have no host; nodes connected by NVLink are one node to NCCL
+    host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
+    for comm in facts.job.communicators:
+        least = len(comm.hosts)
+        if comm.nnodes not in (None, least) or not 1 < least < comm.nranks or not all(map(is_named, comm.hosts)):
+            continue
+        rings = [  # NCCL cuts long lines
+            (crossings(ring, host_of) or 0, place)
+            for place, ring in enumerate(comm.rings)
+            if is_closed(ring, comm.nranks)
+        ]
+        worst, place = max(rings, key=lambda ring: ring[0], default=(0, 0))
+        if worst > least:
+            crossing = facts.paths_of(comm).where(lambda kind: kind.scope == "inter")
+            yield Hit(
+                named={
+                    "bad": sum(number > least for number, _ in rings),
+                    "rings": rings,
+                    "comm": comm.id,
+                    "worst": worst,
+                    "least": least,
+                    "left": f"{least / worst:.0%}",
+                },
+                ranks=global_ranks(comm, range(comm.nranks)),
+                hosts=comm.hosts,
+                evidence=[*comm.layout.ring(place), *comm.evidence[:2], *first_lines(crossing)[:2]],
+            )
+            return  # other communicators of the job have the same order
+
+
+def rings_disagree(facts: Facts) -> Iterator[Hit]:
+    """Find the first communicator whose ranks contradict each other; if it worked, the log is at fault."""
+    odd = [comm for comm in facts.job.communicators if comm.inconsistent]
+    for comm in odd[:1]:
+        yield Hit(
+            named={
+                "comm": comm.id,
+                "contradiction": comm.inconsistent[0],
+                "more": comm.inconsistent[1:],
+                "also": odd[1:],
+                "worked": comm.state in ("connected", "destroyed") and not comm.unconnected,
+            },
+            ranks=global_ranks(comm, range(comm.nranks)),
+            hosts=comm.hosts,
+            evidence=[*comm.layout.contradiction()[:3], *comm.evidence[:2]],
+        )
+
+
+_DOUBTFUL = "doubtful-topology"
+"""Role of errors about the file if one is read, otherwise about the detected topology. At INFO they are optional."""
+_OF_FILES = later(r"of node cpu not found|^XML |^KV Convert")
+"""Errors that only files cause: NCCL detects CPUs itself, and its own topology has no channels."""
+_OF_GRAPHS = ("XML graph file", "XML Graph")
+
+
+def topo_file_bad(facts: Facts) -> Iterator[Hit]:
+    """Find NCCL's errors about these files: all but a missing topology file stop the rank.
+
+    A graph file is valid for one set of GPUs only: it counts before the log shows that ranks came up with it.
+    """
+    unread, broken = facts.notices("nccl/topology-file-not-opened"), facts.with_role("file-refused")
+    settings, finished = facts.settings("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE"), finished_init(facts)
+    doubtful = [notice for notice in facts.with_role(_DOUBTFUL) if notice.level != "INFO"]
+    if not (settings or broken):  # without a file, the machine itself may have too many components
+        doubtful = [notice for notice in doubtful if notice.production != "nccl/topology-too-large"]
+    if errors := [*broken, *doubtful] or unread:
+        named = {
+            "graph": any(text in error.message for text in _OF_GRAPHS for error in errors),
+            "set": settings,
+            "unnamed": doubtful and not settings,
+            "steps": [f"unset {setting.name}   # or correct it: {setting.value}" for setting in settings[:2]],
+            "finished": finished,
+            "certain": settings or unread,
+            "of files": any(_DOUBTFUL not in one.roles or _OF_FILES.search(one.message) for one in errors),
+        }
+        yield Hit(errors, named, evidence=[*settings, *errors])
+    elif (graphs := facts.user_settings("NCCL_GRAPH_FILE")) and not finished and not facts.job.paths:
+        yield Hit(settings=graphs, evidence=graphs)
+
+
+_RING_AND_TREES = range(1, 5)
+"""Numbers of the patterns that every job needs; higher numbers are NVLS and CollNet."""
+_OLD = "nccl/ring-search-old"
+_OLD_ENDS = ("Could not find transport", "links mismatch", "Recursive P2P", "CUDA device")
+_OLD_COSTS = ("falling back on simple ring", "Disabling other rings", "found in group")
+"""Up to 2.4: messages that return an error, and those that lead to a slow order; others only limit numbers."""
+
+
+def topology_mismatch(facts: Facts) -> Iterator[Hit]:
+    """Find faults that stop the job, first rings that do not close, and searches that found nothing."""
+    broken = [*facts.with_role("rings-broken"), *_old(facts, _OLD_ENDS)]
+    faults = [notice for notice in facts.errors_of_rule("topology-mismatch") if notice.production != _OLD]
+    without = [one for one in facts.notices("nccl/topology-no-path") if value(one, "pattern") in _RING_AND_TREES]
+    files = facts.settings("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
+    if errors := [*broken, *faults]:
+        fault = None if broken else fault_of(faults[0])
+        unset = [f"unset {setting.name}   # as a test: {setting.value}" for setting in files[:2]]
+        named = {
+            "broken": broken,
+            "files": files,
+            "finished": finished_init(facts),
+            "what": fault and fault.what,
+            "why": fault and fault.cause,
+            "steps": [*unset, *(fault.fix if fault else ())],
+        }
+        yield Hit(errors, named, evidence=[*errors, *files])
+    elif simple := [*without, *_old(facts, _OLD_COSTS)]:
+        yield Hit(simple, {"simple": True, "steps": []})
+
+
+def _old(facts: Facts, parts: tuple[str, ...]) -> list[Notice]:
+    return [notice for notice in facts.notices(_OLD) if any(part in notice.message for part in parts)]
+
+
+_IS_TP = later(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
+"""The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""
+
+
+def tp_group_spans_nodes(facts: Facts) -> Iterator[Hit]:
+    """Find groups that a framework's size or PyTorch's name for them shows to be tensor-parallel.
+
+    A group with more ranks than any node has is certain.
+    """
+    if any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):
+        return  # NVLink connects these nodes
+    sizes = facts.with_role("parallel-sizes")
+    size, *others = {int(value(notice, "tp") or 0) for notice in sizes} or {0}
+    local, world = _ranks_of_a_node(facts), facts.job.world_size or 0
+    if not others and local is not None and facts.spans_hosts() and local < size <= world:
+        groups = [comm for comm in facts.job.communicators if comm.nranks == size and len(comm.hosts) > 1]
+        yield _hit(facts, groups, {"size": size, "local": local}, first_evidence(sizes))
+        return
+    comms, lines = _by_name(facts)
+    spanning = [comm for comm in comms if len(comm.hosts) > 1]
+    groups = [comm for comm in facts.job.communicators if 1 < comm.nranks < world]
+    several = any(len(host.ranks) > 1 for host in facts.job.hosts)
+    if spanning:
+        first = spanning[0]
+        yield _hit(facts, spanning, {"comm": first.id, "nranks": first.nranks, "nhosts": len(first.hosts)}, lines)
+    elif not comms and not sizes and groups and several and all(len(comm.hosts) > 1 for comm in groups):
+        yield Hit(named={"unknown": True})
+
+
+def _hit(facts: Facts, comms: list[CommunicatorInfo], named: dict[str, object], lines: list[Evidence]) -> Hit:
+    names = {comm.id for comm in comms}
+    paths = facts.inter_host_net_paths().only(("communicators",), lambda comms: names.intersection(comms))
+    return Hit(
+        named=named | {"net": in_use(paths, facts.platform)},
+        ranks={rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))},
+        hosts={host for comm in comms for host in comm.hosts} or set(facts.hosts()),
+        evidence=[*lines[:2], *first_lines(paths)[:2]],
+        paths=paths,
+    )
+
+
+def _by_name(facts: Facts) -> tuple[list[CommunicatorInfo], list[Evidence]]:
+    """The communicators of process groups with a tensor-parallel name, with lines that name them."""
+    members: dict[str, list[Wait]] = {}
+    for notice in facts.job.notices:
+        group = group_of(notice.message) if notice.event and notice.event.dialect == "torch" else None
+        if group is not None and _IS_TP.search(group):
+            members.setdefault(group, []).append(_place(notice, group))
+    groups = [(communicator_of(facts, group, places), places[0]) for group, places in members.items()]
+    matched = [(comm, place) for comm, place in groups if comm is not None]
+    return [comm for comm, _ in matched], [place.notice.evidence[0] for _, place in matched]
+
+
+def _place(notice: Notice, group: str) -> Wait:
+    """The rank that a line of a process group names as its origin."""
+    event = notice.event
+    if isinstance(event, CollectiveTimeout):
+        member, rank = event.rank, event.global_rank
+    else:
+        values = dict(getattr(event, "values", ()))
+        member, rank = values.get("rank"), values.get("global_rank")
+    return Wait(group, job_rank(rank, member, group), member, 0, "", None, 0, notice)
+
+
+def _ranks_of_a_node(facts: Facts) -> int | None:
+    """The largest number of ranks on a host; None if ranks may be missing from the log."""
+    world = next((comm for comm in facts.job.communicators if comm.id == "world"), None)
+    if world is None:
+        return None
+    if world.local_ranks is not None:
+        return world.local_ranks
+    return max(len(host.ranks) for host in facts.job.hosts) if len(world.started) == world.nranks else None

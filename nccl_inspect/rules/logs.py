@@ -1,0 +1,226 @@
+"""What a log lacks, holds twice or has damaged."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from nccl_inspect.event.base import is_named
+from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
+from nccl_inspect.judging import at_end, placement
+from nccl_inspect.judging.engine import Evidence, Facts, Notice, value
+from nccl_inspect.judging.facts import global_ranks
+from nccl_inspect.judging.line_order import first_of_each
+from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.util.levels import ANY, STATEMENTS
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.wording import count, does
+
+
+def debug_level_too_low(facts: Facts) -> Iterator[Hit]:
+    """Find logs whose NCCL lines are all warnings or the version line; excerpts omit lines."""
+    sparse = [notice for notice in facts.job.notices if notice.level in (*STATEMENTS, "VERSION")]
+    lines = sum(source.nccl_lines for source in facts.job.sources)
+    if sparse and sum(notice.count for notice in sparse) >= lines and not facts.job.excerpt:
+        only = "the version line" if all(notice.level == "VERSION" for notice in sparse) else "warnings"
+        yield Hit(evidence=sparse, named={"only": only})
+
+
+def lines_collected_twice(facts: Facts) -> Iterator[Hit]:
+    """Find the copies that the model left out."""
+    if copies := facts.job.repeated:
+        yield Hit(evidence=copies, named={"processes": count(len(copies), "process", "es")})
+
+
+_SHAPES = 4
+"""Lines of this many shapes do not end at the same column by chance."""
+
+
+def lines_cut_off(facts: Facts) -> Iterator[Hit]:
+    """Find unrecognized lines most shapes of which are as long as the longest one."""
+    unknown = facts.job.unrecognised
+    lengths = Counter(len(shape.example.text) for shape in unknown)
+    width = max(lengths, default=0)
+    if lengths[width] >= max(_SHAPES, len(unknown) / 2):
+        cut = [shape for shape in unknown if len(shape.example.text) == width]
+        named = {"lines": sum(shape.count for shape in cut), "width": width}
+        yield Hit(named=named, evidence=[shape.example for shape in cut])
+
+
+_SHARE, _NEARLY_ALL = 0.01, 0.9
+"""Even in torn blocks most lines are whole."""
+_ANY = ANY.decode("ascii")
+_TWO = later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
+"""A line into which another one was written: unknown prefixes do not do that."""
+
+
+def lines_damaged(facts: Facts) -> Iterator[Hit]:
+    """Find torn NCCL lines, repaired or not, if they are more than a few."""
+    lost, repaired, lines = (
+        sum(getattr(source, f"{kind}_lines") for source in facts.job.sources)
+        for kind in ("damaged", "repaired", "nccl")
+    )
+    if lost + repaired > lines * _SHARE:
+        examples = facts.job.damaged
+        written_into = repaired or any(_TWO.search(example.text) for example in examples)
+        alike = lost >= _NEARLY_ALL * lines and not written_into
+        named = {
+            "torn": lost + repaired,
+            "lines": f"{lines:,}",
+            "repaired": repaired,
+            "lost": lost,
+            "unread": f"{lost:,}",
+            "alike": alike,
+        }
+        yield Hit(named=named, evidence=examples or facts.job.repaired)
+
+
+def lines_left_out(facts: Facts) -> Iterator[Hit]:
+    """Find the marks that Ray appends to NCCL lines."""
+    if markers := facts.job.spared:
+        lines = f"{len(markers)} or more lines" if len(markers) > 1 else "a line"
+        yield Hit(evidence=markers, named={"lines": f"{lines} {does(len(markers), 'represent')}"})
+
+
+_MANY = 10_000
+_REPEATED = 100
+"""Fewer repeats are not a flood, however short the log is."""
+
+
+def log_flood(facts: Facts) -> Iterator[Hit]:
+    """Find warnings, errors and cascades that repeat; the output of NCCL_DEBUG_SUBSYS=ALL was requested."""
+    repeated = [notice for notice in facts.job.notices if notice.count >= _REPEATED and _is_trouble(notice)]
+    total = sum(notice.count for notice in repeated)
+    lines = sum(source.lines for source in facts.job.sources)
+    if any(notice.count > _MANY for notice in repeated) or total * 2 > lines:
+        repeated.sort(key=lambda notice: notice.place)
+        yield Hit(repeated, {"total": f"{total:,}", "lines": f"{lines:,}"})
+
+
+def _is_trouble(notice: Notice) -> bool:
+    tone = getattr(notice.event, "tone", "info")
+    return notice.level in STATEMENTS or tone != "info" or isinstance(notice.event, ErrorCascade)
+
+
+_BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
+_MAX_NAMED = 2
+
+
+def log_incomplete(facts: Facts) -> Iterator[Hit]:
+    """Find whether every process shows how it began, and whether every rank of the world has a line."""
+    job = facts.job
+    if job.failed or facts.errors(forced_ends=False):
+        return  # that says more than a missing line
+    last = [one.evidence for one in job.last_lines]
+    is_info = any(line is None or " NCCL INFO " in line.text for line in last)  # lines without information are not kept
+    files = [source.name for source in job.sources if not source.name.startswith("<")]
+    if len(job.paths) and job.excerpt:
+        yield Hit(named={"excerpt": True})
+    elif len(job.paths):
+        if missing := _without_line(facts):
+            is_file = bool(files) or len(job.sources) > 1
+            yield Hit(named={"missing": missing, "where": _homes(facts, sorted(missing)), "file": is_file})
+    elif (
+        is_info and not any(comm.announced for comm in job.communicators) and not any(map(facts.with_event, _BEGINNING))
+    ):
+        pods = [one.process.apart for one in job.last_lines if "/" in one.process.apart]
+        yield Hit(
+            named={
+                "file": files[0] if files else "",
+                "pod": pods[0].removeprefix("pod/").partition("/")[0] if pods else "<pod>",
+            },
+            evidence=sorted(filter(None, last), key=lambda line: (line.source, line.order))[:1],
+        )
+    elif is_info and not job.communicators:
+        yield Hit(named={"end": at_end.undecided(facts)})
+
+
+def _without_line(facts: Facts) -> set[int]:
+    """Ranks of the world that no process of the log can be, once the job has started."""
+    job = facts.job
+    if at_end.waiting_ranks(facts) or job.rank_space != "global" or any(not last.ranks for last in job.last_lines):
+        return set()
+    return {*range(job.world_size or 0)} - {*job.ranks_seen}
+
+
+def _homes(facts: Facts, missing: list[int]) -> str:
+    """Return host and GPU of the first ranks where the order of the ranks shows them."""
+    homes = [(rank, placement.home(facts, rank)) for rank in missing[:_MAX_NAMED]]
+    places = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
+    return f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
+
+
+def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:
+    """Find communicators with ranks of several hosts in the log: their rings cross hosts."""
+    if comms := [comm for comm in facts.job.communicators if _is_cut_short(facts, comm)]:
+        hosts = sorted({host for comm in comms for host in comm.hosts})
+        unseen = next((comm for comm in comms if len(comm.started) < comm.nranks), None)
+        yield Hit(
+            named={
+                "hosts": hosts,
+                "names": [comm.id for comm in comms],
+                "nets": sorted({net for comm in comms for net in comm.networks}),
+                "unseen": unseen and unseen.id,
+                "seen": unseen and len(unseen.started),
+                "nranks": unseen and unseen.nranks,
+            },
+            ranks=[rank for comm in comms for rank in global_ranks(comm, comm.started)],
+            hosts=hosts,
+            evidence=[line for comm in comms for line in (comm.network_lines or comm.evidence)[:1]],
+        )
+
+
+def _is_cut_short(facts: Facts, comm: CommunicatorInfo) -> bool:
+    """Whether it has paths within hosts only, and these cannot all be another communicator's."""
+    if len(comm.hosts) < 2 or comm.guessed or not all(map(is_named, comm.hosts)):
+        return False
+    paths = facts.paths_of(comm)
+    return bool(paths) and all(kind.scope == "intra" for kind in paths.kinds)
+
+
+def separate_jobs(facts: Facts) -> Iterator[Hit]:
+    """Find communicators that all stay on one host although the log has several.
+
+    Groups within hosts and independent replicas look the same: only nccl-tests are certainly meant to span all hosts.
+    """
+    comms = facts.job.communicators
+    if not comms:
+        yield from _of_tests(facts)
+        return
+    if facts.job.alongside:
+        yield Hit(named={"alongside": facts.job.alongside + 1})
+    jobs = [comm for comm in comms if comm.parent is None and len(comm.started) == comm.nranks and len(comm.hosts) == 1]
+    hosts = {host for comm in jobs for host in comm.hosts if is_named(host)}
+    has_rank_0 = {comm.hosts[0] for comm in jobs if 0 in comm.started}
+    if len(jobs) < 2 or len(hosts) < 2 or any(len(comm.hosts) > 1 for comm in comms) or len(has_rank_0) < len(hosts):
+        return
+    sizes = [count(size, "rank") for size in sorted({comm.nranks for comm in jobs})]
+    is_of_tests = "nccl-tests" in facts.job.dialects
+    alone = not is_of_tests and all(comm.nranks == 1 for comm in comms)
+    named = {"jobs": len(jobs), "sizes": sizes, "alone": alone, "unknown program": not is_of_tests and not alone}
+    yield Hit(named=named | {"hosts": hosts}, hosts=hosts, evidence=[comm.evidence[0] for comm in jobs])
+
+
+def _of_tests(facts: Facts) -> Iterator[Hit]:
+    """Find tests that ran at once in the output of nccl-tests: each lists its ranks from 0, and prints a table."""
+    firsts = [notice for notice in facts.with_role("rank-list") if value(notice, "rank") == 0]
+    heads = _at_once(facts, [notice.evidence[0] for notice in firsts])
+    hosts = {str(value(notice, "node")) for notice in firsts if notice.evidence[0] in heads}
+    units, options = facts.notices("nccl-tests/test-units"), facts.notices("nccl-tests/test-options")
+    tables = _at_once(facts, [line for notice in units for line in notice.evidence])
+    starts = sum(notice.count for notice in options)
+    if len(heads) > 1:
+        yield Hit(named={"heads": heads, "hosts": hosts}, hosts=hosts, evidence=heads)
+    elif len(tables) > 1:
+        yield Hit(named={"tables": tables}, evidence=tables)
+    elif starts > 1 and not (units or facts.with_role("test-end")):
+        yield Hit(named={"starts": starts}, evidence=options)
+
+
+def _at_once(facts: Facts, begins: list[Evidence]) -> list[Evidence]:
+    """The first lines of tests that precede the end of the first test, in the source with the most of them."""
+    ends = first_of_each(line for notice in facts.with_role("test-end") for line in notice.evidence)
+    by_source: dict[str, list[Evidence]] = {}
+    for line in begins:
+        if line.order < ends.get(line.source, line.order + 1):
+            by_source.setdefault(line.source, []).append(line)
+    return max(by_source.values(), key=len, default=[])

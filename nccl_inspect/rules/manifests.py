@@ -1,0 +1,386 @@
+"""What files beside the log explain: pods, containers and batch scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from nccl_inspect import artifacts, platforms
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
+from nccl_inspect.judging.evidence import workloads
+from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
+from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
+from nccl_inspect.judging.hardware.peer_to_peer import not_shared
+from nccl_inspect.judging.impact import SHM
+from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
+from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
+from nccl_inspect.util.patterns import later
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.containers import Container, Pod
+    from nccl_inspect.artifacts.slurm_script import Option
+
+
+_BY_BUS_ID, _NOT_FOUND = "DeviceGetHandleByPciBusId", "Not Found"
+_UNREACHED = (101, 217)
+"""CUDA's errors if this process has no such GPU, or no peer access to it: NCCL checks both before it chooses P2P,
+except for GPUs that the process does not see (p2pCanConnect in src/transport/p2p.cc)."""
+
+
+def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
+    """Find failed imports, if all ranks are CUDA device 0 on different GPUs or CUDA's error implies isolation.
+
+    CUDA_VISIBLE_DEVICES hides no GPU from NVML, but a device cgroup does: NCCL asks NVML for the GPU of each rank of
+    its host by its bus id (ncclTopoFillGpu in src/graph/xml.cc).
+    """
+    isolated, named = set(facts.job.isolated_hosts), {"source": SHM.link}
+    failed = [notice for notice in not_shared(facts) if isolated.intersection(notice.hosts)]
+    failed += [notice for notice in _find_unreached(facts) if not any(notice is other for other in failed)]
+    if failed:
+        ranks = ranks_in(failed)
+        paths = facts.paths("intra", "P2P").only(("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends))
+        known = ["isolated"] if isolated.intersection(hosts_in(failed)) else []
+        yield Hit(failed, named, known, evidence=[*failed, *first_lines(paths)[:1]])
+        return
+    unfound = [
+        notice
+        for notice in facts.notices("nccl/nvml-failed")
+        if value(notice, "call") == _BY_BUS_ID and str(value(notice, "error")).strip() == _NOT_FOUND
+    ]
+    alone = [notice for notice in unfound if not notice.earliest.device]
+    if alone:
+        processes = {process for notice in alone for process in notice.processes}
+        several = any(len({pid for name, pid, *_ in processes if name == host}) > 1 for host in hosts_in(alone))
+        yield Hit(
+            [*alone, *(one for one in unfound if one not in alone)],
+            named,
+            ["hidden", *(["several"] if several else [])],
+        )
+
+
+def _find_unreached(facts: Facts) -> list[Notice]:
+    """Find imports that fail because the pair has no P2P, in processes that may see only one GPU."""
+    calls = [
+        failure.notice
+        for failure in cuda.failures(facts)
+        if failure.code in _UNREACHED and str(failure.file).endswith("transport/p2p.cc")
+    ]
+    handles = [
+        notice
+        for notice in facts.notices("nccl/p2p-ipc-handle-failed")
+        if CUDA_CODES.get(str(value(notice, "error"))) in _UNREACHED
+    ]
+    return [notice for notice in (*handles, *calls) if not notice.earliest.device]
+
+
+def _touched(
+    facts: Facts, effects: list[Finding], lacks: Callable[[Pod, Container], bool]
+) -> tuple[list[Case], list[Finding]]:
+    """Return the containers that lack something, and the effects on their hosts."""
+    cases = workloads.cases(facts, lacks) if effects else []
+    return cases, workloads.effects_on(facts, cases, effects) if cases else []
+
+
+def _hit(
+    cases: list[Case],
+    effects: list[Finding],
+    lines: Iterable[Evidence],
+    steps: Iterable[str],
+    in_docker: Iterable[str] = (),
+    **named: object,
+) -> Hit:
+    """Return what these containers lack, with the steps that change manifests, or those for containers of Docker."""
+    docker = cases[0].pod.kind == "container"
+    both: dict[str, object] = {"pods": workloads.names_of(cases), "one": workloads.are_one_pod(cases), "docker": docker}
+    both["steps"] = list(in_docker if docker else steps)
+    return Hit(named=both | named, evidence=lines, effects=effects, cases=cases)
+
+
+_BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
+
+
+def gpus_bound_to_tasks(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+    """Find options of sbatch and srun that explain GPU memory that could not be shared."""
+    faults = workloads.faults("gpus-bound-to-tasks", findings)
+    scripts = artifacts.of(facts.job.artifacts, "slurm_script") if faults else ()
+    bound = [(script.name, option) for script in scripts for option in script.options if _binds(option)]
+    if bound:
+        file, option = bound[0]
+        named = {
+            "option": f"{option.name}={option.value}",
+            "name": option.name,
+            "place": f"{file.rpartition('/')[2]}:{option.line}",
+        }
+        yield Hit([], named, evidence=[Evidence(name, one.line, one.text) for name, one in bound], effects=faults)
+
+
+def _binds(option: Option) -> bool:
+    is_bound = option.name == "--gpu-bind" and option.value.startswith(_BINDINGS)
+    return is_bound or option.name == "--gpus-per-task"
+
+
+_OF_NODE = later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
+"""Names of machine interfaces; a pod has eth0."""
+
+
+def host_network_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+    """Find interfaces and requested RoCE cards that are not in the network namespace of a pod."""
+    faults = workloads.faults("host-network-missing", findings)
+    cases, touched = _touched(facts, faults, lambda pod, _: pod.is_whole and not pod.host_network and not pod.networks)
+    if shown := [effect for effect in touched if _is_due(facts, effect, cases)]:
+        docker, change = cases[0].pod.kind == "container", Change(("hostNetwork",), True, of_pod=True)
+        line = "NetworkMode: bridge" if docker else "no hostNetwork, no annotation for networks"
+        yield _hit(
+            cases,
+            shown,
+            [case.line(line, case.pod.line) for case in cases],
+            workloads.patches(cases, lambda _: [change]),
+            google=NETWORKS_IN_POD if not docker and any(shows(one, "no-google-interface") for one in shown) else "",
+            sure=any(not shows(one, "not-named") or _has_cards(cases) or _names_interface(one) for one in shown),
+        )
+
+
+def _is_due(facts: Facts, effect: Finding, cases: list[Case]) -> bool:
+    """Whether the network of the node has what is missing."""
+    if shows(effect, "not-reached"):  # pods reach each other; containers behind bridges of hosts do not
+        return any(case.pod.kind == "container" for case in cases)
+    is_unknown = shows(effect, "no-efa") and shows(effect, "no-ib")
+    if shows(effect, "no-google-interface") or (is_unknown and _is_google(facts, cases)):
+        return True
+    if not shows(effect, "not-named"):
+        return _has_cards(cases)
+    # EFA does not need interfaces of the node: only the name of one shows that they were expected.
+    return not any(case.container.asks(EFA) for case in cases) or _names_interface(effect)
+
+
+def _names_interface(effect: Finding) -> bool:
+    return _OF_NODE.search(effect.summary) is not None
+
+
+def _is_google(facts: Facts, cases: list[Case]) -> bool:
+    """Whether the network of the machine consists of additional interfaces of the node."""
+    machines = (workloads.machine(facts, case.pod) for case in cases)
+    return any(platforms.find_network(machine.network).vendor == "GCP" for machine in machines if machine)
+
+
+def _has_cards(cases: list[Case]) -> bool:
+    """Whether the containers request cards of the node with addresses there; EFA has none."""
+    if any(case.container.asks(EFA) for case in cases):
+        return False
+    return any(case.container.privileged or requests_device(case.container) for case in cases)
+
+
+_PAGES = "hugepages-2Mi"
+_NAMED = later(r"huge[ _-]?page", re.IGNORECASE)
+_CRASHED = later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
+"""How the kernel ends a process that touches a huge page beyond the limit of its pod."""
+
+
+def hugepages_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+    """Find errors that name huge pages, and bus errors, in pods that request EFA without huge pages."""
+    faults = workloads.faults("hugepages-missing", findings)
+    stated = [effect for effect in faults if _mentions(effect, _NAMED)]
+    shown = stated or [effect for effect in faults if _mentions(effect, _CRASHED)]
+    cases, touched = _touched(
+        facts, shown, lambda pod, one: pod.is_whole and one.asks(EFA) and not one.asks("hugepages-")
+    )
+    if touched:
+        steps = workloads.patches(cases, lambda _: [Change(("resources", "limits"), {_PAGES: "5120Mi"})])
+        lines = [case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in cases]
+        yield _hit(cases, touched, lines, steps, stated=stated)
+
+
+def _mentions(effect: Finding, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.search(text) for text in (effect.summary, *(line.text for line in effect.evidence)))
+
+
+_ENOUGH = ("IPC_LOCK", "ALL", "CAP_IPC_LOCK")
+_LARGE = 1 << 30
+
+
+def ipc_lock_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+    """Find registrations that fail for lack of locked memory, and containers without the capability."""
+    faults = workloads.faults("ipc-lock-missing", findings)
+    shown = [effect for effect in faults if "locked memory" in effect.cause]
+    for lacks in (_may_not_lock, _is_of_user):
+        cases, touched = _touched(facts, shown, lacks)
+        if not touched:
+            continue
+        docker, user = cases[0].pod.kind == "container", cases[0].container.user if lacks is _is_of_user else None
+        lock = Change(("securityContext", "capabilities", "add"), ["IPC_LOCK"])
+        changes = [lock if user is None else Change(("securityContext", "runAsUser"), 0)]
+        words = "no IPC_LOCK in " + ("CapAdd, no memlock in Ulimits" if docker else "securityContext")
+        words = words if user is None else "capabilities.add: IPC_LOCK, runAsUser: {}"
+        steps = list(workloads.patches(cases, partial(_take, changes)))
+        yield _hit(
+            cases,
+            touched,
+            [case.line(words.format(case.container.user)) for case in cases],
+            steps,
+            steps if user is not None else (),
+            docker=docker and user is None,
+            user=user,
+            doubtful=all(effect.confidence == "possible" for effect in touched),
+        )
+        return
+
+
+def _take(changes: list[Change], _: Case) -> list[Change]:
+    return changes
+
+
+def _may_not_lock(pod: Pod, container: Container) -> bool:
+    allowed = container.privileged or not container.capabilities.isdisjoint(_ENOUGH)
+    return pod.is_whole and not allowed and (container.memlock or 0) < _LARGE
+
+
+def _is_of_user(pod: Pod, container: Container) -> bool:
+    """Whether a non-root user does not get the added capability: containers have no ambient capabilities."""
+    return pod.is_whole and not container.privileged and bool(container.user) and (container.memlock or 0) < _LARGE
+
+
+def pods_isolated(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+    """Find ranks of one machine that cannot access each other's memory by what their pods share."""
+    faults = workloads.faults("pods-isolated", findings)
+    cases, touched = _touched(facts, faults, lambda pod, one: pod.is_whole and one.gpus == 1 and not pod.host_ipc)
+    if touched:
+        gpus = workloads.patches(cases, lambda case: [_all_gpus(facts, case)])
+        shared = workloads.patches(cases, lambda _: [Change(("hostIPC",), True, of_pod=True)])
+        yield _hit(
+            cases, touched, [case.line(_words(case, workloads.nodes(facts))) for case in cases], chain(gpus, shared)
+        )
+
+
+def _words(case: Case, nodes: dict[str, str]) -> str:
+    where = case.pod.node or nodes.get(case.pod.name, "")
+    share = "IpcMode: private" if case.pod.kind == "container" else "no hostIPC"
+    return f"one GPU, {share}" + (f", nodeName: {where}" if where else "")
+
+
+def _all_gpus(facts: Facts, case: Case) -> Change:
+    """One pod per node with all its GPUs."""
+    machine = workloads.machine(facts, case.pod)
+    gpus = (machine.gpus if machine else None) or "<GPUs of the node>"
+    name = next(key for key in case.container.resources if "/gpu" in key or key.startswith("nvidia.com/"))
+    return Change(("resources", "limits"), {name: gpus})
+
+
+def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+    """Find TCP between hosts, and plugins without a device, by what the pods request."""
+    faults = workloads.faults("rdma-device-not-requested", findings)
+    if not faults:
+        return
+    of_efa = [effect for effect in faults if _is_of_efa(effect)]
+    machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
+    is_efa = bool(of_efa) or any(machine.network == "efa" for machine in machines if machine)
+    cases, touched = _touched(facts, faults, _lacks_efa if is_efa else lacks_device)
+    if touched:
+        docker = cases[0].pod.kind == "container"
+        device = "/dev/infiniband" if docker else EFA if is_efa else "RDMA device (rdma/…, vpc.amazonaws.com/efa)"
+        words = f"no {device} in its {'devices' if docker else 'resources'}"
+        steps = workloads.patches(cases, lambda case: _changes(facts, case, is_efa))
+        yield _hit(
+            cases,
+            touched,
+            [case.line(f"{words}{_requested(case)}") for case in cases],
+            steps,
+            [RDMA_IN_DOCKER],
+            device=device,
+            node=workloads.node(facts, cases[0]),
+            doubtful=not is_efa and all(map(_is_unknown, touched)),
+        )
+        return
+    nics = facts.platform.nics if facts.platform else None
+    few = [effect for effect in of_efa if workloads.shows(effect, "few-efa-devices")]
+    cases, touched = _touched(facts, few, lambda _, container: 0 < container.amount(EFA) < (nics or 0))
+    if facts.platform and touched:
+        amounts = [int(case.container.amount(EFA)) for case in cases]
+        lines = [case.line(f"{EFA}: {amount}") for case, amount in zip(cases, amounts, strict=True)]
+        steps = workloads.patches(cases, lambda _: [Change(("resources", "limits"), {EFA: nics})])
+        yield _hit(cases, touched, lines, steps, amount=amounts[0], machine=facts.platform.name, nics=nics)
+
+
+def _is_of_efa(effect: Finding) -> bool:
+    is_shown = workloads.shows(effect, "no-efa", "no-efa-device") and not _is_unknown(effect)
+    return is_shown or "ofi" in effect.summary.lower()
+
+
+def _is_unknown(effect: Finding) -> bool:
+    """Whether the log does not show which RDMA network the machines have."""
+    return workloads.shows(effect, "no-efa") and workloads.shows(effect, "no-ib")
+
+
+def lacks_device(pod: Pod, container: Container) -> bool:
+    """Whether none of the container's devices can be an RDMA NIC."""
+    return not requests_device(container) and _lists_devices(pod, container)
+
+
+def _lacks_efa(pod: Pod, container: Container) -> bool:
+    given = container.asks(EFA) or any(device.startswith(IN_CONTAINER) for device in container.devices)
+    return not given and _lists_devices(pod, container)
+
+
+def _lists_devices(pod: Pod, container: Container) -> bool:
+    """Whether the file lists all devices: privileged containers have those of the node, and claims may add some."""
+    has_claims = bool(container.tree.at("resources", "claims"))
+    return (pod.is_whole or bool(container.resources)) and not container.privileged and not has_claims
+
+
+def _requested(case: Case) -> str:
+    """The resources that a container requests instead."""
+    asked = ", ".join(f"{name}: {amount}" for name, amount in sorted(case.container.resources.items()))
+    return f" ({asked})" if asked else ""
+
+
+def _changes(facts: Facts, case: Case, is_efa: bool) -> list[Change]:
+    limits: dict[str, object] = {"rdma/<resource of the node>": 1}
+    if is_efa:
+        machine = workloads.machine(facts, case.pod)
+        nics = machine.nics if machine and machine.network == "efa" else None
+        hugepages = {} if case.container.asks("hugepages-2Mi") else {"hugepages-2Mi": "5120Mi"}
+        limits = {EFA: nics or "<NICs of the node>", **hugepages}
+    lock = [] if "IPC_LOCK" in case.container.capabilities else ["IPC_LOCK"]
+    locked = [Change(("securityContext", "capabilities", "add"), lock)] if lock else []
+    return [Change(("resources", "limits"), limits), *locked]
+
+
+_NO_ROOM = ("no room", "most often /dev/shm")
+"""Beginnings of the cause if the size is at fault."""
+_SMALL = 1 << 30
+"""Bytes per GPU that NCCL alone never fills: a segment takes up to some tens of MB."""
+
+
+def shm_volume_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+    """Find segments that had no room, and the volume mounted at /dev/shm."""
+    shown = [effect for effect in workloads.faults("shm-volume-missing", findings) if effect.cause.startswith(_NO_ROOM)]
+    cases, touched = _touched(facts, shown, lambda pod, one: pod.is_whole and one.shm < _SMALL * max(one.gpus, 1))
+    if touched:
+        first = cases[0].container
+        size, default = int(first.shm) >> 20, first.has_default_shm
+        yield _hit(cases, touched, map(_line, cases), _steps(cases), size=size, default=default)
+
+
+def _steps(cases: list[Case]) -> Iterator[str]:
+    first = cases[0]
+    if first.container.has_default_shm:
+        mount = {"name": "dshm", "mountPath": "/dev/shm"}  # noqa: S108 - a path in the container
+        volume = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}
+        changes = [Change(("volumeMounts",), [mount]), Change(("volumes",), [volume], of_pod=True)]
+        yield from workloads.patches([case for case in cases if case.container.has_default_shm], lambda _: changes)
+    else:
+        yield f"sizeLimit: 64Gi{COMMENT}{first.pod.file.rpartition('/')[2]}:{first.container.shm_line}: change it there"
+
+
+def _line(case: Case) -> Evidence:
+    container = case.container
+    if case.pod.kind == "container":
+        return case.line(f"ShmSize: {int(container.shm)}", container.shm_line)
+    if container.shm_line == container.line:
+        return case.line("nothing in volumeMounts has mountPath: /dev/shm")
+    return case.line(f"the volume at /dev/shm has sizeLimit: {int(container.shm) >> 20} MiB", container.shm_line)

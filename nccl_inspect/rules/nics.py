@@ -1,0 +1,434 @@
+"""Which NICs carry the traffic, and across which rails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from nccl_inspect.event.types import NetDevices, OfiProvider
+from nccl_inspect.judging.clouds import is_google_network
+from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.facts import (
+    HOSTS,
+    RANKS,
+    evidence_of_settings,
+    first_lines,
+    global_ranks,
+    hosts_in,
+    hosts_of_paths,
+    hosts_with,
+    nics_used,
+    ranks_concerned,
+    ranks_in,
+    ranks_of_paths,
+)
+from nccl_inspect.judging.networks import fabrics
+from nccl_inspect.judging.networks.nic_use import Shared, crossing, idle
+from nccl_inspect.judging.networks.transfers import silent_peers
+from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.model.connection import End, Link
+from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
+from nccl_inspect.util.wording import be, ranks_word, some_names
+
+_Rails = dict[tuple[str, int], str]
+
+
+def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
+    """Find connections whose ends are both in the log, if it shows that the fabric has rails.
+
+    On a flat fabric such connections cost nothing, and an all-to-all group without PXN connects every NIC with every
+    other: without evidence of rails there is nothing to act on.
+    """
+    listed = facts.with_event(NetDevices, lambda event: bool(_rails_of(event)))
+    rails = {(host, nic): rail for one in listed for host in one.hosts for nic, rail in _rails_of(one.event)}
+    warned = [] if listed else facts.notices("nccl/ib-rail-mismatch")[:1]
+    settings = [one for one in facts.user_settings("NCCL_CROSS_NIC") if one.value in ("0", "1")]
+    signs = first_evidence(listed[:1] or warned) or evidence_of_settings(settings, 1)
+    joined = ("kind", "src_host", "dst_host")
+    paths = crossing(facts).only(
+        joined, lambda kind, *hosts: any(_leaves_rail(hosts, link, rails) for link in kind.links)
+    )
+    if not signs or not paths:
+        return
+    links = [
+        link for kind, *hosts in paths.distinct(*joined) for link in kind.links if _leaves_rail(hosts, link, rails)
+    ]
+    uses = {False: "rings or trees", True: "send/recv"}
+    named = {
+        "crossing": len(paths),
+        "matched": facts.inter_host_rdma_paths().where(
+            lambda kind: any(one.send and one.receive for one in kind.links)
+        ),
+        "uses": ", and ".join(uses[is_send_recv] for is_send_recv in sorted({link.send_recv for link in links})),
+        "one": _nic_name(links[0].send),
+        "other": _nic_name(links[0].receive),
+        "listed": listed,
+        "warned": warned,
+        "settings": settings if not listed and not warned else [],
+        "allowed": [setting for setting in settings if setting.value == "1"],
+    }
+    yield Hit([], named, evidence=[*signs, *first_lines(paths)[:4]], paths=paths)
+
+
+def _rails_of(event: object) -> list[tuple[int, str]]:
+    """Return the rails in a list of NICs: 2.30 writes ``mlx5_0:port:rail:plane``."""
+    if not isinstance(event, NetDevices) or event.net != "IB":
+        return []
+    numbers = ((device[0], device[2].split(":")) for device in event.devices if len(device) > 2)
+    return [(index, number[1]) for index, number in numbers if len(number) > 1 and number[1]]
+
+
+def _leaves_rail(hosts: Sequence[str | None], link: Link, rails: _Rails) -> bool:
+    """Whether a link goes from one rail to another; two NICs of different numbers may be on the same rail."""
+    if not link.crosses_rails or link.send is None or link.receive is None:
+        return False
+    ends = zip(hosts, (link.send.nic_index, link.receive.nic_index), strict=True)
+    pair = {rails.get((host or "", -1 if index is None else index)) for host, index in ends}
+    return None in pair or len(pair) > 1
+
+
+def _nic_name(end: End | None) -> str:
+    nic, index = (end.nic, end.nic_index) if end else (None, None)
+    return f"NIC {index}" + (f" ({nic})" if nic else "")
+
+
+def mixed_networks(facts: Facts) -> Iterator[Hit]:
+    """Find communicators with several networks, and connections whose two ends name different ones.
+
+    Where neither is in the log, a refused connection shows it, or hosts of which only some have cards.
+    """
+    mixed = sorted((comm for comm in facts.job.communicators if len(comm.networks) > 1), key=lambda comm: -comm.nranks)
+    crossed = facts.paths(transport="NET").where(lambda kind: kind.also).only(("kind", "communicators"), _is_crossed)
+    without = fabrics.without_cards(facts)
+    if mixed or crossed:
+        odd = _odd_ranks(mixed)
+        where = set(hosts_with(facts.job, odd))
+        lacking = [notice for notice in without if set(notice.hosts) <= where]
+        named, refused = _outcome(facts, mixed, bool(crossed)), _refused(facts)
+        if mixed:
+            groups = (
+                f"{net} on {ranks_word(global_ranks(mixed[0], ranks))}" for net, ranks in mixed[0].networks.items()
+            )
+            named |= {"comm": mixed[0].id, "groups": "; ".join(groups)}
+        else:
+            both = [crossed[0].detail, *(other.detail for other in crossed[0].also if other.transport == "NET")]
+            named |= {"networks": " and ".join(both), "src": crossed[0].src, "dst": crossed[0].dst}
+        lines = [line for comm in mixed[:1] for line in comm.network_lines]
+        yield Hit(
+            named=named | {"odd": odd, "lacking": lacking and fabrics.no_cards_on(lacking)},
+            ranks=odd or ranks_of_paths(crossed),
+            hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or hosts_of_paths(crossed),
+            evidence=[*lacking[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
+            paths=crossed,
+        )
+    elif notices := fabrics.network_mismatches(facts):
+        typed = [notice for notice in notices if value(notice, "got_type") is not None]
+        peer, own = (typed and fabrics.NETWORK_TYPES[value(typed[0], f"{end}_type")] for end in ("got", "expected"))
+        failed = facts.plugin("NET", "failed")
+        others = [notice for notice in failed if not set(notice.processes) & set(notices[0].processes)]
+        named = {"met": True, "peer": peer, "own": own, "failed": failed}
+        yield Hit(notices, named, evidence=[*notices[:3], *others[:1]])
+    elif without and not any(comm.networks for comm in facts.job.communicators) and not facts.paths(transport="NET"):
+        others = fabrics.card_lists(facts)
+        named = {"hosts_with": hosts_in(others), "hosts_without": hosts_in(without)}
+        named["lacking"] = fabrics.no_cards_on(without)
+        yield Hit(without, named, evidence=[*without[:2], *others[:2]])
+
+
+def _outcome(facts: Facts, mixed: list[CommunicatorInfo], is_crossed: bool) -> dict[str, object]:
+    """Return what happened to communicators with several networks."""
+    if not is_crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed):
+        return {"unused": True}
+    names = {comm.id for comm in mixed}
+    joined = facts.inter_host_net_paths().distinct("communicators")
+    works = not facts.job.failed and any(names.intersection(comms) for (comms,) in joined)
+    is_dead = is_crossed or bool(_refused(facts)) or facts.job.failed
+    is_stuck = bool(mixed) and not works and facts.none_initialized(mixed) and not facts.job.excerpt  # or it was cut
+    return {"by chance": works and not is_dead, "fatal": is_dead or is_stuck, "guessed": not (mixed and is_dead)}
+
+
+def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:
+    """Whether one communicator shows two networks for one pair: each end prints its own."""
+    return not kind.guessed and any(
+        other.transport == "NET"
+        and other.detail != kind.detail
+        and not set(other.communicators).isdisjoint(communicators)
+        for other in kind.also
+    )
+
+
+def _refused(facts: Facts) -> list[Evidence]:
+    """NCCL's lines where a connection of one network reaches a listener of another."""
+    wrong_type = [notice for notice in facts.with_role("stranger") if value(notice, "got_type") is not None]
+    return first_evidence([*wrong_type, *facts.with_role("garbled-address")])
+
+
+def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
+    """The ranks outside the largest group; among equally large ones those on Socket, the last resort."""
+    for comm in mixed:
+        (_, most), *rest = sorted(comm.networks.items(), key=lambda group: (-len(group[1]), group[0] == "Socket"))
+        if len(most) > len(rest[0][1]) or rest[0][0] == "Socket":
+            return {rank for _, ranks in rest for rank in global_ranks(comm, ranks)}
+    return set()
+
+
+_SEVERE = 5
+"""This many times fewer NICs are an error."""
+_REFUSED = "nccl/net-device-count-mixed"
+_MOST_NICS = 1024
+"""More than a host can have: a larger number is damaged, and not counted."""
+
+
+def nic_asymmetry(facts: Facts) -> Iterator[Hit]:
+    """Find NCCL's own lines (2.30.3 and later), else the NIC lists of hosts with equally many ranks."""
+    fewer = facts.notices("nccl/net-device-count-low")
+    if compared := sorted(
+        facts.notices(_REFUSED, "nccl/net-device-mismatch"), key=lambda notice: notice.production != _REFUSED
+    ):
+        is_collnet = _is_collnet(compared[0])
+        compared = [notice for notice in compared if _is_collnet(notice) is is_collnet]
+        fewer = [notice for notice in fewer if _is_collnet(notice) is is_collnet]
+        low, high = min(value(one, "min") for one in compared), max(value(one, "max") for one in compared)
+        is_severe, is_refused = not is_collnet and high >= _SEVERE * max(low, 1), compared[0].production == _REFUSED
+        named = {"low": low, "high": high, "severe": is_severe, "refused": is_refused, "CollNet": is_collnet}
+        yield _name(facts, Hit([*compared, *fewer], named), fewer)
+    elif notices := facts.errors_of_rule("nic-asymmetry"):
+        yield _name(facts, Hit(notices, {"one side": True, "CollNet": _is_collnet(notices[0])}), notices)
+    elif len(facts.settings("NCCL_IB_HCA")) < 2 and not _uses_tcp(facts):
+        yield from _compare_lists(facts)
+
+
+def _name(facts: Facts, hit: Hit, fewer: list[Notice]) -> Hit:
+    """Add the ranks with fewer NICs, which rank 0 names, and their hosts: the lines are printed elsewhere."""
+    ranks = ranks_concerned(facts, fewer, "rank")
+    return hit.with_fields(ranks=ranks, hosts=hosts_with(facts.job, ranks)) if fewer else hit
+
+
+def _is_collnet(notice: Notice) -> bool:
+    return "CollNet" in (value(notice, "kind"), value(notice, "net"))
+
+
+def _compare_lists(facts: Facts) -> Iterator[Hit]:
+    """Find hosts that should have equally many NICs; half a node has half its NICs, which is normal."""
+    nics = _nics(facts)
+    counts = {host: len(nics[host]) for host in sorted(nics, key=lambda host: len(nics[host]))}
+    peers = [host for host in facts.job.hosts if host.name in nics]
+    if len(set(counts.values())) < 2 or len({len(host.ranks) for host in peers}) != 1 or _some_are_left_out(facts):
+        return
+    (low, *_, high), ordered = counts.values(), list(counts)
+    ranks = len(peers[0].ranks) or (low if low.bit_count() == 1 else 0)  # machines have 1, 2, 4 or 8 NICs for GPUs
+    if ranks and low >= ranks and low % ranks == 0 and high < low + ranks:
+        return  # hosts with fewer NICs have all those for their GPUs, and the others extra ones for storage
+    is_shown = any(kind.net != "Socket" for kind in facts.inter_host_net_paths().kinds)
+    named = {"low": low, "high": high, "by_host": [f"{host} {counts[host]}" for host in ordered]}
+    named |= {"listed only": not is_shown, "guessed": is_shown, "severe": is_shown and high >= _SEVERE * max(low, 1)}
+    lines = [notice for host in (*ordered[:2], ordered[-1]) for notice in list(nics[host].values())[:1]]
+    yield Hit(lines, named)
+
+
+def _uses_tcp(facts: Facts) -> bool:
+    """Whether hosts use TCP, as far as the log shows: then their NICs do not matter."""
+    used = {kind.net for kind in facts.inter_host_net_paths().kinds}
+    return (used or {net for comm in facts.job.communicators for net in comm.networks}) == {"Socket"}
+
+
+def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
+    """The NICs of each host with a line that names them: those of all its ranks, as each may have its own.
+
+    A link layer that only some hosts have is left out. Of EFA devices the plugin prints only the number.
+    """
+    lists = [notice for notice in facts.job.notices if _cards(notice)]
+    kinds = [{device[-1] for device in _cards(notice)} for notice in lists]
+    common = set.intersection(*kinds) if kinds else set()
+    nics: dict[str, dict[object, Notice]] = {}
+    for notice in lists or facts.with_event(
+        OfiProvider, lambda event: event.provider == "efa" and event.nics is not None and event.nics <= _MOST_NICS
+    ):
+        number = getattr(notice.event, "nics", None) or 0
+        names = [d[1:3] for d in _cards(notice) if not common or d[-1] in common] or [(i,) for i in range(number)]
+        for host in notice.hosts:
+            for name in names:
+                nics.setdefault(host, {}).setdefault(name, notice)
+    return nics
+
+
+def _some_are_left_out(facts: Facts) -> bool:
+    """Whether ranks of a host list different NICs, and hosts show more or fewer ranks: each rank has its own NICs."""
+    lists: dict[str, set[object]] = {}
+    ranks: dict[str, set[object]] = {}
+    for notice in facts.job.notices:
+        if cards := _cards(notice):
+            for process in notice.processes:
+                lists.setdefault(process.host, set()).add(tuple(device[1:3] for device in cards))
+                ranks.setdefault(process.host, set()).add(process)
+    return any(len(members) > 1 for members in lists.values()) and len({len(members) for members in ranks.values()}) > 1
+
+
+def _cards(notice: Notice) -> tuple[tuple[object, ...], ...]:
+    event = notice.event
+    return event.devices if isinstance(event, NetDevices) and event.net == "IB" else ()
+
+
+def nic_link_bad(facts: Facts) -> Iterator[Hit]:
+    """Find the ports that NCCL lists in files from their hosts."""
+    if facts.job.artifacts:
+        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
+
+        yield from settled.find_clues(facts, "nic-link-bad")
+
+
+def nic_merge_mismatch(facts: Facts) -> Iterator[Hit]:
+    """Find the warnings; NCCL continues with the ports it has, unless it is forced to fuse them.
+
+    Errors end initialization (src/graph/topo.cc); 2.26 and later continue only where they chose the ports.
+    """
+    refused = facts.notices("nccl/ib-merge-disabled")
+    unequal = facts.notices("nccl/ib-device-count-mismatch")
+    if wrong := facts.notices("nccl/nic-fusion-invalid"):
+        asked = facts.user_settings("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
+        named = {"asked": asked, "by default": any(value(notice, "__step") for notice in wrong), "forbidden": refused}
+        yield Hit(wrong, named, evidence=[*refused, *wrong, *asked])
+        refused = []
+    if found := [*unequal, *refused]:
+        yield Hit(found, {"dead": refused and facts.job.failed and not facts.job.paths})
+
+
+_QUOTED = 2
+"""Ranks and hosts that the evidence shows."""
+
+
+def nic_shared(facts: Facts) -> Iterator[Hit]:
+    """Find hosts with idle NICs for NCCL, where several ranks use the same single NIC."""
+    hosts = [(one, one.shared) for one in idle(facts) if one.meant and one.shared]
+    if hosts:
+        hosts.sort(key=lambda pair: -len(pair[1].ranks))
+        first, shared = hosts[0]
+        policy = facts.user_settings("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
+        yield Hit(
+            named={
+                "ranks": shared.ranks,
+                "host": first.host.name,
+                "nic": first.shared_name,
+                "idle": f"{some_names(first.names)} {be(len(first.names))}",
+                "absent": first.absent,
+                "others": hosts[1:],
+                "policy": policy,
+            },
+            ranks=[rank for _, shared in hosts for rank in shared.ranks],
+            hosts=[one.host.name for one, _ in hosts],
+            evidence=[
+                *(one.evidence for one, _ in hosts[:_QUOTED]),
+                *_connections(facts, first.host.name, shared),
+                *policy[:1],
+            ],
+        )
+
+
+def _connections(facts: Facts, host: str, shared: Shared) -> Iterator[Evidence]:
+    """A line of each of some of these ranks that names the NIC which they share."""
+    paths = facts.inter_host_rdma_paths()
+    for rank in sorted(shared.ranks)[:_QUOTED]:
+        own = paths.only((HOSTS[shared.side], RANKS[shared.side]), lambda *end, rank=rank: end == (host, rank))
+        yield from islice(own.end_lines(shared.side), 1)
+
+
+def nic_unused(facts: Facts) -> Iterator[Hit]:
+    """Find hosts where the idle NIC is for NCCL, or may be."""
+    hosts = [host for host in idle(facts) if not host.absent]
+    meant = [host for host in hosts if host.meant]
+    for first in (meant or hosts)[:1]:
+        used, names = len(first.used), first.names
+        yield Hit(
+            named={
+                "idle": some_names(names),
+                "host": first.host.name,
+                "one": len(names) == 1,
+                "used": used,
+                "total": used + len(names),
+                "share": f"{used}/{used + len(names)}",
+                "others": meant[1:],
+                "meant": meant,
+            },
+            ranks=[rank for host in meant for rank in host.host.ranks],
+            hosts=[host.host.name for host in meant],
+            evidence=[host.evidence for host in meant],
+        )
+
+
+_FIRST = (2, 12)
+"""The release that brought PXN."""
+
+
+def pxn_unused(facts: Facts) -> Iterator[Hit]:
+    """Find hosts where PXN could help: several NICs and several ranks, with NVLink between them."""
+    paths = facts.inter_host_rdma_paths()
+    rich = {host for host, nics in nics_used(paths).items() if len(nics) > 1 and len(set().union(*nics.values())) > 1}
+    paths = paths.only(("src_host",), rich.__contains__)
+    off = [setting for setting in facts.user_settings("NCCL_PXN_DISABLE") if setting.value == "1"]
+    off += [setting for setting in facts.user_settings("NCCL_P2P_PXN_LEVEL") if setting.value == "0"]
+    off = [] if is_google_network(facts) else off
+    old = facts.notices("nccl/pxn-disabled-by-plugin")
+    slow = paths if paths and (off or old) else _stray(facts) if paths else paths
+    if slow:
+        shown = [*evidence_of_settings(off, 1), *first_evidence(old[:1]), *first_lines(slow)[:3]]
+        yield Hit(named={"off": off, "old plugin": old}, evidence=shown, paths=slow)
+
+
+def _stray(facts: Facts) -> Selection:
+    """Send/recv paths that change rails although PXN would have kept them on one."""
+    joined = any(facts.link(kind) == "NVLink" for kind in facts.paths(transport="P2P").kinds)
+    uses_it = any(kind.pxn_rank is not None for kind in facts.inter_host_rdma_paths().kinds)
+    if not joined or uses_it or not _has_pxn(facts):
+        return facts.no_paths()
+    return crossing(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
+
+
+def _has_pxn(facts: Facts) -> bool:
+    """Whether the release is known to have it; an inferred range does not count."""
+    matches = [re.fullmatch(r"(\d+)\.(\d+)\..*", version) for version in facts.job.nccl_versions]
+    return bool(matches) and all(match is not None and (int(match[1]), int(match[2])) >= _FIRST for match in matches)
+
+
+_TIMED_OUT, _NO_ANSWER = 110, 12
+
+
+def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
+    """Find whether the ranks with timeouts are those that connect different NIC numbers."""
+    connecting = [one for one in facts.notices("nccl/ib-modify-qp-failed") if value(one, "errno") == _TIMED_OUT]
+    lost = facts.completions(_NO_ANSWER)
+    lost = [] if silent_peers(facts, lost) else lost  # a fabric fails both ways; here a process or a host was lost
+    errors, hints = [*connecting, *lost], facts.notices("nccl/hint-cross-rail")
+    failed = ranks_in([*errors, *hints])
+    paths = facts.inter_host_rdma_paths().where(lambda _: bool(failed))
+    bad = paths.only(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
+    if not bad or not any(len(nics) > 1 for nics in nics_used(bad).values()):
+        return
+    named = [(rank, value(error, "device")) for error in errors for rank in error.ranks]
+    devices = {rank: {str(device) for owner, device in named if owner == rank and device} for rank in failed}
+    explained = all(any(_explains(path, rank, devices[rank]) for path in bad) for rank in failed)
+    straight = paths.without(bad).where(
+        lambda kind: bool(kind.links) and all(one.send and one.receive and not one.crosses_rails for one in kind.links)
+    )
+    if explained and (straight or connecting or hints):
+        crossing = bad.where(lambda kind: any(link.crosses_rails for link in kind.links))
+        yield Hit(
+            named={"failed": failed, "crossing": crossing, "straight": straight},
+            ranks=failed,
+            hosts=hosts_in(errors),
+            evidence=[*errors[:2], *hints[:1], *first_lines(crossing)[:2]],
+        )
+    elif (connecting or hints) and any(None in (link.send, link.receive) for kind in bad.kinds for link in kind.links):
+        yield Hit(named={"half": failed})
+
+
+def _explains(path: Path, rank: int, devices: set[str]) -> bool:
+    """Whether this rank has a connection here that leaves the rail, on a NIC that failed (if NICs have names)."""
+    ends = [(link, end) for link in path.links for end in ((path.src, link.send), (path.dst, link.receive))]
+    return any(
+        link.crosses_rails
+        and own is not None
+        and owner == rank
+        and (own.nic is None or not devices or own.nic in devices)
+        for link, (owner, own) in ends
+    )

@@ -1,0 +1,348 @@
+"""Paths between the ranks of a host: peer-to-peer access and shared memory."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event.types import Message, P2pRefused
+from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging.engine import Facts, Notice, first_evidence, value
+from nccl_inspect.judging.facts import (
+    as_shell,
+    evidence_of_settings,
+    first_lines,
+    hosts_in,
+    hosts_of_paths,
+    ranks_concerned,
+    ranks_in,
+    ranks_of_paths,
+    unset_steps,
+)
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.hardware.cuda import code_of
+from nccl_inspect.judging.hardware.peer_to_peer import (
+    disabling_settings,
+    has_no_pairs,
+    hiding_levels,
+    limiting_levels,
+    local_over_net,
+    not_shared,
+)
+from nccl_inspect.judging.impact import MEASURED, P2P, SHM, Rate, against_nvlink, compared, in_use, p2p
+from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.remedies import GPUS_IN_POD
+from nccl_inspect.judging.statements import error_of
+from nccl_inspect.model.job import Selection
+from nccl_inspect.util.wording import count, does
+
+
+def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
+    """Find NET paths between ranks of one host name."""
+    if doubtful := facts.paths("intra", "NET").where(lambda kind: kind.doubtful):
+        yield Hit(named={"doubtful": True}, paths=doubtful)
+    if pairs := local_over_net(facts):
+        shm_off = facts.enabled_settings("NCCL_SHM_DISABLE")
+        settings = [*disabling_settings(facts), *shm_off]
+        nvlink = facts.platform is not None and bool(facts.platform.nvlink)
+        named = {
+            "set": settings,
+            "net": in_use(pairs, facts.platform),
+            "without shm": shm_off,
+            "chosen": all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink,
+        }
+        shown = [*first_lines(pairs)[:3], *evidence_of_settings(settings, 1)]
+        yield Hit(named=named, evidence=shown, paths=pairs)
+
+
+_SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
+
+
+def no_transport(facts: Facts) -> Iterator[Hit]:
+    """Find NCCL's own line, and the settings that may lead to it."""
+    failed = facts.notices("nccl/no-transport")
+    if not failed:
+        return
+    switches = [*facts.enabled_settings(*_SWITCHES), *facts.user_settings("NCCL_P2P_LEVEL")]
+    yield Hit(
+        failed,
+        named={
+            "more": f", and {count(len(failed) - 1, 'pair')} more" if len(failed) > 1 else "",
+            "settings": f"{as_shell(switches)} {does(len(switches), 'leave')}",
+            "unset": "".join(unset_steps(switches)),
+        },
+        known=("set",) if switches else (),
+        ranks=ranks_concerned(facts, failed, "rank", "peer_rank"),
+        evidence=[*failed[:2], *switches[:3]],
+    )
+
+
+def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
+    """Find pairs that are known to have NVLink; otherwise ``shm-instead-of-p2p`` asks for the topology."""
+    machine = facts.platform
+    on_all = machine is not None and bool(machine.nvlink and machine.p2p)
+    idle = facts.paths("intra").where(
+        lambda kind: kind.transport != "P2P" and (kind.pair_class.startswith("NV") if kind.pair_class else on_all)
+    )
+    if idle:
+        named = {
+            "kinds": sorted({kind.pair_class for kind in idle.kinds if kind.pair_class}),
+            "machine": machine.name if machine else "the machine",
+            "cost": against_nvlink(idle, machine),
+            "off": [*disabling_settings(facts), *facts.enabled_settings("NCCL_SHM_DISABLE")],
+            "refused": facts.with_event(P2pRefused),
+            "from a list": facts.hardware == "likely",
+        }
+        yield Hit(named=named, paths=idle)
+
+
+_COPIED = Rate(122, 122, "all-reduce of 1 GiB on 2 H200", MEASURED)
+_WRITTEN = Rate(327, 327, _COPIED.what, MEASURED)
+
+
+def p2p_copy_engine(facts: Facts) -> Iterator[Hit]:
+    """Find such paths: only the setting chooses them (useMemcpy in src/transport/p2p.cc, 2.13 and later)."""
+    if pairs := facts.paths(transport="P2P").where(lambda kind: kind.detail.endswith("/CE")):
+        shown = [*first_lines(pairs)[:3], *evidence_of_settings(facts.settings("NCCL_P2P_USE_CUDA_MEMCPY"), 1)]
+        yield Hit(named={"copied": _COPIED, "written": _WRITTEN}, evidence=shown, paths=pairs)
+
+
+def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
+    """Find local pairs that could use P2P and do not: numbers and names of levels are in src/graph/paths.cc."""
+    settings, local, on_nvlink = (
+        disabling_settings(facts),
+        facts.paths("intra"),
+        facts.platform and facts.platform.nvlink,
+    )
+    slow = local.where(lambda kind: kind.transport != "P2P" and facts.allows_p2p(kind) is not False)
+    levels = limiting_levels(facts, slow)
+    found = Hit(hosts=hosts_of_paths(slow), paths=slow)
+    if slow and settings:
+        nvlink = any((kind.pair_class or ("NV" if on_nvlink else "")).startswith("NV") for kind in slow.kinds)
+        shown = evidence_of_settings(settings)
+        yield found.with_fields(
+            settings=settings, ranks=facts.ranks_with(settings), evidence=shown, named={"nvlink": nvlink}
+        )
+    elif levels and len(slow) < len(local) and not facts.with_event(P2pRefused):  # other pairs of the machine use P2P
+        shown = evidence_of_settings(levels)
+        yield found.with_fields(settings=levels, evidence=shown, named={"limit": True})
+    elif settings and not local and not has_no_pairs(facts) and not (facts.platform and facts.platform.p2p is False):
+        yield Hit(settings=settings)
+
+
+_REASONS = {
+    "p2p-disabled": "NVML reports that the pair may not read or write each other's memory",
+    "peer-query-failed": "CUDA could not determine whether the GPUs can access each other's memory",
+    "enable-failed": "CUDA reports that the GPUs cannot access each other's memory",
+    "legacy-ipc-unsupported": "CUDA IPC does not work in this process",
+    "no-p2p": "CUDA reports that the GPUs cannot access each other's memory",
+}
+
+
+def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
+    """Find a refusal that counts: a local pair does not use P2P that the hardware may support."""
+    refused, local = facts.with_event(P2pRefused), facts.paths("intra")
+    slow = local.where(lambda kind: kind.transport != "P2P")
+    if refused and (slow or not local) and not disabling_settings(facts):
+        allowed = list(map(facts.allows_p2p, slow.kinds)) or [facts.platform.p2p if facts.platform else None]
+        poor = all(can is False for can in allowed)
+        reasons = (_REASONS[getattr(notice.event, "reason", "")] for notice in refused)
+        yield Hit(
+            named={
+                "refused": refused,
+                "reasons": "; ".join(dict.fromkeys(reasons)),
+                "poor": poor,
+                "doubtful": not slow or not (poor or any(allowed)),
+                "from a list": facts.hardware == "likely",
+            },
+            ranks=ranks_of_paths(slow) or ranks_in(refused),
+            hosts=hosts_in(refused),
+            evidence=[*refused[:3], *first_lines(slow)[:2]],
+            paths=slow,
+        )
+
+
+_NOT_PERMITTED, _NOBODY_LISTENS = 800, 111
+_CUDA_FAILED = 1
+"""ncclUnhandledCudaError."""
+
+
+def p2p_import_failed(facts: Facts) -> Iterator[Hit]:
+    """Find failed imports and failed Unix sockets; a refused socket is the echo of other errors."""
+    by_cuda, sockets = not_shared(facts), facts.with_role("handle-socket")
+    failures = {*map(id, by_cuda), *map(id, sockets)}
+    others = [error for error in facts.errors() if error.level == "WARN" and id(error) not in failures]
+    if by_cuda or (sockets and not others):
+        is_forbidden = any(code_of(notice) == _NOT_PERMITTED for notice in by_cuda)
+        is_refused = not by_cuda and all(value(notice, "errno") == _NOBODY_LISTENS for notice in sockets)
+        yield Hit([*by_cuda, *sockets], {"forbidden": is_forbidden, "refused": is_refused})
+    elif not sockets and not others and (frames := propagated_errors.frames(facts, _CUDA_FAILED, "transport/p2p.cc")):
+        yield Hit(frames, {"frames": True}, evidence=frames[:2])
+
+
+def p2p_read_mode(facts: Facts) -> Iterator[Hit]:
+    """Find read mode, NCCL's own choice for A100 pairs over NVLink (src/graph/paths.cc, 2.7 and later)."""
+    if pairs := facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail):
+        forced = [setting for setting in facts.settings("NCCL_P2P_READ_ENABLE") if setting.value not in ("0", "-2")]
+        is_a100 = facts.platform is not None and (facts.platform.gpu or "").startswith("A100")
+        named = {
+            "forced": forced[0].value if forced else "",
+            "known GPU": forced or (is_a100 and facts.hardware == "certain"),
+        }
+        yield Hit(named=named, evidence=[*first_lines(pairs)[:3], *forced], paths=pairs)
+
+
+_NOT_THERE = 2
+_FILE = "misc/shmutils.cc"
+
+
+def shm_attach_failed(facts: Facts) -> Iterator[Hit]:
+    """Find failed attaching if nothing else failed: otherwise the segment's creator ended for another reason."""
+    failed = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "attaching to"]
+    failed += facts.errors_of_rule("shm-attach-failed")
+    others = [n for n in facts.errors() if n.level == "WARN" and not _is_about_shm(n)]
+    removed = [notice for notice in facts.notices("nccl/shm-unlink-failed") if _is_missing(notice)]
+    if not others and (failed or (removed and facts.job.failed)):
+        calls = [notice for notice in facts.notices("nccl/system-call-failed") if _is_about_shm(notice)]
+        found = failed or removed
+        reason = next((str(error) for notice in found if (error := value(notice, "error"))), "")
+        named = {"failed": failed, "reason": reason, "missing": any(map(_is_missing, found))}
+        yield Hit(found, named, evidence=[*calls, *failed, *removed])
+
+
+def _is_about_shm(notice: Notice) -> bool:
+    """Whether it is about a segment; the line of the failed call does not name it."""
+    is_call = notice.production == "nccl/system-call-failed" and (notice.location or "").startswith(_FILE)
+    return is_call or "shm-segment" in notice.roles
+
+
+def _is_missing(notice: Notice) -> bool:
+    return value(notice, "errno") == _NOT_THERE or "No such file" in str(value(notice, "error"))
+
+
+_REFUSED = (1, 217, 801)
+
+
+def shm_cumem_host_failed(facts: Facts) -> Iterator[Hit]:
+    """Find failed calls in shm.cc, and those in the allocator that shm.cc propagates; or NCCL's automatic fallback."""
+    propagated = propagated_errors.frames(facts, _CUDA_FAILED, "transport/shm.cc")
+    processes = {process for frame in propagated for process in frame.processes}
+    calls = [
+        *cuda.failed_calls(facts, "transport/shm.cc"),
+        *(
+            call
+            for call in cuda.failed_calls(facts, "include/alloc.h")
+            if processes & set(call.processes) or "(ncclCuMemHostAlloc" in (call.location or "")
+        ),
+    ]
+    failed = [call for call in calls if cuda.code_of(call) in _REFUSED]
+    if notices := failed or facts.notices("nccl/cumem-host-fallback"):
+        yield Hit(notices)
+
+
+def shm_disabled_by_env(facts: Facts) -> Iterator[Hit]:
+    """Find its effect: local pairs with P2P lose nothing; the others can only use the network."""
+    settings, off = facts.enabled_settings("NCCL_SHM_DISABLE"), disabling_settings(facts)
+    lacks_p2p = bool(off) or bool(facts.platform and facts.platform.p2p is False)
+    if settings and lacks_p2p and not facts.paths("intra") and not has_no_pairs(facts):
+        both = [*settings, *off]
+        yield Hit(settings=settings, named={"both": both, "several": len(both) > 1}, evidence=both)
+    elif settings:
+        slow = local_over_net(facts)
+        yield Hit(
+            settings=settings,
+            named={"slow": bool(slow), "net": in_use(slow, facts.platform)},
+            hosts=hosts_of_paths(slow) or None,
+            evidence=evidence_of_settings(settings),
+            paths=slow,
+        )
+
+
+_FINE_GRAIN = "rccl/rccl-fine-grain-missing"
+_RCCL_WARNS = {
+    _FINE_GRAIN: "HSA_FORCE_FINE_GRAIN_PCIE=1   # on all ranks",
+    "rccl/rccl-host-setting-missing": 'GRUB_CMDLINE_LINUX="<existing options> iommu=pt"   # in /etc/default/grub; '
+    "then update-grub and reboot",
+    "rccl/rccl-numa-balancing": "sudo sysctl kernel.numa_balancing=0",
+}
+"""RCCL's warnings, with the remedy of each."""
+
+
+def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
+    """Find local SHM pairs, by what the hardware supports, if known.
+
+    Hopper and later behind an NVSwitch report a fabric; PCIe cards do not (src/graph/topo.cc, 2.20 and later).
+    """
+    pairs, off = facts.paths("intra", "SHM"), disabling_settings(facts)
+    poor = pairs.where(lambda kind: facts.allows_p2p(kind) is False)
+    rest = pairs.where(lambda kind: facts.allows_p2p(kind) is not False)
+    if not rest:
+        if poor:
+            named = _hardware(facts, poor) | {"poor": True, "off": off, "hiding": hiding_levels(facts)}
+            yield Hit(named=named, evidence=[*first_lines(poor)[:3], *off[:2]], paths=poor)
+        return
+    fabric = any(isinstance(notice.event, Message) for notice in facts.with_role("nvswitch"))
+    refused, possible = facts.with_event(P2pRefused), all(map(facts.allows_p2p, rest.kinds))
+    levels = [] if off or refused or fabric else limiting_levels(facts, rest)
+    warned = [] if off or refused or levels else facts.notices(*_RCCL_WARNS)
+    productions = {notice.production for notice in warned}
+    named = _hardware(facts, rest)
+    fast = p2p(facts.platform, bool(named["on NVLink"]) or fabric)
+    named |= {
+        "off": off,
+        "levels": levels,
+        "refused": refused,
+        "possible": possible,
+        "sure": possible and facts.hardware == "certain",
+        "from a list": possible,
+        "fabric": fabric,
+        "without fine grain": _FINE_GRAIN in productions,
+        "remedies": [] if off else [step for production, step in _RCCL_WARNS.items() if production in productions],
+        "AMD": facts.is_rccl(),
+        "pod": GPUS_IN_POD.replace("nvidia.com", "amd.com") if facts.is_rccl() else GPUS_IN_POD,
+        "unmeasured": fast is None,
+        "unknown": fast is P2P,
+        "fast": fast,
+        "less": compared(SHM, fast) if fast and fast is not P2P else "",
+    }
+    refusals, settings = first_evidence(refused[:2]), evidence_of_settings(levels, 1)[:2]
+    shown = [*first_lines(rest)[:3], *refusals, *settings, *first_evidence(warned)]
+    yield Hit(named=named, evidence=shown, paths=rest)
+    if not possible and not fabric and not off:
+        yield Hit(named={"question": True})
+
+
+def _hardware(facts: Facts, pairs: Selection) -> dict[str, object]:
+    """Return what is known of the links between these pairs: where they have NVLink, SHM is far slower."""
+    machine, kinds = facts.platform, {kind.pair_class for kind in pairs.kinds if kind.pair_class}
+    on_nvlink = any(kind.startswith("NV") for kind in kinds) if kinds else machine is not None and bool(machine.nvlink)
+    named = {"kinds": sorted(kinds), "machine": machine.name if machine else "this machine", "on NVLink": on_nvlink}
+    return named | {"sure": facts.hardware == "certain", "from a list": True}
+
+
+_NO_SPACE = 28
+
+
+def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
+    """Find warnings about creating a segment; one about attaching to it alone is the echo of a failure elsewhere."""
+    failed = [
+        *facts.errors_of_rule("shm-segment-failed"),
+        *(notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "creating"),
+        *(notice for notice in facts.notices("nccl/shm-open-failed-old") if value(notice, "size") is not None),
+    ]
+    full = list(filter(_is_full, facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old")))
+    if failed := failed or full:
+        codes = {code for notice in failed if (code := value(notice, "errno")) is not None}
+        size = max((size for notice in failed if (size := value(notice, "size")) is not None), default=0)
+        named = {
+            "size": f"{size / 1e6:.1f}" if size else "",
+            "errors": ", ".join(
+                sorted({str(value(n, "error")) for n in failed if value(n, "errno") in codes - {_NO_SPACE}})
+            ),
+            "full": full or _NO_SPACE in codes,
+            "reason": full or codes,
+        }
+        yield Hit(failed, named, evidence=[*full, *failed])
+
+
+def _is_full(notice: Notice) -> bool:
+    """Whether there was no room for a file: up to 2.11 the call that creates the segment reports it."""
+    allocates = value(notice, "size") is not None or "allocate" in str(value(notice, "call"))
+    return allocates and error_of(notice) == "No space left on device"
