@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from nccl_inspect import artifacts
 from nccl_inspect.errors import NcclInspectError
@@ -24,7 +23,6 @@ from nccl_inspect.ingest.sources.streams import StreamError
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.processes import Helpers
-from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count
 
 CLUSTER = "pip install 'nccl-inspect[fleet-cluster]'"
@@ -39,18 +37,15 @@ _MOST_JOBS, _MOST_SECONDS = 256, 20.0
 """After which jobs are written."""
 
 
-@frozen
-class Unit(Frozen):
-    """Logs that are read together: the files of one job, or one file with any number of jobs."""
+class Unit(NamedTuple):
+    """Logs that are read together, the files of one job or one file with any number, and evidence beside them."""
 
     logs: tuple[str, ...]
     beside: tuple[str, ...] = ()
-    """Evidence that lies beside them."""
     size: int = 0
 
 
-@frozen
-class Terms(Frozen):
+class Terms(NamedTuple):
     """Holds how logs are added."""
 
     store: str
@@ -58,14 +53,11 @@ class Terms(Frozen):
     image: str | None = None
 
 
-@frozen
-class Outcome(Frozen):
-    """Holds what became of some logs."""
+class Outcome(NamedTuple):
+    """Holds what became of some logs: jobs by verdict, logs that were there already, problems, and days added to."""
 
     added: Counter[str]
-    """Jobs by verdict."""
-    known: int
-    """Logs that were in the store already."""
+    known: list[str]
     problems: list[str]
     days: set[str]
 
@@ -75,10 +67,6 @@ def units(inputs: Sequence[str], together: bool = False) -> tuple[list[Unit], li
 
     Files belong to one job if they name the same communicator, or if only a rank, a node or a rotation distinguishes
     their names.
-
-    Args:
-        inputs: paths, folders, globs, URLs, archives.
-        together: whether all are parts of one input, as for ``summarize``.
     """
     found = files.find(list(inputs), artifacts.is_artifact)
     problems = [f"{file.name}: {file.problem.what}; {file.problem.hint}" for file in found if file.problem]
@@ -133,60 +121,41 @@ def _communicators(file: File) -> set[bytes]:
 def _unit(logs: Sequence[File], evidence: Sequence[File]) -> Unit:
     """The logs of a unit with the files in their folder, below it, and beside their folder."""
     folders = {Path(file.name).parent for file in logs}
-    beside = [
-        file.name
-        for file in evidence
-        if any(folder in Path(file.name).parents or Path(file.name).parent in folder.parents for folder in folders)
-    ]
+    above = {parent for folder in folders for parent in folder.parents}
+    near = (file.name for file in evidence if Path(file.name).parent in above or folders & {*Path(file.name).parents})
     names = tuple(file.place.url if isinstance(file.place, Remote) else file.name for file in logs)
-    return Unit(names, tuple(beside), sum(file.size or 0 for file in logs))
+    return Unit(names, tuple(near), sum(file.size or 0 for file in logs))
 
 
-def add(
-    some: Sequence[Unit], terms: Terms, jobs: int = 1, cluster: str = "", watch: Callable[[int], None] | None = None
-) -> Outcome:
-    """Judge logs and append their jobs.
-
-    Args:
-        some: the logs.
-        terms: how.
-        jobs: processes.
-        cluster: the address of a Dask scheduler, whose workers reach the logs and the store by the same names.
-        watch: called with the number of bytes that were read since the last call, if one process reads all.
-    """
+def add(some: Sequence[Unit], terms: Terms, jobs: int = 1, cluster: str = "") -> Outcome:
+    """Judge logs and append their jobs."""
     store = Store(terms.store, make=True)
     reading.Judge(terms.options)  # what is wrong with the options is said before anything is read
+    total = Outcome(Counter(), [], [], set())
     if cluster:
         distributed = library("distributed", CLUSTER)
         try:
             client = distributed.Client(cluster, timeout=10)
         except (OSError, ValueError) as error:
-            raise NcclInspectError(
-                f"{cluster}: {error}", "give the address of a Dask scheduler: tcp://HOST:8786"
-            ) from None
+            raise NcclInspectError(f"{cluster}: {error}", "give the address of a scheduler: tcp://HOST:8786") from None
         with client:
-            workers = sum(client.nthreads().values()) or 1
-            outcomes = client.gather(client.map(add_share, _shares(some, _SHARES * workers), terms=terms, pure=False))
+            shares = _shares(some, _SHARES * (sum(client.nthreads().values()) or 1))
+            outcomes = client.gather(client.map(add_share, shares, terms=terms, pure=False))
     elif jobs > 1 and len(some) > 1:
+        shares = _shares(some, jobs)
         with Helpers() as helpers:
-            shares = _shares(some, jobs)
             started = [helpers.start(add_share, share, terms) for share in shares]
             outcomes = [helper.result() for helper in started]
-        lost = [
-            f"{unit.logs[0]}: its process died"
-            for own, got in zip(shares, outcomes, strict=True)
-            if not got
-            for unit in own
-        ]
-        outcomes = [*filter(None, outcomes), Outcome(Counter(), 0, lost, set())]
     else:
-        outcomes = [add_share(some, terms, watch)]
-    total = Outcome(
-        sum((outcome.added for outcome in outcomes), Counter()),
-        sum(outcome.known for outcome in outcomes),
-        [problem for outcome in outcomes for problem in outcome.problems],
-        {day for outcome in outcomes for day in outcome.days},
-    )
+        shares, outcomes = [list(some)], [add_share(some, terms)]
+    for share, outcome in zip(shares, outcomes, strict=True):
+        if outcome is None:
+            total.problems.append(f"{share[0].logs[0]} and {len(share) - 1} more: the process died; add them again")
+            continue
+        total.added.update(outcome.added)
+        total.known.extend(outcome.known)
+        total.problems.extend(outcome.problems)
+        total.days.update(outcome.days)
     store.tidy(sorted(total.days))
     return total
 
@@ -215,49 +184,42 @@ def _shares(some: Sequence[Unit], number: int) -> list[list[Unit]]:
     return shares
 
 
-def add_share(some: Sequence[Unit], terms: Terms, watch: Callable[[int], None] | None = None) -> Outcome:
+def add_share(some: Sequence[Unit], terms: Terms) -> Outcome:
     """Judge logs and append their jobs, in this process."""
-    store = Store(terms.store, make=True)
-    known = store.idents()
-    judge = reading.Judge(terms.options)
-    outcome = Outcome(Counter(), 0, [], set())
+    store, judge = Store(terms.store, make=True), reading.Judge(terms.options)
+    idents = store.idents()
+    outcome = Outcome(Counter(), [], [], set())
     waiting: dict[str, list[Tables]] = defaultdict(list)
-    repeated = 0
     flushed = time.monotonic()
-
-    def flush() -> None:
-        nonlocal flushed
-        for day, jobs in waiting.items():
-            store.append(day, jobs)
-        outcome.days.update(waiting)
-        waiting.clear()
-        flushed = time.monotonic()
-
     for unit in some:
         try:
             digest, written = _content(unit)
-            if _ident(digest, 1) in known:
-                repeated += 1
+            if _ident(digest, 1) in idents:
+                outcome.known.append(unit.logs[0])
                 continue
             judged = judged_unit(unit, digest, written, judge, terms.image)
         except (NcclInspectError, StreamError, OSError) as error:
             outcome.problems.append(str(error))
             continue
-        known.add(_ident(digest, 1))
-        days = [_day(tables) for tables in judged]
-        if len(set(days)) > 1:  # the first job stands for the log, so it comes last
-            for day in sorted(set(days), key=lambda day: day == days[0]):
-                store.append(day, [tables for own, tables in zip(days, judged, strict=True) if own == day])
-            outcome.days.update(days)
-        else:
-            waiting[days[0]] += judged
+        idents.add(_ident(digest, 1))
+        days = [tables["job"]["start"][0].as_py().date().isoformat() for tables in judged]
         outcome.added.update(tables["job"]["verdict"][0].as_py() for tables in judged)
-        if watch:
-            watch(unit.size)
+        outcome.days.update(days)
+        if len(set(days)) == 1:
+            waiting[days[0]] += judged
+        for day in sorted(set(days) if len(set(days)) > 1 else (), key=lambda day: day == days[0]):
+            # The first job stands for the log, so it comes last.
+            store.append(day, [tables for own, tables in zip(days, judged, strict=True) if own == day])
         if sum(map(len, waiting.values())) >= _MOST_JOBS or time.monotonic() - flushed > _MOST_SECONDS:
-            flush()
-    flush()
-    return outcome.with_fields(known=repeated)
+            _flush(store, waiting)
+            flushed = time.monotonic()
+    _flush(store, waiting)
+    return outcome
+
+
+def _flush(store: Store, waiting: dict[str, list[Tables]]) -> None:
+    for day in list(waiting):
+        store.append(day, waiting.pop(day))
 
 
 def judged_unit(unit: Unit, digest: str, written: float, judge: reading.Judge, image: str | None) -> list[Tables]:
@@ -275,11 +237,6 @@ def judged_unit(unit: Unit, digest: str, written: float, judge: reading.Judge, i
         job.name = names.get(number) or (first.name if len(unit.logs) == 1 else first.parent.name)
         tables.append(of_job(job, _ident(digest, number), written, image))
     return tables
-
-
-def _day(tables: Tables) -> str:
-    day: str = tables["job"]["start"][0].as_py().date().isoformat()
-    return day
 
 
 def _ident(digest: str, number: int) -> str:
@@ -306,19 +263,9 @@ def _content(unit: Unit) -> tuple[str, float]:
 def _written(file: File) -> float:
     """When a file was written, in seconds since 1970."""
     with suppress(Exception):  # each store has errors of its own, and some know no times
-        if isinstance(file.place, Path):
-            return file.place.stat().st_mtime
         if isinstance(file.place, Remote):
             system, path = library("fsspec.core").url_to_fs(file.place.url)
-            modified: Any = system.modified(path)
-            return float(modified.timestamp())
+            return float(system.modified(path).timestamp())
+        if file.place:
+            return file.place.stat().st_mtime
     return time.time()
-
-
-def spooled(stream: Any) -> Iterator[str]:
-    """Yield the name of a file that holds what comes from a stream, for as long as it is there."""
-    with tempfile.NamedTemporaryFile(prefix="nccl-inspect-", suffix=".log") as file:
-        while piece := stream.read(1 << 20):
-            file.write(piece)
-        file.flush()
-        yield file.name

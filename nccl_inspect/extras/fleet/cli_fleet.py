@@ -6,10 +6,11 @@ import csv
 import io
 import json
 import re
+import shutil
 import sys
-from contextlib import ExitStack, contextmanager
+import tempfile
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -101,14 +102,13 @@ def add(
     """
     from nccl_inspect.extras.fleet import adding  # loads pyarrow
 
-    with ExitStack() as stack:
+    with tempfile.NamedTemporaryFile(prefix="nccl-inspect-", suffix=".log") as spooled:
         inputs = shared.inputs_or_stdin(logs)
         if "-" in inputs:
-            spooled = stack.enter_context(contextmanager(adding.spooled)(sys.stdin.buffer))
-            inputs = [spooled if name == "-" else name for name in inputs]
-        units, problems = adding.units(inputs, together)
-        terms = adding.Terms(store, shared.with_settings_file(options), image)
-        outcome = adding.add(units, terms, jobs, cluster)
+            shutil.copyfileobj(sys.stdin.buffer, spooled)
+            spooled.flush()
+        units, problems = adding.units([spooled.name if name == "-" else name for name in inputs], together)
+        outcome = adding.add(units, adding.Terms(store, shared.with_settings_file(options), image), jobs, cluster)
     problems += outcome.problems
     for problem in problems[:_MAX_PROBLEMS]:
         print_stderr(problem)
@@ -118,7 +118,7 @@ def add(
     if not added and not outcome.known:
         return NoInputError.exit_code
     verdicts = ", ".join(f"{number} {name}" for name, number in outcome.added.most_common())
-    known = f"; {count(outcome.known, 'log')} already there" if outcome.known else ""
+    known = f"; {count(len(outcome.known), 'log')} already there" if outcome.known else ""
     click.echo(f"{count(added, 'job')} added{f' ({verdicts})' if added else ''}{known}")
     return 0
 
@@ -169,21 +169,20 @@ def query(sql: str, store: str, form: str, out: shared.Output) -> int:
     from nccl_inspect.extras.fleet.store import Store
 
     duckdb = library("duckdb")
+    opened = Store(store)
     try:
-        head, rows = Store(store).query(sql)
+        done = opened.retried(lambda: opened.connection().execute(sql))
+        head, rows = [column[0] for column in done.description or ()], done.fetchall()
     except duckdb.Error as error:
         raise NcclInspectError(str(error).splitlines()[0], "'DESCRIBE job' lists the columns of a table") from None
-    out.write(_shown(head, rows, form))
-    return 0
-
-
-def _shown(head: list[str], rows: list[tuple[Any, ...]], form: str) -> str:
     if form == "json":
-        return json.dumps([dict(zip(head, row, strict=True)) for row in rows], default=str, ensure_ascii=False)
-    if form == "csv":
+        out.write(json.dumps([dict(zip(head, row, strict=True)) for row in rows], default=str, ensure_ascii=False))
+    elif form == "csv":
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([head, *rows])
-        return text.getvalue()
-    from tabulate import tabulate
+        out.write(text.getvalue())
+    else:
+        from tabulate import tabulate
 
-    return tabulate(rows, head, tablefmt="plain", disable_numparse=True)
+        out.write(tabulate(rows, head, tablefmt="plain", disable_numparse=True))
+    return 0

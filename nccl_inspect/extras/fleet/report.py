@@ -20,13 +20,7 @@ _MOST_ROWS = 200
 
 
 def report(store: Store, since: timedelta | None = None, by: str = "") -> dict[str, Any]:
-    """The document.
-
-    Args:
-        store: with the jobs.
-        since: how far before the newest day jobs count; None for all.
-        by: a kind of things, all of which are listed.
-    """
+    """The document."""
     return store.retried(lambda: _Report(store, since).document(by))
 
 

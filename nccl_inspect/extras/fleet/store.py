@@ -54,10 +54,6 @@ class Batch(NamedTuple):
 class Store:
     """Reads and appends to a store.
 
-    Args:
-        url: a folder, or what fsspec opens: ``s3://bucket/fleet``.
-        make: whether it may be new.
-
     Raises:
         NcclInspectError: it is none, of another schema, or cannot be opened.
     """
@@ -103,16 +99,12 @@ class Store:
             except FileNotFoundError:
                 continue
             except Exception as error:
-                if type(error).__module__ != "_duckdb" or "No files found" not in str(error):
+                if (type(error).__module__, type(error).__name__) != ("_duckdb", "IOException"):
                     raise
         return read()
 
     def connection(self, since: timedelta | None = None) -> Any:
-        """A DuckDB connection with a view for each table.
-
-        Args:
-            since: how far before the newest day of the store jobs count; None for all.
-        """
+        """A DuckDB connection with a view for each table."""
         duckdb = library("duckdb")
         batches = self.batches()
         if since is not None and batches:
@@ -122,55 +114,30 @@ class Store:
         connection.execute(f"SET memory_limit = '{_MEMORY}'; SET preserve_insertion_order = false")
         if not self._is_local:
             connection.register_filesystem(self._files)
-        doubles = self._doubles(connection, batches)
+        paths = {table: set(self._find(table)) for table in TABLES} if batches else {}
+        rest = ""
         for table in TABLES:
-            there = set(self._find(table)) if batches and table != "job" else None
-            paths = [self._path(table, batch) for batch in batches]
-            urls = [self._url(path) for path in paths if there is None or path in there]
+            own = (self._path(table, batch) for batch in batches)
+            urls = [self._url(path) for path in own if path in paths[table]]
             if not urls:
-                empty = schema(table).append(pa.field("day", pa.date32())).empty_table()
-                connection.register(table, empty)
+                connection.register(table, schema(table).append(pa.field("day", pa.date32())).empty_table())
                 continue
-            options = "hive_partitioning = true, hive_types = {'day': DATE}"
-            rest = (
-                "WHERE (job, parse_filename(filename, true)) NOT IN (SELECT job, name FROM doubles)" if doubles else ""
-            )
-            connection.execute(
-                f"CREATE VIEW {table} AS SELECT * EXCLUDE (filename) "
-                f"FROM read_parquet({urls!r}, {options}, filename = true) {rest}"
-            )
+            options = "hive_partitioning = true, hive_types = {'day': DATE}, filename = true"
+            rows = f"(SELECT *, parse_filename(filename, true) AS file FROM read_parquet({urls!r}, {options}))"
+            if table == "job":
+                connection.execute(
+                    f"CREATE TEMP TABLE doubles AS SELECT job, file FROM {rows} "
+                    "QUALIFY row_number() OVER (PARTITION BY job ORDER BY file) > 1"
+                )
+                if connection.execute("SELECT count(*) FROM doubles").fetchone()[0]:
+                    rest = "WHERE (job, file) NOT IN (SELECT job, file FROM doubles)"
+            connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (filename, file) FROM {rows} {rest}")
         return connection
-
-    def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The names of the columns of a query, and its rows."""
-
-        def run() -> tuple[list[str], list[tuple[Any, ...]]]:
-            done = self.connection().execute(sql)
-            return [column[0] for column in done.description or ()], done.fetchall()
-
-        return self.retried(run)
-
-    def _doubles(self, connection: Any, batches: Sequence[Batch]) -> int:
-        """Make a table of the files in which jobs do not count: they are in others, too; return its size."""
-        urls = [self._url(self._path("job", batch)) for batch in batches]
-        if not urls:
-            return 0
-        connection.execute(
-            "CREATE TEMP TABLE doubles AS SELECT job, name FROM "
-            f"(SELECT job, parse_filename(filename, true) AS name FROM read_parquet({urls!r}, filename = true)) "
-            "QUALIFY row_number() OVER (PARTITION BY job ORDER BY name) > 1"
-        )
-        return int(connection.execute("SELECT count(*) FROM doubles").fetchone()[0])
 
     # --- what is added ---
 
     def append(self, day: str, jobs: Sequence[Tables]) -> None:
-        """Add jobs of one day; those that are killed meanwhile are not there at all.
-
-        Args:
-            day: on which they began.
-            jobs: their rows.
-        """
+        """Add jobs of one day; those that are killed meanwhile are not there at all."""
         tables = {table: pa.concat_tables([job[table] for job in jobs]) for table in TABLES}
         self._write(day, _NEW, tables)
 
@@ -189,12 +156,7 @@ class Store:
         return batch
 
     def tidy(self, days: Iterable[str], most: int = MOST_FILES) -> None:
-        """Merge the files of some days, where there are many, and delete what killed processes left.
-
-        Args:
-            days: that were added to.
-            most: files that a day may have.
-        """
+        """Merge the files of some days, where there are many, and delete what killed processes left."""
         by_day = defaultdict(list)
         for batch in self.batches():
             by_day[batch.day].append(batch)
@@ -218,6 +180,8 @@ class Store:
                     own = self._read(table, batch)
                     rows.append(own.filter(pc.is_in(own["job"], kept[batch])))
             tables[table] = pa.concat_tables(rows)
+        if not all(self._files.exists(self._path("job", batch)) for batch in there):
+            raise FileNotFoundError(day)  # another process merged them, and what was read may be a part
         merged = self._write(day, _MERGED, tables)
         gone = {batch.name for batch in there if batch != merged}
         young = datetime.now(UTC) - _ABANDONED

@@ -56,11 +56,7 @@ def wilson(bad: int, of: int) -> tuple[float, float]:
 
 
 class Logs:
-    """Logarithms of factorials, and of the probabilities that are made of them.
-
-    Args:
-        most: the largest number.
-    """
+    """Logarithms of factorials, and of the probabilities that are made of them."""
 
     def __init__(self, most: int) -> None:
         self._factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 2)))])
@@ -149,20 +145,15 @@ class _Pairs(NamedTuple):
 
 
 class Comparison:
-    """Compares the jobs of a store.
-
-    Args:
-        connection: with a view for each table.
-    """
+    """Compares the jobs of a store."""
 
     def __init__(self, connection: Any) -> None:
         self._run = run = connection.execute
-        run("CREATE OR REPLACE TEMP TABLE numbered AS SELECT job, bad, start, hosts, "
-            "CAST(row_number() OVER () - 1 AS INTEGER) AS number FROM job")  # fmt: skip
-        columns = run(
-            "SELECT bad, CAST(epoch(start) // 86400 AS INTEGER) AS day, "
-            "CAST(ceil(log2(greatest(coalesce(hosts, 1), 1))) AS INTEGER) AS size FROM numbered ORDER BY number"
-        ).fetchnumpy()
+        size = "CAST(ceil(log2(greatest(coalesce(hosts, 1), 1))) AS INTEGER) AS size"
+        day = "CAST(epoch(start) // 86400 AS INTEGER) AS day"
+        number = "CAST(row_number() OVER () - 1 AS INTEGER) AS number"
+        run(f"CREATE OR REPLACE TEMP TABLE numbered AS SELECT job, bad, {size}, {day}, {number} FROM job")
+        columns = run("SELECT bad, size, day FROM numbered ORDER BY number").fetchnumpy()
         self._bad = np.asarray(columns["bad"], bool)
         self._strata = _strata(np.asarray(columns["size"]), np.asarray(columns["day"]))
         self._logs = Logs(len(self._bad))
@@ -172,28 +163,18 @@ class Comparison:
 
     def _pairs(self, sql: str, values: Sequence[object] = ()) -> _Pairs:
         run = self._run
-        run(
-            "CREATE OR REPLACE TEMP TABLE pairs AS SELECT job, name, bool_or(named) AS named "
-            f"FROM ({sql}) GROUP BY ALL",
-            values,
-        )
+        pairs = f"SELECT job, name, bool_or(named) AS named FROM ({sql}) GROUP BY ALL"
+        run(f"CREATE OR REPLACE TEMP TABLE pairs AS {pairs}", values)
         run("CREATE OR REPLACE TEMP TABLE names AS SELECT name, CAST(row_number() OVER (ORDER BY name) - 1 AS INTEGER) "
             "AS place FROM (SELECT DISTINCT name FROM pairs)")  # fmt: skip
         names = [name for (name,) in run("SELECT name FROM names ORDER BY place").fetchall()]
-        found = run(
-            "SELECT number, place, named FROM pairs JOIN names USING (name) JOIN numbered USING (job)"
-        ).fetchnumpy()
+        joined = "FROM pairs JOIN names USING (name) JOIN numbered USING (job)"
+        found = run(f"SELECT number, place, named {joined}").fetchnumpy()
         jobs, what = (np.asarray(found[column], np.int32) for column in ("number", "place"))
         return _Pairs(names, jobs, what, np.asarray(found["named"], bool))
 
     def counts(self, kind: str, pairs: _Pairs, left: Any) -> list[Count]:
-        """Return how often jobs were bad with each thing of a kind, where that is worth a look.
-
-        Args:
-            kind: its name.
-            pairs: which jobs have what.
-            left: whether each job is compared at all.
-        """
+        """Return how often jobs were bad with each thing of a kind, where that is worth a look."""
         kept = left[pairs.jobs]
         jobs, what = pairs.jobs[kept], pairs.what[kept]
         is_bad, number, strata = self._bad[jobs], len(pairs.names), int(self._strata.max(initial=0)) + 1

@@ -61,14 +61,7 @@ def schema(table: str) -> Any:
 
 
 def of_job(job: Job, ident: str, written: float, image: str | None) -> Tables:
-    """The rows of a judged job.
-
-    Args:
-        job: as it was judged.
-        ident: what identifies it.
-        written: when its log was written, in seconds since 1970, if its lines have no times.
-        image: of its containers, if whoever adds it knows; otherwise files beside the log may tell.
-    """
+    """The rows of a judged job."""
     begin, end, clock = _times(job, written)
     shared = {"job": ident, "start": begin, "verdict": job.verdict, "bad": job.verdict in BAD}
     headline = next((found for found in job.findings if job.head and found.rule == job.head.rule), None)
@@ -129,11 +122,12 @@ def _names(nic: machines.NicRow) -> tuple[str, str]:
 
 def _times(job: Job, written: float) -> tuple[datetime, datetime | None, str]:
     """Return when a job began and ended, and by what: the clock of its ``lines``, or the ``file``."""
-    texts = [stamp.time for progress in job.timeline for stamp in progress.stamps.values()]
-    texts += [line.time for line in job.last_lines if line.time]
-    texts += [
-        time for comm in job.communicators for stage in comm.lifetime for time in (stage.first, stage.last) if time
-    ]
+    stamps = [stamp for progress in job.timeline for stamp in progress.stamps.values()]
+    texts = [end(stamps).time for end in (min, max)] if stamps else []  # most logs: to read thousands takes its time
+    if not stamps:
+        texts += [line.time for line in job.last_lines if line.time]
+        stages = [stage for comm in job.communicators for stage in comm.lifetime]
+        texts += [time for stage in stages for time in (stage.first, stage.last) if time]
     moments = [found for text in dict.fromkeys(texts) if (found := moment(text)) and found.seconds > 0]
     if not moments:
         return _date(written), None, "file"

@@ -167,10 +167,10 @@ def test_the_planted_faults_are_found_and_nothing_else(tmp_path: Path) -> None:
 
 def document_of(place: Path, jobs: list[tuple[int, list[str], str, str]]) -> dict[str, Any]:
     """The report on jobs of one host each, unless more are given: day, hosts, image, fault."""
-    begin, later = simulate_fleet.BEGIN, timedelta
+    begin = simulate_fleet.BEGIN
     simulated = [
         simulate_fleet.Simulated(
-            simulate_fleet.model(len(hosts), 2, fault), f"{n:020}", begin + later(days=day, seconds=n), hosts, image
+            simulate_fleet.model(len(hosts), 2, fault), f"{n:020}", begin + timedelta(days=day, seconds=n), hosts, image
         )
         for n, (day, hosts, image, fault) in enumerate(jobs)
     ]

@@ -14,6 +14,8 @@ from nccl_inspect.report import Style, html
 SUFFIXES = ("htm",)
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210
 _LABELS, _MOST_CAUSES = 8, 4
+_Days = Sequence[dict[str, Any]]
+_Spans = Sequence[tuple[float, float]]
 
 
 class _Trend(NamedTuple):
@@ -48,22 +50,8 @@ def render(document: dict[str, Any], style: Style) -> str:
     return template.render(text.context(document), trends=trends, version=__version__, **html.page_look(worst)) + "\n"
 
 
-def _trend(
-    caption: str,
-    days: Sequence[dict[str, Any]],
-    numbers: Sequence[float],
-    said: Sequence[str] = (),
-    spans: Sequence[tuple[float, float]] = (),
-) -> _Trend:
-    """A picture of a number of each day.
-
-    Args:
-        caption: what it shows.
-        days: in order.
-        numbers: of the days.
-        said: the same in words.
-        spans: intervals in which they lie, if they are parts of one.
-    """
+def _trend(caption: str, days: _Days, numbers: Sequence[float], said: Any = (), spans: _Spans = ()) -> _Trend:
+    """A picture of a number of each day."""
     most = max(*numbers, *(high for _, high in spans), 0) * 1.05 or 1.0
     across = [round(_LEFT + place / max(len(days) - 1, 1) * (_RIGHT - _LEFT), 1) for place in range(len(days))]
 
