@@ -171,12 +171,12 @@ class Collection:
         return self._folder is None
 
     @property
-    def kept(self) -> list[Outcome]:
+    def successes(self) -> list[Outcome]:
         """Return what is in the folder, by its file."""
         return sorted((outcome for outcome in self.outcomes if not outcome.problem), key=lambda entry: entry.file)
 
     @property
-    def failed(self) -> list[Outcome]:
+    def failures(self) -> list[Outcome]:
         """Return what could not be had, without what is not installed here."""
         return sorted(
             (entry for entry in self.outcomes if entry.problem not in (None, NOT_INSTALLED)),
@@ -232,8 +232,8 @@ class Collection:
             return
         absent = sorted(entry.what for entry in self.outcomes if entry.problem == NOT_INSTALLED)
         sections = {
-            "kept": [f"{entry.file}\n      {entry.what}" for entry in self.kept],
-            "failed": [f"{entry.what}\n      {entry.problem}" for entry in self.failed],
+            "kept": [f"{entry.file}\n      {entry.what}" for entry in self.successes],
+            "failed": [f"{entry.what}\n      {entry.problem}" for entry in self.failures],
             NOT_INSTALLED: absent,
         }
         lines = [TITLE]
