@@ -69,7 +69,8 @@ audit: $(READY)
 release-check: $(READY)
 	$(BIN)/python tools/release_check.py
 
-# What a release consists of, checked: wheel, source archive, zipapp, SHA256SUMS.
+# What a release consists of, checked: wheel, source archive, zipapp, their components (CycloneDX), how they were made
+# (in-toto), SHA256SUMS.
 dist: $(READY)
 	$(BIN)/python tools/release_check.py --keep dist
 

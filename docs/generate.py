@@ -26,7 +26,6 @@ import man_pages
 import notebook
 from markup import NOTE, escaped, table
 
-from nccl_inspect import cli
 from nccl_inspect.event import base as event
 from nccl_inspect.event import types
 from nccl_inspect.judging import engine
@@ -104,10 +103,8 @@ def cli_page() -> Iterator[str]:
     yield "# Commands"
     top = man_pages.top(terminal_width=98)
     yield from _help(top)
-    for name in cli.cli.list_commands(top):
-        command = cli.cli.get_command(top, name)
-        assert command is not None
-        yield from _help(command.context_class(command, top, name, terminal_width=98))
+    for context in man_pages.contexts(top, terminal_width=98):
+        yield from _help(context)
 
 
 def _help(context: click.Context) -> Iterator[str]:

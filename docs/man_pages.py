@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import click
 
@@ -19,12 +20,23 @@ def pages() -> Iterator[tuple[str, str]]:
     program = top()
     names = cli.cli.list_commands(program)
     yield PROGRAM, page(program, [*(f"{PROGRAM}-{name}" for name in names), PLUGIN])
-    for name in names:
-        command = cli.cli.get_command(program, name)
-        assert command is not None
-        yield f"{PROGRAM}-{name}", page(command.context_class(command, program, name), [PROGRAM])
+    for ctx in contexts(program):
+        yield ctx.command_path.replace(" ", "-"), page(ctx, [PROGRAM])
     plugin = cli.prepared(kubectl.command)
     yield PLUGIN, page(plugin.context_class(plugin, info_name=kubectl.PROGRAM), [PROGRAM, f"{PROGRAM}-collect"])
+
+
+def contexts(above: click.Context, **settings: Any) -> Iterator[click.Context]:
+    """Yield the contexts of all commands below one, as if each were run."""
+    group = above.command
+    if not isinstance(group, click.Group):
+        return
+    for name in group.list_commands(above):
+        command = group.get_command(above, name)
+        assert command is not None
+        ctx = command.context_class(command, above, name, **settings)
+        yield ctx
+        yield from contexts(ctx, **settings)
 
 
 def top(terminal_width: int | None = None) -> click.Context:

@@ -1,7 +1,7 @@
 """Writes what the package installs beside the program: ``python docs/shared_files.py``; ``--check`` only compares.
 
-Manual pages and completions are kept in ``share/``, so that a build needs nothing but the files: what is there goes
-to ``share/`` of the environment that the package is installed into.
+Manual pages, completions and the skill for agents are kept in ``share/``, so that a build needs nothing but the files:
+what is there goes to ``share/`` of the environment that the package is installed into.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 import click
 import man_pages
 
-from nccl_inspect.cli import completion
+from nccl_inspect.cli import about
+from nccl_inspect.extras.assistant import prompts
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "share"
@@ -47,7 +48,8 @@ def files() -> Iterator[tuple[str, str]]:
     for name, text in man_pages.pages():
         yield f"man/man1/{name}.1", text
     for shell, name in SCRIPTS.items():
-        yield name, completion.script(shell) + "\n"
+        yield name, about.completion_script(shell) + "\n"
+    yield "skills/nccl-inspect/SKILL.md", prompts.skill()
 
 
 def _text(name: str) -> str | None:

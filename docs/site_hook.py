@@ -18,7 +18,7 @@ from typing import Any
 from mkdocs.structure.files import File, InclusionLevel
 
 from nccl_inspect.judging import engine
-from nccl_inspect.report.words import EXAMPLE, proved
+from nccl_inspect.report.words import EXAMPLE, describe_proof
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -48,6 +48,10 @@ RULES = {
 """The rules, by their pages."""
 ROW = re.compile(r"^\|.*$", re.MULTILINE)
 CODE = re.compile(r"`[^`]*`")
+FIRST = re.compile(r"^# (.+)$", re.MULTILINE)
+SENTENCE = re.compile(r"^(?![#|`>!<\[*-])\S[^.]*\.", re.MULTILINE)
+PLAIN: dict[str, str] = {}
+"""The pages as Markdown, for programs that read the site: their links lead to each other."""
 
 
 def places() -> dict[str, str]:
@@ -106,8 +110,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     parts, fences = FENCE.split(markdown), FENCE.findall(markdown)
     parts = [LINK.sub(lambda found: _link(found, here, page.file.src_uri), part) for part in parts]
     parts = [ROW.sub(lambda row: CODE.sub(_code_in_table, row[0]), part) for part in parts]
-    fences = [EXAMPLE.sub(lambda found: f'```text title="{proved(found)}"', fence) for fence in fences]
-    return "".join(text for pair in zip(parts, [*fences, ""], strict=True) for text in pair)
+    fences = [EXAMPLE.sub(lambda found: f'```text title="{describe_proof(found)}"', fence) for fence in fences]
+    PLAIN[page.file.src_uri] = "".join(text for pair in zip(parts, [*fences, ""], strict=True) for text in pair)
+    return PLAIN[page.file.src_uri]
+
+
+def on_post_build(config: Any) -> None:
+    """Write each page as Markdown beside it, and ``llms.txt``, which lists these (https://llmstxt.org)."""
+    site = Path(config.site_dir)
+    for name, text in PLAIN.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text, encoding="utf-8")
+    (site / "llms.txt").write_text("\n".join(_list_pages(config)), encoding="utf-8")
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
@@ -118,6 +132,19 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
 
 
 # --- how ----------------------------------------------------------------------------------------------------------
+
+
+def _list_pages(config: Any) -> Iterator[str]:
+    yield f"# {config.site_name}\n\n> {config.site_description}\n"
+    folders = {"": "Start", "howto": "How to", "explanation": "Explanation", "reference": "Reference"}
+    folders |= {"rules": "Optional", "log-format": "Optional"}  # what a reader with little room leaves out
+    for heading in dict.fromkeys(folders.values()):
+        yield f"## {heading}\n"
+        for name in sorted(name for name in PLAIN if folders.get(name.rpartition("/")[0].partition("/")[0]) == heading):
+            title, about = FIRST.search(PLAIN[name]), SENTENCE.search(PLAIN[name])
+            words = f": {' '.join(about[0].split())}" if about and heading != "Optional" else ""
+            yield f"- [{title[1] if title else name}]({name}){words}"
+        yield ""
 
 
 def _menu(entries: list[Any]) -> Iterator[Any]:

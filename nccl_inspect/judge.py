@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging import actions, culprits, placeholders, placement, remedies, results, verdicts
+from nccl_inspect.judging import actions, at_end, culprits, placeholders, placement, remedies, results, verdicts
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
@@ -17,7 +17,6 @@ from nccl_inspect.judging.engine import (
     superseding_by_rule,
 )
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import is_propagated_error, value
@@ -85,9 +84,9 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         withheld=withheld,
         platform=facts.platform.name if facts.platform else None,
         likely_ranks=placement.likely_ranks(facts),
-        waiting=standstill.of(facts),
+        waiting=at_end.waiting_ranks(facts),
     )
-    is_waiting = standstill.is_at_the_end(facts)
+    is_waiting = at_end.is_at_the_end(facts)
     judgement.verdict = verdicts.of_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
     has_ended = facts.job.failed or bool(facts.job.ended_by)
     judgement.findings = actions.settle(findings, judgement.verdict == "failed", has_ended, len(facts.job.hosts))

@@ -25,7 +25,7 @@ from typing import Any
 
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.process_log import Burst, ProcessLog
+from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.report import Style
@@ -75,7 +75,7 @@ def state(fold: Fold) -> tuple[Any, ...]:
     counts = {own.name: getattr(source.counts, own.name) for own in fields(source.counts) if own.name != "tail"}
     return (
         [(process, *_log(log)) for process, log in fold.processes.items()],
-        list(fold.unrecognised.items()),
+        [(text, *_note(note)) for text, note in fold.unrecognised.items()],
         counts,
         list(source.counts.tail),
         sorted(fold.productions),
@@ -88,12 +88,16 @@ def _log(log: ProcessLog) -> tuple[Any, ...]:
     """What a process printed."""
     return (
         [_step(step) for step in log.steps],
-        list(log.notes.items()),
+        [(key, *_note(note)) for key, note in log.notes.items()],
         log.calls,
         (log.first, log.last, log.opening, log.final, log.long_notes, log.bootstraps),
         [(tid, _step(burst)) for tid, burst in sorted(log.open.items())],
         [(tid, burst and _step(burst)) for tid, burst in sorted(log.begun.items())],
     )
+
+
+def _note(note: Note) -> tuple[Any, ...]:
+    return note.event, note.origin, note.level, note.message, note.place, note.last, note.count, note.places
 
 
 def _step(step: Any) -> Any:

@@ -175,7 +175,7 @@ def envelope(data: bytes) -> None:
 def machine(data: bytes) -> None:
     """A topology file: the matrix of nvidia-smi, or XML."""
     text = data.decode("utf-8", "replace")
-    for name in modules(topology.__file__, "detected", "xml_files"):
+    for name in modules(topology.__file__):
         reader = import_module(f"nccl_inspect.topology.{name}")
         if reader.recognises(text):
             try:

@@ -12,8 +12,9 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,9 +77,10 @@ def text(hosts: int, on_each: int, fault: str = "") -> bytes:
     return b"".join(lines)
 
 
-def judged(data: bytes) -> Tables:
-    """The rows of a job."""
-    return of_job(reading.Judge(reading.Options()).worst(reading.fold(data)), "", 0.0, None)
+@cache
+def model(hosts: int, on_each: int, fault: str) -> Tables:
+    """The judged job that others of its size and fault are like."""
+    return of_job(reading.Judge(reading.Options()).worst(reading.fold(text(hosts, on_each, fault))), "", 0.0, None)
 
 
 class Simulated(NamedTuple):
@@ -109,7 +111,6 @@ class Fleet:
         ill = self._random.sample(self._names, 4)
         self.truth = Truth(tuple(ill[:3]), f"{ill[3]} {BAD_NIC}", BAD_IMAGE)
         self._with_bad_nic = ill[3]
-        self._models: dict[tuple[int, int, str], Tables] = {}
 
     def jobs(self, number: int, days: int = 30) -> Iterator[Simulated]:
         """Yield jobs in the order in which they begin."""
@@ -139,14 +140,7 @@ class Fleet:
             hosts.remove(self._with_bad_nic)
             hosts.insert(0, self._with_bad_nic)
             fault = "nic"
-        return Simulated(self.model(size, on_each, fault), ident, start, hosts, image)
-
-    def model(self, hosts: int, on_each: int, fault: str) -> Tables:
-        """The judged job that others of its size and fault are like."""
-        key = (hosts, on_each, fault)
-        if key not in self._models:
-            self._models[key] = judged(text(*key))
-        return self._models[key]
+        return Simulated(model(size, on_each, fault), ident, start, hosts, image)
 
 
 def rows(jobs: list[Simulated]) -> Tables:
@@ -178,10 +172,10 @@ def rows(jobs: list[Simulated]) -> Tables:
     return tables
 
 
-def fill(url: str, fleet: Fleet, number: int, days: int = 30) -> None:
-    """Append a number of jobs to a store, those of a day at a time."""
+def fill(url: str, simulated: Iterable[Simulated]) -> None:
+    """Append jobs to a store, those of a day at a time."""
     store = Store(url, make=True)
-    for day, jobs in groupby(fleet.jobs(number, days), key=lambda job: job.start.date().isoformat()):
+    for day, jobs in groupby(simulated, key=lambda job: job.start.date().isoformat()):
         store.append(day, [rows(list(jobs))])
 
 
@@ -196,7 +190,7 @@ def main() -> None:
     given = parser.parse_args()
     fleet = Fleet(given.seed, given.hosts, given.background)
     began = time.monotonic()
-    fill(given.store, fleet, given.jobs)
+    fill(given.store, fleet.jobs(given.jobs))
     print(f"{given.jobs} jobs in {time.monotonic() - began:.0f} s; to be found:")
     for kind, name in sorted(fleet.truth.names):
         print(f"  {kind} {name}")

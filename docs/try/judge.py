@@ -14,7 +14,7 @@ from nccl_inspect.extras.anonymize import cli_anonymize as anonymize
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style
-from nccl_inspect.report.beside import problems as problems_of
+from nccl_inspect.report.digest import list_unused_evidence as problems_of
 from nccl_inspect.util.gc_pause import uncollected
 
 FOLDER = Path("/logs")

@@ -1,14 +1,13 @@
-"""Answers to single questions about a job: its hosts, NICs, settings and ranks, one module for each.
+"""Answers to single questions about a job: its hosts, NICs, settings, ranks, and others.
 
-A module defines ``COLUMNS`` and ``rows(job)``, which returns flat records: the commands of the same names print them,
-and the HTML report shows them.
+Each is an :class:`Answer` of flat records: the commands of the same names print them, and the HTML report shows them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from nccl_inspect.util.records import Record
 
@@ -31,33 +30,24 @@ class Column(NamedTuple):
     """Makes the cell from the record, if it is not just the value of the field."""
 
 
-class Table(Protocol):
-    """A module whose records are shown as a table."""
+class Answer(NamedTuple):
+    """A question about a job is answered by records, which are shown as a table."""
 
-    @property
-    def RECORD(self) -> type[Record]:  # noqa: N802
-        """The class of the records: a dataclass."""
-
-    @property
-    def COLUMNS(self) -> Sequence[Column]:  # noqa: N802
-        """Return the columns of the table for people."""
-
-    def is_bad(self, row: Any) -> bool:
-        """Whether a record deserves a mark."""
+    record: type[Record]
+    """The class of the records: a dataclass, whose fields are the keys of JSON and the columns of CSV."""
+    columns: Sequence[Column]
+    """The columns of the table for people."""
+    rows: Callable[..., Sequence[Any]]
+    """Makes the records of a job, in the order in which they are shown."""
+    is_bad: Callable[[Any], bool]
+    """Whether a record deserves a mark."""
 
 
-class Answer(Table, Protocol):
-    """A module whose records are made of a job alone."""
-
-    def rows(self, job: Any) -> Sequence[Any]:
-        """The records, in the order in which they are shown."""
-
-
-def place(source: str | None, line: int | None) -> str:
-    """A line of the log as ``FILE:LINE``; empty if unknown."""
+def name_line(source: str | None, line: int | None) -> str:
+    """Return a line of the log as ``FILE:LINE``; empty if unknown."""
     return "" if source is None else f"{source.rpartition('/')[2] or source}:{line}"
 
 
-def names_of(record: type[Record]) -> list[str]:
-    """The fields of a kind of records: the keys of JSON and the columns of CSV."""
+def field_names(record: type[Record]) -> list[str]:
+    """Return the fields of a kind of records."""
     return [field.name for field in fields(record)]  # type: ignore[arg-type]  # each is a dataclass

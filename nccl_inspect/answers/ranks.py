@@ -1,21 +1,58 @@
-"""How far each rank got: where it runs, its state, its last line and its first error; also ranks without a line."""
+"""How far each rank got, its settings, how long it took to initialise, and what NCCL allocated there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nccl_inspect.answers import Column, place
-from nccl_inspect.answers.errors import Error, first_errors
-from nccl_inspect.answers.last import latest
-from nccl_inspect.event.base import Process, is_named
+from nccl_inspect.answers import Answer, Column, name_line
+from nccl_inspect.answers.machines import find_last
+from nccl_inspect.event.base import Event, PlacedEvent, Process, is_named
+from nccl_inspect.event.types import CommInit, Message
 from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.places import blamed_ranks
-from nccl_inspect.judging.statements import message_of
-from nccl_inspect.model.inventory import Gpu, LastLine
-from nccl_inspect.model.job import CommunicatorInfo, Job
+from nccl_inspect.judging.statements import is_error, is_survived, message_of
+from nccl_inspect.model.communicators.lifetime import PHASES
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import Gpu, InitTiming, LastLine
+from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
 from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.wording import ranges
+
+
+class Error(NamedTuple):
+    """The error that a process reports."""
+
+    notice: Notice
+    line: Evidence | None
+    """None if many processes report the same: only the first lines are kept."""
+
+    @property
+    def is_echo(self) -> bool:
+        """Whether it only reports a failure elsewhere."""
+        return not is_error(self.notice)
+
+
+def first_errors(job: Job) -> dict[Process, Error]:
+    """By process, in log order; errors that the job survived are left out."""
+    errors: dict[Process, Error] = {}
+    for notice in job.notices:
+        if _is_trouble(notice, job):
+            for process, line in _error_lines(notice):
+                errors.setdefault(process, Error(notice, line))
+    return errors
+
+
+def _is_trouble(notice: Notice, job: Job) -> bool:
+    tone = getattr(notice.event, "tone", "info")
+    return (is_error(notice) and not is_survived(notice, job)) or tone == "echo"
+
+
+def _error_lines(notice: Notice) -> Iterator[tuple[Process, Evidence | None]]:
+    for place, process in enumerate(notice.processes):
+        yield process, notice.evidence[place] if place < len(notice.evidence) else None
+
 
 STATES = {
     "suspect": "is the one that the verdict points at: it died, hangs, or did something different from the others",
@@ -63,8 +100,7 @@ class RankRow(Frozen):
     """Also None if many processes report the same."""
 
 
-RECORD = RankRow
-COLUMNS = (
+_RANK_COLUMNS = (
     Column("rank", "rank"),
     Column("state", "state"),
     Column("host", "host", goes=8, is_host=True),
@@ -74,29 +110,24 @@ COLUMNS = (
     Column("gpu", "GPU", goes=6),
     Column("bus_id", "busId", goes=1),
     Column("last_time", "last time", goes=3),
-    Column("last_line", "last line", goes=5, text=lambda row: place(row.last_source, row.last_line)),
+    Column("last_line", "last line", goes=5, text=lambda row: name_line(row.last_source, row.last_line)),
     Column("error", "first error", goes=9, least=16),
 )
 
 
-def is_bad(row: RankRow) -> bool:
-    """Whether a rank is dead, or may be."""
-    return row.state in ("suspect", "failed", "missing", "silent")
-
-
-def rows(job: Job) -> list[RankRow]:
+def list_ranks(job: Job) -> list[RankRow]:
     """One per rank, the worst state first; if the log does not show the world, one per rank of its communicators.
 
     A process without a rank has a row of its own: it may be one of the missing ranks.
     """
     lines = grouped((rank, last_line) for last_line in job.last_lines for rank in last_line.ranks)
-    last = {rank: line for rank, several in lines.items() if (line := latest(several))}
+    last = {rank: line for rank, several in lines.items() if (line := find_last(several))}
     errors = first_errors(job)
     progress = _progress(job)
-    silent = _silent(job, last, errors)
+    silent = _find_silent(job, last, errors)
     blamed = set(blamed_ranks(job))
     hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
-    local = job.local_ranks or _counted(job)
+    local = job.local_ranks or _count_local_ranks(job)
     named = job.paths.ends()
     table = []
     for rank in sorted({*last, *named, *job.ranks_seen, *range(job.world_size or 0)}):
@@ -109,12 +140,12 @@ def rows(job: Job) -> list[RankRow]:
         elif rank in blamed and rank in last:
             state = "suspect"
         facts = _RankFacts(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
-        table.append(_row(rank, state, facts))
+        table.append(_rank_row(rank, state, facts))
     for last_line in job.last_lines:
         if not last_line.ranks and is_named(last_line.process.host):
             error = errors.get(last_line.process)
             state = "failed" if _has_failed(job, None, error) else "seen"
-            table.append(_row(None, state, _RankFacts(last_line, error)))
+            table.append(_rank_row(None, state, _RankFacts(last_line, error)))
     table.sort(key=lambda row: _NO_RANK if row.rank is None else row.rank)  # by rank among the equally bad
     return sorted(table, key=lambda row: (row.rank not in blamed, _WORST.index(row.state)))
 
@@ -129,7 +160,7 @@ class _RankFacts(NamedTuple):
     gpu: Gpu | None = None
 
 
-def _row(rank: int | None, state: str, facts: _RankFacts) -> RankRow:
+def _rank_row(rank: int | None, state: str, facts: _RankFacts) -> RankRow:
     last, error, host, local_rank, gpu = facts
     line = error.line if error else None
     name = last.process.host if last else host
@@ -161,7 +192,7 @@ def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
 def _progress(job: Job) -> dict[int, str]:
     """Return how far ranks got, in the most advanced communicator that has not ended."""
     roots = [comm for comm in job.communicators if comm.parent is None] or job.communicators
-    reached = grouped((rank, state) for comm in roots for rank, state in _states(comm).items())
+    reached = grouped((rank, state) for comm in roots for rank, state in _member_states(comm).items())
     order = _WORST.index
     return {
         rank: max((state for state in states if state != "ended"), key=order, default="ended")
@@ -169,7 +200,7 @@ def _progress(job: Job) -> dict[int, str]:
     }
 
 
-def _states(comm: CommunicatorInfo) -> dict[int, str]:
+def _member_states(comm: CommunicatorInfo) -> dict[int, str]:
     states: dict[int, str] = {}
     for state, members in (
         ("begun", comm.started),
@@ -181,7 +212,7 @@ def _states(comm: CommunicatorInfo) -> dict[int, str]:
     return states
 
 
-def _silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process, Error]) -> set[int]:
+def _find_silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process, Error]) -> set[int]:
     """Ranks of a failed job whose lines stop before its first error, while most others continue after it."""
     begun = {error.line.source: error.line.order for error in reversed(list(errors.values())) if error.line}
     if job.verdict != "failed" or job.excerpt or not begun:
@@ -191,9 +222,269 @@ def _silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process, Err
     return early - ended if len(early) <= _MOST * (len(last) - 1) else set()
 
 
-def _counted(job: Job) -> dict[int, int]:
+def _count_local_ranks(job: Job) -> dict[int, int]:
     """Local ranks by the order of ranks on a host, as NCCL counts them, if the log has all ranks."""
     if job.world_size is None or len(job.ranks_seen) < job.world_size:
         return {}
     hosts: Sequence[list[int]] = [sorted(host.ranks) for host in job.hosts if is_named(host.name)]
     return {rank: at for ranks in hosts for at, rank in enumerate(ranks)}
+
+
+@frozen
+class SettingRow(Frozen):
+    """A variable with one of its values."""
+
+    name: str
+    value: str
+    set_by: str
+    """``environment``, ``config``, ``plugin`` or ``unknown``."""
+    ranks: list[int]
+    hosts: list[str]
+    everywhere: bool
+    """Every process shows it."""
+    differs: bool
+    """There are several values of this variable, or only some processes show it."""
+    note: str | None
+    """``outlier`` (far fewer processes have this value than another one), ``differs``, or None where all agree."""
+    source: str | None
+    line: int | None
+
+
+_SETTING_COLUMNS = (
+    Column("name", "variable"),
+    Column("value", "value", least=12),
+    Column("set_by", "set by", goes=2),
+    Column("ranks", "ranks", least=8, text=lambda row: "all" if row.everywhere else ranges(row.ranks)),
+    Column("note", "note", goes=3),
+    Column("line", "line", goes=1, text=lambda row: name_line(row.source, row.line)),
+)
+
+
+def list_settings(job: Job) -> list[SettingRow]:
+    """One for each variable and value, by name."""
+    sizes: dict[str, dict[str, int]] = {}
+    for setting in job.environment:
+        sizes.setdefault(setting.name, {})[setting.value] = len(setting.processes)
+    notes = {name: mark_unusual(values) for name, values in sizes.items()}
+    return [_setting_row(setting, notes[setting.name], job) for setting in job.environment]
+
+
+def _setting_row(setting: Setting, notes: Mapping[str, str], job: Job) -> SettingRow:
+    first = setting.evidence[0] if setting.evidence else None
+    everywhere = setting.ranks is None
+    differs = len(notes) > 1 or not everywhere
+    return SettingRow(
+        name=setting.name,
+        value=setting.value,
+        set_by=setting.source,
+        ranks=list(job.ranks_seen) if setting.ranks is None else setting.ranks,
+        hosts=setting.hosts,
+        everywhere=everywhere,
+        differs=differs,
+        note=notes[setting.value] or ("differs" if differs else None),
+        source=first.source if first else None,
+        line=first.line if first else None,
+    )
+
+
+def mark_unusual(sizes: Mapping[str, int]) -> dict[str, str]:
+    """Return what is unusual about each value: ``outlier``, ``differs`` or nothing."""
+    if len(sizes) == 1:
+        return dict.fromkeys(sizes, "")
+    most = max(sizes.values(), default=0)
+    return {value: "outlier" if size * 2 < most else "differs" for value, size in sizes.items()}
+
+
+_SLOW = 5.0
+"""Seconds of an initialisation that are worth a look."""
+
+
+@frozen
+class TimingRow(Frozen):
+    """The initialisation of a communicator on one rank; times are seconds."""
+
+    communicator: str
+    rank: int | None
+    """Global rank; None where the log does not show it."""
+    host: str | None
+    total: float
+    slowest: str
+    """The phase that took most of it."""
+    bootstrap: float | None
+    topo: float | None
+    graphs: float | None
+    connections: float | None
+    kernels: float | None
+    alloc: float | None
+    allgathers: float | None
+    rest: float | None
+    source: str
+    line: int
+
+
+_TIMING_COLUMNS = (
+    Column("rank", "rank"),
+    Column("total", "total s"),
+    Column("slowest", "slowest"),
+    Column("bootstrap", "bootstrap", goes=7),
+    Column("topo", "topo", goes=6),
+    Column("graphs", "graphs", goes=5),
+    Column("connections", "connections", goes=8),
+    Column("kernels", "kernels", goes=4),
+    Column("alloc", "alloc", goes=3),
+    Column("allgathers", "allgathers", goes=2),
+    Column("rest", "rest", goes=2),
+    Column("host", "host", goes=9, is_host=True),
+    Column("communicator", "communicator", goes=6, folds=True),
+    Column("line", "line", goes=1, text=lambda row: name_line(row.source, row.line)),
+)
+
+
+def list_timings(job: Job) -> list[TimingRow]:
+    """One for each communicator and rank, as far as NCCL says it (2.22 and later), the longest first."""
+    table = [_timing_row(comm, timing) for comm in job.communicators for timing in comm.timings]
+    return sorted(table, key=lambda row: -row.total)
+
+
+def slowest_phase(timing: InitTiming) -> str:
+    """Return the phase that took most of the time."""
+    return max(timing.phases, key=timing.phases.__getitem__, default="")
+
+
+def _timing_row(comm: CommunicatorInfo, timing: InitTiming) -> TimingRow:
+    host, line = timing.process.host, timing.evidence
+    return TimingRow(
+        communicator=comm.id,
+        rank=comm.ranks[timing.rank] if timing.rank < len(comm.ranks) else None,
+        host=host if is_named(host) else None,
+        total=timing.total,
+        slowest=slowest_phase(timing),
+        **{name: timing.phases.get(name) for name in PHASES},
+        source=line.source if line else "",
+        line=line.line if line else 0,
+    )
+
+
+GPU, HOST = "GPU", "host"
+_KINDS = {
+    "nccl/allocation": "",
+    "nccl/allocation-timed": "",
+    "nccl/cumem-host-allocation": "CUMEM Host Alloc",
+    "nccl/reallocation": "Mem Realloc",
+    "nccl/shm-allocated": "shared memory",
+    "nccl/p2p-buffer-allocated": "P2P buffer",
+    "nccl/symmetric-memory-allocated": "symmetric memory",
+}
+"""Productions with a size, and what is allocated, where the line does not name it in a field."""
+_ON_GPU = ("Persistent cudaMalloc work buf", "Cuda Alloc", "Cuda Calloc", "Cuda CallocAsync", "P2P buffer")
+
+
+@frozen
+class MemoryRow(Frozen):
+    """Holds what a process allocated of one kind for one communicator."""
+
+    rank: int | None
+    """Global rank; None where the process has none, or several."""
+    host: str | None
+    pid: int | None
+    communicator: str | None
+    """Address of the communicator that the thread was building; None for what is allocated at other times."""
+    memory: str
+    """``GPU`` or ``host``."""
+    kind: str
+    """As the line names it: ``Cuda Alloc``, ``Host Calloc``, …"""
+    bytes: int
+    allocations: int
+    largest: int
+
+
+_MEMORY_COLUMNS = (
+    Column("rank", "rank"),
+    Column("bytes", "bytes"),
+    Column("memory", "memory"),
+    Column("kind", "kind", goes=9),
+    Column("allocations", "allocations", goes=5),
+    Column("largest", "largest", goes=4),
+    Column("communicator", "communicator", goes=6, folds=True),
+    Column("host", "host", goes=8, is_host=True),
+    Column("pid", "pid", goes=3),
+)
+
+
+class _Key(NamedTuple):
+    host: str | None
+    pid: int | None
+    communicator: str | None
+    kind: str
+
+
+@record
+class _Sum(Record):
+    """Allocations that are counted together."""
+
+    bytes: int = 0
+    allocations: int = 0
+    largest: int = 0
+
+    def add(self, size: int) -> None:
+        """Count one."""
+        self.bytes += size
+        self.allocations += 1
+        self.largest = max(self.largest, size)
+
+
+def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
+    """One for each process, communicator and kind, the largest first.
+
+    Args:
+        job: knows the ranks of processes.
+        events: of the same inputs, in the order of their lines.
+    """
+    sums: dict[_Key, _Sum] = {}
+    building: dict[tuple[str | None, int | None, int | None], str] = {}
+    for where, event in events:
+        thread = where.host, where.pid, where.tid
+        if isinstance(event, CommInit):
+            if event.phase == "START":
+                building[thread] = event.comm
+            else:
+                building.pop(thread, None)
+        elif size := _allocated(event):
+            key = _Key(where.host, where.pid, building.get(thread), _memory_kind(event))
+            sums.setdefault(key, _Sum()).add(size)
+    ranks = {(last.process.host, last.process.pid): last.ranks for last in job.last_lines}
+    table = [_memory_row(key, total, ranks.get((key.host or "", key.pid or 0), [])) for key, total in sums.items()]
+    return sorted(table, key=lambda row: -row.bytes)
+
+
+def _allocated(event: Event) -> int:
+    """The bytes that an event says were allocated; 0 for any other event."""
+    if not isinstance(event, Message) or event.qualified_name not in _KINDS:
+        return 0
+    values = dict(event.values)
+    return int(values.get("size") or 0) - int(values.get("old_size") or 0)
+
+
+def _memory_kind(event: Event) -> str:
+    assert isinstance(event, Message)
+    return str(dict(event.values).get("what") or _KINDS[event.qualified_name])
+
+
+def _memory_row(key: _Key, total: _Sum, ranks: list[int]) -> MemoryRow:
+    return MemoryRow(
+        rank=ranks[0] if len(ranks) == 1 else None,
+        host=key.host if is_named(key.host) else None,
+        pid=key.pid,
+        communicator=key.communicator,
+        memory=GPU if key.kind in _ON_GPU else HOST,
+        kind=key.kind,
+        bytes=total.bytes,
+        allocations=total.allocations,
+        largest=total.largest,
+    )
+
+
+RANKS = Answer(RankRow, _RANK_COLUMNS, list_ranks, lambda row: row.state in ("suspect", "failed", "missing", "silent"))
+ENV = Answer(SettingRow, _SETTING_COLUMNS, list_settings, lambda row: row.note == "outlier")
+TIMINGS = Answer(TimingRow, _TIMING_COLUMNS, list_timings, lambda row: row.total >= _SLOW)
+MEMORY = Answer(MemoryRow, _MEMORY_COLUMNS, list_memory, lambda _: False)

@@ -41,7 +41,7 @@ class PlaceFilter(NamedTuple):
             NcclInspectError: the log has none of them.
         """
         require_numbers("rank", self.ranks, {*job.ranks_seen, *range(job.world_size or 0), *ranks_of_paths(job.paths)})
-        hosts = set(names_known("host", self.hosts, [host.name for host in job.hosts]))
+        hosts = set(match_names("host", self.hosts, [host.name for host in job.hosts]))
 
         def fits(ranks: Iterable[int], names: Iterable[str | None]) -> bool:
             is_rank = not self.ranks or any(rank in some for rank in ranks for some in self.ranks)
@@ -67,7 +67,7 @@ class PathFilter(NamedTuple):
             NcclInspectError: the log has none of the ranks, hosts or transports that are named.
         """
         fits = self.places.of(job)
-        details = transports_known(self.transports, job.paths)
+        details = match_transports(self.transports, job.paths)
         paths = job.paths.where(
             lambda kind: (
                 self.scope in (None, kind.scope)
@@ -79,34 +79,34 @@ class PathFilter(NamedTuple):
         return paths.only(("src", "dst", "src_host", "dst_host"), lambda src, dst, *hosts: fits((src, dst), hosts))
 
 
-def slowest(paths: Selection, job: Job) -> Selection:
+def sort_slowest_first(paths: Selection, job: Job) -> Selection:
     """The slowest first; among equals, those that should be better."""
     platform = platforms.find(job.platform) if job.platform else None
     return paths.ordered(lambda kind: (impact.usual(kind, platform), _BADNESS[kind.verdict]))
 
 
-def no_path(job: Job, verdicts: Sequence[str]) -> str:
+def explain_no_path(job: Job, verdicts: Sequence[str]) -> str:
     """Why no path is selected, given the wanted verdicts."""
     if not len(job.paths):
         return "no path: the log has no connection line"
-    there = _counted(job.paths, lambda kind: kind.verdict)
+    there = _count_paths(job.paths, lambda kind: kind.verdict)
     if verdicts and not any(there[verdict] for verdict in verdicts):
         counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(there.items()))
         wanted = " or ".join("a fallback" if verdict == "fallback" else verdict for verdict in verdicts)
         return f"no path is {wanted}; the log has {count(len(job.paths), 'path')}: {counted}"
-    kinds = _counted(job.paths, lambda kind: f"{kind.scope} {kind.transport}")
+    kinds = _count_paths(job.paths, lambda kind: f"{kind.scope} {kind.transport}")
     counted = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
     return f"no path matches; the log has {count(len(job.paths), 'path')}: {counted}"
 
 
-def _counted(paths: Selection, name: Callable[[PathKind], str]) -> Counter[str]:
+def _count_paths(paths: Selection, name: Callable[[PathKind], str]) -> Counter[str]:
     counted: Counter[str] = Counter()
     for kind, number in paths.counted():
         counted[name(kind)] += number
     return counted
 
 
-def rules_known(patterns: Sequence[str]) -> set[str]:
+def match_rules(patterns: Sequence[str]) -> set[str]:
     """The names of the rules that match patterns; empty without patterns.
 
     Raises:
@@ -115,7 +115,7 @@ def rules_known(patterns: Sequence[str]) -> set[str]:
     return {entry.rule.name for entry in selected(patterns)} if patterns else set()
 
 
-def transports_known(words: Sequence[str], paths: Selection) -> set[str]:
+def match_transports(words: Sequence[str], paths: Selection) -> set[str]:
     """The transports, as in tables, that words match: a prefix of one or of its parts, ignoring case.
 
     Raises:
@@ -144,7 +144,7 @@ def _parts(detail: str) -> list[str]:
     return ["/".join(parts[at:]) for at in range(len(parts))]
 
 
-def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:
+def parse_ranges(noun: str, words: tuple[str, ...]) -> list[range]:
     """The numbers that an option names: ``3``, ``0-7``, ``0-56:8``, or several with commas.
 
     Raises:
@@ -173,7 +173,7 @@ def require_numbers(noun: str, wanted: Sequence[range], present: Iterable[int]) 
             raise NcclInspectError(f"no {named}", has)
 
 
-def names_known(noun: str, patterns: Sequence[str], present: Iterable[str]) -> list[str]:
+def match_names(noun: str, patterns: Sequence[str], present: Iterable[str]) -> list[str]:
     """The names that match patterns.
 
     Raises:
@@ -193,10 +193,10 @@ def names_known(noun: str, patterns: Sequence[str], present: Iterable[str]) -> l
     return names
 
 
-def communicators_named(job: Job, patterns: tuple[str, ...]) -> list[str]:
+def match_communicators(job: Job, patterns: tuple[str, ...]) -> list[str]:
     """The names of the communicators that an option selects.
 
     Raises:
         NcclInspectError: a pattern matches none.
     """
-    return names_known("communicator", patterns, (comm.id for comm in job.communicators))
+    return match_names("communicator", patterns, (comm.id for comm in job.communicators))

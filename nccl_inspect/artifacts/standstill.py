@@ -407,7 +407,6 @@ class _Chains:
 
     @cached_property
     def _after(self) -> dict[int, list[int]]:
-        """The calls that each one holds up."""
         held = ((number, self._stands[rank]) for number in range(len(self.calls)) for rank in self.held(number))
         return grouped((cause, number) for number, cause in dict.fromkeys(held))
 
@@ -448,7 +447,6 @@ def _link(number: int, chains: _Chains) -> Link:
 
 
 def _who(cause: Standstill) -> tuple[object, ...]:
-    """The ranks that have to be looked at."""
     return (*(part.rank for part in cause.culprits), None, *cause.unknown)
 
 

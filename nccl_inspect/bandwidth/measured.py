@@ -1,16 +1,276 @@
-"""Compares what benchmarks measured with what is to be expected: one entry for each operation and number of ranks."""
+"""Compares what benchmarks measured with what the hardware of a job should give, by operation and number of ranks.
+
+What is expected is a published figure (``figures/published.toml``), or follows from the slowest part of the way. Data
+on a ring passes each link of each node once per direction, so that the slowest part decides: between nodes all NICs of
+one node together, within a node NVLink, xGMI or PCIe. Two nodes are apart: trees and NVLS trees cross the network half
+as often, and an all-reduce may show up to twice what the NICs carry. An all-to-all cannot share NICs: each GPU has its
+own, and what stays within the node is not sent. ``docs/explanation/bandwidth.md`` explains all this.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from nccl_inspect import platforms
-from nccl_inspect.bandwidth import LOW, expectation, tables
-from nccl_inspect.bandwidth.expectation import Expected
+from nccl_inspect.bandwidth import LOW, tables
 from nccl_inspect.bandwidth.tables import Row, Table
-from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.event import types as events
+from nccl_inspect.event.base import is_named
+from nccl_inspect.judging import impact
+from nccl_inspect.judging.facts import Facts, nics_used, once
+from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.model.measured import Measured, Sized
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import count
+
+_RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+"""Operations that data goes round a ring or tree for."""
+_OTHERS_SHARE = 0.92
+"""What others than all-reduce get of the same NICs: 324 where all-reduce has 345."""
+_WITHOUT_GDR = 0.4
+"""The share of a NIC whose data goes through the memory of the host: 5.5 of 12.5 GB/s, 10 of 25."""
+_ALLTOALL_SHARE = 0.75
+_PAIR_SHARE = 0.3
+"""What pairs of ranks get of a NIC where all send at once: 15 of 50 GB/s at 80 ranks, 40 to 46 at 16."""
+_USUAL_RATES = (100, 400)
+"""Gb/s of NICs whose rate is not known."""
+_GB_PER_S_OF_SLOT = {"A100": 25.0, "V100": 12.5, "H100": 50.0, "H200": 50.0, "B200": 50.0, "GB200": 50.0}
+"""GB/s of the PCIe slot of a GPU: the least of it and its NICs counts."""
+_TWO = 2
+"""Nodes of which each sends half as much over trees, and by how much that exceeds the NICs at most."""
+_NVLS_SINCE = (2, 17)
+_WITH_SWITCH = 8
+"""GPUs of a machine whose NVLinks go to switches, so that each pair has all of them."""
+
+
+@frozen
+class Setup(Frozen):
+    """Holds what ran a benchmark."""
+
+    operation: str
+    is_sure: bool
+    """Whether it certainly was this operation."""
+    ranks: int
+    nodes: int
+    """0 for unknown."""
+    per_node: int
+    names: frozenset[str]
+    """Of the GPUs, without the maker."""
+
+
+@frozen
+class Expected(Frozen):
+    """A range of bus bandwidths in GB/s at large messages."""
+
+    low: float
+    high: float
+    what: str
+    source: str
+    floor: float | None = None
+    """Below it all is low, where the log does not show what makes the difference; None where ``low`` decides."""
+    part: str = "nvlink"
+    """What limits: ``network``, ``nvlink`` or ``pcie``."""
+
+
+@frozen
+class Nics(Frozen):
+    """The NICs of a node that a job uses."""
+
+    number: int
+    gbps: float | None
+    network: str
+    has_gdr: bool | None
+    source: str
+    least: int = 0
+    """How many it uses, where it lists more than that: some may be meant for something else."""
+
+
+@cache
+def _data() -> dict[str, list[dict[str, Any]]]:
+    import tomllib  # a log without results does not need it
+
+    return tomllib.loads((Path(__file__).parent / "figures" / "published.toml").read_text(encoding="utf-8"))
+
+
+def find_setup(
+    facts: Facts, operation: str, is_sure: bool, ranks: int, nodes: int, per_node: int, names: frozenset[str]
+) -> Setup:
+    """Return what ran a benchmark: what its table lacks, the log of the job may show."""
+    job = facts.job
+    hosts = [host for host in job.hosts if host.ranks]
+    named = [host for host in job.hosts if is_named(host.name)]
+    if not nodes and not hosts and len(named) > 1 and ranks and ranks % len(named) == 0:
+        nodes = len(named)
+    if not nodes and hosts and ranks in (0, job.world_size, *(comm.nranks for comm in job.communicators)):
+        comm = max(job.communicators, key=lambda comm: comm.nranks, default=None)
+        is_world = comm is not None and comm.nranks == ranks
+        nodes = (comm.nnodes if is_world and comm else None) or len(hosts)
+        per_node = (comm.local_ranks if is_world and comm else None) or max(host.gpus for host in hosts)
+    names = names or frozenset(platforms.without_maker(gpu_names(job)))
+    return Setup(operation, is_sure, ranks, nodes, per_node or (-(-ranks // nodes) if nodes else 0), names)
+
+
+def find_expected(facts: Facts, ran: Setup) -> Expected | str:
+    """Return what is to be expected, or why nothing is."""
+    if not ran.ranks:
+        return "number of ranks unknown"
+    if ran.ranks < 2:
+        return "one rank only"  # copies within a GPU
+    machine = facts.platform or platforms.of_gpus(ran.names)
+    named = _names(ran, machine)
+    figures = [figure for figure in _data()["figure"] if _fits(figure, facts, ran, machine, named)]
+    special = next((figure for figure in figures if "platforms" in figure), None)
+    is_domain = any("domain" in figure for figure in figures)
+    if ran.nodes > 1 and not special and not is_domain:
+        nics = _nics(facts, ran)
+        is_known = nics is not None and (nics.gbps is not None or not figures)  # GPUs tell what their NICs can do
+        if nics and is_known and ran.operation in (*_RING, "alltoall", "sendrecv"):
+            return _of_network(ran, nics, machine)
+    figure = special or next(iter(figures), None)
+    if figure is None and ran.nodes == 1 and machine and machine.nvlink and ran.operation in _RING and ran.ranks > 2:
+        rate = impact.p2p(machine)
+        if rate:
+            return Expected(rate.low, rate.high, f"NVLink {machine.nvlink}", rate.source)
+    if figure is None:
+        return _why_unknown(facts, ran)
+    part = (
+        "network" if "platforms" in figure or "per_node" in figure else "pcie" if "PCIe" in figure["what"] else "nvlink"
+    )
+    nodes = f"{ran.nodes} nodes x " if part == "network" else f"{ran.ranks} GPUs, "
+    low, high = figure["low"], figure["high"]
+    if not ran.is_sure and (part == "network" or ran.ranks == _TWO):
+        return _why_unknown(facts, ran)
+    floor = figure.get("floor")
+    if part == "nvlink" and ran.nodes == 1 and facts.platform and (facts.platform.gpus or 0) >= _WITH_SWITCH:
+        floor = None
+    return Expected(low, high, nodes + figure["what"], figure["source"], floor, part)
+
+
+def _why_unknown(facts: Facts, ran: Setup) -> str:
+    if not ran.is_sure:
+        return "the log does not say which operation it was"
+    if not ran.nodes:
+        return "hosts of the ranks unknown"
+    if ran.nodes > 1 and any(kind.net == "Socket" for kind in facts.paths("inter").kinds):
+        return "TCP over interfaces of unknown rate"
+    if ran.nodes > 1:
+        return "NICs unknown (--platform)"
+    if not ran.names and facts.platform is None:
+        return "GPUs unknown (--platform)"
+    return f"nothing published for {ran.operation} on {', '.join(sorted(ran.names)) or 'this machine type'}"
+
+
+def _names(ran: Setup, machine: platforms.Platform | None) -> set[str]:
+    """Return the names of the GPUs: those of the log, else what GPUs of that machine type are called."""
+    if ran.names or machine is None:
+        return set(ran.names)
+    alike = [entry for entry in platforms.shipped().values() if entry.gpu_names and entry.gpu == machine.gpu]
+    same = [entry for entry in alike if entry.nvlink == machine.nvlink]
+    return {same[0].gpu_names[0]} if same else {machine.gpu} if machine.gpu and machine.gpu[:2] == "GB" else set()
+
+
+def _fits(
+    figure: Mapping[str, Any], facts: Facts, ran: Setup, machine: platforms.Platform | None, named: set[str]
+) -> bool:
+    ranges = {"ranks": ran.ranks, "nodes": ran.nodes, "per_node": ran.per_node}
+    return (
+        all(figure[key][0] <= value <= figure[key][1] for key, value in ranges.items() if key in figure)
+        and ran.operation in figure.get("operations", (*_RING, "alltoall"))
+        and figure.get("nvls", nvls(facts)) == nvls(facts)
+        and (machine is not None and machine.name in figure["platforms"] if "platforms" in figure else True)
+        and ("names" not in figure or (bool(named) and all(_is_one_of(name, figure["names"]) for name in named)))
+    )
+
+
+def _is_one_of(name: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns) and " MIG " not in name
+
+
+@once
+def nvls(facts: Facts) -> bool | None:
+    """Return whether the job has NVLS for an all-reduce; None where the log does not show it."""
+    job = facts.job
+    values = {setting.name: setting.value for setting in job.environment}
+    algorithms = values.get("NCCL_ALGO", "").lower()
+    if values.get("NCCL_NVLS_ENABLE") == "0" or (algorithms and "nvls" not in algorithms and "^" not in algorithms):
+        return False
+    releases = [
+        tuple(map(int, found[0].split("."))) for text in job.nccl_versions if (found := re.findall(r"\d+\.\d+", text))
+    ]
+    if releases and max(releases) < _NVLS_SINCE:
+        return False
+    has = any("NVLS" in comm.algorithms for comm in job.communicators)
+    return True if has else None
+
+
+def _nics(facts: Facts, ran: Setup) -> Nics | None:
+    """Return the NICs of a node: those of the machine type, else those that connections use, with their rates."""
+    machine = facts.platform
+    inter = facts.inter_host_net_paths()
+    gdr = {kind.gdr for kind in inter.kinds}
+    if machine and machine.nics and machine.nic_gbps and machine.network != "tcp":
+        whole = machine.gpus or ran.per_node
+        number = max(1, machine.nics * min(ran.per_node, whole) // whole)
+        has_gdr = machine.gdr if machine.gdr is not None else (False if gdr == {False} else None)
+        least = 0 if ran.per_node >= whole else 1  # part of a machine may not have all of its NICs
+        return Nics(number, machine.nic_gbps, machine.network or "", has_gdr, machine.source("nic_gbps"), least)
+    if any(kind.net in ("Socket", "FastSocket") for kind in inter.kinds):
+        return None
+    rates = {rate for notice in facts.job.notices for rate in _rates(notice.message)}
+    gbps = rates.pop() / 1000 if len(rates) == 1 else None
+    lists = [notice.event for notice in facts.with_event(events.NetDevices, lambda event: event.net == "IB")]
+    listed = max((len(each.devices) for each in lists if isinstance(each, events.NetDevices)), default=0)
+    used = min((len(nics) for nics in nics_used(inter).values()), default=0)
+    if not used and (inter or not listed):
+        return None
+    meant = max(used, min(listed, ran.per_node), 1)
+    return Nics(meant, gbps, "", False if gdr == {False} else None, "", least=used or 1)
+
+
+def _rates(message: str) -> list[int]:
+    """Return the rates of devices of NET/IB in a message, in Mb/s."""
+    return [int(rate) for rate in re.findall(r"\bspeed=(\d+)\b", message)] if "NET/IB" in message else []
+
+
+def _of_network(ran: Setup, nics: Nics, machine: platforms.Platform | None) -> Expected:
+    share = next(entry for entry in _data()["network"] if _is_one_of(nics.network, entry["names"]))
+    slowest, fastest = (nics.gbps, nics.gbps) if nics.gbps else _USUAL_RATES
+    slot = _GB_PER_S_OF_SLOT.get(machine.gpu or "", 0) * ran.per_node if machine else 0
+
+    def carried(number: int, gbps: float) -> float:
+        return min(gbps / 8 * number, slot) if slot else gbps / 8 * number
+
+    low = _share_of(ran, carried(nics.number, slowest), share["low"] if nics.has_gdr is not False else _WITHOUT_GDR)
+    least = low * carried(nics.least or nics.number, slowest) / carried(nics.number, slowest)
+    high = _share_of(ran, carried(nics.number, fastest), share["high"], is_most=True)
+    rate = f" of {nics.gbps:g} Gb/s" if nics.gbps else ", rate unknown"
+    without = ", without GPUDirect RDMA" if nics.has_gdr is False else ""
+    what = f"{ran.nodes} nodes x {count(nics.number, 'NIC')}{rate}{without}"
+    floor = None if nics.gbps and nics.least in (0, nics.number) else _round(least)
+    return Expected(_round(low), _round(high), what, nics.source or share["source"], floor, "network")
+
+
+def _share_of(ran: Setup, carried: float, share: float, is_most: bool = False) -> float:
+    """Return the bus bandwidth of an operation, from what the NICs of a node carry."""
+    for_each = carried / max(ran.per_node, 1)
+    if ran.operation == "alltoall" or not (ran.is_sure or is_most):
+        return for_each * ran.nodes / (ran.nodes - 1) * (1 if is_most else _ALLTOALL_SHARE)
+    if ran.operation == "sendrecv":
+        return for_each * (1 if is_most else _PAIR_SHARE)
+    if ran.operation == "all_reduce":
+        return carried * share * (_TWO if is_most and ran.nodes == _TWO else 1)
+    return carried * share * (1 if is_most else _OTHERS_SHARE)
+
+
+def _round(value: float) -> float:
+    return round(value) if value >= 20 else round(value, 1)
+
 
 _RAMP = 4 << 20
 """Bytes for each rank: a message of that size reaches half of the plateau at the latest."""
@@ -85,9 +345,9 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]], w
     nodes = 1 if ranks and ranks <= table.per_node and table.is_whole and len(table.hosts) == 1 else table.nodes
     per_node = min(table.per_node, ranks) if table.hosts else 0
     names = frozenset(platforms.without_maker({gpu for one, _ in group for gpu in one.gpus}))
-    ran = expectation.setup(facts, table.operation, table.is_sure, ranks, nodes, per_node, names)
+    ran = find_setup(facts, table.operation, table.is_sure, ranks, nodes, per_node, names)
     entry.nodes = ran.nodes or None
-    expected = expectation.expected(facts, ran)
+    expected = find_expected(facts, ran)
     if isinstance(expected, str):
         entry.reason = expected
     else:

@@ -1,4 +1,4 @@
-"""Reads the result tables of benchmarks as rows, whoever printed them.
+"""Reads the result tables of benchmarks as rows, whoever printed them, and how fast a training runs.
 
 * nccl-tests and rccl-tests of all releases: the columns redop and root came in 2.13, ``error`` became ``#wrong``; rows
   without a head, with text in front or columns of their own, rows that a terminal or an e-mail broke, and ``-J``
@@ -7,6 +7,10 @@
 
 A row does not name its operation. If nothing else does, the ratio of bus to algorithm bandwidth, and that of size to
 count, tell it: these are the formulas of nccl-tests (src/*.cu, ``GetBw`` and ``GetCollByteCount``).
+
+A training states steps, tokens, samples, or its time in all. Each kind of statement is a pattern, with the unit of its
+number. Where a program states the same in several ways, the one with the most lines counts; of progress bars, the one
+that took longest, which is hardly that of loading a file.
 """
 
 from __future__ import annotations
@@ -16,11 +20,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from math import isfinite
+from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple
 
 from nccl_inspect.bandwidth.lines import CELLS, TAG, TYPES
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.measured import IN_ALL, Speed
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 OPERATIONS = (
@@ -152,13 +158,13 @@ def tables(lines: Sequence[Evidence]) -> list[Table]:
     for table in found:
         if table.tool == "nccl-tests":
             _conclude(table)
-        elif not table.ranks and table.operation == "all_reduce" and (row := max(table.rows, key=_algbw)).algbw > 1:
+        elif (
+            not table.ranks
+            and table.operation == "all_reduce"
+            and (row := max(table.rows, key=attrgetter("algbw"))).algbw > 1
+        ):
             table.ranks = max(round(2 / (2 - row.busbw / row.algbw)), 0) if row.busbw < row.algbw * (2 - 1e-4) else 0
     return found
-
-
-def _algbw(row: Row) -> float:
-    return row.algbw
 
 
 def factor(operation: str, ranks: int) -> float:
@@ -463,13 +469,10 @@ def _plain(name: str) -> str:
 
 def _conclude(table: Table) -> None:
     """Find the operation and the number of ranks of a table of nccl-tests, as far as its rows tell them."""
-    if table.counts_wrong is None:  # without a head: the root came with the count
-        table.counts_wrong = any(row.root >= 0 or row.redop for row in table.rows) and not any(
-            row.errors and 0 < row.errors < 1 for row in table.rows
-        )
-        is_headless = True
-    else:
-        is_headless = False
+    is_headless = table.counts_wrong is None
+    if is_headless:  # the root came with the count
+        has_root = any(row.root >= 0 or row.redop for row in table.rows)
+        table.counts_wrong = has_root and not any(row.errors and 0 < row.errors < 1 for row in table.rows)
     listed = max(table.listed, default=-1) + 1
     table.is_whole = listed > 0 and len(table.listed) == listed
     clear = [row for row in table.rows if row.algbw >= 1 and row.busbw] or [
@@ -477,12 +480,10 @@ def _conclude(table: Table) -> None:
     ]
     ratio = median(row.busbw / row.algbw for row in clear) if clear else 0.0
     sample = table.rows[-1]
-    shares = (
-        median(row.size / (row.count * _BYTES.get(row.type, _width(row.type))) for row in table.rows if row.count)
-        if any(row.count for row in table.rows)
-        else 1
-    )
-    parts = round(shares) if shares > 1 + _CLOSE else 1
+    widths = {row.type: _BYTES.get(row.type, 1 if "8" in row.type else 4) for row in table.rows}
+    shares = [row.size / (row.count * widths[row.type]) for row in table.rows if row.count]
+    share = median(shares) if shares else 1
+    parts = round(share) if share > 1 + _CLOSE else 1
     checked = [row for row in table.rows if row.errors is not None]
     is_unchecked_in_place = bool(checked) and not any(row.in_place for row in checked)
     if not table.operation:
@@ -506,10 +507,6 @@ def _conclude(table: Table) -> None:
         table.nodes = len(table.hosts) if table.is_whole else -(-table.ranks // max(table.per_node, 1))
 
 
-def _width(dtype: str) -> int:
-    return 1 if "8" in dtype else 4
-
-
 def _infer(ratio: float, parts: int, sample: Row, is_unchecked_in_place: bool) -> str:
     """Return the operation by its formulas: what is reduced, whether there is a root, and which sizes are counted."""
     reduces = sample.redop not in ("none", "")
@@ -520,3 +517,95 @@ def _infer(ratio: float, parts: int, sample: Row, is_unchecked_in_place: bool) -
     if not reduces:
         return "broadcast" if sample.redop == "" else "sendrecv"
     return "sendrecv" if abs(ratio - 1) < _CLOSE and is_unchecked_in_place else "all_reduce"
+
+
+_IS = r"['\"]?(?: ?\((?:m?s|tgs)\)| in s)?['\"]?[\s:=]+['\"]?"
+"""What stands between a name and its number."""
+_SPEED_NUMBER = r"([\d,]*\.?\d+(?:[eE][+-]?\d+)?[kKM]?)"
+_TIME = r"((?:(?:\d+ days?, )?\d+:)?\d+:\d\d(?:\.\d+)?|[\d.]+)"
+_SPEEDS_STATED = (
+    (r"elapsed time per iteration \(ms\): " + _SPEED_NUMBER, "seconds per step", 1e-3),
+    (r"elapsed time per iteration \(s\): " + _SPEED_NUMBER, "seconds per step", 1),
+    (rf"(?<![A-Za-z])(?<!eval_)(?:step|iter)[_ ]tim(?:e|ing){_IS}{_SPEED_NUMBER} ?ms\b", "seconds per step", 1e-3),
+    (rf"(?<![A-Za-z])(?<!eval_)(?:step|iter)[_ ]time? \(ms\)['\"]?[\s:=]+{_SPEED_NUMBER}", "seconds per step", 1e-3),
+    (
+        rf"(?<![A-Za-z])(?<!eval_)(?:step|iter)[_ ]tim(?:e|ing)(?! ?\(ms\)){_IS}{_SPEED_NUMBER}(?! ?ms)",
+        "seconds per step",
+        1,
+    ),
+    (r"^iter \d+: loss [\d.]+, time " + _SPEED_NUMBER + "ms", "seconds per step", 1e-3),
+    (r"\bstep: \d+, seconds: " + _SPEED_NUMBER, "seconds per step", 1),
+    (rf"[Tt]okens?/s(?:ec)?/(?:device|gpu|GPU){_IS}{_SPEED_NUMBER}", "tokens per second and GPU", 1),
+    (rf"tokens per gpu per second{_IS}{_SPEED_NUMBER}", "tokens per second and GPU", 1),
+    (r"\btps: " + _SPEED_NUMBER, "tokens per second and GPU", 1),
+    (rf"(?<!eval_)[Tt]okens?(?:/s(?:ec)?|[ _]per[ _]sec(?:ond)?){_IS}{_SPEED_NUMBER}", "tokens per second", 1),
+    (rf"(?<![\w.]){_SPEED_NUMBER} ?[Tt]okens?(?:/s| per second)", "tokens per second", 1),
+    (r"CurrSamplesPerSec=" + _SPEED_NUMBER, "samples per second", 1),
+    (rf"(?<!eval_)\b(?:train_)?[Ss]amples(?:[_ ]per[_ ]sec(?:ond)?|/sec){_IS}{_SPEED_NUMBER}", "samples per second", 1),
+    (rf"train_runtime{_IS}{_TIME}", IN_ALL, 1),
+    (rf"\b(?:Total )?[Tt]raining time(?: \(s\))?[\s:=]+{_TIME}", IN_ALL, 1),
+    (r"^real\s+(\d+m[\d.]+)s", IN_ALL, 1),
+)
+"""What programs print, and by what the number is multiplied."""
+_ROUNDED = re.compile(rf"train_steps_per_second{_IS}{_SPEED_NUMBER}")
+"""Three decimals: of use where nothing else tells."""
+_BAR = re.compile(
+    r"(?:([^|%]*?):? +)?\b(\d+)%\|[^|]*\| *(\d+)/(\d+) \[((?:\d+:)?\d+:\d\d)<[^,\]]*, *(?:[\d.]+s/it|[\d.]+it/s)"
+)
+_OF_ANOTHER = re.compile(
+    r"(?i)load|fetch|download|map|filter|token|generat|sav|process|convert|eval|valid|pack|cast|shard|compil|warm|captur"
+    r"|predict|test|sanity|infer|prompt"
+)
+"""What programs show the progress of, besides a training."""
+
+
+def speeds(lines: Sequence[Evidence]) -> list[Speed]:
+    """Return how fast a training runs, by what its lines state."""
+    found: dict[tuple[str, int], list[tuple[float, Evidence]]] = {}
+    stated: dict[str, Speed] = {}
+    for line in lines:
+        for kind, (pattern, what, scale) in enumerate(_SPEEDS_STATED):
+            if (match := re.search(pattern, line.text)) and (number := _value(match[1])):
+                found.setdefault((what, kind), []).append((number * scale, line))
+        if (match := _ROUNDED.search(line.text)) and (number := _value(match[1])):
+            stated["seconds per step"] = Speed("seconds per step", 1 / number, 1, line)
+    stated.update((speed.what, speed) for speed in _of_bars(lines))
+    for what in dict.fromkeys(what for _, what, _ in _SPEEDS_STATED):
+        if values := max((values for (other, _), values in found.items() if other == what), key=len, default=None):
+            numbers = [number for number, _ in values]
+            one = max(numbers) if what == IN_ALL else median(numbers)
+            stated[what] = Speed(what, one, 1 if what == IN_ALL else len(values), values[-1][1])
+    return [stated[what] for what in dict.fromkeys(what for _, what, _ in _SPEEDS_STATED) if what in stated]
+
+
+def _of_bars(lines: Sequence[Evidence]) -> Iterator[Speed]:
+    """Yield what the progress bar of a training states, at its last line."""
+    bars: dict[tuple[str, int], tuple[float, int, Evidence]] = {}
+    for line in lines:
+        match = _BAR.search(line.text) if "%|" in line.text else None
+        if match and not _OF_ANOTHER.search(match[1] or ""):
+            key = match[1] or "", int(match[4])
+            bars[key] = max(
+                bars.get(key, (0.0, 0, line)), (_value(match[5]), int(match[3]), line), key=lambda bar: bar[0]
+            )
+    if not bars:
+        return
+    (name, steps), (seconds, done, line) = max(bars.items(), key=lambda item: item[1][0])
+    if seconds and done:
+        yield Speed("seconds per step", seconds / done, 1, line)
+        if done == steps and not name:
+            yield Speed(IN_ALL, seconds, 1, line)
+
+
+def _value(text: str) -> float:
+    """Return a number or a time in seconds; 0 where it is none."""
+    days, _, clock = text.rpartition(" days, " if "days" in text else " day, ")
+    parts = re.split("[:m]", clock.replace(",", ""))
+    try:
+        *larger, last = (float(part.rstrip("kKM")) * {"k": 1e3, "K": 1e3, "M": 1e6}.get(part[-1:], 1) for part in parts)
+    except ValueError:
+        return 0.0
+    seconds: float = int(days or 0) * 86400 + last
+    for power, part in enumerate(reversed(larger), 1):
+        seconds += part * 60.0**power
+    return seconds

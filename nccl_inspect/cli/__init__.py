@@ -1,4 +1,4 @@
-"""The command line: parses options, calls the library, prints. One module for each command, here or in an extra."""
+"""The command line: parses options, calls the library, prints. Commands are found by their files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ from nccl_inspect.util import interruption
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.text import PLAIN, printable
 
-_PARTS = ("manual", "shared", "filters", "formats", "questions", "several", "targets", "writing")
+_SEVERAL = {
+    "questions": ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory"),
+    "about": ("rules", "completion", "help"),
+}
+"""Modules with several commands, each a function of its name."""
+_PARTS = ("manual", "shared", *_SEVERAL)
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """The variable with which shells ask for completions; the default name would look like a variable of NCCL."""
 EXITS_AFTERWARDS = object()
@@ -67,11 +72,11 @@ class _Context(click.Context):
 
     def invoke(self, callback: Any, /, *args: Any, **values: Any) -> Any:
         if self.params.get("output"):
-            from nccl_inspect.cli import targets  # imports this module
+            from nccl_inspect.cli import shared  # imports this module
 
-            targets.require_known_compression(self)
-            targets.require_no_input(self)
-            interruption.PROCESS.unwritten = targets.unwritten(self)
+            shared.require_known_compression(self)
+            shared.require_no_input(self)
+            interruption.PROCESS.unwritten = shared.find_unwritten(self)
         return super().invoke(callback, *args, **values)
 
 
@@ -104,17 +109,19 @@ class _Commands(click.Group):
                 return None
             hint = suggestion(cmd_name, self.list_commands(ctx)) or "run 'nccl-inspect --help' to list the commands"
             raise NcclInspectError(f"no command '{cmd_name}'", hint)
-        command: click.Command = import_module(_modules()[cmd_name]).command
+        module, function = _modules()[cmd_name]
+        command: click.Command = getattr(import_module(module), function)
         return prepared(command)
 
 
 @cache
-def _modules() -> dict[str, str]:
-    """Return the module of each command: those of this package, and ``cli_NAME.py`` of each extra."""
+def _modules() -> dict[str, tuple[str, str]]:
+    """Return module and function of each command: those of this package, and ``cli_NAME.py`` of each extra."""
     package = Path(__file__).parents[1]
     extras = {file.stem.removeprefix("cli_"): file.parent.name for file in package.glob("extras/*/cli_*.py")}
-    own = {name: f"{__name__}.{name}" for name in modules(__file__, *_PARTS)}
-    return own | {name: f"nccl_inspect.extras.{extra}.cli_{name}" for name, extra in extras.items()}
+    own = {name: (f"{__name__}.{name}", "command") for name in modules(__file__, *_PARTS)}
+    own |= {name: (f"{__name__}.{module}", name) for module, names in _SEVERAL.items() for name in names}
+    return own | {name: (f"nccl_inspect.extras.{extra}.cli_{name}", "command") for name, extra in extras.items()}
 
 
 def _is_piped() -> bool:

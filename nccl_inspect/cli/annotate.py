@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from nccl_inspect.cli import print_stderr, shared, writing
+from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Grammar
@@ -39,7 +39,7 @@ Examples:
 @shared.inputs
 @click.option("--only-nccl", is_flag=True, help="Omit lines unrelated to NCCL.")
 @shared.output_options
-def command(logs: tuple[str, ...], only_nccl: bool, out: writing.Output) -> None:
+def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
     """Print the log and explain the lines of NCCL, its plugins, PyTorch or a launcher in short notes below them.
 
     Each kind of line is explained once, where it first appears.

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from nccl_inspect.answers import selection
-from nccl_inspect.cli import print_stderr, shared, writing
+from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import writers
 from nccl_inspect.event.base import Event, PlacedEvent, Where
@@ -92,7 +92,7 @@ def command(
     target = _target(output, name)
     with Bar(progress) as bar:
         stream = event_stream.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
-        wanted_events = _EventFilter(wanted, hosts, selection.ranges_of("pid", pids), levels)
+        wanted_events = _EventFilter(wanted, hosts, selection.parse_ranges("pid", pids), levels)
         columns = writers.kinds_named(KINDS.keys() - {"Event"}) if all_columns and not wanted else wanted
         _write(writers.FORMATS[name], wanted_events.of(stream), columns, target)
     for problem in stream.problems:
@@ -130,7 +130,7 @@ class _EventFilter:
                 self.matches += 1
                 yield where, event
         stream.require_nccl()
-        selection.names_known("host", self._hosts, sorted({host for host, _ in self._processes if host}))
+        selection.match_names("host", self._hosts, sorted({host for host, _ in self._processes if host}))
         selection.require_numbers("pid", self._pids, {pid for _, pid in self._processes if pid is not None})
 
     def _fits(self, where: Where, event: Event) -> bool:
@@ -153,7 +153,7 @@ def _write(
             form.write(events, kinds, file)
             file.flush()
     except BrokenPipeError:
-        writing.exit_quietly()
+        shared.exit_quietly()
     except ModuleNotFoundError as error:  # the zipapp and the image lack pyarrow, because of its size
         hint = "use --format jsonl, or install the package with pip"
         raise NcclInspectError(f"this format needs {error.name}, which is not installed here", hint) from None

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import click
 
-from nccl_inspect.cli import shared, writing
+from nccl_inspect import explain as explaining
+from nccl_inspect.cli import shared
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.explain import line as explaining
 from nccl_inspect.grammar import engine
 from nccl_inspect.report import Style
-from nccl_inspect.report.words import PAGE_WIDTH, block, fitted, for_terminal, paint
+from nccl_inspect.report.words import PAGE_WIDTH, block, fit_page, page_for_terminal, paint
 from nccl_inspect.scanning import meaning
 from nccl_inspect.util.atomic_files import STDOUT
 from nccl_inspect.util.secrets import masked
@@ -34,14 +34,14 @@ Examples:
 @click.command(epilog=_EXAMPLES, short_help="Explain a rule or lines of a log.")
 @shared.rule_or_line
 @shared.output_options
-def command(what: tuple[str, ...], out: writing.Output) -> None:
+def command(what: tuple[str, ...], out: shared.Output) -> None:
     """Print the page of a rule, or explain a log line field by field.
 
     Give a line with its prefix or only the message; quote it so that the shell does not change it. Several lines, each
     quoted or piped in, are explained one by one. For part of a line, the closest known line is explained.
     """
     texts = _piped() if what in ((), ("-",)) else _separate(what)
-    width, is_shown = writing.columns(out.target, PAGE_WIDTH), out.target in STDOUT
+    width, is_shown = shared.output_width(out.target, PAGE_WIDTH), out.target in STDOUT
     if len(texts) == 1:
         out.write(_explained(masked(texts[0]), out.style, width, is_shown))
         return
@@ -107,7 +107,7 @@ def _explained(text: str, style: Style, width: int, is_shown: bool) -> str:
     page = explaining.rule_page(text)
     if page is None:
         return _of_line(explaining.line(text), style)
-    return for_terminal(page, style.with_fields(width=width)) if is_shown else fitted(page, width)
+    return page_for_terminal(page, style.with_fields(width=width)) if is_shown else fit_page(page, width)
 
 
 def _of_line(explanation: explaining.Explanation, style: Style) -> str:

@@ -33,6 +33,7 @@ GROUPS = (
             *("format", "brief", "export", "matrix", "by", "output", "out", "overwrite", "all-text", "map", "report"),
             *("only", "indent", "all-columns", "verbose", "quiet", "no-color"),
             "metrics",
+            "store",
         ),
     ),
     (
@@ -49,13 +50,13 @@ GROUPS = (
 )
 """Options by purpose, in the order of the help; one that is not here comes first, under "Options"."""
 COMMANDS = (
-    ("Reports", ("summarize", "topology", "traffic", "watch")),
-    ("Questions", ("paths", "hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory")),
+    ("First", ("summarize", "paths", "explain")),
+    ("Questions", ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory", "topology", "traffic")),
     ("Comparing and checking", ("diff", "check")),
     ("Many jobs", ("fleet", "add", "report", "query")),
-    ("Running and collecting", ("run", "collect")),
+    ("While a job runs", ("run", "watch", "collect")),
+    ("Lines of a log", ("annotate", "events", "anonymize")),
     ("Assistants", ("mcp",)),
-    ("Lines of a log", ("explain", "annotate", "events", "anonymize")),
     ("About this program", ("rules", "grammar", "completion", "help")),
 )
 """Commands by purpose, in the order of the help; one that is not here comes last, under "Other commands"."""

@@ -9,16 +9,26 @@ from tabulate import tabulate
 
 from nccl_inspect import platforms
 from nccl_inspect.answers import Column, selection
-from nccl_inspect.cli import filters, print_stderr, questions, shared, writing
-from nccl_inspect.cli.formats import formats
+from nccl_inspect.cli import print_stderr, shared
+from nccl_inspect.cli.shared import format_option
 from nccl_inspect.judging import impact
 from nccl_inspect.model.document import entries
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.pipeline import reading
-from nccl_inspect.report import host_matrix
-from nccl_inspect.report.columns import UNBOUNDED, drawn, wrapped
-from nccl_inspect.report.pairs import OWN_RANKS, pairs
-from nccl_inspect.report.tables import Grid, PathClass, grid, matrix, side_by_side, total_width
+from nccl_inspect.report import tables
+from nccl_inspect.report.tables import (
+    OWN_RANKS,
+    UNBOUNDED,
+    Grid,
+    PathClass,
+    draw_table,
+    grid,
+    matrix,
+    pair_table,
+    side_by_side,
+    total_width,
+    wrap_notes,
+)
 from nccl_inspect.util.text import printable
 
 VERDICTS = ("ok", "fallback", "unknown")
@@ -52,7 +62,7 @@ _COLUMNS = (
     "--matrix", "as_matrix", is_flag=True, help="Print a matrix of ranks (of hosts above 64 ranks) instead of a table."
 )
 @click.option("--by", type=click.Choice(("rank", "host")), help="Rows and columns of the matrix; implies --matrix.")
-@filters.place_options("Only paths from or to these ranks", "Only paths from or to these hosts")
+@shared.rank_and_host_options("Only paths from or to these ranks", "Only paths from or to these hosts")
 @click.option(
     "--scope",
     type=click.Choice(("intra", "inter", "unknown")),
@@ -72,14 +82,14 @@ _COLUMNS = (
     multiple=True,
     help="Only paths with this verdict. May be repeated.",
 )
-@filters.finding_option("Only paths that these findings are about")
+@shared.finding_option("Only paths that these findings are about")
 @click.option(
     "--slowest",
     type=click.IntRange(1),
     metavar="N",
     help="Only the N slowest paths by the usual speed of their transport; slowest first.",
 )
-@formats(("table", "csv", "json"))
+@format_option(("table", "csv", "json"))
 @shared.read_options
 @shared.output_options
 def command(
@@ -94,7 +104,7 @@ def command(
     slowest: int | None,
     form: str,
     options: reading.Options,
-    out: writing.Output,
+    out: shared.Output,
 ) -> int:
     """List the path of each directed pair of global ranks that has a connection line.
 
@@ -110,11 +120,11 @@ def command(
     job = shared.read(logs, options)
     chosen = wanted.of(job)
     if not chosen:
-        print_stderr(selection.no_path(job, verdicts))
+        print_stderr(selection.explain_no_path(job, verdicts))
     if slowest:
-        chosen = selection.slowest(chosen, job).first(slowest)
+        chosen = selection.sort_slowest_first(chosen, job).first(slowest)
     if form == "table":
-        width = writing.columns(out.target, UNBOUNDED)
+        width = shared.output_width(out.target, UNBOUNDED)
         is_global = job.rank_space == "global"
         out.write(
             _matrix(chosen, job.paths, width, is_global, by) if as_matrix else _table(chosen, width, job, slowest)
@@ -129,10 +139,10 @@ def _table(paths: Selection, width: int, job: Job, slowest: int | None) -> str:
         return "no path\n"
     platform = platforms.find(job.platform) if job.platform else None
     speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.of(path, platform) or ""))
-    table = pairs(paths, width, job.rank_space == "global", [speed] if slowest else [])
+    table = pair_table(paths, width, job.rank_space == "global", [speed] if slowest else [])
     if width < UNBOUNDED and len(paths) > _MANY:
         table = table._replace(notes=[*table.notes, _narrower(paths)])
-    return drawn(table, width)
+    return draw_table(table, width)
 
 
 def _narrower(paths: Selection) -> str:
@@ -150,8 +160,8 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
     whole = matrix(paths, among, room, by)
     # Each rank keeps its row and column, however many lines that takes; hosts are there to be seen together.
     if by == "host" and total_width(whole) > room:
-        rows, legend = host_matrix.parts(paths, among, width)
-        return "\n".join([*rows, "", *wrapped([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
+        rows, legend = tables.fold_hosts(paths, among, width)
+        return "\n".join([*rows, "", *wrap_notes([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
     parts = [
         tabulate(part.body, part.head, tablefmt="plain", disable_numparse=True, stralign="right")
         for part in side_by_side(whole, width)
@@ -161,7 +171,7 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
 
 def _csv(paths: Selection) -> str:
     """The columns of the JSON."""
-    return questions.table_of_values(_COLUMNS, list(entries(paths)))
+    return tables.write_records(_COLUMNS, list(entries(paths)))
 
 
 def _json(paths: Selection) -> str:
@@ -171,7 +181,7 @@ def _json(paths: Selection) -> str:
 def _matrix_csv(matrix: Grid) -> str:
     """One row for each sender; several ways between two hosts are separated by semicolons."""
     rows = ([src, *(_kinds(matrix, src, dst) for dst in matrix.names)] for src in matrix.names)
-    return questions.table_of_rows([["src\\dst", *matrix.names], *rows])
+    return tables.write_csv([["src\\dst", *matrix.names], *rows])
 
 
 def _kinds(matrix: Grid, src: str, dst: str) -> str:

@@ -1,38 +1,41 @@
-"""Shared by the commands that answer a question with a table: options, reading, and the output of records."""
+"""Commands that answer one question each with a table: hosts, nics, env, ranks, bandwidth, timings and memory."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import wraps
 from typing import Any
 
 import click
 
-from nccl_inspect.answers import Table, names_of
-from nccl_inspect.answers.selection import PlaceFilter
-from nccl_inspect.cli import filters, print_stderr, shared, writing
-from nccl_inspect.cli.formats import formats
+from nccl_inspect import bandwidth as measurements
+from nccl_inspect.answers import Answer, field_names
+from nccl_inspect.answers import machines as machine_answers
+from nccl_inspect.answers import ranks as rank_answers
+from nccl_inspect.answers.selection import Fits, PlaceFilter
+from nccl_inspect.cli import print_stderr, shared
+from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.document import clean
+from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
-from nccl_inspect.report.columns import UNBOUNDED, cells, drawn, fitted
+from nccl_inspect.pipeline.event_stream import EventStream
+from nccl_inspect.report import tables
 from nccl_inspect.util.records import Record
-from nccl_inspect.util.wording import count, ranges
+from nccl_inspect.util.wording import count
 
 Answered = tuple[Sequence[Record], str]
 """The rows that fit the options, and the message if there is none."""
 
 
 def question(
-    kind: Table, noun: str, *, tells_logs: bool = False
+    answer: Answer, noun: str, *, tells_logs: bool = False
 ) -> Callable[[Callable[..., Answered]], Callable[..., int]]:
     """Make a command of a function that takes a job, a test of ranks and hosts, and its own options.
 
     Args:
-        kind: the module that makes the rows.
+        answer: makes the rows.
         noun: of one row: ``host``.
         tells_logs: the function gets the inputs, too.
     """
@@ -45,59 +48,249 @@ def question(
             limit: int | None,
             form: str,
             options: reading.Options,
-            out: writing.Output,
+            out: shared.Output,
             **own: Any,
         ) -> int:
             job = shared.read(logs, options)
             rows, none = rows_of(job, places.of(job), **own, **({"logs": logs} if tells_logs else {}))
             if not rows:
                 print_stderr(none)
-            out.write(_text(kind, rows, noun, form, limit, writing.columns(out.target, UNBOUNDED)))
+            out.write(_write_answer(answer, rows, noun, form, limit, shared.output_width(out.target, tables.UNBOUNDED)))
             return shared.status(job)
 
         few = click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}s.")
-        among = filters.place_options(f"Only {noun}s of these ranks", f"Only {noun}s of these hosts")
-        written = formats(("table", "csv", "json"))(shared.read_options(shared.output_options(command)))
+        among = shared.rank_and_host_options(f"Only {noun}s of these ranks", f"Only {noun}s of these hosts")
+        written = shared.format_option(("table", "csv", "json"))(shared.read_options(shared.output_options(command)))
         return shared.inputs(among(few(written)))
 
     return decorate
 
 
-def _text(kind: Table, rows: Sequence[Record], noun: str, form: str, limit: int | None, width: int) -> str:
+def _write_answer(answer: Answer, rows: Sequence[Record], noun: str, form: str, limit: int | None, width: int) -> str:
     shown = rows[:limit]
     if form == "json":
         return json.dumps([clean(asdict(row)) for row in shown], indent=1)  # type: ignore[call-overload]
     if form == "csv":
-        return table_of_values(names_of(kind.RECORD), [asdict(row) for row in shown])  # type: ignore[call-overload]
+        return tables.write_records(field_names(answer.record), [asdict(row) for row in shown])  # type: ignore[call-overload]
     if not shown:
         return f"no {noun}"
-    table = fitted(kind.COLUMNS, cells(kind.COLUMNS, shown), width)
-    if width < UNBOUNDED and len(shown) < len(rows):
+    table = tables.fit_table(answer.columns, tables.make_cells(answer.columns, shown), width)
+    if width < tables.UNBOUNDED and len(shown) < len(rows):
         table = table._replace(notes=[*table.notes, f"{len(shown)} of {count(len(rows), noun)}"])
-    return drawn(table, width)
+    return tables.draw_table(table, width)
 
 
-def table_of_values(names: Sequence[str], records: Sequence[dict[str, Any]]) -> str:
-    """Records as CSV, lists of ranks as ranges; unknown values are empty."""
-    return table_of_rows([names, *([clean(record[name]) for name in names] for record in records)])
+def _fits_rank(row: Any, fits: Fits) -> bool:
+    """Whether a row about one rank is about one of the wanted ranks and hosts."""
+    return fits([] if row.rank is None else [row.rank], [row.host])
 
 
-def table_of_rows(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as CSV, the head first."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
-    return text.getvalue()
+_HOSTS = """
+Examples:
+  nccl-inspect hosts job.log
+  nccl-inspect hosts job.log --limit 5              the worst five
+  nccl-inspect hosts job.log --finding 'nic-*'      hosts named by such findings
+  nccl-inspect hosts job.log --format csv -o hosts.csv
+"""
 
 
-def _cell(value: object) -> str:
-    """The text of a cell; spreadsheets must not take text from a log for a formula."""
-    text = _plain(value)
-    return f"'{text}" if isinstance(value, str | list) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+@click.command(epilog=_HOSTS, short_help="List hosts, worst first: findings, paths, NICs, GPUs, last line.")
+@question(machine_answers.HOSTS, "host")
+@shared.finding_option("Only hosts named by these findings")
+def hosts(job: Job, fits: Fits, rules: frozenset[str]) -> Answered:
+    """List hosts, worst first: by the severity of their findings, then by paths slower than expected.
+
+    A path counts for both of its hosts. On Kubernetes a host is a pod, unless pods use the network of the node.
+    """
+    rows = [
+        row
+        for row in machine_answers.list_hosts(job)
+        if fits(row.ranks, [row.host]) and (not rules or not rules.isdisjoint(row.findings))
+    ]
+    return rows, "no host matches" if job.hosts else "the log names no host"
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return ranges(value) if value and isinstance(value[0], int) else ";".join(map(str, value))
-    return "" if value is None else str(value)
+_NICS = """
+Examples:
+  nccl-inspect nics job.log
+  nccl-inspect nics job.log --state idle            NICs that nothing uses
+  nccl-inspect nics job.log --host gpu-node-0001
+  nccl-inspect nics job.log --rank 3                the NICs of one rank
+  nccl-inspect nics job.log --format json -o nics.json
+"""
+_NO_NIC = "the log shows no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET"
+
+
+@click.command(epilog=_NICS, short_help="List NICs with the ranks and GPUs that use them; find idle ones.")
+@question(machine_answers.NICS, "NIC")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice((machine_answers.USED, machine_answers.IDLE, machine_answers.UNKNOWN)),
+    multiple=True,
+    metavar="STATE",
+    help="Only NICs in this state: used, idle or unknown. May be repeated.",
+)
+def nics(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
+    """List the NICs of each host with the ranks that send and receive through them; hosts with idle NICs come first.
+
+    A NIC is idle if NCCL lists it, no connection line uses it, and other NICs of its host are used; it is unknown if
+    the log is an excerpt or has no network connection of its host. Since NCCL 2.22 connections are made at first use:
+    a NIC that is idle at the start of a log may be used later.
+    """
+    everything = machine_answers.list_nics(job)
+    rows = [
+        row
+        for row in everything
+        if (not states or row.state in states) and fits([*row.ranks, *row.pxn_ranks], [row.host])
+    ]
+    none = f"no NIC is {' or '.join(states)}" if states else "no NIC matches"
+    return rows, none if everything else _NO_NIC
+
+
+_ENV = """
+Examples:
+  nccl-inspect env job.log
+  nccl-inspect env job.log --differs                variables that differ between ranks
+  nccl-inspect env job.log --rank 3
+  nccl-inspect env job.log --format csv -o env.csv
+"""
+_NO_VARIABLE = (
+    "the log shows no variable; NCCL prints those it uses with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV"
+)
+
+
+@click.command(epilog=_ENV, short_help="List NCCL variables by value, with the ranks that have it and who set it.")
+@question(rank_answers.ENV, "variable")
+@click.option("--differs", is_flag=True, help="Only variables whose values differ, or that only some ranks have.")
+def env(job: Job, fits: Fits, differs: bool) -> Answered:
+    """List each variable and value that NCCL reports using, with the ranks that have it and who set it.
+
+    Set by: the environment, a configuration file (config) or a plugin. NCCL prints a variable when it uses it, so a
+    rank without such a line may still have the variable.
+    """
+    rows = [row for row in rank_answers.list_settings(job) if row.differs >= differs and fits(row.ranks, row.hosts)]
+    none = "no variable differs between ranks" if differs else "no variable matches"
+    return rows, none if job.environment else _NO_VARIABLE
+
+
+_RANKS = """
+Examples:
+  nccl-inspect ranks job.log
+  nccl-inspect ranks job.log --state suspect --state missing
+  nccl-inspect ranks job.log --host gpu-node-0001
+  nccl-inspect ranks job.log --format json -o ranks.json
+"""
+
+
+@click.command(epilog=_RANKS, short_help="List ranks, worst first: host, pid, GPU, state, last line, first error.")
+@question(rank_answers.RANKS, "rank")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(tuple(rank_answers.STATES)),
+    multiple=True,
+    metavar="STATE",
+    help="Only ranks in this state, such as missing. May be repeated.",
+)
+def ranks(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
+    """List every rank, including those without a line in the log; the worst state first.
+
+    States: failed (reports an error, in a job that failed), missing (no line in the log), silent (no line after the
+    first error, while most others have some), seen (no communicator yet), begun (its communicator is incomplete),
+    initialised (communicator complete, no connections), connected, ended (orderly).
+    """
+    everybody = rank_answers.list_ranks(job)
+    rows = [row for row in everybody if (not states or row.state in states) and _fits_rank(row, fits)]
+    none = f"no rank is {' or '.join(states)}" if states else "no rank matches"
+    return rows, none if everybody else "the log names no rank"
+
+
+_BANDWIDTH = """
+Examples:
+  nccl-inspect bandwidth job.log
+  nccl-inspect bandwidth job.log --platform p5.48xlarge
+  nccl-inspect bandwidth job.log --sizes            each message size; marks dips
+  all_reduce_perf -b 8 -e 8G -f 2 -g 8 | nccl-inspect bandwidth
+  nccl-inspect bandwidth job.log --format csv -o bandwidth.csv
+  nccl-inspect diff good.log bad.log                two runs, and what explains the change
+"""
+_NO_RESULT = (
+    "the log has no results of a benchmark; run all_reduce_perf of nccl-tests on the same hosts, and give its output"
+)
+
+
+@click.command(epilog=_BANDWIDTH, short_help="Compare measured bandwidth with what the hardware should give.")
+@question(machine_answers.BANDWIDTH, "result")
+@click.option("--sizes", "of_sizes", is_flag=True, help="One line for each message size; marks dips.")
+def bandwidth(job: Job, fits: Fits, of_sizes: bool) -> Answered:
+    """List the bus bandwidth that benchmarks measured, with what such hardware gives, the furthest behind first.
+
+    Results of nccl-tests and rccl-tests of all releases are read, also without a head and as JSON (-J), and those of
+    all_reduce_bench, ds_bench, perftest, nvbandwidth, p2pBandwidthLatencyTest and NCCL Inspector; alone or in a log.
+    The best size counts, not the average. Below 80 % of the least that is known of such hardware is low, an error below
+    50 %. A size is a dip if smaller messages get more than twice as much. What is not judged says why.
+    """
+    everything = machine_answers.list_bandwidths(job, of_sizes=of_sizes)
+    rows = [row for row in everything if not row.hosts or fits([], row.hosts)]
+    if not everything and job.training:
+        return rows, f"{_NO_RESULT}; the training states {', '.join(map(measurements.describe_speed, job.training))}"
+    return rows, "no result matches" if everything else _NO_RESULT
+
+
+_TIMINGS = """
+Examples:
+  nccl-inspect timings job.log
+  nccl-inspect timings job.log --limit 5            the five slowest
+  nccl-inspect timings job.log --rank 3
+  nccl-inspect timings job.log --format csv -o timings.csv
+"""
+
+
+@click.command(epilog=_TIMINGS, short_help="List how long each rank took to initialise, and in which phase.")
+@question(rank_answers.TIMINGS, "timing")
+def timings(job: Job, fits: Fits) -> Answered:
+    """List how long each rank took to initialise each communicator, and which phase took most of it; the slowest first.
+
+    The phases: bootstrap (ranks find each other), topo (the machine), graphs (rings and trees), connections, kernels
+    (CUDA loads them), alloc, allgathers and rest, as far as the release names them. Ranks wait for each other in
+    bootstrap and allgathers: there the one with the shortest time came last.
+    """
+    everything = rank_answers.list_timings(job)
+    rows = [row for row in everything if _fits_rank(row, fits)]
+    none = "the log has no timings; NCCL 2.22 and later print them with NCCL_DEBUG=INFO"
+    return rows, "no timing matches" if everything else none
+
+
+_MEMORY = """
+Examples:
+  nccl-inspect memory job.log
+  nccl-inspect memory job.log --memory GPU          without the memory of hosts
+  nccl-inspect memory job.log --rank 3 --limit 10
+  nccl-inspect memory job.log --format csv -o memory.csv
+"""
+_NO_ALLOCATION = "the log shows no allocation; NCCL prints them with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ALLOC"
+
+
+@click.command(epilog=_MEMORY, short_help="List what NCCL allocated, by rank, communicator and kind.")
+@question(rank_answers.MEMORY, "row", tells_logs=True)
+@click.option(
+    "--memory",
+    "memories",
+    type=click.Choice((rank_answers.GPU, rank_answers.HOST)),
+    multiple=True,
+    metavar="WHERE",
+    help="Only memory of GPU or of host. May be repeated.",
+)
+def memory(job: Job, fits: Fits, memories: tuple[str, ...], logs: tuple[str, ...]) -> Answered:
+    """List the memory that NCCL allocated on GPUs and hosts, by rank, communicator and kind; the largest first.
+
+    Sizes are sums over the log: NCCL prints no line when it frees memory. A communicator is named for what its own
+    thread allocated between the first and the last line of its initialisation. The logs are read twice, so standard
+    input cannot be used.
+    """
+    if shared.inputs_or_stdin(logs) == ["-"]:
+        raise NcclInspectError("memory reads the log twice", "save it to a file first, then name that file")
+    everything = rank_answers.list_memory(job, EventStream(list(logs)).with_places())
+    rows = [row for row in everything if (not memories or row.memory in memories) and _fits_rank(row, fits)]
+    return rows, "no allocation matches" if everything else _NO_ALLOCATION

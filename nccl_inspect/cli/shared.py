@@ -3,27 +3,111 @@
 from __future__ import annotations
 
 import os
+import shutil
+import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
-from nccl_inspect.cli import EXITS_AFTERWARDS, print_stderr, several, writing
+from nccl_inspect.cli import EXITS_AFTERWARDS, print_stderr, redirect_to_devnull
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.ingest.sources import files, limits
 from nccl_inspect.pipeline.options import Options
+from nccl_inspect.report import Style
+from nccl_inspect.util import atomic_files
+from nccl_inspect.util.atomic_files import uncompressed
 from nccl_inspect.util.discovery import settings_file
 from nccl_inspect.util.gc_pause import uncollected
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.progress import Bar
+from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from nccl_inspect.model.job import Job
+
+_FORCED = ("FORCE_COLOR", "CLICOLOR_FORCE")
+"""Variables with which pipes get colors, too; NO_COLOR outweighs them."""
+_CLOSED = 141
+"""The exit status of a shell for a program that SIGPIPE ended."""
+
+
+def choose_style(no_color: bool, target: str, verbose: bool = False) -> Style:
+    """The style of a report; only terminals get indented documents, and colors unless these are forced."""
+    is_seen = target == "-" and sys.stdout.isatty()
+    is_wanted = target == "-" and any(os.environ.get(name, "0") != "0" for name in _FORCED)
+    is_able = is_seen and os.environ.get("TERM") != "dumb"
+    color = (is_able or is_wanted) and not no_color and "NO_COLOR" not in os.environ
+    return Style(width=output_width(target, 100), color=color, verbose=verbose, indent=is_seen)
+
+
+def output_width(target: str, usual: int) -> int:
+    """The width of the output: that of the terminal, else the usual one."""
+    return shutil.get_terminal_size((usual, 24)).columns if target in atomic_files.STDOUT else usual
+
+
+def exit_quietly() -> NoReturn:
+    """Exit because the reader of standard output has closed it (| head), with the status that other programs have."""
+    redirect_to_devnull(sys.stdout)
+    sys.exit(_CLOSED)
+
+
+@frozen
+class Output(Frozen):
+    """Holds where a report goes, and how it looks."""
+
+    target: str
+    style: Style
+
+    @classmethod
+    def of(cls, output: str, no_color: bool, verbose: bool) -> Output:
+        """From the options."""
+        return cls(output, choose_style(no_color, output, verbose))
+
+    def write(self, text: str) -> None:
+        """Write a report to a file or to standard output.
+
+        Raises:
+            NcclInspectError: it cannot be written.
+        """
+        write_lines(text.removesuffix("\n").split("\n"), self.target)
+
+    def write_lines(self, lines: Iterable[str]) -> None:
+        """Write lines as they come.
+
+        Raises:
+            NcclInspectError: they cannot be written.
+        """
+        write_lines(lines, self.target)
+
+
+def write_lines(lines: Iterable[str], target: str) -> None:
+    """Write lines as they come, to a file or to standard output.
+
+    Raises:
+        NcclInspectError: they cannot be written.
+    """
+    if target not in atomic_files.STDOUT:
+        atomic_files.lines(target, "-o", lines)
+        return
+    try:
+        atomic_files.to_stdout(lines)
+    except BrokenPipeError:
+        exit_quietly()
+    except OSError as error:
+        redirect_to_devnull(sys.stdout)
+        raise NcclInspectError(
+            f"standard output: {error.strerror}", "free space there, or name a file with -o"
+        ) from None
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 FILE = click.Path(path_type=str, readable=False)
@@ -32,7 +116,7 @@ _MAX_PROBLEMS = 20
 _PROGRESS = "Show progress on stderr. Default: long inputs on a terminal."
 
 
-def _packed(command: _Command, into: str, pack: Callable[..., object], **parts: object) -> _Command:
+def _pack_options(command: _Command, into: str, pack: Callable[..., object], **parts: object) -> _Command:
     """The command with some of its options packed into one argument.
 
     Args:
@@ -155,12 +239,12 @@ def platform_options(command: _Command) -> _Command:
 
     Together with the options for rules they become the argument ``options``.
     """
-    command = _packed(
+    command = _pack_options(
         command, "options", Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None
     )
     for option in (
-        _kept("--no-config", is_flag=True, help="Ignore settings files."),
-        _kept(
+        _kept_option("--no-config", is_flag=True, help="Ignore settings files."),
+        _kept_option(
             "--config",
             metavar="FILE",
             type=FILE,
@@ -186,7 +270,7 @@ def platform_options(command: _Command) -> _Command:
     return command
 
 
-def _kept(name: str, **about: Any) -> Callable[[_Command], _Command]:
+def _kept_option(name: str, **about: Any) -> Callable[[_Command], _Command]:
     """An option that is kept for later, so that commands need not pass it on."""
     return click.option(name, expose_value=False, callback=_remember, **about)
 
@@ -216,14 +300,14 @@ def with_settings_file(options: Options) -> Options:
 
 def read_options(command: _Command) -> _Command:
     """Add the options for reading and judging a job."""
-    jobs = _kept(
+    jobs = _kept_option(
         "--jobs",
         type=click.IntRange(1),
         metavar="N",
         help="Read files in N processes. Default: one per processor if logs are large.",
     )
-    progress = _kept("--progress/--no-progress", default=None, help=_PROGRESS)
-    return jobs(progress(several.job_options(platform_options(command))))
+    progress = _kept_option("--progress/--no-progress", default=None, help=_PROGRESS)
+    return jobs(progress(job_options(platform_options(command))))
 
 
 def progress_option(command: _Command) -> _Command:
@@ -245,7 +329,13 @@ def output_options(command: _Command) -> _Command:
     words = "Write to FILE instead of standard output; FILE.gz is compressed."
     # It is parsed first: its suffix may imply the format.
     target = click.option("-o", "--output", metavar="FILE", type=FILE, default="-", is_eager=True, help=words)
-    return color_option(target(_packed(command, "out", writing.Output.of, output="-", no_color=False, verbose=False)))
+    return color_option(target(_pack_options(command, "out", Output.of, output="-", no_color=False, verbose=False)))
+
+
+def append_option(command: _Command) -> _Command:
+    """Add --store to a command that follows a job to its end."""
+    words = "When the job is over, append it to this store of 'nccl-inspect fleet'."
+    return click.option("--store", metavar="DIR|URL", type=FILE, default="", help=words)(command)
 
 
 def verbose_option(words: str) -> Callable[[_Command], _Command]:
@@ -298,7 +388,7 @@ def read(
         files.require_path(logs[0])
     from nccl_inspect import artifacts  # most of the program, which nobody waits for to learn of a typing error
     from nccl_inspect.pipeline import reading
-    from nccl_inspect.report import beside
+    from nccl_inspect.report import digest
 
     judge = reading.Judge(options)  # what is wrong with the options is said before a long log is read
     with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
@@ -314,10 +404,209 @@ def read(
         job = judge.worst(fold, visit, is_one_of_two, inputs)
     for misfit in judge.misfits(job):
         print_stderr(f"warning: {misfit}")
-    problems = [*beside.problems(job.artifacts), *filter(None, (source.problem for source in job.sources))]
+    problems = [*digest.list_unused_evidence(job.artifacts), *filter(None, (source.problem for source in job.sources))]
     for problem in problems[:_MAX_PROBLEMS]:
         print_stderr(problem)
     if len(problems) > _MAX_PROBLEMS:
         print_stderr(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
-    several.mention_others(job, tells_runs, tells_jobs)
+    mention_others(job, tells_runs, tells_jobs)
     return job
+
+
+def job_options(command: _Command) -> _Command:
+    """Add --job and --run; they become part of the argument ``options``."""
+    words = "Judge run N of a restarted job; 1 is the first. Default: the latest."
+    run = click.option("--run", type=click.IntRange(1), metavar="N", help=words)
+    job = click.option(
+        "--job",
+        metavar="N|NAME",
+        help="Judge this job of an input that holds several: number or name in the table of summarize. "
+        "Default: the worst.",
+    )
+    return job(run(command))
+
+
+def mention_others(job: Job, tells_runs: bool, tells_jobs: bool) -> None:
+    """Name other jobs and runs of the input on stderr, if the report does not."""
+    if job.jobs and not tells_jobs:
+        print_stderr(
+            f"the worst of {count(len(job.jobs), 'job')}: {job.name}; --job selects another, 'summarize' lists all"
+        )
+    if job.earlier_runs and not tells_runs:
+        runs = count(len(job.earlier_runs), "earlier run")
+        print_stderr(f"{runs} in the log skipped, the last one: {job.earlier_runs[-1]}; --run 1 selects the first")
+
+
+_KNOWN_SUFFIXES = frozenset(
+    (
+        *("csv", "tsv", "xls", "xlsx", "ods", "parquet"),
+        *("htm", "html", "md", "pdf", "svg", "png", "dot", "gv"),
+        *("json", "jsonl", "ndjson", "yaml", "yml", "xml", "sarif", "prom"),
+    )
+)
+"""Suffixes that state a file's format: plain text under such a name is a mistake."""
+
+
+def format_option(names: Iterable[str], load: Callable[[str], object] | None = None) -> Callable[[_Command], _Command]:
+    """Add --format; the default is the format of the suffix of FILE, else the first name.
+
+    Args:
+        names: of the formats.
+        load: gives the module of a format, whose ``SUFFIXES`` are those that differ from its name.
+    """
+    choices = tuple(names)
+
+    def named(ctx: click.Context, option: click.Parameter, value: str) -> str:
+        if ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
+            return value
+        output = ctx.params.get("output", "-")
+        suffix = PurePath(uncompressed(output)).suffix.lower().removeprefix(".")
+        name = suffix if suffix in choices else _find_format(suffix, choices, load)
+        if suffix in _KNOWN_SUFFIXES and name not in choices and not ctx.resilient_parsing:
+            raise click.UsageError(
+                f"{output}: {ctx.info_name} cannot write {suffix}, only {', '.join(choices)}; "
+                "change the suffix, or choose one of these with --format"
+            )
+        return name if name in choices else value
+
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(choices),
+        default=choices[0],
+        show_default=True,
+        metavar="FORMAT",
+        callback=named,
+        help=f"Output format: {', '.join(choices)}. Without it, the suffix of FILE decides.",
+    )
+
+
+def _find_format(suffix: str, names: Iterable[str], load: Callable[[str], object] | None) -> str:
+    """The format that a suffix belongs to; the suffix itself if it belongs to none."""
+    own = (name for name in names if load and suffix in getattr(load(name), "SUFFIXES", ()))
+    return next(own, suffix) if suffix else suffix
+
+
+def communicator_option(default: str = "") -> Callable[[_Command], _Command]:
+    """Add --communicator."""
+    words = f"Only these communicators: name or glob. May be repeated. {default}".rstrip()
+    return click.option("--communicator", "names", multiple=True, metavar="NAME", help=words)
+
+
+def finding_option(words: str) -> Callable[[_Command], _Command]:
+    """Add --finding; it becomes the argument ``rules``, the names of all rules that match."""
+
+    def known(ctx: click.Context, _option: click.Parameter, patterns: tuple[str, ...]) -> frozenset[str]:
+        from nccl_inspect.answers import selection  # most of the program
+
+        return frozenset(() if ctx.resilient_parsing else selection.match_rules(patterns))
+
+    return rules_option("--finding", "rules", callback=known, help=f"{words}: name or glob.")
+
+
+def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
+    """Add --rank and --host; they become the argument ``places``.
+
+    Args:
+        of_ranks: help of --rank: ``Only paths from or to these ranks``.
+        on_hosts: help of --host.
+    """
+
+    def decorate(command: _Command) -> _Command:
+        @wraps(command)
+        def packed(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...], **options: Any) -> object:
+            from nccl_inspect.answers import selection
+
+            places = selection.PlaceFilter(selection.parse_ranges("rank", wanted_ranks), wanted_hosts)
+            return command(**options, places=places)
+
+        named = f"{on_hosts}: name, glob or node-[01-16]."
+        host = click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named)
+        rank = click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3, 0-7 or 0-56:8.")
+        return rank(host(cast(_Command, packed)))
+
+    return decorate
+
+
+_OUTPUT = "output"
+"""The parameter that names the output, in all commands."""
+_LOGS = "logs"
+"""The argument that means standard input if it is empty."""
+_OTHER_COMPRESSIONS = frozenset((".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst"))
+"""Suffixes of other compressions than gzip: what is written to such a file would be no such thing."""
+
+
+def require_known_compression(ctx: click.Context) -> None:
+    """Make sure, before anything is read, that the name after ``-o`` does not ask for a compression that is not there.
+
+    Raises:
+        NcclInspectError: it does.
+    """
+    target = PurePath(str(ctx.params.get(_OUTPUT, "-")))
+    if target.suffix.lower() in _OTHER_COMPRESSIONS:
+        raise NcclInspectError(
+            f"{target}: cannot write {target.suffix}, only .gz",
+            f"use -o {target.stem}.gz, or -o {target.stem} and compress that file",
+        )
+
+
+def require_no_input(ctx: click.Context) -> None:
+    """Make sure, before anything is read, that ``-o`` does not replace an input.
+
+    Raises:
+        NcclInspectError: an input would be lost.
+    """
+    target = ctx.params.get(_OUTPUT, "-")
+    if target in atomic_files.STDOUT:
+        return
+    try:
+        status = Path(target).stat()
+    except OSError:  # nothing can be lost
+        return
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        return
+    for name in _named_inputs(ctx):
+        if lost := _find_lost(name, target, status):
+            what = "is one of the inputs" if Path(target).is_file() else f"holds one of the inputs, {lost}"
+            raise NcclInspectError(f"{target}: {what}, which would be lost", "choose another name for -o")
+
+
+def find_unwritten(ctx: click.Context) -> str:
+    """The file of ``-o``, which is not written yet when a command begins; empty for standard output."""
+    target = str(ctx.params.get(_OUTPUT, "-"))
+    return "" if target in atomic_files.STDOUT else target
+
+
+def _named_inputs(ctx: click.Context) -> Iterator[str]:
+    """The files that parameters name, except the output."""
+    for parameter in ctx.command.params:
+        if parameter.type is not FILE or parameter.name in (None, _OUTPUT):
+            continue
+        value: Any = ctx.params.get(parameter.name or "", ctx.meta.get(f"{__name__}.{parameter.name}"))
+        names = value if isinstance(value, list | tuple) else [value]
+        yield from filter(None, names)
+        if parameter.name == _LOGS and not names:
+            yield "-"
+
+
+def _find_lost(name: str, target: str, status: os.stat_result) -> str:
+    """The input file that would be overwritten; empty if there is none."""
+    if name == "-":
+        with suppress(OSError, ValueError, AttributeError):  # no standard input, or something that only looks like it
+            return "standard input" if os.path.samestat(os.fstat(sys.stdin.fileno()), status) else ""
+        return ""
+    if files.is_url(name):
+        return ""
+    for file in files.find(name):
+        if isinstance(file.place, Path) and _covers(target, status, file.place):
+            return file.name
+    return ""
+
+
+def _covers(target: str, status: os.stat_result, place: Path) -> bool:
+    """Whether a file is the output, or below it."""
+    if stat.S_ISDIR(status.st_mode):
+        return place.resolve().is_relative_to(Path(target).resolve())
+    with suppress(OSError):
+        return os.path.samestat(place.stat(), status)
+    return False

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from nccl_inspect import report
-from nccl_inspect.cli import print_stderr, shared, writing
-from nccl_inspect.cli.formats import formats
+from nccl_inspect.cli import print_stderr, shared
+from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import suggestion
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> 
 
 @click.command(epilog=_EXAMPLES, short_help="Report the verdict, network, paths and findings of one job.")
 @shared.inputs
-@formats(report.names(), report.load)
+@format_option(report.names(), report.load)
 @shared.gate_options
 @shared.read_options
 @shared.output_options
@@ -79,7 +79,7 @@ def command(
     fail_on: str,
     cluster: str | None,
     options: Options,
-    out: writing.Output,
+    out: shared.Output,
 ) -> int:
     """Report the verdict, job, network, paths and findings of one job."""
     if cluster:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect import traffic as reports
 from nccl_inspect.answers import selection
-from nccl_inspect.cli import filters, shared, writing
-from nccl_inspect.cli.formats import formats
+from nccl_inspect.cli import shared
+from nccl_inspect.cli.shared import format_option
 from nccl_inspect.pipeline import reading
-from nccl_inspect.traffic.flows import traffic_of
+from nccl_inspect.traffic import BY, FORMATS, count_traffic
 
 _EXAMPLES = """
 Examples:
@@ -22,11 +21,9 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Show collectives by size and algorithm, and the bytes on each path.")
 @shared.inputs
-@filters.communicator_option()
-@click.option(
-    "--by", type=click.Choice(reports.BY), default="operation", show_default=True, help="What each csv row is."
-)
-@formats(reports.names(), reports.load)
+@shared.communicator_option()
+@click.option("--by", type=click.Choice(BY), default="operation", show_default=True, help="What each csv row is.")
+@format_option(FORMATS)
 @shared.read_options
 @shared.output_options
 def command(
@@ -35,7 +32,7 @@ def command(
     by: str,
     form: str,
     options: reading.Options,
-    out: writing.Output,
+    out: shared.Output,
 ) -> int:
     """Show collectives and send/recv by communicator, size, algorithm and protocol, and the payload on each path.
 
@@ -43,6 +40,6 @@ def command(
     Times are estimates from the usual bandwidth of such paths; --platform narrows them.
     """
     job = shared.read(logs, options)
-    traffic = traffic_of(job, selection.communicators_named(job, names))
-    out.write(reports.load(form).render(traffic, by, out.style))
+    traffic = count_traffic(job, selection.match_communicators(job, names))
+    out.write(FORMATS[form](traffic, by, out.style))
     return shared.status(job)

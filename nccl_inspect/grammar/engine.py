@@ -13,8 +13,8 @@ from functools import cache
 from nccl_inspect.event import types as events
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.grammar.notation import Value
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.types import Value
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode, encode

@@ -8,15 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from typing import Any, TypeAlias
 
-from nccl_inspect.event.types import Event
+from nccl_inspect.event.types import KINDS, Event, Message
 from nccl_inspect.grammar import notation
 from nccl_inspect.grammar.layers import Layer, layer_of
-from nccl_inspect.grammar.making import Maker, maker
-from nccl_inspect.grammar.shape import Shape
-from nccl_inspect.grammar.types import Value
-from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import encode
+from nccl_inspect.grammar.notation import Shape, Value
+from nccl_inspect.util.records import Frozen, frozen, slots
+from nccl_inspect.util.text import decode, encode
 
 MIN_SIGN = 8
 """Bytes of a text that shows a line of another program."""
@@ -241,9 +240,9 @@ class Production:
 
     def matched_up_to(self, message: bytes) -> int:
         """The number of bytes of the message that match this shape: for error texts and cut lines."""
-        from nccl_inspect.grammar import partial  # few messages are cut
+        from nccl_inspect.grammar import notation  # few messages are cut
 
-        fits = partial.beginning(self.shape.pattern.encode())
+        fits = notation.beginning(self.shape.pattern.encode())
         low, high = 0, len(message)
         while low < high:
             middle = (low + high + 1) // 2
@@ -256,3 +255,70 @@ class Production:
     def is_cut(self, message: bytes) -> bool:
         """Whether the message is an incomplete beginning of this shape."""
         return 0 < len(message) == self.matched_up_to(message) and self.match(message) is None
+
+
+Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]
+"""The event of a match of a message."""
+
+
+def _is_arranged_by(kind: type[Event], production: Production) -> bool:
+    own: Any = KINDS[production.event].arrange
+    its: Any = kind.arrange
+    return own.__func__ is its.__func__
+
+
+def maker(production: Production) -> Maker:
+    """A function that makes the events of a production."""
+    kind: Any = KINDS[production.event]
+    shape = production.shape
+    if _is_arranged_by(Message, production):
+        return _maker_in_one(production)
+    if not _is_arranged_by(Event, production):
+        return lambda match, message: kind.build(production, shape.values(match), decode(message))
+
+    fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}
+    for name, kind_of_field, group in shape.fields:
+        fields.setdefault(name, []).append((group - 1, kind_of_field.read))
+    # Names that begin with "_" are part of the pattern only; events do not have them.
+    blank: Event = kind.build(production, dict.fromkeys(fields), "")
+    puts = slots(kind)
+    fixed = [(put, getattr(blank, name)) for name, put in puts.items() if name not in fields and name != "message"]
+    read = [(puts[name], *sources[0]) for name, sources in fields.items() if len(sources) == 1 and name in puts]
+    chosen = [(puts[name], sources) for name, sources in fields.items() if len(sources) > 1 and name in puts]
+    put_message = puts["message"]
+
+    def make(match: re.Match[bytes], message: bytes) -> Event:
+        groups = match.groups()
+        event: Event = kind.__new__(kind)
+        for put, value in fixed:
+            put(event, value)
+        for put, group, value_of in read:
+            data = groups[group]
+            put(event, None if data is None else value_of(data))
+        for put, options in chosen:
+            values = [value_of(groups[group]) for group, value_of in options if groups[group] is not None]
+            put(event, values[-1] if values else None)
+        put_message(event, decode(message))
+        return event
+
+    return make
+
+
+def _maker_in_one(production: Production) -> Maker:
+    """Return the same where one field has all fields of the message."""
+    kind: Any = KINDS[production.event]
+    shape = production.shape
+    blank: Event = kind.build(production, {}, "")
+    puts = dict(slots(kind))
+    put_message, put_values = puts.pop("message"), puts.pop("values")
+    fixed = [(put, getattr(blank, name)) for name, put in puts.items()]
+
+    def make(match: re.Match[bytes], message: bytes) -> Event:
+        event: Event = kind.__new__(kind)
+        for put, value in fixed:
+            put(event, value)
+        put_values(event, kind.arrange(shape.values(match))["values"])
+        put_message(event, decode(message))
+        return event
+
+    return make

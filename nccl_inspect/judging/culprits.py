@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from nccl_inspect.culprits import search
-from nccl_inspect.culprits.traits import Traits
+from nccl_inspect import culprits
+from nccl_inspect.culprits import Traits
 from nccl_inspect.event import types as events
 from nccl_inspect.judging import culprit_words as words
 from nccl_inspect.judging.facts import Facts, once
@@ -65,7 +65,7 @@ def _is_doubtful(finding: Finding) -> bool:
 class _Case(Frozen):
     """The comparison for a finding."""
 
-    group: search.Population
+    group: culprits.Population
     traits: Traits
     order: Sequence[str]
     scene: words.Scene
@@ -73,11 +73,11 @@ class _Case(Frozen):
 
 def _add_culprits(facts: Facts, finding: Finding, case: _Case) -> None:
     """Add the culprits to the finding, if there are any."""
-    explanation = search.explain(case.group, case.traits.known, case.order)
+    explanation = culprits.explain(case.group, case.traits.known, case.order)
     good = case.group.goods
     ranks_of = {host.name: host.ranks for host in facts.job.hosts}
 
-    def culprit(count: search.Count) -> Culprit:
+    def culprit(count: culprits.Count) -> Culprit:
         kind, name, side = case.traits.known[count.trait]
         ranks = ranks_of[name] if kind == "host" and name in ranks_of else sorted(case.traits.ranks[count.trait])
         return Culprit(kind, name, count.bad, count.bad + count.good, good - count.good, side, ranks)
@@ -128,7 +128,7 @@ class _Compared:
         traits = Traits(self._facts.job, _of_ranks(self._facts), with_nics=bool(networks - {None}))
         good = partial(traits.of_paths, self._good)
         bad = traits.of_each(self._bad) if self._good else []
-        group = search.Population(bad, good, len(self._good))
+        group = culprits.Population(bad, good, len(self._good))
         return _Case(group, traits, _OF_PATHS, words.Scene("path", self._scope, self._hosts()))
 
     def ends(self) -> _Case:
@@ -137,7 +137,7 @@ class _Compared:
         paths = self._facts.inter_host_rdma_paths()
         bad = traits.of_ends(self._bad & paths, lambda end: not end.gdr)
         good = traits.of_ends(paths, lambda end: end.gdr)
-        group = search.Population(bad, lambda wanted: (traits_of_end & wanted for traits_of_end in good), len(good))
+        group = culprits.Population(bad, lambda wanted: (traits_of_end & wanted for traits_of_end in good), len(good))
         return _Case(group, traits, _OF_PATHS, words.Scene("end", self._scope, self._hosts()))
 
     def _hosts(self) -> int:
@@ -164,7 +164,7 @@ def _ranks(facts: Facts, finding: Finding) -> _Case:
         bad = [traits.of_hosts([host]) for host in finding.hosts]
         others = sorted(hosts.difference(finding.hosts))
         good = [traits.of_hosts([host]) for host in others] if len(others) > 1 else []  # one may be an excerpt's end
-    group = search.Population(
+    group = culprits.Population(
         bad, lambda wanted: (traits_of_good & wanted for traits_of_good in good), len(good), 1, _OF_MESSAGES
     )
     scene = words.Scene("rank" if finding.ranks else "host", "any", len(hosts))
@@ -176,7 +176,7 @@ def _pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
     traits = Traits(facts.job, {})
     bad = [traits.of_hosts(transfer.pair, transfer.host, transfer.nic) for transfer in broken]
     good = [traits.of_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
-    group = search.Population(
+    group = culprits.Population(
         bad, lambda wanted: (traits_of_good & wanted for traits_of_good in good), len(good), hidden=_OF_MESSAGES
     )
     return _Case(group, traits, _OF_RANKS, words.Scene("pair", "any", 0))

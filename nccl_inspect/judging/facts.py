@@ -8,7 +8,7 @@ from functools import partial, wraps
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from nccl_inspect import artifacts
+from nccl_inspect import artifacts, topology
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
@@ -20,7 +20,7 @@ from nccl_inspect.model.paths.path import PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refined
 from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.platforms import Platform
-from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
+from nccl_inspect.topology import P2P_CLASSES, Named, Topology, named
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import listed
 
@@ -54,7 +54,7 @@ class Facts:
     def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
         self.job = job
         self.platform = expected_of(platform or platform_of(job), job)
-        self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *detected.topologies(job)]
+        self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *topology.topologies(job)]
         self._of_communicator: dict[str, Selection] = {}
         self.made: dict[Callable[[Facts], Any], Any] = {}
         """The results of functions that are computed :func:`once`."""
@@ -350,6 +350,15 @@ def hosts_in(notices: Iterable[Notice]) -> set[str]:
 def first_evidence(notices: Iterable[Notice]) -> list[Evidence]:
     """The first line of each statement."""
     return [notice.evidence[0] for notice in notices]
+
+
+def lines_of(shown: Iterable[Evidence | Notice | Setting]) -> Iterator[Evidence]:
+    """Yield lines, and the first ones of statements and settings."""
+    for one in shown:
+        if isinstance(one, Evidence):
+            yield one
+        else:
+            yield from one.evidence[:1]
 
 
 def as_shell(settings: Iterable[Setting]) -> str:

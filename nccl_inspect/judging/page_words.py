@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging import impact, propagated_errors, stated_errors
+from nccl_inspect.judging import exceptions, impact, propagated_errors, stated_errors
 from nccl_inspect.judging.engine import Account, Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.networks.fabrics import tcp_paths
-from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Reference
@@ -44,9 +43,10 @@ class Hit(Frozen):
     known: Iterable[str] = ()
     """The names of what is so, for the conditions of cases; so is what has a value in ``named``."""
     ranks: Iterable[int] | None = None
-    """These and the next two: None for those of the statements, settings and paths."""
+    """These, the hosts and the evidence: None for those of the statements, settings and paths."""
     hosts: Iterable[str | None] | None = None
-    evidence: Iterable[Evidence] | None = None
+    evidence: Iterable[Evidence | Notice | Setting] | None = None
+    """Lines, or statements and settings, whose first lines they are."""
     paths: Selection | None = None
     open_paths: Selection | None = None
     """The paths that cannot be judged because of it."""

@@ -39,7 +39,7 @@ the layer (:mod:`nccl_inspect.judging.actions`). ``@NAME`` is a step or an effec
 ``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
 
 ``when`` begins other values for some of these keys, for that condition, or for one of several; ``about`` for these
-statements, where there are none of those above. ``case`` in front of it has the words that follow "If" on the page. Of
+statements, where there are none of those above. The words behind ``#`` follow "If" on the page. Of
 the cases that hold, the first that has a key gives its value. Conditions are ``page_words.CONDITIONS``.
 
 ``{message}``, ``{text}`` and ``{count}`` stand for the message of the first statement, its text without what its
@@ -87,7 +87,7 @@ from nccl_inspect.judging.engine import (
     Results,
     Rule,
 )
-from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines, hosts_in, ranks_in
+from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines, hosts_in, lines_of, ranks_in
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.judging.page_words import (
     FIGURES,
@@ -130,8 +130,8 @@ _SAYS = {
     "fatal",
     "deadly",
 }
-_CASE = {*_SAYS, "case", "when", "about"}
-_OPENERS = ("case: ", "when: ", "about: ")
+_CASE = {*_SAYS, "when", "about"}
+_OPENERS = ("when: ", "about: ")
 _SHOWN = {*_STEPS, "impact", "stops"}
 """What pages show of a case, in words that follow "If"."""
 _REPEATED = (*_STEPS, "needs", "about", "beside", "unless", "when")
@@ -248,6 +248,11 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
         opens = line.startswith(_OPENERS) or (opens and line.startswith("  "))
         blocks[-1].append(line)
     found = [_entries("\n".join(block), _CASE if place else _SAYS, name) for place, block in enumerate(blocks)]
+    for case, key in [(case, key) for case in found[1:] for key in ("when", "about") if key in case]:
+        parts = [given.partition(" # ") for given in case[key]]
+        case[key] = [given.strip() for given, _, _ in parts]
+        if told := [words for _, _, words in parts if words]:
+            case["case"] = told
     for text in (text for case in found for given in case.values() for text in given if "«" in text or "»" in text):
         if re.search("[«»]", choose_parts(text, Hit())):
             raise PageError(f"{_file(name)}: '{text}': a part is «NAME? text» or «not NAME? text»")
@@ -258,7 +263,7 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
         raise PageError(f"{_file(name)}: deadly does not go with impact")
     for case in found[1:]:
         if not {"when", "about"} & case.keys() or (not _SHOWN.isdisjoint(case) and "case" not in case):
-            raise PageError(f"{_file(name)}: a case lacks its condition (when), or its words (case): {case}")
+            raise PageError(f"{_file(name)}: a case lacks its condition (when), or its words (#): {case}")
         for part in (part for when in case.get("when", ()) for part in when.split(" & ")):
             condition(part, name)
     return found
@@ -338,13 +343,14 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             text["summary"],
             cause=text["cause"],
             fix=fix,
-            evidence=hit.evidence or (),
+            evidence=lines_of(hit.evidence or ()),
             confidence=confidence or "certain",
             confirm=confirm,
             ranks={*(hit.ranks or ())},
         )
     else:
-        ranks, hosts, evidence = hit.ranks, hit.hosts, hit.evidence
+        ranks, hosts = hit.ranks, hit.hosts
+        evidence = None if hit.evidence is None else list(lines_of(hit.evidence))
         if hit.settings and ranks is None:
             ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
         if hit.settings and hosts is None:
@@ -415,7 +421,9 @@ def render_page(text: str, rule: Rule) -> str:
     if not head:
         return text
     says = cases("summary: " + head.partition("\nsummary: ")[2], rule.name)
-    prose, _, examples = page.partition("\n```examples\n")
+    prose, mark, examples = page.partition("\n```examples\n")
+    if not mark:
+        raise PageError(f"{_file(rule.name)}: no block of examples")
     lead, *parts = re.split(r"^## ", prose, flags=re.MULTILINE)
     sections = {name: body.strip() for name, _, body in (part.partition("\n") for part in parts)}
     sections.setdefault("Why it matters", "\n\n".join(_effects(says)))

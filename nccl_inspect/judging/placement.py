@@ -6,6 +6,7 @@ from collections import Counter
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.records import Frozen, frozen
 
 
@@ -39,17 +40,11 @@ def likely_ranks(facts: Facts) -> dict[int, int]:
     missing = [rank for rank in range(job.world_size) if rank not in seen]
     if len(mute) == len(missing) == 1:
         return dict(zip(mute, missing, strict=True))
-    by_place: dict[Home, list[int]] = {}
-    for position, last in mute.items():
-        if last.device is not None:
-            by_place.setdefault(Home(last.process.host, last.device), []).append(position)
-    by_position: dict[int, int] = {}
-    for rank in missing:
-        place = home(facts, rank)
-        alike = by_place.get(place, []) if place else []
-        if len(alike) == 1:
-            by_position[alike[0]] = rank
-    return by_position
+    placed = ((last, position) for position, last in mute.items() if last.device is not None)
+    by_place = grouped((Home(last.process.host, last.device or 0), position) for last, position in placed)
+    homes = ((place, rank) for rank in missing if (place := home(facts, rank)))
+    alike = ((by_place.get(place, []), rank) for place, rank in homes)
+    return {positions[0]: rank for positions, rank in alike if len(positions) == 1}
 
 
 @once
@@ -62,10 +57,8 @@ def _homes(facts: Facts) -> dict[int, Home]:
     if not host_of or len(host_of) != len(pairs):
         return {}  # a rank with two hosts: several jobs
     size = _block(facts, host_of, world)
-    blocks = {rank // size: host for rank, host in host_of.items()} if size else {}
-    if not size or any(blocks[rank // size] != host for rank, host in host_of.items()):
-        return {}
-    if max(Counter(blocks.values()).values()) > 1:
+    blocks = _blocks(host_of, size) if size else {}
+    if not blocks or max(Counter(blocks.values()).values()) > 1:
         return {}  # a host with several blocks: its name does not decide which
     missing = (rank for rank in range(world) if rank not in host_of and rank // size in blocks)
     return {rank: Home(blocks[rank // size], rank % size) for rank in missing}
@@ -79,13 +72,11 @@ def _block(facts: Facts, host_of: dict[int, str], world: int) -> int:
     names = set(host_of.values())
     if len(names) == 1:
         return world if len(host_of) * 2 > world else 0  # else the others are on hosts missing from the log
-    least = max(Counter(host_of.values()).values())
-    sizes = (size for size in range(least, world + 1) if world % size == 0)
-    return next((size for size in sizes if _fits(host_of, size)), 0)
+    sizes = (size for size in range(max(Counter(host_of.values()).values()), world + 1) if world % size == 0)
+    return next((size for size in sizes if len(_blocks(host_of, size)) == len(names)), 0)
 
 
-def _fits(host_of: dict[int, str], size: int) -> bool:
-    blocks: dict[int, str] = {}
-    return all(blocks.setdefault(rank // size, host) == host for rank, host in host_of.items()) and len(blocks) == len(
-        set(host_of.values())
-    )
+def _blocks(host_of: dict[int, str], size: int) -> dict[int, str]:
+    """The host of each block of that size; empty if a block has two."""
+    blocks = {rank // size: host for rank, host in host_of.items()}
+    return blocks if all(blocks[rank // size] == host for rank, host in host_of.items()) else {}

@@ -42,10 +42,13 @@ class Places:
         self._hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
         self._gpus = {rank: gpu.nvml_dev for rank, gpu in job.gpus.items()}
         self._pods = {last.process.host: pod for last in job.last_lines if (pod := pod_of(last.process))}
+        self._told = {rank: host for entry in job.story for rank, host in entry.host_of.items()}
 
     def of(self, rank: int) -> Place:
         """Return where a rank runs."""
-        process = self._processes.get(rank)
+        process, told = self._processes.get(rank), self._told.get(rank)
+        if told and (process is None or process.host != told):
+            return Place(rank, told, None, None, None)  # its lines show its rank in a communicator only
         host = process.host if process else self._hosts.get(rank)
         if not is_named(host):
             host = None

@@ -138,7 +138,7 @@ class Begin(NamedTuple):
 
 
 @record
-class InitTiming(Record):
+class InitTiming(Deferring):
     """Holds where the time of one initialisation of a communicator went, as one of its ranks says (2.22 and later)."""
 
     rank: int
@@ -148,7 +148,7 @@ class InitTiming(Record):
     """In seconds, like the phases."""
     phases: dict[str, float]
     """Bootstrap, topology and so on: those that this release names."""
-    evidence: Evidence
+    evidence: Evidence | None = None
 
 
 @record

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.records import Record, record
 
@@ -21,3 +23,5 @@ class Entry(Record):
     """The place in the story of what explains it; None of what it began with."""
     rule: str | None
     """The rule whose page is about it."""
+    host_of: dict[int, str] = field(default_factory=dict)
+    """Where these ranks run, as far as their processes are known; hosts of the job may count ranks in another way."""

@@ -444,12 +444,12 @@ class Judge:
         facts = Facts(job, self._platform, self._topologies)
         judge.judge(facts, self._rules, self._options.terms).put_into(job)
         if job.benchmarks:
-            from nccl_inspect.bandwidth import measured, training  # most logs hold no results
+            from nccl_inspect.bandwidth import measured, tables  # most logs hold no results
 
-            job.bandwidth, job.training = measured.measured(facts), training.speeds(job.benchmarks)
+            job.bandwidth, job.training = measured.measured(facts), tables.speeds(job.benchmarks)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
-        job.head = head.of(job)
+        job.head = head.make_head(job)
         return job
 
     def misfits(self, job: Job) -> Iterator[str]:

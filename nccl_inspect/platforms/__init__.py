@@ -12,16 +12,20 @@ A missing entry means that it is not known; rules then say so instead of guessin
 * ``p2p``: whether NCCL uses P2P between its GPUs by default; ``p2p_since``: the release from which on, and
   ``p2p_least_gpus``: with how many GPUs in the topology, it does not
 * ``nics``, ``nic_gbps``: number and rate in Gb/s of the NICs meant for NCCL; ``gpu_gbps``: rate of those of one GPU
-  together, where that is another one; ``network``: a name of :mod:`~nccl_inspect.platforms.networks`
+  together, where that is another one; ``network``: a name of a file in ``networks/``
 * ``gdr``: whether GPUDirect RDMA works there; ``gdr_since``: the release from which on it does by default, and
   ``gdr_setting``: what switches it on (``NAME=1``) and off (``NAME=0``) whatever the default is
 * ``signs``: what names the machine in a log, see :class:`Signs`
 * ``sources``: where all this is stated, each with ``url`` and the keys that it ``states``
+
+``networks/NAME.toml`` describes a network that machine types name (:class:`Network`), ``nics/NAME.toml`` a family of
+NICs of which all have something (:class:`NicFamily`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -30,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.model.versions import order
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.records import Frozen, frozen
 
@@ -232,3 +237,171 @@ def _hint(plain: str) -> str:
     if not names:
         return f"no machine with {' or '.join(sorted(models)).upper()} is known; without --platform the log decides"
     return suggestion(plain, names) or "known are " + ", ".join(names)
+
+
+_LIMITS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+"""Settings that keep GPUs from P2P that NCCL would use."""
+
+
+def expected_of(
+    platform: Platform, releases: Collection[str], gpus: int, settings: Collection[tuple[str, str]]
+) -> Platform:
+    """A platform without what does not hold for a job, or may not.
+
+    GPUDirect RDMA that depends on the release is not expected of an unknown one: to miss it would be an error.
+
+    Where NCCL may use P2P by default, on AMD hosts before 2.23 or with two GPUs, and does not, the machine does not let
+    it. Only a setting leaves open what it would do without.
+
+    Args:
+        platform: the machine type.
+        releases: of NCCL in the job, as far as they are known; also ranges such as ``2.22.3 to 2.26.6 (inferred)``.
+        gpus: the most GPUs of a host that one communicator joins, 0 where that is not known.
+        settings: names and values.
+    """
+    few = bool(platform.p2p_least_gpus and 0 < gpus < platform.p2p_least_gpus)
+    may_use_it = few or any(_is_before(release, platform.p2p_since) for release in releases)
+    if platform.p2p is False and may_use_it and any(name in _LIMITS for name, _ in settings):
+        platform = replace(platform, p2p=None)
+    if platform.gdr and not _does_by_default(platform, releases) and not _is_on(platform, settings):
+        platform = replace(platform, gdr=None)
+    return platform
+
+
+def _does_by_default(platform: Platform, releases: Collection[str]) -> bool:
+    if platform.gdr_since is None:
+        return True
+    return bool(releases) and all(_is_since(release, platform.gdr_since) for release in releases)
+
+
+def _is_on(platform: Platform, settings: Collection[tuple[str, str]]) -> bool:
+    name, _, value = (platform.gdr_setting or "").partition("=")
+    return (name, value) in settings
+
+
+def _is_since(release: str, first: str) -> bool:
+    """Whether a release, or all of a range, are not older."""
+    return "or earlier" not in release and order(release) >= order(first)
+
+
+def _is_before(release: str, first: str | None) -> bool:
+    """Whether a release, or all of a range, are older."""
+    return first is not None and "or later" not in release and order(release.rpartition(" to ")[2]) < order(first)
+
+
+SETTINGS = ("NCCL_IB_TC", "NCCL_TOPO_FILE")
+"""One of these is in each sign that consists of settings, so that other logs do not wait for the platforms to load."""
+NETWORKS = ("FasTrak*", "gIB*", "GPUDirectTCPX*", "*Libfabric")
+"""All signs that are networks, for the same reason."""
+
+
+@frozen
+class Shown(Frozen):
+    """Holds what a log shows of its machines."""
+
+    settings: AbstractSet[tuple[str, str]] = frozenset()
+    """Names and values, without what a plugin set."""
+    networks: AbstractSet[str] = frozenset()
+    plugin: tuple[str, ...] = ()
+    """The platform as aws-ofi-nccl calls it, in the order of the log."""
+    nvlink_domain: int = 0
+    """The most GPUs that multi-node NVLink joins, as far as the log shows."""
+    gpu_names: AbstractSet[str] = frozenset()
+    gpus: int = 0
+    """The most GPUs of a host."""
+
+
+def recognise_platform(shown: Shown) -> Platform | None:
+    """The machine type that a log names, else what the types have in common that fit it, else what its GPUs show."""
+    for word in shown.plugin:
+        if named := find(word):
+            return named
+    by_gpus = of_gpus(shown.gpu_names) if shown.gpu_names else None
+    fitting = [
+        platform
+        for platform in _platforms_by_signs(shown)
+        if not (by_gpus and by_gpus.excludes(platform)) and not (platform.gpus and platform.gpus < shown.gpus)
+    ]
+    return common(fitting) if fitting else by_gpus
+
+
+def _platforms_by_signs(shown: Shown) -> list[Platform]:
+    """The types that fit every sign in the log."""
+    networks = {name for name in shown.networks if any(fnmatchcase(name, pattern) for pattern in NETWORKS)}
+    settings = {name for name, _ in shown.settings} & {*SETTINGS}
+    if not (networks or settings or shown.plugin or shown.nvlink_domain):
+        return []
+    gpus = without_maker(shown.gpu_names)
+    candidates = [one for one in signed() if not one.signs.gpus or (gpus and gpus <= {*one.signs.gpus})]
+    by_sign = [
+        {platform.name for platform in candidates if _has_settings(platform, shown)},
+        {platform.name for platform in candidates if _any_fits(platform.signs.networks, networks)},
+        {platform.name for platform in candidates if _any_fits(platform.signs.plugin, shown.plugin)},
+        {platform.name for platform in candidates if 0 < shown.nvlink_domain == platform.signs.nvlink_domain},
+    ]
+    signs = [names for names in by_sign if names]
+    return [platform for platform in candidates if signs and all(platform.name in names for names in signs)]
+
+
+def _has_settings(platform: Platform, shown: Shown) -> bool:
+    return any(all(_is_set(condition, shown) for condition in sign.split()) for sign in platform.signs.settings)
+
+
+def _is_set(condition: str, shown: Shown) -> bool:
+    name, _, pattern = condition.partition("=")
+    return any(name == variable and fnmatchcase(value, pattern) for variable, value in shown.settings)
+
+
+def _any_fits(patterns: Iterable[str], words: Collection[str]) -> bool:
+    return any(fnmatchcase(word, pattern) for pattern in patterns for word in words)
+
+
+@frozen
+class Network(Frozen):
+    """Holds what rules ask about a network."""
+
+    rdma: bool = True
+    """Whether NICs read and write memory there."""
+    plugin: str = ""
+    """What NCCL needs to use it, as people call it; empty where NCCL itself can."""
+    vendor: str = ""
+    """Of the cloud whose network it is."""
+
+
+@cache
+def find_network(name: str | None) -> Network:
+    """The network of that name; one of which nothing is known for any other name."""
+    file = Path(__file__).parent / "networks" / f"{name}.toml"
+    if name is None or not file.is_file():
+        return Network()
+    import tomllib  # a log without a platform does not need it
+
+    return Network(**tomllib.loads(file.read_text(encoding="utf-8")))
+
+
+@frozen
+class NicFamily(Frozen):
+    """Holds what rules ask about NICs."""
+
+    name: str
+    """As people call it."""
+    devices: str
+    """Names of its devices; ``*`` stands for anything."""
+    gdr: bool
+    """Whether GPUDirect RDMA works with it over NCCL's own InfiniBand transport."""
+    source: str
+    """Where that is stated."""
+
+
+@cache
+def _families() -> tuple[NicFamily, ...]:
+    import tomllib  # most jobs do not need it
+
+    files = sorted((Path(__file__).parent / "nics").glob("*.toml"))
+    return tuple(NicFamily(**tomllib.loads(file.read_text(encoding="utf-8"))) for file in files)
+
+
+def find_nic_family(devices: Collection[str]) -> NicFamily | None:
+    """Return the family of all these devices; None for none, for several families and for unknown ones."""
+    fits = (family for family in _families() if all(fnmatchcase(device, family.devices) for device in devices))
+    return next(fits, None) if devices else None

@@ -39,13 +39,8 @@ class Format(Protocol):
         """The report as text that ends with a line end."""
 
 
-_MODULES: Package[Format] = Package(
-    __name__,
-    __file__,
-    *("brief", "words", "tables", "pairs", "columns", "host_matrix", "beside"),
-    *("digest", "gaps", "head", "folding", "jobs", "markup", "story"),
-    first="text",
-)
+_SHARED = ("brief", "digest", "head", "jobs", "picture", "tables", "words")
+_MODULES: Package[Format] = Package(__name__, __file__, *_SHARED, first="text")
 names, load = _MODULES.names, _MODULES.load
 
 

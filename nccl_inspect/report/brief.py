@@ -16,11 +16,10 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import head, jobs, story
-from nccl_inspect.report.digest import facts, first_unexplained, has_story, lead_of, short_names, under
-from nccl_inspect.report.markup import code, plain
+from nccl_inspect.report import digest, head, jobs
+from nccl_inspect.report.digest import find_lead, find_nested, first_unexplained, has_story, list_facts, short_names
 from nccl_inspect.report.tables import by_kind
-from nccl_inspect.report.words import shortened
+from nccl_inspect.report.words import code_span, escape_markdown, shortened
 from nccl_inspect.util.text import cut, printable
 
 MAX_LINES = 10
@@ -53,7 +52,7 @@ class BriefLine(NamedTuple):
 
 def lines(job: Job) -> list[BriefLine]:
     """The lines of a judged job; of several jobs those of the worst, and one about the others."""
-    first = head.of(job)
+    first = head.make_head(job)
     headline = f"{first.headline} (partial: reading was interrupted)" if job.partial else first.headline
     rest = _sound(job) if job.verdict == "ok" else _unsound(job, first)
     summary = [BriefLine("", headline), *rest]
@@ -85,11 +84,11 @@ def _sound(job: Job) -> Iterator[BriefLine]:
 
 
 def _unsound(job: Job, first: Head) -> Iterator[BriefLine]:
-    lead = lead_of(job)
+    lead = find_lead(job)
     told = _told(lead, job) if lead else None
     yield from _labelled("where", first.where)
     if has_story(job):
-        yield BriefLine("story", story.in_one(job))
+        yield BriefLine("story", digest.join_story(job))
     else:
         yield from _labelled("since", first.since if job.verdict == "failed" or lead is None else "")
     if lead:
@@ -129,7 +128,7 @@ def _of_several(job: Job) -> Iterator[BriefLine]:
 
 
 def _job(job: Job) -> Iterator[BriefLine]:
-    texts = {label: text for label, text in facts(job) if label in ("job", "NCCL", "network")}
+    texts = {label: text for label, text in list_facts(job) if label in ("job", "NCCL", "network")}
     network = f"network {texts['network']}" if "network" in texts else ""
     parts = [texts["job"], f"NCCL {texts['NCCL']}" if job.nccl_versions else "", network]
     yield BriefLine("job", _fitted("; ".join(filter(None, parts))))
@@ -146,7 +145,7 @@ def _more(lead: Finding | None, job: Job) -> str:
 
 def _told(lead: Finding, job: Job) -> Finding:
     """The finding that the cause is taken from: what leads to this one, if that is known, else itself."""
-    roots = [finding for finding in under(lead, job) if finding.root and finding.confidence != "possible"]
+    roots = [finding for finding in find_nested(lead, job) if finding.root and finding.confidence != "possible"]
     return lead if not roots or (lead.confidence == "certain" and lead.fatal) else roots[0]
 
 
@@ -194,14 +193,14 @@ def _in_text(line: BriefLine) -> str:
 
 def _in_markdown(line: BriefLine) -> str:
     if not line.label:
-        return f"**{plain(line.text)}**\n"
+        return f"**{escape_markdown(line.text)}**\n"
     return f"- **{line.label}:** {_marked(line)}"
 
 
 def _marked(line: BriefLine) -> str:
     if line.quote:
-        return f"{plain(line.text)}: {code(_quoted(line))}"
+        return f"{escape_markdown(line.text)}: {code_span(_quoted(line))}"
     if line.label not in _STEPS or is_sentence(line.text):
-        return plain(line.text)
+        return escape_markdown(line.text)
     command, comment, words = line.text.partition(COMMENT)
-    return f"{code(command)} {plain(words)}" if comment else code(command)
+    return f"{code_span(command)} {escape_markdown(words)}" if comment else code_span(command)

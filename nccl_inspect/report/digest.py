@@ -1,19 +1,204 @@
-"""A job in words, for reports that people read: the reason for the verdict, its facts, the nesting of findings."""
+"""A job in words, for reports that people read.
+
+The reason for the verdict, the facts of the job, what the log lacks, the evidence beside it, the nesting of findings,
+what is left to ``--verbose``, and what happened, in order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from nccl_inspect.bandwidth import words
+from nccl_inspect import bandwidth
 from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.sources.log_detection import HARMLESS, OTHER, UNKNOWN
 from nccl_inspect.judging import culprit_words
 from nccl_inspect.judging.statements import is_propagated_error
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import ACTIONS, Finding
+from nccl_inspect.model.inventory import Artifact, PassedOver, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
-from nccl_inspect.report import beside, gaps
-from nccl_inspect.report.words import shortened
+from nccl_inspect.model.story import Entry
+from nccl_inspect.report.words import duration, shortened
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.text import cut, printable
-from nccl_inspect.util.wording import STATES, count, ranks_word, some_names, some_ranks
+from nccl_inspect.util.wording import STATES, count, ranges, ranks_word, some_names, some_ranks
+
+_INCOMPLETE, _SPARSE = "log-incomplete", "debug-level-too-low"
+_STARTING = ("rank-missing", "hang-in-init")
+_MAX_GUESSES = 2
+_MAX_RUNS = 12
+_LEAST = 60.0
+"""Seconds without a line that are worth mentioning."""
+
+
+def describe_gap(job: Job, are_ok: bool) -> str:
+    """Return which part of the log is missing, or where it ends, if that leaves the job without a verdict.
+
+    Args:
+        job: without a verdict.
+        are_ok: whether all paths in the log are as good as expected.
+    """
+    stops = (f for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or (f.clue and f.category == "failures"))
+    ends = (finding.summary for finding in stops)
+    begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
+    starts = (entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths))
+    what = next(ends, "") or next(begins, "") or next(starts, "")
+    paths = len(job.paths)
+    return f"{what}; the {count(paths, 'path')} in it {'is' if paths == 1 else 'are'} ok" if what and are_ok else what
+
+
+def describe_missing_ranks(job: Job) -> str:
+    """Ranks of the world without a line, or the processes without a rank that they probably are."""
+    absent = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
+    mute = [last for last in job.last_lines if not last.ranks]
+    likely = {last.likely_rank: last.process for last in mute if last.likely_rank is not None}
+    if likely.keys() >= set(absent):
+        guesses = [f"rank {rank} is probably pid {likely[rank].pid} on {likely[rank].host}" for rank in absent]
+        return shortened(guesses, _MAX_GUESSES)
+    runs = shortened(ranges(absent).split(","), _MAX_RUNS).replace(", ", ",")
+    ranks = f"rank {absent[0]} has" if len(absent) == 1 else f"ranks {runs} have"
+    where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
+    others = f"{len(mute)} processes that name no rank" if len(mute) > 1 else "one process that names no rank"
+    return f"{ranks} no line in {where}" + (f" (unless in those of {others})" if mute else "")
+
+
+def describe_silence(waiting: Waiting) -> str:
+    """For how long nothing was printed, if known and if the job may still be running."""
+    if waiting.age is None or waiting.cut is False or waiting.age < _LEAST:
+        return ""
+    return f"no new line for {duration(waiting.age)}"
+
+
+def describe_interruption(job: Job) -> str:
+    """Return how far the log was read, if that was interrupted; else empty."""
+    lines = sum(source.lines for source in job.sources)
+    return f"interrupted after {lines:,} {'line' if lines == 1 else 'lines'}" if job.partial else ""
+
+
+_MAX_UNUSED = 3
+_MAX_PASSED = 3
+_PLAIN = (UNKNOWN, OTHER)
+"""Reasons that need no mention."""
+
+
+def evidence_rows(job: Job) -> Iterator[tuple[str, str]]:
+    """The evidence in use by kind, the unused evidence, and the skipped files, if any."""
+    used = Counter(entry.kind for entry in job.artifacts if not entry.problem)
+    if used:
+        yield "evidence", ", ".join(count(number, kind) for kind, number in used.items())
+    unused = list(list_unused_evidence(job.artifacts, short=True))
+    for place, words in enumerate(unused[:_MAX_UNUSED]):
+        yield "" if place else "not used", words
+    if len(unused) > _MAX_UNUSED:
+        yield "", f"… and {len(unused) - _MAX_UNUSED} more"
+    if job.passed_over:
+        yield "passed over", _describe_skipped(job.passed_over)
+
+
+def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str]:
+    """Unused evidence and the reasons; files of the same kind and reason together.
+
+    Args:
+        artifacts: used or not.
+        short: without folders and without "not used", which the label of the row says.
+    """
+    groups = grouped(((entry.kind, entry.problem), entry.name) for entry in artifacts if entry.problem)
+    for (kind, problem), names in groups.items():
+        name = _base_name(names[0]) if short else names[0]
+        if len(names) > 1:
+            what = f"{count(len(names), kind)} ({name}, …)"
+            yield f"{what}: {problem}" if short else f"{what} not used: {problem}"
+        else:
+            yield f"{name} ({kind}): {problem}" if short else f"{name}: {kind} not used: {problem}"
+
+
+def _describe_skipped(files: list[PassedOver]) -> str:
+    """A few skipped files, first those whose name does not explain the reason."""
+    ordered = sorted(files, key=lambda file: _weight(file.reason))
+    words = (
+        _base_name(file.name) if file.reason in _PLAIN else f"{_base_name(file.name)} ({file.reason})"
+        for file in ordered
+    )
+    names = list(dict.fromkeys(words))
+    number = f"{len(files):,} files: " if len(files) > 1 else ""
+    return f"{number}{', '.join(names[:_MAX_PASSED])}{', …' if len(names) > _MAX_PASSED else ''}"
+
+
+def _weight(reason: str) -> int:
+    """The sort key of a skipped file: first those that may have been meant as input."""
+    if reason == OTHER:
+        return 3
+    return 1 if reason == UNKNOWN else 2 if reason in HARMLESS else 0
+
+
+def _base_name(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+MOST_STEPS = 4
+"""Steps of a fix that are shown; later ones are less likely to help, or cost more."""
+_FIRST_EVIDENCE = 3
+"""Lines of evidence of the first finding; the others show one."""
+MORE = "-v shows all of each"
+
+
+def is_brief(finding: Finding, job: Job, verbose: bool) -> bool:
+    """Whether a finding takes one line.
+
+    In a failed job: findings that do not explain the failure. Otherwise: info findings, unless there is no verdict.
+    """
+    if verbose:
+        return False
+    if job.verdict == "failed":
+        return not finding.fatal and any(other.fatal for other in job.findings)
+    return finding.severity == "info" and job.verdict != "unknown"
+
+
+def one_line(finding: Finding) -> str:
+    """A finding without its details."""
+    return f"{finding.severity.upper()} {finding.rule}: {finding.summary}"
+
+
+class AlreadyShown:
+    """Steps and lines that the report has shown already, so that it does not repeat them.
+
+    Args:
+        verbose: repeat them anyway.
+    """
+
+    def __init__(self, verbose: bool) -> None:
+        self._verbose = verbose
+        self._steps: dict[str, str] = {}
+        self._lines: set[tuple[str, int]] = set()
+        self._is_first = True
+
+    def steps(self, finding: Finding, steps: Iterable[str], most: int = MOST_STEPS) -> list[str]:
+        """The first few new steps of a fix, and a word about the others."""
+        steps = list(steps)
+        if self._verbose:
+            return steps
+        fresh = [step for step in steps if step not in self._steps]
+        above = list(dict.fromkeys(self._steps[step] for step in steps if step in self._steps))
+        self._steps.update(dict.fromkeys(fresh[:most], finding.rule))
+        more = len(fresh) - most
+        shown = fresh[:most] + ([f"Also as above under {', '.join(above)}."] if fresh and above else [])
+        shown = shown or ([f"As above under {', '.join(above)}."] if above else [])
+        return shown + ([f"{more} more with -v."] if more > 0 else [])
+
+    def evidence(self, evidence: Iterable[Evidence], most: int = _FIRST_EVIDENCE) -> list[Evidence]:
+        """The first few new lines; one line for later findings."""
+        evidence = list(evidence)
+        if self._verbose:
+            return evidence
+        fresh = [line for line in evidence if (line.source, line.order) not in self._lines]
+        shown = fresh[: most if self._is_first else 1]
+        self._is_first = False
+        self._lines.update((line.source, line.order) for line in shown)
+        return shown
+
 
 _MAX_COMMUNICATORS = 8
 _MAX_PROBLEMS = 5
@@ -37,7 +222,7 @@ _MEANING = {
 _EXCERPT = "an excerpt, not a whole log: pass the complete output of the job to get a verdict"
 _COMMAND = "command-failed"
 """The rule for a command that failed whatever NCCL shows."""
-_HEAD = "torch/rank-traceback"
+_TRACEBACK_HEAD = "torch/rank-traceback"
 """How a traceback begins: what it leads to says more."""
 
 
@@ -59,7 +244,7 @@ def _leads(job: Job) -> list[Finding]:
     return sorted(leads, key=lambda f: f.confidence == "possible") if job.verdict == "unknown" else leads
 
 
-def lead_of(job: Job) -> Finding | None:
+def find_lead(job: Job) -> Finding | None:
     """The finding in the headline; None if an error without a rule is there, or nothing explains the verdict."""
     leads = _leads(job)
     return None if job.verdict == "failed" and not _explain(leads, job) else next(iter(leads), None)
@@ -75,7 +260,7 @@ def has_story(job: Job) -> bool:
     """Whether reports print what happened: where it begins with what is in the headline, or an end from outside."""
     if len(job.story) < 2:
         return False
-    lead, begin = lead_of(job), job.story[0]
+    lead, begin = find_lead(job), job.story[0]
     if lead is None and job.verdict != "failed":
         return any(finding.root and finding.rule == begin.rule for finding in job.findings)
     is_shown = lead is not None and any(
@@ -89,7 +274,7 @@ def first_unexplained(job: Job) -> Notice | None:
     return _first(job.unexplained) if job.unexplained else None
 
 
-def who(finding: Finding) -> str:
+def describe_subject(finding: Finding) -> str:
     """The confidence and subject of a finding, for its heading: the culprit if known, else its ranks."""
     about = culprit_words.subject(finding.culprits) if finding.culprits else ""
     about = about or (ranks_word(finding.ranks) if finding.ranks else "")
@@ -115,7 +300,7 @@ def reason(job: Job) -> str:
         return f"an error that no rule explains: {_first_message(job.unexplained)}"
     if job.verdict == "unknown" and job.excerpt and job.paths and _path_summary(job) == _MEANING["ok"]:
         return "only an excerpt; every path in it is as good as expected"
-    if job.verdict == "unknown" and (lacking := gaps.lacking(job, _path_summary(job) == _MEANING["ok"])):
+    if job.verdict == "unknown" and (lacking := describe_gap(job, _path_summary(job) == _MEANING["ok"])):
         return lacking
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
         unjudged, left_out = _unjudged(job), _left_out(job)
@@ -175,7 +360,7 @@ def _first_message(unexplained: list[Notice]) -> str:
 def _first(unexplained: list[Notice]) -> Notice:
     """The message to begin with: errors and unrecognized warnings before messages that may be harmless."""
     errors = [notice for notice in unexplained if notice.event is None or getattr(notice.event, "tone", "") == "error"]
-    errors = [notice for notice in errors if notice.production != _HEAD] or errors
+    errors = [notice for notice in errors if notice.production != _TRACEBACK_HEAD] or errors
     return next((notice for notice in errors if not is_propagated_error(notice)), (errors or unexplained)[0])
 
 
@@ -188,7 +373,7 @@ def _earlier(job: Job) -> Iterator[tuple[str, str]]:
         yield "earlier run", f"{run}: {verdict.upper()} (--run {number})"
 
 
-def facts(job: Job) -> Iterator[tuple[str, str]]:
+def list_facts(job: Job) -> Iterator[tuple[str, str]]:
     """The facts of a job as labels and texts; a text without a label continues the previous one."""
     yield "log", _sources(job)
     if job.excerpt:
@@ -212,7 +397,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
     overrides = [setting for setting in job.environment if setting.source != "config"]
     if overrides:
         yield "environment", shortened(map(_setting, overrides), 12)
-    yield from beside.rows(job)
+    yield from evidence_rows(job)
     yield from _benchmarks(job)
     yield from _stops(job)
     groups = _alike(job.communicators)
@@ -225,22 +410,22 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
 def _benchmarks(job: Job) -> Iterator[tuple[str, str]]:
     """The measured bandwidth, the furthest behind first, and how fast a training runs."""
     entries = sorted(job.bandwidth, key=lambda entry: (_BY_VERDICT.index(entry.verdict), entry.ratio or 0))
-    lead = lead_of(job)
+    lead = find_lead(job)
     if lead and lead.rule == "bandwidth-low" and entries and entries[0].verdict == "low":
         entries = entries[1:]  # it is in the headline
     for entry in entries[:_MAX_MEASURED]:
-        yield "bandwidth", words.sentence(entry, "GB/s")
+        yield "bandwidth", bandwidth.describe_measurement(entry, "GB/s")
     if len(entries) > _MAX_MEASURED:
         yield "", f"… and {len(entries) - _MAX_MEASURED} more: nccl-inspect bandwidth lists them"
     if job.training:
-        yield "training", ", ".join(map(words.speed, job.training))
+        yield "training", ", ".join(map(bandwidth.describe_speed, job.training))
 
 
 def _stops(job: Job) -> Iterator[tuple[str, str]]:
     """The first error, or for how long ranks have been waiting."""
     if job.first_failure and not has_story(job):
         yield "first error", _first_failure(job, job.first_failure, short_names(job))
-    if job.waiting and (quiet := gaps.quiet(job.waiting)):
+    if job.waiting and (quiet := describe_silence(job.waiting)):
         yield "waiting", quiet
 
 
@@ -315,11 +500,11 @@ def _hosts(job: Job) -> str:
     named = [host.name for host in job.hosts if host.ranks]
     others = [host.name for host in job.hosts if not host.ranks]
     if not named:
-        return _named(others)
-    return _named(named) + (f" and, without a known rank, {_named(others)}" if others else "")
+        return _name_hosts(others)
+    return _name_hosts(named) + (f" and, without a known rank, {_name_hosts(others)}" if others else "")
 
 
-def _named(hosts: list[str]) -> str:
+def _name_hosts(hosts: list[str]) -> str:
     if not any(map(_has_name, hosts)):
         return "hosts that the log does not name"
     return f"{count(len(hosts), 'host')} ({some_names(hosts, _MAX_HOSTS)})"
@@ -342,7 +527,7 @@ def _size(job: Job) -> str:
         only = len(job.ranks_seen) == 1
         shown = f"only rank {job.ranks_seen[0]}" if only else f"of which {some_ranks(job.ranks_seen) or 'none'}"
         seen = f"{count(job.world_size, 'rank')}, {shown} seen"
-        return f"{seen}; {gaps.missing(job)}; {hosts}"
+        return f"{seen}; {describe_missing_ranks(job)}; {hosts}"
     return f"{count(job.world_size, 'rank')} on {hosts}"
 
 
@@ -358,7 +543,7 @@ def _network(job: Job) -> str:
     return ", ".join(parts)
 
 
-def _purpose_of(comms: list[CommunicatorInfo]) -> str:
+def _shared_purpose(comms: list[CommunicatorInfo]) -> str:
     """Return what communicators are for in one short phrase, where all have the same; empty where nothing shows it."""
     purposes = {_purpose(comm) for comm in comms}
     return purposes.pop() if len(purposes) == 1 else ""
@@ -378,7 +563,7 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
         nodes += f" as NCCL counts ({count(len(first.hosts), 'host name')})"
     channels = f", {count(first.channels, 'channel')}" if first.channels else ""
     size = f"{count(first.nranks, 'rank')}{nodes}{channels}, {STATES[first.state]}"
-    if first.id != "world" and (purpose := _purpose_of(comms)):
+    if first.id != "world" and (purpose := _shared_purpose(comms)):
         size += f", {purpose}"
     if len(comms) == 1:
         ranks = some_ranks(rank for rank in first.ranks if rank is not None)
@@ -399,7 +584,7 @@ def meaning(notice: Notice) -> str:
     return engine.says(notice.event.dialect, notice.event.production) if notice.event else ""
 
 
-def in_words(notice: Notice) -> str:
+def explain_notice(notice: Notice) -> str:
     """A message with what it means, if known."""
     means = meaning(notice)
     return f"{notice.message} ({means})" if means else notice.message
@@ -415,19 +600,19 @@ def accepted_causes(finding: Finding, job: Job) -> list[str]:
     ]
 
 
-def under(lead: Finding, job: Job) -> list[Finding]:
+def find_nested(lead: Finding, job: Job) -> list[Finding]:
     """The findings nested under a finding: its causes and its effects."""
-    leaders = folded(job.findings)
+    leaders = nest_findings(job.findings)
     return [finding for finding in job.findings if leaders.get(finding.rule) == lead.rule]
 
 
-def untold(lead: Finding, job: Job) -> list[Finding]:
+def find_untold(lead: Finding, job: Job) -> list[Finding]:
     """The findings nested under a finding, without its effects that the story of the job tells."""
     told = {entry.rule for entry in job.story[1:]} if has_story(job) else set()
-    return [finding for finding in under(lead, job) if finding.rule in lead.because or finding.rule not in told]
+    return [finding for finding in find_nested(lead, job) if finding.rule in lead.because or finding.rule not in told]
 
 
-def folded(findings: list[Finding]) -> dict[str, str]:
+def nest_findings(findings: list[Finding]) -> dict[str, str]:
     """Return which finding is nested under which: causes and echoes under what leads, but no failure under a clue."""
     under: dict[str, str] = {}
     rules = {finding.rule for finding in findings}
@@ -441,3 +626,70 @@ def folded(findings: list[Finding]) -> dict[str, str]:
             if cause in rules and lead not in under and other != lead:
                 under.setdefault(other, lead)
     return under
+
+
+_VERBS = ("was ", "raised ", "ended ", "waited ", "lost ", "fell ", "gave ", "died")
+"""How a sentence continues after its subject."""
+_MAX_STORY_HOSTS = 2
+_MOST_ROWS = 64
+"""Rows of a table by rank; of more ranks each host has one, and of more hosts the first are shown."""
+
+
+class StoryLine(NamedTuple):
+    """A line of the story is one thing that happened."""
+
+    where: str
+    """File and line."""
+    text: str
+    is_lead: bool
+
+
+def story_lines(job: Job) -> list[StoryLine]:
+    """Return the story of a job, first where it began."""
+    names = short_names(job)
+    return [_story_line(entry, names) for entry in job.story]
+
+
+def join_story(job: Job) -> str:
+    """Return the story of a job in one line."""
+    return "; then ".join(f"{line.text} ({line.where})" if line.where else line.text for line in story_lines(job))
+
+
+class StoryRow(NamedTuple):
+    """A row is a rank, or the ranks of a host, with what happened to it."""
+
+    host: str
+    who: str
+    marks: list[bool]
+    """For each line of the story whether it is about it."""
+
+
+def story_rows(job: Job) -> list[StoryRow]:
+    """Return the ranks that the story names, by host; of many the hosts."""
+    told = {rank for entry in job.story for rank in entry.ranks}
+    hosts = job.hosts if job.rank_space == "global" else []
+    placed = {rank: host.name for host in hosts for rank in host.ranks}
+    placed |= {rank: host for entry in job.story for rank, host in entry.host_of.items()}
+    if len(told) > _MOST_ROWS:
+        by_host = grouped((placed[rank], rank) for rank in sorted(told) if rank in placed)
+        return [_story_row(job, host, ranks_word(ranks), ranks) for host, ranks in by_host.items()][:_MOST_ROWS]
+    order = sorted(told, key=lambda rank: (rank not in placed, placed.get(rank, ""), rank))
+    return [_story_row(job, placed.get(rank, ""), f"rank {rank}", [rank]) for rank in order]
+
+
+def _story_row(job: Job, host: str, who: str, ranks: Iterable[int]) -> StoryRow:
+    return StoryRow(host, who, [not set(ranks).isdisjoint(entry.ranks) for entry in job.story])
+
+
+def _story_line(entry: Entry, names: dict[str, str]) -> StoryLine:
+    where = f"{names.get(entry.line.source, entry.line.source)}:{entry.line.line}" if entry.line.source else ""
+    times = f" ({count(entry.count, 'time')})" if entry.count > 1 else ""
+    return StoryLine(where, f"{_story_sentence(entry)}{times}", entry.because is None)
+
+
+def _story_sentence(entry: Entry) -> str:
+    who = ranks_word(entry.ranks) if entry.ranks else shortened(entry.hosts, _MAX_STORY_HOSTS)
+    if not who or entry.what.startswith(("rank ", "ranks ", "RAS ")):
+        return f"a process {entry.what}" if entry.what.startswith(_VERBS) else entry.what
+    what = re.sub("^was ", "were ", entry.what) if len(entry.ranks or entry.hosts) > 1 else entry.what
+    return f"{who} {what}" if entry.what.startswith(_VERBS) else f"{who}: {what}"

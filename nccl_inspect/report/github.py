@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, gaps, head, jobs
-from nccl_inspect.report.digest import MAX_ERRORS, in_words
-from nccl_inspect.report.head import labelled
+from nccl_inspect.report import Style, digest, head, jobs
+from nccl_inspect.report.digest import MAX_ERRORS, explain_notice
+from nccl_inspect.report.head import label_lines
 from nccl_inspect.util.text import printable, printable_lines
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -37,8 +37,8 @@ def _jobs(job: Job) -> Iterator[str]:
 
 
 def _commands(job: Job) -> Iterator[str]:
-    first = head.of(job)
-    text = "\n".join([first.headline, *(f"{label}: {text}" for label, text in labelled(first))])
+    first = head.make_head(job)
+    text = "\n".join([first.headline, *(f"{label}: {text}" for label, text in label_lines(first))])
     yield annotation(_VERDICT[job.verdict], "nccl-inspect", text)
     yield from unread(job)
     for finding in job.findings:
@@ -47,7 +47,7 @@ def _commands(job: Job) -> Iterator[str]:
         text = f"{entry.finding.summary}\naccepted: {entry.reason}"
         yield _command("notice", entry.finding, text)
     for notice in job.unexplained[:MAX_ERRORS]:
-        yield annotation("warning", "no rule explains it", in_words(notice), notice.evidence)
+        yield annotation("warning", "no rule explains it", explain_notice(notice), notice.evidence)
     for question in job.not_judged:
         yield f"::debug::{_data(f'{question.rule} not judged: {question.reason}; needs {question.needs}')}"
 
@@ -55,7 +55,7 @@ def _commands(job: Job) -> Iterator[str]:
 def unread(job: Job) -> Iterator[str]:
     """A command for each input that could not be read, and one if the reading was interrupted."""
     if job.partial:
-        yield annotation("error", "partial", gaps.interruption(job))
+        yield annotation("error", "partial", digest.describe_interruption(job))
     for source in job.sources:
         if source.problem:
             yield annotation("error", "not read", source.problem)

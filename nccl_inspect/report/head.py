@@ -14,7 +14,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head, Place
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import ages
-from nccl_inspect.report.digest import first_unexplained, has_story, lead_of, short_names, under, verdict_line
+from nccl_inspect.report.digest import find_lead, find_nested, first_unexplained, has_story, short_names, verdict_line
 from nccl_inspect.report.words import clock, duration, shortened
 from nccl_inspect.util.wording import count, ranks_word
 
@@ -26,7 +26,7 @@ _THINGS = ("rank", "setting", "version")
 _BESIDE = ("setting", "version")
 
 
-def of(job: Job, is_now: bool = False) -> Head:
+def make_head(job: Job, is_now: bool = False) -> Head:
     """The head of a judged job.
 
     Args:
@@ -35,7 +35,7 @@ def of(job: Job, is_now: bool = False) -> Head:
     """
     if job.verdict == "ok":
         return Head(verdict_line(job))
-    lead, notice = lead_of(job), first_unexplained(job)
+    lead, notice = find_lead(job), first_unexplained(job)
     located = next(_located(lead, job), lead) if lead else None
     places = _places(job, located, notice)
     reporters = _reporters(job, located, notice) if located and _are_only_named(located, job) else []
@@ -56,13 +56,13 @@ def of(job: Job, is_now: bool = False) -> Head:
 
 def _culprits(job: Job) -> str:
     """Return where the fault in the headline is, in a sentence; empty if it is everywhere or unknown."""
-    lead = lead_of(job)
+    lead = find_lead(job)
     return next((finding.where for finding in _located(lead, job)), "") if lead else ""
 
 
 def _located(lead: Finding, job: Job) -> Iterator[Finding]:
     """The leading finding and its causes, if they locate the fault; effects only name victims."""
-    for finding in (lead, *under(lead, job)):
+    for finding in (lead, *find_nested(lead, job)):
         if finding.where and (finding is lead or finding.root):
             yield finding
 
@@ -87,7 +87,9 @@ def _where(job: Job, lead: Finding | None, places: list[Place], reporters: list[
     """The culprit on one line."""
     words = _in_words(job, lead, places)
     if lead and _are_only_named(lead, job):
-        by = "; ".join(_of_place(place, is_missed=False) for place in reporters) or shortened(lead.hosts, _MOST_HOSTS)
+        by = "; ".join(_describe_place(place, is_missed=False) for place in reporters) or shortened(
+            lead.hosts, _MOST_HOSTS
+        )
         words = ranks_word(lead.ranks) + (f"; reported by {by}" if by else "")
     culprits = lead.culprits if lead else []
     if culprits and culprits[0].kind == "rank" and all(culprit.kind in _THINGS for culprit in culprits):
@@ -103,7 +105,7 @@ def _where(job: Job, lead: Finding | None, places: list[Place], reporters: list[
 
 def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
     if places and len(places) <= _MOST_PLACES:
-        return "; ".join(filter(None, (_of_place(place, _is_missed(place, job)) for place in places)))
+        return "; ".join(filter(None, (_describe_place(place, _is_missed(place, job)) for place in places)))
     ranks = [place.rank for place in places if place.rank is not None]
     if all(place.host for place in places):
         hosts = list(dict.fromkeys(place.host or "" for place in places)) or (lead.hosts if lead else [])
@@ -131,7 +133,7 @@ def _speakers(job: Job) -> set[int]:
     return {*first, *(rank for entry in job.notices if (rank := rank_prefix(entry)) is not None)}
 
 
-def _of_place(place: Place, is_missed: bool) -> str:
+def _describe_place(place: Place, is_missed: bool) -> str:
     """A rank with its process, or a process without a rank; a missing rank as such."""
     parts = [place.host if place.rank is None else f"on {place.host}"] if place.host else []
     parts += [f"pod {place.pod}"] if place.pod and place.pod != place.host else []
@@ -214,11 +216,11 @@ def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
     return capture.command(job) or (_MORE if is_unclear else "")
 
 
-def code_of(step: str) -> str:
+def step_command(step: str) -> str:
     """The command of a step without its comment, or the whole sentence."""
     return step.partition(COMMENT)[0]
 
 
-def labelled(head: Head) -> list[tuple[str, str]]:
+def label_lines(head: Head) -> list[tuple[str, str]]:
     """The lines under the headline, with their labels."""
     return [(name, text) for name, text in (("where", head.where), ("since", head.since), ("do", head.do)) if text]

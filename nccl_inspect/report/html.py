@@ -1,39 +1,530 @@
 """One HTML file: verdict, findings, a matrix of paths, rings and trees, a timeline, the environment.
 
 The page loads nothing from elsewhere, and its content security policy (CSP) forbids it: only the embedded script and
-style may run. Text of the log is escaped, or is data that scripts show as text.
+style may run. Text of the log is escaped, or is data that scripts show as text. In ``page/``, ``page.html.j2`` is the
+page; ``page.css`` and the ``*.js`` files are put into it, in the order of their names.
+
+Scripts draw from data in which each text is kept once. A large job has a line of the log for each of its paths, and
+these lines differ only in numbers that mostly grow evenly: ``0-packing.js`` unpacks them.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import math
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nccl_inspect import bandwidth
 from nccl_inspect._version import __version__
-from nccl_inspect.answers import Answer, env, hosts, nics, ranks
+from nccl_inspect.answers import Answer, machines, ranks
+from nccl_inspect.answers.ranks import mark_unusual
+from nccl_inspect.event import types as events
 from nccl_inspect.judging import capture
+from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.judging.remedies import is_sentence
-from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, head, jobs, story
-from nccl_inspect.report.digest import facts, has_story, meaning, reason, short_names, steps_under, verdict_word, who
-from nccl_inspect.report.folding import is_brief
-from nccl_inspect.report.head import labelled
-from nccl_inspect.report.page import data, sections
-from nccl_inspect.report.picture.looks import LOOKS
-from nccl_inspect.report.tables import KIND_HEAD, by_kind, gdr_word
+from nccl_inspect.model.document import clean
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
+from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection
+from nccl_inspect.model.measured import Measured
+from nccl_inspect.report import Style, digest, head, jobs
+from nccl_inspect.report.digest import (
+    accepted_causes,
+    describe_subject,
+    find_nested,
+    has_story,
+    is_brief,
+    list_facts,
+    meaning,
+    nest_findings,
+    reason,
+    short_names,
+    steps_under,
+    verdict_word,
+)
+from nccl_inspect.report.head import label_lines
+from nccl_inspect.report.picture import (
+    LOOKS,
+    UNKNOWN_HOST,
+    DrawnLink,
+    DrawnShape,
+    View,
+    channel_words,
+    find_look,
+    gpu_words,
+    make_views,
+    view_title,
+)
+from nccl_inspect.report.tables import KIND_HEAD, UNBOUNDED, by_kind, fit_table, gdr_word, make_cells
+from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import STATES, count, ranges
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
+_NUMBER = re.compile(r"(0|[1-9][0-9]{0,14})")
+"""What a script reads as a number and writes as the same digits; ``00`` is two of them."""
+
+
+class Once:
+    """Values by number: each is kept once, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self.values: list[Any] = []
+
+    def number(self, value: Any) -> int:
+        """The number of a value."""
+        key = json.dumps(value)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.values)
+            self.values.append(value)
+        return self._numbers[key]
+
+
+class Texts:
+    """Texts that differ mostly in their numbers: the words of each kind once, the numbers as columns."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, ...], int] = {}
+        self._rows: list[list[tuple[int, ...]]] = []
+        self._order: list[int] = []
+
+    def append(self, text: str) -> None:
+        """Add a text."""
+        parts = _NUMBER.split(text)
+        kind = self._kinds.setdefault(tuple(parts[::2]), len(self._kinds))
+        if kind == len(self._rows):
+            self._rows.append([])
+        self._rows[kind].append(tuple(map(int, parts[1::2])))
+        self._order.append(kind)
+
+    def document(self) -> dict[str, Any]:
+        """The kind of each text in their order, and of each kind its words and its columns of numbers."""
+        kinds = zip(self._kinds, self._rows, strict=True)
+        return {
+            "order": packed(self._order),
+            "kinds": [[list(words), *map(packed, zip(*rows, strict=True))] for words, rows in kinds],
+        }
+
+
+def packed(numbers: Iterable[int]) -> str:
+    """The steps from each number to the next, the first from 0; 3 4 5 9 is ``3 1*2 4``, as equal steps are counted."""
+    column = list(numbers)
+    steps = chain(column[:1], (after - before for before, after in pairwise(column)))
+    runs = ((step, sum(1 for _ in same)) for step, same in groupby(steps))
+    return " ".join(f"{step}*{times}" if times > 1 else f"{step}" for step, times in runs)
+
+
+LETTERS = {"p2p": "P", "gdr": "G", "net": "N", "shm": "S", "collnet": "C", "unknown": "U"}
+"""The text in the cells of the matrix beside the color."""
+_MARK = " NCCL "
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+
+
+def page_data(job: Job, names: dict[str, str]) -> str:
+    """The data as JSON in which nothing can end the ``script`` element that holds it."""
+    text = json.dumps(clean(_page_data(job, names)), ensure_ascii=True, separators=(",", ":"))
+    return "".join(_UNSAFE.get(char, char) for char in text) if set(_UNSAFE) & set(text) else text
+
+
+def _page_data(job: Job, names: dict[str, str]) -> dict[str, Any]:
+    drawn = make_views(job)
+    hosts = _hosts(job)
+    incomplete = {comm.id: comm for comm in job.communicators}
+    return {
+        "hosts": [[host, ranks] for host, ranks in hosts.items()],
+        "gpus": {rank: words for view in drawn for rank in view.gpus if (words := gpu_words(view, rank))},
+        "looks": [[look.key, LETTERS[look.key], look.words, look.dashes] for look in LOOKS],
+        **_paths(job.paths, names),
+        "comms": [_comm(view, incomplete.get(view.name)) for view in drawn if view.rings or view.trees],
+        "rules": sorted({finding.rule for finding in job.findings}),
+        "culprits": [[words, ranks] for words, ranks in culprits(job).items()],
+    }
+
+
+def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
+    """The paths as columns; of the line of each, what its process prints before each message apart from the message."""
+    kinds, sources, names_of_comms, heads, messages = Once(), Once(), Once(), Texts(), Texts()
+    columns: dict[str, list[int]] = {name: [] for name in ("src", "dst", "kind", "source", "line")}
+    number_of = cache(lambda kind, communicators: kinds.number(_kind(kind, communicators, names_of_comms)))
+    rows = paths.values("src", "dst", "kind", "communicators")
+    for (src, dst, *kind), line in zip(rows, paths.first_lines(), strict=True):
+        source = sources.number(names.get(line.source, line.source))
+        row = src, dst, number_of(*kind), source, line.line
+        for column, value in zip(columns.values(), row, strict=True):
+            column.append(value)
+        head, mark, message = line.text.partition(_MARK)
+        heads.append(head)
+        messages.append(mark + message)
+    return {
+        "paths": {name: packed(column) for name, column in columns.items()},
+        "heads": heads.document(),
+        "messages": messages.document(),
+        "kinds": kinds.values,
+        "kindComms": names_of_comms.values,
+        "sources": sources.values,
+    }
+
+
+def culprits(job: Job) -> dict[str, list[int]]:
+    """Return what the bad paths have in common, in words, with its ranks, which the matrix marks."""
+    return {name(culprit): culprit.ranks for finding in job.findings for culprit in finding.culprits if culprit.ranks}
+
+
+def _hosts(job: Job) -> dict[str, list[int]]:
+    """The ranks of each host, hosts in the order of the job; ranks of unknown hosts under ``?``."""
+    hosts = {host.name: list(host.ranks) for host in job.hosts if host.ranks}
+    placed = {rank for ranks in hosts.values() for rank in ranks}
+    named = job.paths.ends()
+    if unknown := sorted(named - placed):
+        hosts[UNKNOWN_HOST] = unknown
+    return hosts
+
+
+def look_of_kind(kind: PathKind) -> str:
+    """The key of how a path looks."""
+    return find_look(DrawnLink(0, 0, "connection", (), kind.detail, kind.transport, kind.gdr)).key
+
+
+def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str, Any]:
+    """Return what paths have in common; what is not there is left out."""
+    everything = {
+        "look": look_of_kind(path),
+        "transport": path.transport,
+        "detail": path.detail,
+        "scope": path.scope,
+        "gdr": None if path.gdr is None else gdr_word(path.gdr),
+        "nic": path.nic or (None if path.nic_index is None else f"index {path.nic_index}"),
+        "pxn": path.pxn_rank,
+        "shared": path.shared,
+        "link": path.link,
+        "channels": ranges(path.channels),
+        "comms": [comms.number(comm) for comm in communicators],
+        "verdict": path.verdict,
+        "rules": path.rules,
+        "also": [f"{way.detail} in {', '.join(way.communicators)}" for way in path.also],
+        "guessed": path.guessed,
+    }
+    return {name: value for name, value in everything.items() if value not in (None, False, (), [])}
+
+
+def _comm(view: View, comm: CommunicatorInfo | None) -> dict[str, Any]:
+    cut = set(comm.incomplete_rings) if comm else set()
+    ways = Once()
+    edges = [(link.src, link.dst, ways.number([find_look(link).key, link.detail])) for link in view.links]
+    return {
+        "name": view.name,
+        "title": view_title(view),
+        "rings": [_ring(shape, cut) for shape in view.rings],
+        "trees": [
+            {"channels": channel_words(shape.channels), "links": _columns(shape.links, 2)} for shape in view.trees
+        ],
+        "ways": ways.values,
+        "edges": _columns(edges, 3),
+    }
+
+
+def _ring(shape: DrawnShape, cut: set[int]) -> dict[str, Any]:
+    ranks = packed(map(_rank_number, shape.ranks))
+    return {"channels": channel_words(shape.channels), "ranks": ranks, "cut": bool(cut & set(shape.channels))}
+
+
+def _columns(rows: Iterable[Sequence[int | None]], width: int) -> list[str]:
+    """Rows by their first column; the order of those that share it stays."""
+    ordered = sorted((tuple(map(_rank_number, row)) for row in rows), key=itemgetter(0))
+    return [packed(row[at] for row in ordered) for at in range(width)]
+
+
+def _rank_number(rank: int | None) -> int:
+    """A rank as a number; -1 where the log does not have it."""
+    return -1 if rank is None else rank
+
+
+_FOLD_ABOVE = 128
+"""Ranks above which the time line has one row for each host."""
+_LATE = 0.02
+"""Part of the time line by which the last is behind the most, if it is worth a mark."""
+WIDTH = 1000
+"""Of the time line, in its own units."""
+PHASES = (
+    ("first", "started", "start", "before init: plug-ins, devices, waiting for others"),
+    ("started", "completed", "init", "init: bootstrap, topology, rings and trees"),
+    ("completed", "connected", "connect", "until connections are set up (at first use since NCCL 2.22)"),
+    ("connected", "ended", "run", "until the communicator is destroyed"),
+)
+"""From, to, the class of the bar, and what happens there."""
+MARKS = ("first", "started", "completed", "connected", "ended")
+HEADS = ("first line", "init began", "init complete", "connected", "destroyed")
+
+
+class Plot(NamedTuple):
+    """A measured bandwidth over sizes, in the units of its picture."""
+
+    caption: str
+    verdict: str
+    line: str
+    points: list[tuple[float, float, str, bool]]
+    """Place, words, and whether it is a dip."""
+    band: tuple[float, float] | None
+    """Top and height of what is expected."""
+    rates: list[tuple[float, str]]
+    sizes: list[tuple[float, str]]
+    source: str
+    """The page that states what is expected."""
+
+
+_MAX_PLOTS, _LABELS = 6, 8
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210
+
+
+def make_plots(job: Job) -> list[Plot]:
+    """Return the measured bandwidths that have several sizes, the furthest behind first."""
+    entries = [entry for entry in job.bandwidth if len(entry.sizes) > 1]
+    return [_make_plot(entry) for entry in sorted(entries, key=lambda entry: entry.verdict != "low")[:_MAX_PLOTS]]
+
+
+def _make_plot(entry: Measured) -> Plot:
+    first, last = (math.log2(entry.sizes[end].size) for end in (0, -1))
+    most = max(entry.expected_high or 0, entry.measured_gbps) * 1.05
+
+    def across(size: int) -> float:
+        return round(_LEFT + (math.log2(size) - first) / (last - first) * (_RIGHT - _LEFT), 1)
+
+    def up(gbps: float) -> float:
+        return round(_BOTTOM - gbps / most * (_BOTTOM - _TOP), 1)
+
+    points = [
+        (
+            across(row.size),
+            up(row.gbps),
+            f"{bandwidth.rate_text(row.gbps)} GB/s at {bandwidth.size_text(row.size)}",
+            row in entry.dips,
+        )
+        for row in entry.sizes
+    ]
+    band = (entry.expected_low, entry.expected_high)
+    step = 10 ** math.floor(math.log10(most / 2))
+    step *= 5 if most / step > 2 * _LABELS else 2 if most / step > _LABELS else 1
+    every = max(1, -(-len(entry.sizes) // _LABELS))
+    return Plot(
+        caption=bandwidth.describe_measurement(entry),
+        verdict=entry.verdict,
+        line=" ".join(f"{x},{y}" for x, y, *_ in points),
+        points=points,
+        band=(up(band[1]), round(up(band[0]) - up(band[1]), 1) or 1) if band[0] and band[1] else None,
+        rates=[(up(number * step), f"{number * step:g}") for number in range(int(most / step) + 1)],
+        sizes=[(across(row.size), bandwidth.size_text(row.size)) for row in entry.sizes[::-1][::every]],
+        source=entry.expected_source if entry.expected_source and entry.expected_source.startswith("http") else "",
+    )
+
+
+class LeadFinding(NamedTuple):
+    """A finding with those nested under it."""
+
+    finding: Finding
+    under: list[Finding]
+    accepted: list[str]
+    """What explains it and is accepted, in words."""
+
+
+class Version(NamedTuple):
+    """A version and the ranks that have it."""
+
+    name: str
+    value: str
+    ranks: str
+    note: str
+    """``outlier``, ``differs`` or nothing."""
+    where: str
+
+
+class MarkedTable(NamedTuple):
+    """A table with marked rows."""
+
+    head: list[str]
+    rows: list[tuple[bool, list[str]]]
+    """Whether a row is marked, and its cells."""
+
+
+class TimelineBar(NamedTuple):
+    """One phase of a row of the time line."""
+
+    kind: str
+    x: float
+    width: float
+
+
+class TimelineRow(NamedTuple):
+    """A rank, or the ranks of a host, in the time line."""
+
+    who: str
+    host: str
+    bars: list[TimelineBar]
+    offsets: list[str]
+    """Seconds after the first line, for each of :data:`MARKS`; empty if unknown."""
+    late: list[bool]
+    """Whether this row is the last of all to get there, well after most."""
+    where: str
+
+
+class Timeline(NamedTuple):
+    """The progress of ranks over time."""
+
+    rows: list[TimelineRow]
+    begin: str
+    seconds: float
+    ticks: list[tuple[float, str]]
+    by_host: bool
+
+
+def list_leads(job: Job) -> list[LeadFinding]:
+    """The findings, roots first, each with causes and echoes folded under it."""
+    nested = nest_findings(job.findings)
+    return [
+        LeadFinding(
+            finding,
+            find_nested(finding, job),
+            accepted_causes(finding, job),
+        )
+        for finding in job.findings
+        if finding.rule not in nested
+    ]
+
+
+def answer_table(asked: Answer, job: Job) -> MarkedTable:
+    """Return the table of an answer, with bad rows marked."""
+    rows = asked.rows(job)
+    table = fit_table(asked.columns, make_cells(asked.columns, rows), UNBOUNDED)
+    return MarkedTable(table.head, [(asked.is_bad(row), line) for row, line in zip(rows, table.body, strict=True)])
+
+
+def list_versions(job: Job, names: dict[str, str]) -> list[Version]:
+    """Versions of NCCL, driver and plug-ins, with the ranks that state them."""
+    counts: dict[str, Counter[str]] = {}
+    entries = []
+    for notice in job.notices:
+        match notice.event:
+            case events.NcclVersion(version=version):
+                name, value = "NCCL", version
+            case events.CudaDriver(cuda_version=number):
+                name, value = "CUDA driver", f"{int(number) // 1000}.{int(number) % 1000 // 10}"
+            case events.PluginStatus(kind=kind, status="loading", plugin=plugin, detail=detail) if plugin:
+                name, value = f"{kind} plug-in", f"{plugin} {detail or ''}".strip()
+            case _:
+                continue
+        counts.setdefault(name, Counter())[value] += len(notice.processes)
+        first = notice.evidence[0]
+        where = f"{names.get(first.source, first.source)}:{first.line}"
+        entries.append(Version(name, value, ranges(notice.ranks) or "?", "", where))
+    merged = {(entry.name, entry.value): entry for entry in reversed(entries)}
+    notes = {name: mark_unusual(values) for name, values in counts.items()}
+    return [entry._replace(note=notes[entry.name][entry.value]) for _, entry in sorted(merged.items())]
+
+
+def describe_condition(source: SourceInfo) -> str:
+    """The condition of a source, in a few words."""
+    if source.problem:
+        return "not read to its end"
+    troubles = {
+        "damaged": source.damaged_lines,
+        "not recognized": source.unrecognised_lines,
+        "repaired": source.repaired_lines,
+    }
+    turned = ["newest line first"] if source.newest_first else []
+    return ", ".join([*turned, *(f"{number:,} {what}" for what, number in troubles.items() if number)]) or "sound"
+
+
+def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
+    """The time line of init, from the first line of any rank; None where the log has no times."""
+    timed = [row for row in job.timeline if "started" in row.stamps or "completed" in row.stamps]
+    if not timed:
+        return None
+    begin = min((stamp for row in timed for stamp in row.stamps.values()), key=lambda stamp: stamp.seconds)
+    # Init may be seconds of a run of days: the bars end soon after it.
+    init = [row.stamps[name] for row in timed for name in MARKS[:-1] if name in row.stamps]
+    seconds = (max(stamp.seconds for stamp in init) - begin.seconds) * 1.05 or 1e-6
+    by_host = len(timed) > _FOLD_ABOVE
+    parts = list(_by_host(timed) if by_host else _by_rank(timed))
+    latest = {name: _latest([row[name].seconds for _, _, row in parts if name in row], seconds) for name in MARKS}
+    rows = [
+        TimelineRow(
+            who,
+            host,
+            list(_bars(stamps, begin.seconds, seconds)),
+            [f"{stamps[name].seconds - begin.seconds:.3f}" if name in stamps else "" for name in MARKS],
+            [name in stamps and stamps[name].seconds >= latest[name] for name in MARKS],
+            _where(stamps, names),
+        )
+        for who, host, stamps in parts
+    ]
+    return Timeline(rows, begin.time.strip("[]"), seconds, _ticks(seconds), by_host)
+
+
+def _latest(moments: list[float], seconds: float) -> float:
+    """Return when the last got there, if that is well after the others; else never."""
+    if len(moments) < 2 or max(moments) - median(moments) < max(_LATE * seconds, 0.01):
+        return math.inf
+    return max(moments)
+
+
+def _by_rank(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
+    for row in timed:
+        yield (f"{row.rank}" if row.rank is not None else f"pid {row.pid}"), row.host, row.stamps
+
+
+def _by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
+    """For each host the first line of any of its ranks, and when the last of them got how far."""
+    hosts = grouped((row.host, row) for row in timed)
+    for host, rows in hosts.items():
+        stamps = {}
+        for mark in MARKS:
+            stamped = [row.stamps[mark] for row in rows if mark in row.stamps]
+            if stamped:
+                choose = min if mark == "first" else max
+                stamps[mark] = choose(stamped, key=lambda stamp: stamp.seconds)
+        yield ranges(row.rank for row in rows if row.rank is not None) or "?", host, stamps
+
+
+def _bars(stamps: dict[str, Stamp], begin: float, seconds: float) -> Iterator[TimelineBar]:
+    for start, end, kind, _ in PHASES:
+        if start in stamps and end in stamps and stamps[end].seconds >= stamps[start].seconds:
+            x = (stamps[start].seconds - begin) / seconds * WIDTH
+            width = min((stamps[end].seconds - stamps[start].seconds) / seconds * WIDTH, WIDTH - x)
+            yield TimelineBar(kind, round(x, 1), round(max(width, 1.0), 1))
+
+
+def _where(stamps: dict[str, Stamp], names: dict[str, str]) -> str:
+    stamp = stamps.get("started") or stamps.get("completed")
+    return f"{names.get(stamp.source, stamp.source)}:{stamp.line}" if stamp else ""
+
+
+def _ticks(seconds: float) -> list[tuple[float, str]]:
+    """Four to ten round numbers of seconds, with their places."""
+    step = 10 ** math.floor(math.log10(seconds / 4))
+    step *= next(factor for factor in (1, 2, 5, 10) if seconds / (step * factor) <= 10)
+    return [(round(n * step / seconds * WIDTH, 1), f"{n * step:g} s") for n in range(int(seconds / step) + 1)]
+
+
+def count_severities(findings: Iterable[Finding]) -> Counter[str]:
+    """Return how many findings of each severity."""
+    return Counter(finding.severity for finding in findings)
+
+
 SUFFIXES = ("htm",)
 _PAGE = Path(__file__).parent / "page"
-_ANSWERS: dict[str, Answer] = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks}
+_ANSWERS = {"hosts": machines.HOSTS, "nics": machines.NICS, "env": ranks.ENV, "ranks": ranks.RANKS}
 """The tables that commands also print."""
 _URL = re.compile(r"(https?://[^\s()<>\"',;]+[^\s()<>\"',;.:])")
 
@@ -43,51 +534,51 @@ def render(job: Job, style: Style) -> str:
     from markupsafe import Markup
 
     names = short_names(job)
-    used = set(map(data.look_of_kind, job.paths.kinds))
-    leads = sections.leads(job)
+    used = set(map(look_of_kind, job.paths.kinds))
+    leads = list_leads(job)
     script = "\n".join(file.read_text(encoding="utf-8") for file in sorted(_PAGE.glob("*.js")))
     context: dict[str, Any] = {
         "job": job,
         "version": __version__,
         "word": verdict_word(job),
         "reason": reason(job),
-        "head": labelled(head.of(job, is_now=True)),
+        "head": label_lines(head.make_head(job, is_now=True)),
         "jobs": jobs.rows(job.jobs),
         "jobs_head": jobs.HEAD,
         "jobs_headline": jobs.headline(job) if job.jobs else "",
-        "story": story.lines(job) if has_story(job) else [],
-        "story_rows": story.rows(job) if has_story(job) else [],
-        "culprits": data.culprits(job),
-        "facts": [(label, text) for label, text in facts(job) if label not in ("log", "environment")],
+        "story": digest.story_lines(job) if has_story(job) else [],
+        "story_rows": digest.story_rows(job) if has_story(job) else [],
+        "culprits": culprits(job),
+        "facts": [(label, text) for label, text in list_facts(job) if label not in ("log", "environment")],
         "names": names,
         "leads": leads,
         "is_brief": partial(is_brief, job=job, verbose=style.verbose),
-        "numbers": sections.by_severity(lead.finding for lead in leads),
+        "numbers": count_severities(lead.finding for lead in leads),
         "nested": sum(len(lead.under) for lead in leads),
         "kind_head": KIND_HEAD,
         "kinds": by_kind(job.paths),
-        "looks": [(look, data.LETTERS[look.key]) for look in LOOKS if look.key in used],
+        "looks": [(look, LETTERS[look.key]) for look in LOOKS if look.key in used],
         "gdr": {gdr_word(kind.gdr) for kind in job.paths.kinds},
         "verdicts": {kind.verdict for kind in job.paths.kinds},
-        "answers": {name: sections.answer(kind, job) for name, kind in _ANSWERS.items()},
-        "versions": sections.versions(job, names),
+        "answers": {name: answer_table(asked, job) for name, asked in _ANSWERS.items()},
+        "versions": list_versions(job, names),
         "capture": capture.command(job),
-        "plots": sections.plots(job),
-        "timeline": sections.timeline(job, names),
-        "heads": sections.HEADS,
-        "phases": sections.PHASES,
-        "width": sections.WIDTH,
-        "soundness": sections.soundness,
+        "plots": make_plots(job),
+        "timeline": make_timeline(job, names),
+        "heads": HEADS,
+        "phases": PHASES,
+        "width": WIDTH,
+        "soundness": describe_condition,
         # Own files, and JSON with log text escaped, so that it cannot end the script.
         "script": Markup(script),  # noqa: S704
-        "data": Markup(data.document(job, names)),  # noqa: S704
-        **look(job.verdict),
+        "data": Markup(page_data(job, names)),  # noqa: S704
+        **page_look(job.verdict),
         "script_hash": _hash(f"\n{script}\n"),
     }
     return _template().render(context) + "\n"
 
 
-def look(verdict: str) -> dict[str, Any]:
+def page_look(verdict: str) -> dict[str, Any]:
     """The looks that every page gets."""
     from markupsafe import Markup
 
@@ -102,7 +593,7 @@ def _hash(text: str) -> str:
 
 def _template() -> Template:
     made = environment(_PAGE)
-    made.globals.update(meaning=meaning, who=who, steps_under=steps_under, states=STATES)
+    made.globals.update(meaning=meaning, who=describe_subject, steps_under=steps_under, states=STATES)
     return made.get_template("page.html.j2")
 
 
@@ -117,19 +608,19 @@ def environment(folder: Path) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_show_value,
     )
-    made.filters.update(count=count, ranges=ranges, linked=_linked)
+    made.filters.update(count=count, ranges=ranges, linked=_link_addresses)
     made.tests.update(sentence=is_sentence)
     return made
 
 
-def _shown(value: Any) -> Any:
+def _show_value(value: Any) -> Any:
     """A value for the page: text without control characters; what is marked as safe stays as it is."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-def _linked(text: str) -> Any:
+def _link_addresses(text: str) -> Any:
     """Text whose web addresses are links; only for texts of rules: a log must not lead readers anywhere."""
     from markupsafe import Markup, escape
 

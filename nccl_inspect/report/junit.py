@@ -16,9 +16,9 @@ from nccl_inspect.judging.engine import CATEGORIES, registered
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.job_summary import Standing
-from nccl_inspect.report import Style, gaps, head
-from nccl_inspect.report.digest import reason, who
-from nccl_inspect.report.head import labelled
+from nccl_inspect.report import Style, digest, head
+from nccl_inspect.report.digest import describe_subject, reason
+from nccl_inspect.report.head import label_lines
 from nccl_inspect.util.text import printable, printable_lines
 
 SUFFIXES = ("xml",)
@@ -67,7 +67,7 @@ def _verdict(job: Job) -> TestCase:
     if job.verdict == "unknown":
         case.result = [Skipped(words)]
     elif job.verdict != "ok":
-        lines = [f"{label:10}{text}" for label, text in labelled(head.of(job))]
+        lines = [f"{label:10}{text}" for label, text in label_lines(head.make_head(job))]
         lines += [f"{finding.rule}: {finding.summary}" for finding in job.findings]
         case.result = [failure(words, job.verdict, "\n".join(lines))]
     return case
@@ -88,7 +88,7 @@ def unread(job: Job) -> Iterator[TestCase]:
     """A case for each input that could not be read, and one if the reading was interrupted."""
     if job.partial:
         case = new_case("complete", "verdict")
-        case.result = [Error(gaps.interruption(job), "partial")]
+        case.result = [Error(digest.describe_interruption(job), "partial")]
         yield case
     for source in job.sources:
         if source.problem:
@@ -126,7 +126,7 @@ def failure(message: str, kind: str, text: str) -> Failure:
 
 def lines(finding: Finding) -> Iterator[str]:
     """A finding in full."""
-    yield f"{finding.severity.upper()} {finding.rule} ({who(finding)})"
+    yield f"{finding.severity.upper()} {finding.rule} ({describe_subject(finding)})"
     yield f"what      {finding.summary}"
     if finding.where:
         yield f"where     {finding.where}"

@@ -15,23 +15,26 @@ from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, head, jobs, story
+from nccl_inspect.report import Style, digest, head, jobs
 from nccl_inspect.report.digest import (
+    MORE,
+    AlreadyShown,
     accepted_causes,
-    facts,
-    folded,
+    describe_subject,
+    find_nested,
+    find_untold,
     has_story,
+    is_brief,
+    list_facts,
     meaning,
+    nest_findings,
+    one_line,
     short_names,
     steps_under,
-    under,
-    untold,
-    who,
 )
-from nccl_inspect.report.folding import MORE, AlreadyShown, in_one_line, is_brief
-from nccl_inspect.report.head import labelled
-from nccl_inspect.report.markup import code, details, plain, step, table
+from nccl_inspect.report.head import label_lines
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
+from nccl_inspect.report.words import code_span, escape_markdown, folded_lines, markdown_table, step_item
 from nccl_inspect.util.wording import count
 
 SUFFIXES = ("md",)
@@ -49,17 +52,17 @@ def render(job: Job, style: Style) -> str:
 
 def _jobs(job: Job, style: Style) -> Iterator[str]:
     """Several jobs: a table of all, then the worst few."""
-    yield f"# {plain(jobs.headline(job))}"
-    yield f"Worst: {plain(jobs.worst(job))}"
-    yield table(jobs.HEAD, [tuple(map(plain, row)) for row in jobs.rows(job.jobs[: jobs.MAX_ROWS])])
+    yield f"# {escape_markdown(jobs.headline(job))}"
+    yield f"Worst: {escape_markdown(jobs.worst(job))}"
+    yield markdown_table(jobs.HEAD, [tuple(map(escape_markdown, row)) for row in jobs.rows(job.jobs[: jobs.MAX_ROWS])])
     if more := jobs.left_out(job):
-        yield plain(more)
+        yield escape_markdown(more)
     for standing in jobs.details(job):
         assert standing.detail is not None
-        yield f"# {plain(jobs.title(standing))}"
+        yield f"# {escape_markdown(jobs.title(standing))}"
         yield _single(standing.detail, style).rstrip("\n")
     if more := jobs.others(job):
-        yield plain(more)
+        yield escape_markdown(more)
 
 
 def _single(job: Job, style: Style) -> str:
@@ -78,36 +81,39 @@ def _single(job: Job, style: Style) -> str:
 
 def _head(job: Job) -> Iterator[str]:
     partial = " (partial: reading was interrupted)" if job.partial else ""
-    first = head.of(job, is_now=True)
-    yield f"## {plain(first.headline)}{partial}"
-    if lines := labelled(first):
+    first = head.make_head(job, is_now=True)
+    yield f"## {escape_markdown(first.headline)}{partial}"
+    if lines := label_lines(first):
         yield "\n".join(f"- **{label}:** {_in_line(text, label)}" for label, text in lines)
     rows: list[list[str]] = []
-    for label, text in facts(job):
+    for label, text in list_facts(job):
         if label:
             rows.append([label, text])
         else:
             rows[-1][1] += f", {text}"
-    yield table(("", ""), [(f"**{label}**", plain(text)) for label, text in rows])
+    yield markdown_table(("", ""), [(f"**{label}**", escape_markdown(text)) for label, text in rows])
 
 
 def _story(job: Job) -> Iterator[str]:
     if has_story(job):
         yield "### What happened"
-        places = [(plain(line.text), f" ({code(line.where)})" if line.where else "") for line in story.lines(job)]
+        places = [
+            (escape_markdown(line.text), f" ({code_span(line.where)})" if line.where else "")
+            for line in digest.story_lines(job)
+        ]
         yield "\n".join(f"{number}. {text}{place}" for number, (text, place) in enumerate(places, 1))
 
 
 def _paths(job: Job) -> Iterator[str]:
     if len(job.paths):
         yield "### Paths"
-        yield table(KIND_HEAD, [tuple(map(plain, row)) for row in by_kind(job.paths)])
+        yield markdown_table(KIND_HEAD, [tuple(map(escape_markdown, row)) for row in by_kind(job.paths)])
     if job.unplaced_lines:
         yield f"{count(job.unplaced_lines, 'connection line')} could not be placed."
 
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
-    folded_under = folded(job.findings)
+    folded_under = nest_findings(job.findings)
     names = short_names(job)
     leads = [finding for finding in job.findings if finding.rule not in folded_under]
     whole = [finding for finding in leads if not is_brief(finding, job, style.verbose)]
@@ -116,30 +122,32 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
     shown = AlreadyShown(style.verbose)
     for finding in whole:
         yield from _finding(finding, style, names, shown)
-        for other in under(finding, job) if style.verbose else untold(finding, job):
+        for other in find_nested(finding, job) if style.verbose else find_untold(finding, job):
             yield from _folded(other, style, names, finding, shown)
         for words in accepted_causes(finding, job):
-            yield f"**Because** {plain(words)}"
-    if others := [member for finding in leads if finding not in whole for member in (finding, *under(finding, job))]:
+            yield f"**Because** {escape_markdown(words)}"
+    if others := [
+        member for finding in leads if finding not in whole for member in (finding, *find_nested(finding, job))
+    ]:
         yield f"### Also found ({MORE})"
-        yield "\n".join(f"- {plain(in_one_line(finding))}" for finding in others)
+        yield "\n".join(f"- {escape_markdown(one_line(finding))}" for finding in others)
 
 
 def _finding(finding: Finding, style: Style, names: dict[str, str], shown: AlreadyShown) -> Iterator[str]:
-    yield f"#### {finding.severity.upper()} `{finding.rule}` ({plain(who(finding))})"
-    yield _BEGINS_BLOCK.sub(r"\1\\\2", plain(finding.summary))
+    yield f"#### {finding.severity.upper()} `{finding.rule}` ({escape_markdown(describe_subject(finding))})"
+    yield _BEGINS_BLOCK.sub(r"\1\\\2", escape_markdown(finding.summary))
     if finding.where:
-        yield f"**Where:** {plain(finding.where)}"
-    yield f"**Cause:** {plain(finding.cause)}"
-    yield f"**Impact:** {plain(finding.impact)}{_footnote_mark(finding)}"
+        yield f"**Where:** {escape_markdown(finding.where)}"
+    yield f"**Cause:** {escape_markdown(finding.cause)}"
+    yield f"**Impact:** {escape_markdown(finding.impact)}{_footnote_mark(finding)}"
     if finding.confirm:
-        yield f"**Confirm:** {plain(finding.confirm)}"
+        yield f"**Confirm:** {escape_markdown(finding.confirm)}"
     if finding.fix:
         yield "**Fix:**"
-        yield "\n".join(map(step, shown.steps(finding, finding.fix)))
+        yield "\n".join(map(step_item, shown.steps(finding, finding.fix)))
     yield from _evidence(finding.evidence, style, names)
     if finding.references:
-        yield f"[^{finding.rule}]: {plain('; '.join(map(str, finding.references)))}"
+        yield f"[^{finding.rule}]: {escape_markdown('; '.join(map(str, finding.references)))}"
 
 
 def _footnote_mark(finding: Finding) -> str:
@@ -150,26 +158,26 @@ def _footnote_mark(finding: Finding) -> str:
 def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: AlreadyShown) -> Iterator[str]:
     """A cause or an effect of the finding before."""
     kind = "Because" if finding.rule in lead.because else "Effect"
-    yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {plain(finding.summary)}"
+    yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {escape_markdown(finding.summary)}"
     if finding.where and finding.where != lead.where:
-        yield f"**Where:** {plain(finding.where)}"
+        yield f"**Where:** {escape_markdown(finding.where)}"
     if steps := shown.steps(finding, steps_under(finding, lead), 2):
-        yield "\n".join(map(step, steps))
+        yield "\n".join(map(step_item, steps))
     yield from _evidence([line for line in finding.evidence if line not in lead.evidence], style, names)
 
 
 def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> Iterator[str]:
     lines = [f"{names[line.source]}:{line.line}: {line.text}" for line in evidence]
     if lines:
-        yield details(f"Evidence: {count(len(lines), 'line')}", lines, style)
+        yield folded_lines(f"Evidence: {count(len(lines), 'line')}", lines, style)
 
 
 def _suppressed(job: Job) -> Iterator[str]:
     if job.suppressed:
         yield "### Accepted"
         yield "\n".join(
-            f"- `{entry.finding.rule}` ({entry.finding.severity}): {plain(entry.finding.summary)}; "
-            f"accepted: {plain(entry.reason)}"
+            f"- `{entry.finding.rule}` ({entry.finding.severity}): {escape_markdown(entry.finding.summary)}; "
+            f"accepted: {escape_markdown(entry.reason)}"
             for entry in job.suppressed
         )
 
@@ -186,18 +194,18 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
         lines += [f"    means: {means}"] if (means := meaning(notice)) else []
     more = len(job.unexplained) - len(shown)
     lines += [f"… and {more} more"] if more else []
-    yield details(f"Errors in the log that no rule explains: {len(job.unexplained)}", lines, style)
+    yield folded_lines(f"Errors in the log that no rule explains: {len(job.unexplained)}", lines, style)
 
 
 def _open(job: Job) -> Iterator[str]:
     if job.not_judged:
         yield "### Not judged"
         yield "\n".join(
-            f"- `{question.rule}`: {plain(question.reason)}. Needs: {plain(question.needs)}"
+            f"- `{question.rule}`: {escape_markdown(question.reason)}. Needs: {escape_markdown(question.needs)}"
             for question in job.not_judged
         )
         if command := capture.command(job):
-            yield f"To capture it: {code(command)}"
+            yield f"To capture it: {code_span(command)}"
 
 
 def _foot() -> Iterator[str]:
@@ -206,4 +214,4 @@ def _foot() -> Iterator[str]:
 
 def _in_line(text: str, label: str) -> str:
     """A line of the head; commands as code."""
-    return code(text) if label == "do" and not is_sentence(text) else plain(text)
+    return code_span(text) if label == "do" and not is_sentence(text) else escape_markdown(text)

@@ -22,7 +22,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import MAX_ERRORS, in_words, reason
+from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, reason
 from nccl_inspect.util.text import printable_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -151,7 +151,7 @@ def _notes(job: Job) -> Iterator[dict[str, Any]]:
         if source.problem:
             yield {"level": "error", "message": {"text": source.problem}}
     for notice in job.unexplained[:MAX_ERRORS]:
-        text = f"an error that no rule explains: {in_words(notice)}"
+        text = f"an error that no rule explains: {explain_notice(notice)}"
         yield {"level": "warning", "message": {"text": text}, "locations": [_location(notice.evidence[0])]}
     for question in job.not_judged:
         text = f"{question.rule} could not be judged: {question.reason}; needs {question.needs}"

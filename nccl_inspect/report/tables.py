@@ -1,13 +1,23 @@
-"""Tables of paths: by kind for the summary, or rank by rank as a matrix."""
+"""Tables of reports: paths by kind, as a matrix of ranks or hosts, in rows for each pair; and whatever has columns.
+
+A table with columns fits a width: columns are dropped, values that all rows share move below, and cells are cut. In a
+matrix of hosts a fault shows in the row and the column of its host. Hosts that look like their neighbors are folded, so
+a job of a thousand ranks fits a terminal, and the odd host has its own row.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from textwrap import wrap
+from typing import Any, NamedTuple
 
-from nccl_inspect.model.job import PathKind, Selection
+from nccl_inspect.answers import Column
+from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.wording import folded, ranges
 
 _FOLD_ABOVE = 64
 """Ranks above which the matrix is folded to hosts."""
@@ -221,3 +231,352 @@ def letters_of(paths: Selection) -> dict[str, str]:
             free = (char.upper() for char in wanted if char.upper() not in letters.values())
             letters[label] = next(free, f"K{len(letters)}")
     return letters
+
+
+UNBOUNDED = 1 << 30
+"""The width of a table in a file or a pipe: programs read it."""
+NOTHING = "-"
+"""The cell for unknown values and values that do not apply."""
+_ELLIPSIS = "…"
+_BETWEEN = 2
+"""Blanks between columns."""
+_MIN_PREFIX = 4
+
+
+class Table(NamedTuple):
+    """A table as text, and the notes below it."""
+
+    head: list[str]
+    body: list[list[str]]
+    notes: list[str]
+
+
+def make_cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[str]]:
+    """The cells of some records, one row each."""
+    return [[_column_cell(column, record) for column in columns] for record in records]
+
+
+def _column_cell(column: Column, record: Any) -> str:
+    text = column.text(record) if column.text else value_text(getattr(record, column.name))
+    return printable(text) or NOTHING
+
+
+def value_text(value: object) -> str:
+    """A value for people; empty where there is none."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ranges(value) if value and isinstance(value[0], int) else ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def fit_table(columns: Sequence[Column], body: list[list[str]], width: int) -> Table:
+    """The table, fitted to a width if possible.
+
+    Empty columns are left out. If the rest is too wide, the common prefix of host names is removed, values that all
+    rows share move below, long cells are cut, and finally columns are dropped.
+    """
+    fit = _Fit(columns, body, width)
+    fit.leave_out_empty()
+    for step in (fit.shorten_hosts, fit.fold, fit.cut, fit.leave_out, fit.cut_all):
+        if fit.is_too_wide():
+            step()
+    return fit.table()
+
+
+def draw_table(table: Table, width: int) -> str:
+    """The text of a table."""
+    from tabulate import tabulate  # slow to load, and summaries do not need it
+
+    # With a head of its own, tabulate would widen each column by two.
+    lines = ["-" * max(map(len, column)) for column in zip(table.head, *table.body, strict=True)]
+    text = tabulate([table.head, lines, *table.body], tablefmt="plain", disable_numparse=True)
+    return "\n".join([text, *([""] if table.notes else []), *wrap_notes(table.notes, width)]) + "\n"
+
+
+def wrap_notes(notes: Sequence[str], width: int) -> list[str]:
+    """The notes below a table, in lines of a width."""
+    return [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
+
+
+class _Fit:
+    """A table while it is made to fit; ``widths`` are those of the columns that are still there."""
+
+    def __init__(self, columns: Sequence[Column], body: list[list[str]], width: int) -> None:
+        self._columns = columns
+        self._body = self._whole = body
+        self._width = width
+        self._hosts = ""
+        """What was taken from the names of hosts."""
+        self._notes: list[str] = []
+        self._gone: list[str] = []
+        self._widths = {at: self._wide(at) for at in range(len(columns))}
+
+    def _wide(self, at: int) -> int:
+        return max(len(self._columns[at].head), *(len(row[at]) for row in self._body), 0)
+
+    def _excess(self) -> int:
+        return sum(self._widths.values()) + _BETWEEN * (len(self._widths) - 1) - self._width
+
+    def is_too_wide(self) -> bool:
+        return self._excess() > 0
+
+    def leave_out_empty(self) -> None:
+        """Drop empty columns that may be dropped."""
+        for at, column in enumerate(self._columns):
+            if (column.goes or column.folds) and all(row[at] == NOTHING for row in self._body):
+                del self._widths[at]
+
+    def shorten_hosts(self) -> None:
+        """Remove the common prefix of host names, if there are several."""
+        places = [at for at in self._widths if self._columns[at].is_host]
+        names = {row[at] for row in self._body for at in places}
+        start = _shared_start(names) if len(names) > 1 else ""
+        if len(start) <= _MIN_PREFIX:
+            return
+        self._change(places, lambda cell: _ELLIPSIS + cell[len(start) :])
+        self._hosts = start
+
+    def fold(self) -> None:
+        """Move values that all rows share below the table."""
+        for at in [at for at in self._widths if self._columns[at].folds]:
+            values = {row[at] for row in self._whole}
+            if len(values) == 1 and len(self._body) > 1:
+                del self._widths[at]
+                self._notes.append(f"{self._columns[at].head} of all: {values.pop()}")
+
+    def cut(self) -> None:
+        """Cut the cells of the widest columns, as far as they may be cut."""
+        for at in sorted(self._widths, key=self._widths.__getitem__, reverse=True):
+            least = self._columns[at].least
+            if least and self.is_too_wide():
+                self._cut(at, max(least, self._widths[at] - self._excess()))
+
+    def leave_out(self) -> None:
+        """Drop columns, the least important ones first."""
+        order = sorted((at for at in self._widths if self._columns[at].goes), key=lambda at: self._columns[at].goes)
+        for at in order:
+            if self.is_too_wide():
+                del self._widths[at]
+                self._gone.append(self._columns[at].head)
+
+    def cut_all(self) -> None:
+        """Cut whatever is still too wide."""
+        for at in sorted(self._widths, key=self._widths.__getitem__, reverse=True):
+            if self.is_too_wide():
+                self._cut(at, max(len(self._columns[at].head), self._widths[at] - self._excess()))
+
+    def _cut(self, at: int, width: int) -> None:
+        self._change([at], lambda cell: cut(cell, width))
+
+    def _change(self, places: Sequence[int], change: Callable[[str], str]) -> None:
+        """Change the cells of some columns."""
+        self._body = [[change(cell) if at in places else cell for at, cell in enumerate(row)] for row in self._body]
+        self._widths.update({at: self._wide(at) for at in places})
+
+    def table(self) -> Table:
+        """Return what is left."""
+        notes = list(self._notes)
+        if self._hosts and any(self._columns[at].is_host for at in self._widths):
+            notes.insert(0, f"{_ELLIPSIS} in hosts: {self._hosts}")
+        if self._gone:
+            notes.append(f"no room for: {', '.join(self._gone)}")
+        head = [self._columns[at].head for at in self._widths]
+        return Table(head, [[row[at] for at in self._widths] for row in self._body], notes)
+
+
+def _shared_start(names: set[str]) -> str:
+    first, last = min(names), max(names)  # what these two share, all between them share
+    return first[: next((at for at, char in enumerate(first) if last[at : at + 1] != char), len(first))]
+
+
+def _end_nics(path: Path) -> str:
+    """The NICs of sender and receiver; a question mark if the log lacks the line."""
+    sender, receiver = path.nic_at("send"), path.nic_at("receive")
+    if sender or receiver:
+        return f"{sender or '?'} -> {receiver or '?'}"
+    return path.nic or ("" if path.nic_index is None else str(path.nic_index))
+
+
+PAIR = (
+    Column("src", "src"),
+    Column("dst", "dst"),
+    Column("src_host", "src host", goes=1, folds=True, is_host=True, text=lambda path: path.src_host or "?"),
+    Column("dst_host", "dst host", goes=2, folds=True, is_host=True, text=lambda path: path.dst_host or "?"),
+    Column("scope", "scope", goes=6, folds=True),
+    Column("detail", "path"),
+    Column("gdr", "GDR", goes=5),
+    Column("nic", "NIC", goes=4, text=_end_nics),
+    Column("channels", "channels", goes=3),
+    Column("expected", "expected", goes=7),
+    Column("verdict", "verdict"),
+)
+"""Of the table of pairs."""
+_COMMUNICATORS = Column("communicators", "communicator")
+
+
+def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: Sequence[Column] = ()) -> Table:
+    """One row for each directed pair, so that the table fits a width if it can.
+
+    Communicators are named where ranks are not global, so that the same pair appears for each.
+
+    Args:
+        paths: of the rows.
+        width: that lines may have.
+        is_global: whether ranks are those of the job.
+        more: columns after the usual ones.
+    """
+    columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
+    table = fit_table(columns, make_cells(columns, paths), width)
+    return table if is_global else table._replace(notes=[*table.notes, OWN_RANKS])
+
+
+OWN_RANKS = "ranks are relative to each communicator: the log does not show the communicator of all ranks"
+"""The note under tables of paths whose ranks are not global."""
+
+
+_SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
+_NO_LINE = "."
+_MAX_LABEL = 40
+
+
+@frozen
+class _Worst(Frozen):
+    """The worst path from host to host."""
+
+    hosts: list[str]
+    cells: Mapping[tuple[str, str], PathClass]
+    left_out: frozenset[tuple[str, str]]
+    """Pairs of hosts all of whose paths a filter leaves out."""
+    letters: Mapping[str, str]
+
+    def text(self, pairs: Iterable[tuple[str, str]]) -> str:
+        """The letter of the worst of some pairs of hosts."""
+        pairs = list(pairs)
+        kinds = [self.cells[pair] for pair in pairs if pair in self.cells]
+        if kinds:
+            return self.mark(max(kinds, key=_rank_badness))
+        return LEFT_OUT if any(pair in self.left_out for pair in pairs) else _NO_LINE
+
+    def mark(self, kind: PathClass) -> str:
+        """The letter of a kind of path, with a sign if it is not good."""
+        return self.letters[kind.label] + MARKS.get(kind.verdict, ("", ""))[0]
+
+
+def fold_hosts(paths: Selection, among: Selection, width: int) -> tuple[list[str], list[str]]:
+    """The lines of the matrix, and its legend.
+
+    Args:
+        paths: that are shown.
+        among: all paths of the job.
+        width: in columns; if the hosts do not fit, those that look alike are folded, then neighbors.
+    """
+    worst = _find_worst(grid(paths, "host"), paths, among)
+    drawn = next(
+        table for groups in _group_hosts(worst) if _is_narrow(table := _draw_groups(groups, worst), width, groups)
+    )
+    return drawn, _host_legend(worst, paths, drawn)
+
+
+def _find_worst(by_host: Grid, paths: Selection, among: Selection) -> _Worst:
+    cells = {pair: max(kinds, key=_rank_badness) for pair, kinds in by_host.cells.items()}
+    others = names_of_ends(among, by_rank=False) - cells.keys() if len(paths) < len(among) else set()
+    return _Worst(by_host.names, cells, frozenset(others), letters_of(paths))
+
+
+def _rank_badness(kind: PathClass) -> tuple[bool, bool, int, bool, bool]:
+    speed = _SPEED.get(kind.detail.partition("/")[0], len(_SPEED))
+    return kind.verdict == "fallback", kind.verdict == "unknown", speed, "Socket" in kind.detail, kind.gdr is not True
+
+
+def _group_hosts(worst: _Worst) -> Iterator[list[list[str]]]:
+    """Each host alone, then neighbors that look alike, then more and more neighbors."""
+    yield [[host] for host in worst.hosts]
+    seen: dict[str, set[tuple[str, str]]] = {host: set() for host in worst.hosts}
+    for (src, dst), kind in worst.cells.items():
+        for host, side in ((src, "from"), (dst, "to")):
+            seen[host].add(("within" if src == dst else side, worst.mark(kind)))
+    yield [list(hosts) for _, hosts in groupby(worst.hosts, lambda host: seen[host])]
+    size = 2
+    while size < 2 * len(worst.hosts):
+        yield [worst.hosts[at : at + size] for at in range(0, len(worst.hosts), size)]
+        size *= 2
+
+
+def _is_narrow(table: Sequence[str], width: int, groups: Sequence[Sequence[str]]) -> bool:
+    return max(map(len, table)) <= width or len(groups) == 1
+
+
+def _draw_groups(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
+    """Head and rows; in a group, paths within hosts precede those between them."""
+    cells = _group_cells(groups, worst)
+    senders, receivers = (sorted({pair[side] for pair in cells}) for side in (0, 1))
+    rows = [[f"{cut(_group_label(groups[at]), _MAX_LABEL)} = {at + 1}"] for at in senders]
+    for row, sender in zip(rows, senders, strict=True):
+        row += [cells.get((sender, at), _NO_LINE) for at in receivers]
+    head = [CORNER, *(str(at + 1) for at in receivers)]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return [" ".join(map(str.rjust, row, widths)) for row in (head, *rows)]
+
+
+def _group_cells(groups: Sequence[Sequence[str]], worst: _Worst) -> dict[tuple[int, int], str]:
+    group_of = {host: at for at, group in enumerate(groups) for host in group}
+    pairs: dict[tuple[int, int, bool], list[tuple[str, str]]] = {}
+    for src, dst in [*worst.cells, *worst.left_out]:
+        if src in group_of and dst in group_of:
+            pairs.setdefault((group_of[src], group_of[dst], src == dst), []).append((src, dst))
+    cells: dict[tuple[int, int], str] = {}
+    for (src_group, dst_group, _), some in sorted(pairs.items(), key=lambda item: not item[0][2]):
+        before = cells.get((src_group, dst_group))
+        cells[src_group, dst_group] = f"{before}/{worst.text(some)}" if before else worst.text(some)
+    return cells
+
+
+def _group_label(hosts: Sequence[str]) -> str:
+    """Hosts as one name if only their numbers differ, else the first and the last."""
+    names = folded(hosts)
+    return names[0] if len(names) == 1 else f"{hosts[0]} … {hosts[-1]}"
+
+
+def _host_legend(worst: _Worst, paths: Selection, drawn: Sequence[str]) -> list[str]:
+    cells = {cell for line in drawn[1:] for cell in line.partition(" = ")[2].split()}
+    verdicts = {kind.verdict for kind in paths.kinds}
+    signs = {LEFT_OUT: "left out by the filter", _NO_LINE: "no connection line"}
+    legend = [f"{letter} = {label}" for label, letter in worst.letters.items()]
+    legend += [f"{sign} = {words}" for sign, words in signs.items() if sign in cells]
+    is_grouped = len(drawn) - 1 < len({src for src, _ in worst.cells})
+    about = (
+        "the worst path; P/N: within hosts/between hosts of the row; --format csv has each host"
+        if is_grouped
+        else "the worst path of each pair of hosts; --format csv has all"
+    )
+    marks = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in verdicts)
+    return [*legend, "; ".join(filter(None, [about, marks]))]
+
+
+def write_records(names: Sequence[str], records: Sequence[dict[str, Any]]) -> str:
+    """Return records as CSV, lists of ranks as ranges; unknown values are empty."""
+    from nccl_inspect.model.document import clean  # a summary needs none of it
+
+    return write_csv([names, *([clean(record[name]) for name in names] for record in records)])
+
+
+def write_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as CSV, the head first."""
+    import csv
+    from io import StringIO
+
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows([_write_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _write_cell(value: object) -> str:
+    """Return the text of a cell; spreadsheets must not take text from a log for a formula."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        text = ranges(value) if value and isinstance(value[0], int) else ";".join(map(str, value))
+    else:
+        text = "" if value is None else str(value)
+    return f"'{text}" if isinstance(value, str | list) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

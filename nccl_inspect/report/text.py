@@ -9,21 +9,25 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, gaps, head, story
+from nccl_inspect.report import Style, digest, head
 from nccl_inspect.report.digest import (
+    MORE,
+    MOST_STEPS,
+    AlreadyShown,
     accepted_causes,
-    facts,
-    folded,
+    describe_subject,
+    find_nested,
+    find_untold,
     has_story,
+    is_brief,
+    list_facts,
     meaning,
+    nest_findings,
+    one_line,
     short_names,
     steps_under,
-    under,
-    untold,
-    who,
 )
-from nccl_inspect.report.folding import MORE, MOST_STEPS, AlreadyShown, in_one_line, is_brief
-from nccl_inspect.report.head import code_of, labelled
+from nccl_inspect.report.head import label_lines, step_command
 from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
 from nccl_inspect.report.words import NARROW, block, paint, step_block, verdict_color
 from nccl_inspect.util.text import cut, printable
@@ -88,19 +92,19 @@ def brief(finding: Finding, job: Job, style: Style) -> list[str]:
 
 def _verdict(job: Job, style: Style) -> Iterator[str]:
     if job.partial:
-        yield f"partial: {gaps.interruption(job)}"
+        yield f"partial: {digest.describe_interruption(job)}"
     yield from headline(job, style)
     yield ""
 
 
 def headline(job: Job, style: Style) -> Iterator[str]:
     """The head of the report: the verdict with its main reason, where, since when, and what to do now."""
-    first = head.of(job, is_now=True)
+    first = head.make_head(job, is_now=True)
     word = paint(first.word, verdict_color(job.verdict), style)
     lines = _at_most(block("", printable(first.headline), style, indent=0, hang=0), _MAX_HEADLINE, style)
     yield lines[0].replace(first.word, word, 1)
     yield from lines[1:]
-    for label, text in labelled(first):
+    for label, text in label_lines(first):
         shown = printable(text)
         if label == "do":
             lines = _step_lines(shown, style)
@@ -114,7 +118,7 @@ def headline(job: Job, style: Style) -> Iterator[str]:
 def _step_lines(step: str, style: Style) -> list[str]:
     """The step to do now; without its comment if both need too many lines."""
     lines = step_block("do", step, style, indent=0, hang=_HANG)
-    return lines if len(lines) <= _MAX_LABELLED else step_block("do", code_of(step), style, indent=0, hang=_HANG)
+    return lines if len(lines) <= _MAX_LABELLED else step_block("do", step_command(step), style, indent=0, hang=_HANG)
 
 
 def _at_most(lines: list[str], most: int, style: Style) -> list[str]:
@@ -129,7 +133,7 @@ def _story(job: Job, style: Style) -> Iterator[str]:
     if not has_story(job):
         return
     yield paint("what happened", "bold", style)
-    told = story.lines(job)
+    told = digest.story_lines(job)
     width = max(len(line.where) for line in told)
     for line in told[: _STORY[style.tight]]:
         text = printable(line.text)
@@ -142,7 +146,7 @@ def _story(job: Job, style: Style) -> Iterator[str]:
 
 def _job(job: Job, style: Style) -> Iterator[str]:
     communicators = 0
-    for label, text in facts(job):
+    for label, text in list_facts(job):
         communicators += label == "communicator"
         if communicators <= _COMMUNICATORS[style.tight]:
             lines = block(label, printable(text), style, indent=0, hang=_HANG)
@@ -171,16 +175,16 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
 
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
-    folded_under = folded(job.findings)
+    folded_under = nest_findings(job.findings)
     names = short_names(job)
     leads = [finding for finding in job.findings if finding.rule not in folded_under]
-    shown, first = AlreadyShown(style.verbose), head.of(job, is_now=True)
+    shown, first = AlreadyShown(style.verbose), head.make_head(job, is_now=True)
     for finding in leads:
         if is_brief(finding, job, style.verbose):
             continue
         yield from _summary(finding, style, None if style.verbose else first)
         yield from _details(finding, style, names, shown)
-        for other in under(finding, job) if style.verbose else untold(finding, job):
+        for other in find_nested(finding, job) if style.verbose else find_untold(finding, job):
             yield from _folded_finding(other, style, names, finding, shown)
         for words in accepted_causes(finding, job):
             yield from block("because", printable(words), style)
@@ -194,8 +198,8 @@ def _in_brief(leads: list[Finding], job: Job, style: Style) -> Iterator[str]:
         return
     yield paint("also found", "bold", style) + f" ({MORE})"
     for lead in leads:
-        for finding in (lead, *under(lead, job)):
-            (line, *rest) = block("", printable(in_one_line(finding)), style, indent=2, hang=0, deeper=2)
+        for finding in (lead, *find_nested(lead, job)):
+            (line, *rest) = block("", printable(one_line(finding)), style, indent=2, hang=0, deeper=2)
             if style.width >= NARROW:
                 line, rest = cut(f"{line}…" if rest else line, style.width), []
             yield line.replace(finding.severity.upper(), paint(finding.severity.upper(), finding.severity, style), 1)
@@ -227,7 +231,7 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
     for index, fix in enumerate(steps[: _FIXES[style.tight]] if style.tight else steps):
         label = "fix" if index == 0 else ""
         lines = step_block(label, printable(fix), style)
-        short = step_block(label, code_of(printable(fix)), style) if style.tight and len(lines) > 1 else lines
+        short = step_block(label, step_command(printable(fix)), style) if style.tight and len(lines) > 1 else lines
         yield from _at_most(short, 1, style) if style.tight == _TIGHTEST else short  # the head has it whole
     yield from _evidence(shown.evidence(finding.evidence, _EVIDENCE[style.tight]), style, names)
 
@@ -235,7 +239,9 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
 def _summary(finding: Finding, style: Style, first: Head | None = None) -> Iterator[str]:
     """Heading, what and where; the last two only if the head of the report lacks them."""
     severity = finding.severity.upper()
-    for line in block("", printable(f"{severity} {finding.rule} ({who(finding)})"), style, indent=0, hang=0):
+    for line in block(
+        "", printable(f"{severity} {finding.rule} ({describe_subject(finding)})"), style, indent=0, hang=0
+    ):
         marked = line.replace(severity, paint(severity, finding.severity, style), 1)
         yield marked.replace(finding.rule, paint(finding.rule, "bold", style), 1)
     if first is None or finding.summary not in first.headline:

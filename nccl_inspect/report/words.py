@@ -1,14 +1,15 @@
-"""Words and colors that reports share."""
+"""Words, colors and markup that reports share."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from nccl_inspect.judging.remedies import COMMENT
+from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.report import Style
 from nccl_inspect.util.patterns import later
+from nccl_inspect.util.text import cut, printable
 from nccl_inspect.util.wording import some_names
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
@@ -16,8 +17,8 @@ _VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown
 PAGE_WIDTH = 120
 """Width of the Markdown pages."""
 _CODE = later(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
-_ITEM = re.compile(r" *(?:[-*]|\d+\.) +")
-_PARAGRAPH = later(rf"^(?! *[|#\n]).+(?:\n(?!{_ITEM.pattern}| *[|#\n]).+)*", re.MULTILINE)
+_LIST_ITEM = re.compile(r" *(?:[-*]|\d+\.) +")
+_PARAGRAPH = later(rf"^(?! *[|#\n]).+(?:\n(?!{_LIST_ITEM.pattern}| *[|#\n]).+)*", re.MULTILINE)
 """Of a page without code: some lines of text, or an item of a list; not a heading and not a table."""
 EXAMPLE = later(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
 """The start of a log on a rule's page, which states the expected result for the tests."""
@@ -58,10 +59,10 @@ def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, 
             return [lead.rstrip(), *block("", text, style, indent + 2, 0)]
     else:
         hang_text = " " * (indent + hang + deeper)
-    return _wrapped(text, style, lead, hang_text) or [lead.rstrip()]
+    return _wrap(text, style, lead, hang_text) or [lead.rstrip()]
 
 
-def _wrapped(text: str, style: Style, first: str, rest: str) -> list[str]:
+def _wrap(text: str, style: Style, first: str, rest: str) -> list[str]:
     return textwrap.wrap(
         text,
         max(style.width, _MIN_WIDTH),
@@ -72,26 +73,26 @@ def _wrapped(text: str, style: Style, first: str, rest: str) -> list[str]:
     )
 
 
-def proved(match: re.Match[str]) -> str:
+def describe_proof(match: re.Match[str]) -> str:
     """The expected result of a log on a rule's page, in words."""
     words = ", ".join(option.replace("=", " ") for option in match[2].split())
     words = _ONE_RANK.sub("rank", words)
     return _PROVES[match[1]] + (f": {words}" if words else "")
 
 
-def proved_page(page: str) -> str:
+def with_proofs(page: str) -> str:
     """The page of a rule with the expected result of each log in words."""
-    return EXAMPLE.sub(lambda match: f"```text {proved(match)}", page)
+    return EXAMPLE.sub(lambda match: f"```text {describe_proof(match)}", page)
 
 
-def fitted(page: str, width: int) -> str:
+def fit_page(page: str, width: int) -> str:
     """A Markdown page for a terminal: paragraphs fit its width; code, tables and headings stay as they are.
 
     Args:
         page: with paragraphs and list items of one line or several.
         width: in columns.
     """
-    page = proved_page(page)
+    page = with_proofs(page)
     if width >= PAGE_WIDTH:
         return page
     style = Style(width=width)
@@ -100,9 +101,9 @@ def fitted(page: str, width: int) -> str:
     return "".join(parts)
 
 
-def for_terminal(page: str, style: Style) -> str:
+def page_for_terminal(page: str, style: Style) -> str:
     """A page as a terminal shows it: headings in bold, code indented, and no link that leads nowhere from there."""
-    parts = _CODE.split(fitted(_LINK.sub(_address, page), style.width))
+    parts = _CODE.split(fit_page(_LINK.sub(_address, page), style.width))
     parts[::2] = [_HEADING.sub(lambda match: paint(match[1], "bold", style), prose) for prose in parts[::2]]
     parts[1::2] = [_indented(code) for code in parts[1::2]]
     return "".join(parts)
@@ -122,8 +123,8 @@ def _address(match: re.Match[str]) -> str:
 
 
 def _paragraph(text: str, style: Style) -> str:
-    item = _ITEM.match(text)
-    return "\n".join(_wrapped(re.sub(r"\n *", " ", text), style, "", " " * (item.end() if item else 0)))
+    item = _LIST_ITEM.match(text)
+    return "\n".join(_wrap(re.sub(r"\n *", " ", text), style, "", " " * (item.end() if item else 0)))
 
 
 def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int = 10) -> list[str]:
@@ -133,7 +134,7 @@ def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int =
     if len(whole) == 1 or not mark:
         return whole
     lead = " " * (indent + 2 if style.width < NARROW else indent + hang + 2) + "# "
-    return block(label, code, style, indent, hang, deeper=2) + _wrapped(words, style, lead, lead)
+    return block(label, code, style, indent, hang, deeper=2) + _wrap(words, style, lead, lead)
 
 
 def shortened(items: Iterable[str], limit: int = 6) -> str:
@@ -154,3 +155,47 @@ def clock(time: str) -> str:
 
 _FRACTION = later(r"(?<=:\d\d)[.,]\d+")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+_MAX_LINE = 500
+"""Characters of a line of evidence, unless verbose: an issue holds 65,536 in all."""
+_SPECIAL = later(r"[\\`*_{}\[\]<>|~&$#]")
+_CALLS = later(r"(\\?[@#]|\bGH-)(?=\w)")
+
+
+def folded_lines(title: str, lines: Iterable[str], style: Style) -> str:
+    """Log lines in a folded section; the fence is longer than any in them."""
+    text = "\n".join(printable(line) if style.verbose else cut(printable(line), _MAX_LINE) for line in lines)
+    fence = "`" * max(3, _ticks(text) + 1)
+    from html import escape  # loads a table of all entities
+
+    return f"<details><summary>{escape(title)}</summary>\n\n{fence}text\n{text}\n{fence}\n\n</details>"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are markup already."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def escape_markdown(text: str) -> str:
+    """Text in which nothing is markup, a mention or a reference."""
+    escaped = _SPECIAL.sub(r"\\\g<0>", printable(text).strip())
+    return _CALLS.sub(r"\1<!-- -->", escaped)
+
+
+def step_item(step: str) -> str:
+    """A step as an item of a list; commands as code."""
+    return f"- {escape_markdown(step) if is_sentence(step) else code_span(step)}"
+
+
+def code_span(text: str) -> str:
+    """A code span that can be copied as it is."""
+    text = printable(text)
+    ticks = "`" * (_ticks(text) + 1)
+    space = " " if text.startswith(("`", " ")) or text.endswith(("`", " ")) else ""
+    return f"{ticks}{space}{text}{space}{ticks}"
+
+
+def _ticks(text: str) -> int:
+    """The longest run of backticks."""
+    return max(map(len, re.findall("`+", text)), default=0)

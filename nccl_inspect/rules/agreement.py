@@ -21,7 +21,7 @@ from nccl_inspect.judging.agreement import (
     with_own_ranks,
 )
 from nccl_inspect.judging.connecting import is_connected
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, first_evidence, value
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import evidence_of_settings, ranks_concerned
 from nccl_inspect.judging.page_words import Hit
@@ -92,7 +92,7 @@ def _find(
         (what,),
         ranks=others if alone and 0 < len(others) < len(ranks) else ranks,
         hosts={host for setting in outliers for host in setting.hosts},
-        evidence=[*lines[:3], *first_evidence(errors)[:2]] if errors else lines,
+        evidence=[*lines[:3], *errors[:2]] if errors else lines,
     )
 
 
@@ -238,7 +238,7 @@ def setting_invalid(facts: Facts) -> Iterator[Hit]:
     for production, variables in _LISTS.items():
         if errors := facts.notices(production):
             given = facts.user_settings(*variables)
-            yield Hit(errors, {"given": given}, evidence=[*first_evidence(errors), *evidence_of_settings(given, 1)])
+            yield Hit(errors, {"given": given}, evidence=[*errors, *given])
     own = (*_NUMBERS, *_LISTS)
     if adjusted := [notice for notice in facts.errors_of_rule("setting-invalid") if notice.production not in own]:
         names = dict.fromkeys(name for notice in adjusted for name in _VARIABLE.findall(notice.message))
@@ -295,10 +295,7 @@ def _mismatch(facts: Facts) -> Iterator[Hit]:
         named=named,
         ranks=ranks_concerned(facts, checked, "rank", "own_rank") or odd_ranks,
         hosts={process.host for process in odd or by_process},
-        evidence=[
-            *first_evidence([*checked, *strange])[:3],
-            *(line for notice in lines for line in notice.evidence[:1]),
-        ],
+        evidence=[*[*checked, *strange][:3], *(line for notice in lines for line in notice.evidence[:1])],
     )
 
 

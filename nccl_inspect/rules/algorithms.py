@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
-from nccl_inspect.judging.engine import Facts, first_evidence, value
+from nccl_inspect.judging.ends import is_last
+from nccl_inspect.judging.engine import Facts, value
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, global_ranks, nics_used, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
@@ -13,7 +14,6 @@ from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, in_use
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends.silence import is_last
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed
@@ -28,7 +28,7 @@ def algo_proto_forced(facts: Facts) -> Iterator[Hit]:
     """Find settings of the user; a plugin needs its own, such as NCCL_PROTO=simple of aws-ofi-nccl."""
     if unsafe := facts.errors_of_rule("algo-proto-forced"):
         lines = evidence_of_settings(facts.user_settings("NCCL_PROTO"), 1)
-        yield Hit(unsafe, known=("unsafe",), evidence=[*first_evidence(unsafe), *lines])
+        yield Hit(unsafe, known=("unsafe",), evidence=[*unsafe, *lines])
         return
     settings = facts.user_settings(*_CHOICES, *_SIZES)
     if unclear := [setting for setting in settings if _may_be_of_plugin(facts, setting)]:
@@ -129,7 +129,7 @@ def collnet_unavailable(facts: Facts) -> Iterator[Hit]:
     if refused or (requests and not connected and facts.spans_hosts()):
         notices = refused or searches[:2]
         known = () if refused else ("likely",) if searches else ("open",)
-        yield Hit(notices, named, known, evidence=[*first_evidence(notices)[:3], *evidence_of_settings(requests, 1)])
+        yield Hit(notices, named, known, evidence=[*notices[:3], *requests])
 
 
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
@@ -246,7 +246,7 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
     elif slow:
         off = [one for one in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if one.value == "0"]
         named = {"slow": True, "off": off, "net": in_use(slow, machine), "nvlink": NVLINK[5], "refused": True}
-        yield Hit(named=named, evidence=[*first_lines(slow)[:3], *evidence_of_settings(off, 1)], paths=slow)
+        yield Hit(named=named, evidence=[*first_lines(slow)[:3], *off], paths=slow)
     elif machine and on_rack and over_net and not facts.notices("nccl/mnnvl-fabric"):
         yield Hit(named={"domain": machine.nvlink_domain, "pairs": len(over_net)})
 
@@ -342,7 +342,7 @@ def nvls_unavailable(facts: Facts) -> Iterator[Hit]:
         algo = [one for one in facts.user_settings("NCCL_ALGO") if "NVLS" in one.value.upper() and "^" not in one.value]
         asked = [*algo, *(one for one in facts.user_settings("NCCL_NVLS_ENABLE") if one.value == "1")]
         if asked and (counted := facts.job.without_nvls):
-            yield Hit(settings=asked, hosts=(), evidence=[*evidence_of_settings(asked, 1), *counted[:2]])
+            yield Hit(settings=asked, hosts=(), evidence=[*asked, *counted[:2]])
 
 
 def protocol_forced_by_plugin(facts: Facts) -> Iterator[Hit]:
@@ -358,7 +358,7 @@ def protocol_forced_by_plugin(facts: Facts) -> Iterator[Hit]:
         known=("without GPUDirect RDMA",) if lacks_gdr else ("out of order",) if ordering else (),
         ranks=facts.ranks_with(forced),
         hosts={host for setting in forced for host in setting.hosts},
-        evidence=[*evidence_of_settings(forced, 1), *first_evidence([*weak, *ordering])[:2]],
+        evidence=[*forced, *[*weak, *ordering][:2]],
     )
 
 
@@ -376,8 +376,8 @@ def symmetric_memory_unused(facts: Facts) -> Iterator[Hit]:
         stated = facts.notices("nccl/symmetric-unsupported")
         missing = [words for name, words in _LACKS.items() if any(value(notice, name) == 0 for notice in stated)]
         named = {"reasons": "; ".join(missing), "stated": stated}
-        yield Hit(registered, named, evidence=first_evidence([*registered, *stated]))
+        yield Hit(registered, named, evidence=[*registered, *stated])
     asked = [one for one in facts.user_settings("NCCL_GIN_TYPE", "NCCL_GIN_ENABLE") if one.value.lower() not in _OFF]
     failed = facts.plugin("GIN", "failed")
     if asked and failed and not facts.plugin("GIN", "assigned", "initialised"):
-        yield Hit(named={"asked": asked}, evidence=[*first_evidence(failed), *evidence_of_settings(asked, 1)])
+        yield Hit(named={"asked": asked}, evidence=[*failed, *asked])

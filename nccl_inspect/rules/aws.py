@@ -44,7 +44,7 @@ def efa_completion_error(facts: Facts) -> Iterator[Hit]:
             "specific": specific,
             "zero-copy": code == 4125,
         }
-        yield Hit(failed, named, evidence=first_evidence(specific or failed))
+        yield Hit(failed, named, evidence=specific or failed)
         return
     notices = facts.with_role("beside-completion")
     providers = {getattr(notice.event, "provider", "") for notice in facts.with_event(OfiProvider)}
@@ -72,7 +72,7 @@ def efa_init_failed(facts: Facts) -> Iterator[Hit]:
             "reason": reasons[0].message.removeprefix("NET/OFI ") if reasons else "",
             "broken": broken,
         }
-        yield Hit(notices, named, evidence=first_evidence([*reasons[:3], *notices[-2:], *broken[:1]]))
+        yield Hit(notices, named, evidence=[*reasons[:3], *notices[-2:], *broken[:1]])
 
 
 def _came_up(facts: Facts) -> bool:
@@ -127,7 +127,7 @@ def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
             "gpus": gpus,
             "severe": expected >= _SEVERE * nics,
         }
-        yield Hit(notices, named, evidence=first_evidence([*facts.with_event(OfiPlatform)[:1], *notices[:2]]))
+        yield Hit(notices, named, evidence=[*facts.with_event(OfiPlatform)[:1], *notices[:2]])
 
 
 def _share(machine: Platform, gpus: int) -> int:
@@ -193,7 +193,7 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
         "elsewhere": [] if on_efa else elsewhere,
     }
     ranks = {rank for notice in unserved for rank in notice.ranks} - served
-    yield Hit(unserved, named, ranks=ranks, evidence=first_evidence([*unserved[:3], *failed[:2]]))
+    yield Hit(unserved, named, ranks=ranks, evidence=[*unserved[:3], *failed[:2]])
 
 
 def _is_last(facts: Facts, unserved: list[Notice]) -> bool:
@@ -224,7 +224,7 @@ def efa_security_group(facts: Facts) -> Iterator[Hit]:
             "unknown": any(map(_is_unknown, failed)),
             "unreachable": apart and code_of(failed[0]) == UNREACHABLE,
         }
-        yield Hit(failed, named, evidence=[*first_evidence(failed)[:3], *first_evidence(banner)[:1]])
+        yield Hit(failed, named, evidence=[*failed[:3], *banner[:1]])
     elif rejected and not is_connected(facts):
         yield Hit(rejected, {"rejected": rejected[0].message.removeprefix("NET/OFI ")})
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.bandwidth import VERY_LOW, measure, words
+from nccl_inspect import bandwidth
+from nccl_inspect.bandwidth import VERY_LOW, measure
 from nccl_inspect.judging.engine import Facts, first_evidence, value
 from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.hardware import cuda
@@ -19,11 +20,11 @@ def bandwidth_low(facts: Facts) -> Iterator[Hit]:
     worst = min(low, key=_ratio, default=None)
     if worst is None or worst.line is None:
         return
-    others = [words.of_what(entry) for entry in low if entry is not worst]
-    source = cited(f"{words.band(worst)} GB/s", worst.what, worst.expected_source or "")
+    others = [bandwidth.measurement_name(entry) for entry in low if entry is not worst]
+    source = cited(f"{bandwidth.expected_range(worst)} GB/s", worst.what, worst.expected_source or "")
     paths, times = facts.job.paths, 1 / max(_ratio(worst), 1e-3)
     named = {
-        "measured": words.sentence(worst),
+        "measured": bandwidth.describe_measurement(worst),
         "others": others[0] if len(others) == 1 else f"{len(others)} others" if others else "",
         "part": worst.part,
         "times": Estimate(f"{times:{'.2g' if times < 100 else '.0f'}}", (source,)),
@@ -45,12 +46,12 @@ def bandwidth_uneven(facts: Facts) -> Iterator[Hit]:
     worst = max(uneven, key=lambda entry: (entry.falls, len(entry.dips)))
     before = max((row for row in worst.sizes if row.size < worst.dips[0].size), key=lambda row: row.gbps)
     named = {
-        "what": words.of_what(worst),
+        "what": bandwidth.measurement_name(worst),
         "falls": worst.falls,
         "several": len(worst.dips) > 1,
-        "peak": words.rate(before.gbps),
-        "size": words.size(before.size),
-        "dips": words.dips(worst),
+        "peak": bandwidth.rate_text(before.gbps),
+        "size": bandwidth.size_text(before.size),
+        "dips": bandwidth.describe_dips(worst),
         "several nodes": (worst.nodes or 2) > 1,
     }
     lines = [before.line, *(dip.line for dip in worst.dips)]
@@ -79,7 +80,7 @@ def init_slow(facts: Facts) -> Iterator[Hit]:
                     "others": f"{min(others):.0f} to {max(others):.0f}" if others else "",
                 },
                 ranks=[] if rank is None else [rank],
-                evidence=[timing.evidence],
+                evidence=[timing.evidence] if timing.evidence else [],
             )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
+from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.connecting import (
     NO_ROUTE,
     REFUSED,
@@ -36,7 +37,6 @@ from nccl_inspect.judging.networks.interfaces import (
     without_family,
 )
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.patterns import later
@@ -54,7 +54,7 @@ def bootstrap_connect_refused(facts: Facts) -> Iterator[Hit]:
         yield Hit(failures or retries, named)
     elif retries and not has_built_communicator(facts):
         known = "open" if any(map(_is_beyond_start, retries)) else "starting"
-        yield Hit(retries, named, (known,), evidence=first_evidence(retries[-3:]))
+        yield Hit(retries, named, (known,), evidence=retries[-3:])
 
 
 def _is_beyond_start(notice: Notice) -> bool:
@@ -246,7 +246,7 @@ def gloo_not_connected(facts: Facts) -> Iterator[Hit | Effects]:
             # If communicators exist, the exception of an unknown process may have been caught.
             "dead": not facts.job.communicators or (missing and (ranks or facts.job.ended_by)),
         }
-        yield Hit(notices, named, (), ranks, (), first_evidence(notices))
+        yield Hit(notices, named, (), ranks, (), notices)
     elif late and not facts.job.last_lines:
         yield Hit(late, {"late": value(late[0], "ranks")}, (), (), ())
 

@@ -8,8 +8,8 @@ from nccl_inspect.artifacts.causes import DIFFERENT
 from nccl_inspect.judging.engine import Facts, Notice, first_evidence
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
-from nccl_inspect.judging.hangs.watchdog import Wait, waits
 from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.watchdog import Wait, waits
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import ranks_word
 
@@ -56,8 +56,13 @@ def find(facts: Facts) -> Iterator[Hit]:
     notices = [*stated, *sizes]
     ranks = ranks_in(notices) | {wait.rank for wait in mismatched if wait.rank is not None}
     ranks |= {int(match[1]) for notice in notices for match in _CALL.finditer(notice.message)}
-    outliers = _outlier(list(map(_call, mismatched)) if mismatched else _pytorch_calls(notices)[1])
-    calls = _work_by_call(mismatched) if mismatched else _pytorch_summary(notices)
+    numbers, made = _pytorch_calls(notices)
+    made = list(map(_call, mismatched)) if mismatched else made
+    outliers, calls = _outlier(made), _by_call(made)
+    if mismatched:
+        calls = f"work {mismatched[0].seq} of process group {mismatched[0].group} is {calls}"
+    elif calls and len(numbers) == 1 and None not in numbers:
+        calls = f"call {numbers.pop()} is {calls}"
     one_of_each = {(wait.operation, wait.numel): wait.notice.evidence[0] for wait in reversed(mismatched)}
     is_certain = bool(stated or mismatched)
     yield Hit(
@@ -88,13 +93,6 @@ def _mismatched(pending: list[Wait]) -> list[Wait]:
     return []
 
 
-def _pytorch_summary(notices: list[Notice]) -> str:
-    """The calls that differ according to PyTorch, with their ranks; empty if it names none."""
-    numbers, calls = _pytorch_calls(notices)
-    text = _by_call(calls)
-    return f"call {numbers.pop()} is {text}" if text and len(numbers) == 1 and None not in numbers else text
-
-
 def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], list[tuple[str, int | None]]]:
     """The numbers of the calls that differ according to PyTorch, and the call of each rank."""
     fingerprints = {match.groups() for notice in notices for match in _CALL.finditer(notice.message)}
@@ -118,16 +116,11 @@ def _outlier(calls: Iterable[tuple[str, int | None]]) -> set[int]:
 
 
 def _by_call(calls: Iterable[tuple[str, int | None]]) -> str:
-    """Each call with the ranks that are in it, if known."""
     by_call: dict[str, set[int]] = {}
     for call, rank in calls:
         by_call.setdefault(call, set()).update(() if rank is None else (rank,))
     words = ((call, ranks_word(ranks) if ranks else "a rank that is not named") for call, ranks in by_call.items())
     return "; ".join(f"{call} on {who}" for call, who in sorted(words))
-
-
-def _work_by_call(mismatched: list[Wait]) -> str:
-    return f"work {mismatched[0].seq} of process group {mismatched[0].group} is {_by_call(map(_call, mismatched))}"
 
 
 def _call(wait: Wait) -> tuple[str, int | None]:

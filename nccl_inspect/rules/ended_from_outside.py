@@ -6,12 +6,10 @@ import signal
 from collections.abc import Iterator
 from operator import attrgetter
 
+from nccl_inspect.judging import at_end, exceptions
+from nccl_inspect.judging.ends import is_last, since_start, terminations
 from nccl_inspect.judging.engine import Effects, Facts, Notice, value
-from nccl_inspect.judging.hangs.progress import ends_after_nccl
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.process_ends.ends import since_start, terminations
-from nccl_inspect.judging.process_ends.silence import is_last
 from nccl_inspect.judging.statements import EXTERNAL, is_propagated_error, message_of, report_of
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.util import signals
@@ -35,15 +33,21 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
     failed = facts.errors(forced_ends=False)
     # What follows, such as Python's KeyboardInterrupt, is the effect.
     echoes = {id(echo.begin) for echo in exceptions.exceptions_of(facts).echoes}
+    later = [failure for failure in failed if failure.place >= begin or id(failure) in echoes]
     effects = [
-        failure for failure in failed if _is_effect(failure) and (failure.place >= begin or id(failure) in echoes)
+        failure
+        for failure in later
+        if is_propagated_error(failure)
+        or (report_of(failure).process == "loader" and report_of(failure).code in EXTERNAL)  # they end with it
     ]
+    interrupted = {value(notice, "global_rank") for notice in notices if notice.production == "torch/rank-interrupted"}
+    is_some = all("ends-one" in notice.roles for notice in notices)  # no launcher reports that it ended them all
     reason = next(filter(None, (job_end.reason(notice.event) for notice in notices)), None)
     is_of_nobody = any(notice.production == _OF_NOBODY for notice in notices)
     known = {
         "killed": reason is None and report_of(notices[0]).signal == signal.SIGKILL.name,
-        "silence": reason != job_end.NODE_FAILURE and bool(ends_after_nccl(facts, facts.job.ended_by)),
-        "some": _is_partial(facts, notices),
+        "silence": reason != job_end.NODE_FAILURE and bool(at_end.ends_after_nccl(facts, facts.job.ended_by)),
+        "some": is_some and not interrupted.issuperset(facts.job.ranks_seen),
         "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
     }
     is_doubtful = known["killed"] or known["silence"] or (known["some"] and not is_of_nobody)
@@ -68,18 +72,6 @@ def _ends_with_interrupt(facts: Facts, interrupts: list[Notice]) -> bool:
     lines = [line for interrupt in interrupts for line in interrupt.evidence]
     lines += [end for end in facts.job.ended_by if lines and end.text.endswith("KeyboardInterrupt")]
     return not facts.is_over() and any(is_last(facts, line) for line in lines)
-
-
-def _is_partial(facts: Facts, notices: list[Notice]) -> bool:
-    """Whether only some ranks were interrupted or ended, and no launcher reports that it ended them all."""
-    interrupted = {value(notice, "global_rank") for notice in notices if notice.production == "torch/rank-interrupted"}
-    return all("ends-one" in notice.roles for notice in notices) and not interrupted.issuperset(facts.job.ranks_seen)
-
-
-def _is_effect(notice: Notice) -> bool:
-    """Whether it may follow from the end of the job: data loader processes end with it."""
-    is_loader = report_of(notice).process == "loader" and report_of(notice).code in EXTERNAL
-    return is_propagated_error(notice) or is_loader
 
 
 def _signal_words(notices: list[Notice]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.engine import Effects, Facts, Notice, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in, unset_steps
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.page_words import Hit
@@ -135,7 +135,7 @@ def tcpxo_settings(facts: Facts) -> Iterator[Hit]:
             known=("logged only",) if not without else ("without LLCM only",) if not logged else (),
             ranks=facts.ranks_with(logged) | ranks_in(without),
             hosts=hosts_in(without),
-            evidence=[*evidence_of_settings(logged), *first_evidence(without)],
+            evidence=[*evidence_of_settings(logged), *without],
         )
 
 

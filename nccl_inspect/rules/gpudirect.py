@@ -189,7 +189,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
         evidence=[
             *first_lines(paths)[:1],
             *islice((line for side, some in at.items() for line in some.end_lines(side)), 2),
-            *first_evidence(reasons[:2]),
+            *reasons[:2],
         ],
         paths=paths,
     )

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
+from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
 from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
@@ -14,8 +16,6 @@ from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions, ray
-from nccl_inspect.judging.process_ends.ends import last_words, process_ends
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.patterns import later
@@ -287,7 +287,7 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     }
     ranks = ranks_in(stated) | kernel_log.ranks_in(facts, kernel)
     hosts = hosts_in(notices) | kernel_log.hosts_in(facts, kernel)
-    yield Hit(notices, named, ranks=ranks, hosts=hosts, evidence=first_evidence(notices))
+    yield Hit(notices, named, ranks=ranks, hosts=hosts, evidence=notices)
 
 
 def _is_over(facts: Facts, kernel: list[Notice]) -> bool:
@@ -342,7 +342,7 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
         "harmless": asked and not facts.job.failed,
     }
     ranks = ranks_in(notices) | {rank for notice in torch for rank in _stated_ranks(facts, notice)}
-    yield Hit(notices, named, (), ranks, hosts_in(notices), first_evidence([*notices, *sizes]))
+    yield Hit(notices, named, (), ranks, hosts_in(notices), [*notices, *sizes])
 
 
 def _is_asked_by_others(facts: Facts, notices: list[Notice]) -> bool:
@@ -355,7 +355,7 @@ def _is_asked_by_others(facts: Facts, notices: list[Notice]) -> bool:
 def _stated_ranks(facts: Facts, notice: Notice) -> set[int]:
     """Return the ranks that raised it, according to PyTorch or Ray."""
     rank = rank_prefix(notice)
-    return ray.raised_by(facts, notice) if rank is None else {rank}
+    return raised_in_ray(facts, notice) if rank is None else {rank}
 
 
 def _has_ended(facts: Facts, notice: Notice) -> bool:
@@ -428,17 +428,17 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
         "likely": not refused,
     }
     if refused:
-        yield Hit(refused, named, evidence=[*first_evidence(refused), *version])
+        yield Hit(refused, named, evidence=[*refused, *version])
     elif small and not facts.with_event(NcclTestResult):
         yield Hit(small, named | {"too small": True})
     elif is_old and (overlooked or (gpu and crashed)):
         old = [*(crashed if gpu else ()), *overlooked]
-        yield Hit(old, named, evidence=[*first_evidence(old), *version])
+        yield Hit(old, named, evidence=[*old, *version])
     elif gpu is None and crashed:
         yield Hit(named={"unknown model": True})
     elif gpu and is_old and facts.job.failed and not facts.job.paths:
         errors, listed = facts.errors(forced_ends=False), facts.with_role("rank-list")
         yield Hit(
             named=named | {"generation": gpu.words, "first": generations.number(gpu.first)},
-            evidence=[*version, *first_evidence([*listed[:1], *errors[:2]])],
+            evidence=[*version, *listed[:1], *errors[:2]],
         )

@@ -2,26 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import at_end
+from nccl_inspect.judging.ends import process_ends
 from nccl_inspect.judging.engine import Facts
 from nccl_inspect.judging.facts import global_ranks
-from nccl_inspect.judging.hangs import standstill
-from nccl_inspect.judging.hangs.progress import (
-    connections_at_end,
-    empty_tables,
-    ends_with_empty_table,
-    is_local_p2p,
-    is_starting_another,
-    is_timed_out,
-    node_failed,
-    phases,
-    ranks_that_differ,
-    suspects,
-    suspicion,
-    unexplained_ends,
-)
-from nccl_inspect.judging.hangs.watchdog import without_output
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends.ends import process_ends
+from nccl_inspect.judging.watchdog import without_output
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import count
@@ -30,19 +16,19 @@ from nccl_inspect.util.wording import count
 def find(facts: Facts) -> Iterator[Hit]:
     """Find communicators that every rank completed and none ended, in logs that are provably complete."""
     job = facts.job
-    if job.failed or facts.errors(forced_ends=False) or node_failed(facts):
+    if job.failed or facts.errors(forced_ends=False) or at_end.node_failed(facts):
         return
     comms = [comm for comm in usage.in_use(job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
     open_ones = sorted((comm for comm in comms if comm.unconnected), key=lambda comm: not _odd(facts, comm))
-    silent = [] if process_ends(facts) else unexplained_ends(facts)
-    has_header = not job.ended_by and ends_with_empty_table(facts)
-    if (cut := connections_at_end(facts)) and comms and not is_local_p2p(facts):
+    silent = [] if process_ends(facts) else at_end.unexplained_ends(facts)
+    has_header = not job.ended_by and at_end.ends_with_empty_table(facts)
+    if (cut := at_end.connections_at_end(facts)) and comms and not at_end.is_local_p2p(facts):
         comm = comms[0]
         yield Hit(
             named={
                 **(_connecting(comm) if comm.unconnected else {}),
-                "undecided": standstill.undecided(facts),
-                "suspects": suspects(facts),
+                "undecided": at_end.undecided(facts),
+                "suspects": at_end.suspects(facts),
             },
             known=("clue",),
             ranks=[rank for rank in comm.ranks if rank is not None],
@@ -52,21 +38,21 @@ def find(facts: Facts) -> Iterator[Hit]:
         )
     elif open_ones and not job.ended_by:
         yield Hit(named=_connecting(open_ones[0], len(open_ones) - 1), known=("question",))
-    elif open_ones or (comms and silent and job.paths and not is_starting_another(facts)):
+    elif open_ones or (comms and silent and job.paths and not at_end.is_starting_another(facts)):
         comm = open_ones[0] if open_ones else comms[-1]
-        tables = [] if open_ones else empty_tables(facts, silent)
+        tables = [] if open_ones else at_end.empty_tables(facts, silent)
         ends = job.ended_by if open_ones else [*tables[-1:], *silent]
         odd, unseen = _odd(facts, comm), without_output(facts)
         unseen = set() if odd else unseen
-        is_shown = (tables or comm.unconnected or is_timed_out(ends)) and not unseen
+        is_shown = (tables or comm.unconnected or at_end.is_timed_out(ends)) and not unseen
         yield Hit(
             named={
                 "comm": comm.id,
                 "size": count(comm.nranks, "rank"),
                 "unseen": unseen,
-                "phases": phases(facts, comm),
-                "suspects": suspects(facts),
-                "suspicion": suspicion(facts),
+                "phases": at_end.phases(facts, comm),
+                "suspects": at_end.suspects(facts),
+                "suspicion": at_end.suspicion(facts),
             },
             known=(
                 *(("unconnected",) if open_ones else ("no row",) if tables else ()),
@@ -74,7 +60,7 @@ def find(facts: Facts) -> Iterator[Hit]:
             ),
             ranks=odd or [rank for rank in comm.ranks if rank is not None],
             hosts=comm.hosts,
-            evidence=[*standstill.last_of(facts, comm), *ends[:2]],
+            evidence=[*at_end.last_of(facts, comm), *ends[:2]],
             confidence="likely" if is_shown else "possible",
         )
     elif comms and has_header:
@@ -85,8 +71,7 @@ def find(facts: Facts) -> Iterator[Hit]:
 
 
 def _odd(facts: Facts, comm: CommunicatorInfo) -> set[int]:
-    """The ranks of a communicator that alone have a setting."""
-    return ranks_that_differ(facts) & {rank for rank in comm.ranks if rank is not None}
+    return at_end.ranks_that_differ(facts) & {rank for rank in comm.ranks if rank is not None}
 
 
 def _connecting(comm: CommunicatorInfo, others: int = 0) -> dict[str, object]:

@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
+from nccl_inspect.judging import at_end
 from nccl_inspect.judging.engine import Account, Evidence, Facts, first_evidence, sort_lines
 from nccl_inspect.judging.facts import global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
-from nccl_inspect.judging.hangs import standstill
-from nccl_inspect.judging.hangs.progress import (
-    absent_elsewhere,
-    connections_at_end,
-    ends_after_nccl,
-    is_local_p2p,
-    node_failed,
-    phases,
-    suspects,
-    suspicion,
-)
 from nccl_inspect.judging.page_words import Hit, tell_account
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
@@ -30,10 +20,10 @@ _STARTS_AT_ONCE = (2, 23)
 def find(facts: Facts) -> Iterator[Hit]:
     """Find START without COMPLETE and without an error; only the end of the job proves the log complete."""
     comms = facts.job.communicators
-    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
+    if facts.job.failed or facts.errors(forced_ends=False) or at_end.node_failed(facts):
         return
-    if cut := connections_at_end(facts):
-        if not is_local_p2p(facts) and not any(comm.completed for comm in comms):
+    if cut := at_end.connections_at_end(facts):
+        if not at_end.is_local_p2p(facts) and not any(comm.completed for comm in comms):
             yield _cut(facts, "connecting", ranks_of_paths(facts.job.paths), cut, hosts_of_paths(facts.job.paths))
         return
     if not comms:
@@ -44,11 +34,12 @@ def find(facts: Facts) -> Iterator[Hit]:
             continue
         ranks = global_ranks(comm, waiting)
         if paths := facts.paths_of(comm):  # it was complete, though a line of it may be lost
-            if silent := _silent(facts, comm, waiting):
+            silent = global_ranks(comm, waiting.difference(comm.connected, comm.unconnected, comm.ended))
+            if silent and not any(source.damaged_lines for source in facts.job.sources):
                 touching = paths.only(("src", "dst"), lambda *ends, silent=silent: not silent.isdisjoint(ends))
                 yield Hit(named={"silent": silent, "comm": comm.id}, paths=touching)
             continue
-        elsewhere = absent_elsewhere(facts, comm)
+        elsewhere = at_end.absent_elsewhere(facts, comm)
         absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
         named: dict[str, object] = {
             "comm": comm.id,
@@ -58,10 +49,10 @@ def find(facts: Facts) -> Iterator[Hit]:
             "absent": absent,
             "late": ranks_word(elsewhere) if elsewhere else f"{ranks_word(absent)} of {comm.nranks}",
         }
-        if facts.job.ended_by or standstill.is_stuck(facts):
+        if facts.job.ended_by or at_end.is_stuck(facts):
             yield _stuck(facts, comm, named, elsewhere or ranks)
         else:
-            evidence = standstill.evidence(facts) or comm.evidence[:2]
+            evidence = at_end.evidence(facts) or comm.evidence[:2]
             yield _cut(facts, "cut", elsewhere or ranks, evidence, named=named)
         return  # what follows the first stuck communicator waits for it
 
@@ -77,61 +68,47 @@ def tell(facts: Facts, account: Account) -> Hit:
 
 
 def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks: set[int]) -> Hit:
-    """Return what is known of ranks that wait in a communicator."""
     job, never = facts.job, set(range(comm.nranks)) - set(comm.started)
     state = ""
-    if not job.ended_by and len(never) <= len(standstill.idle_processes(facts)):
-        state = standstill.describe(facts)  # with more absent ranks, rank-missing describes them
+    if not job.ended_by and len(never) <= len(at_end.idle_processes(facts)):
+        state = at_end.describe(facts)  # with more absent ranks, rank-missing describes them
     unnumbered = None in comm.ranks and not named["elsewhere"]
+    if unnumbered:  # each of those that wait for some whose logs are elsewhere may be the first one stuck
+        stuck = (one for one in job.communicators if not one.completed and not facts.paths_of(one))
+        ranks = {rank for one in stuck for rank in global_ranks(one, one.started)}
     return Hit(
         named=named
         | {
             "state": state,
             "missing": "" if named["elsewhere"] or not never else ranks_word(never) + f" of {comm.id}" * unnumbered,
-            "suspicion": suspicion(facts),
-            "suspects": suspects(facts),
-            "phases": phases(facts, comm),
+            "suspicion": at_end.suspicion(facts),
+            "suspects": at_end.suspects(facts),
+            "phases": at_end.phases(facts, comm),
         },
         known=("stuck", *(("ended",) if job.ended_by else ()), *(("releases",) if len(job.nccl_versions) > 1 else ())),
-        ranks=_all_waiting(facts) if unnumbered else ranks,
+        ranks=ranks,
         hosts=[host.name for host in job.hosts if ranks & set(host.ranks)] if named["elsewhere"] else comm.hosts,
-        evidence=[*(standstill.evidence(facts) or comm.evidence[:3]), *job.ended_by[-2:]],
+        evidence=[*(at_end.evidence(facts) or comm.evidence[:3]), *job.ended_by[-2:]],
         open_end=not job.ended_by,
     )
-
-
-def _silent(facts: Facts, comm: CommunicatorInfo, waiting: set[int]) -> set[int]:
-    """The waiting ranks without a later line, in a log that has no damaged lines."""
-    if any(source.damaged_lines for source in facts.job.sources):
-        return set()
-    return global_ranks(comm, waiting.difference(comm.connected, comm.unconnected, comm.ended))
-
-
-def _all_waiting(facts: Facts) -> set[int]:
-    """Return the ranks that wait for some whose logs are elsewhere: each of them may be the first one stuck."""
-    stuck = (comm for comm in facts.job.communicators if not comm.completed and not facts.paths_of(comm))
-    return {rank for comm in stuck for rank in global_ranks(comm, comm.started)}
 
 
 def _before_start(facts: Facts) -> Iterator[Hit]:
     """Find processes that initialized their network, where ranks meet before Init START is printed."""
     releases, lists = facts.job.nccl_versions, facts.with_event(NetDevices)
-    ends = ends_after_nccl(facts, facts.job.ended_by)
+    ends = at_end.ends_after_nccl(facts, facts.job.ended_by)
     starts_late = releases and not any("inferred" in text or order(text) >= _STARTS_AT_ONCE for text in releases)
     if lists and ends and starts_late:
         named = {"unmet": count(len({process for notice in lists for process in notice.processes}), "process", "es")}
         yield Hit(named=named, ranks=(), hosts=hosts_in(lists), evidence=[*first_evidence(lists), *ends[:1]])
-    elif not facts.job.paths and _ends_with_nccl(facts):
+        return
+    ends_at = {source.name: source.lines for source in facts.job.sources}
+    is_last = any(ends_at.get(last.source) == last.order for last in facts.job.last_lines)
+    if is_last and not facts.job.paths:  # a program that prints continues
         building = facts.with_event(P2pCheck)
         if lists or building:
             step, lines = ("building", building) if building else ("looking", lists)
             yield _cut(facts, step, ranks_in(building), first_evidence(lines)[:2])
-
-
-def _ends_with_nccl(facts: Facts) -> bool:
-    """Whether nothing follows NCCL's last line: a program that prints continues."""
-    lines = {source.name: source.lines for source in facts.job.sources}
-    return any(lines.get(last.source) == last.order for last in facts.job.last_lines)
 
 
 def _cut(
@@ -146,7 +123,7 @@ def _cut(
     warned = any(notice.level == "WARN" for notice in facts.job.notices)
     is_open = kind != "connecting" and (facts.job.going_on or warned)
     return Hit(
-        named={**(named or {}), "suspects": suspects(facts), "undecided": standstill.undecided(facts)},
+        named={**(named or {}), "suspects": at_end.suspects(facts), "undecided": at_end.undecided(facts)},
         known=("open", kind, *(("question",) if is_open else ())),
         ranks=ranks,
         hosts=facts.hosts() if hosts is None else hosts,

@@ -113,7 +113,7 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         {"cost": cost, "by plugin": by_plugin, "hardware": hardware},
         ranks=facts.ranks_with(settings),
         hosts=slow.hosts() or {host for setting in settings for host in setting.hosts},
-        evidence=[*lines, *first_evidence(warned), *first_lines(slow)[:2]],
+        evidence=[*lines, *warned, *first_lines(slow)[:2]],
         paths=slow,
         settings=settings,
     )
@@ -202,7 +202,7 @@ def _find_apart(facts: Facts) -> Iterator[Hit]:
     if all(one_kind.values()) and not facts.paths(transport="NET"):
         words = (f"{some_names(some)} {does(len(some), 'list')} only {kind} ports" for kind, some in one_kind.items())
         first = (next(one for one in lists if some[0] in one.hosts) for some in one_kind.values())
-        yield Hit([], {"apart": "; ".join(words)}, (), ranks_in(lists), kinds, first_evidence(first))
+        yield Hit([], {"apart": "; ".join(words)}, (), ranks_in(lists), kinds, first)
 
 
 def _links(notice: Notice) -> dict[str, str]:

@@ -13,18 +13,17 @@ from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import (
-    evidence_of_settings,
     first_lines,
     global_ranks,
     hosts_in,
     ranks_in,
     ranks_of_paths,
 )
-from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.judging.hardware.topology_faults import fault_of, finished_init
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, in_use, p2p
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
 from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.util.patterns import later
@@ -45,7 +44,7 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
         notices = [interface.notice for interface in used]
         addresses = listed(interface.address for interface in used)
         named = {"host": host, "number": len(used), "addresses": addresses}
-        hit = Hit([], named, ranks=ranks_in(notices), hosts=[host], evidence=first_evidence(notices[:2]))
+        hit = Hit([], named, ranks=ranks_in(notices), hosts=[host], evidence=notices[:2])
         if not facts.job.paths and unshared and (used or _are_pids_apart(facts, host)):
             lines = first_evidence([*notices[:2], *unshared])
             yield replace(hit, known=("not shared",), ranks=ranks_in([*notices, *unshared]), evidence=lines)
@@ -193,7 +192,7 @@ def pci_path_not_found(facts: Facts) -> Iterator[Hit]:
     hosts = hosts_in(failed)
     notices = [one for one in facts.notices("nccl/speed-path-unreadable") if not one.hosts or hosts & set(one.hosts)]
     if failed and notices:
-        yield Hit(notices, evidence=first_evidence([*notices[:2], *failed[:1]]))
+        yield Hit(notices, evidence=[*notices[:2], *failed[:1]])
 
 
 def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
@@ -274,9 +273,9 @@ def topo_file_bad(facts: Facts) -> Iterator[Hit]:
             "certain": settings or unread,
             "of files": any(_DOUBTFUL not in one.roles or _OF_FILES.search(one.message) for one in errors),
         }
-        yield Hit(errors, named, evidence=[*evidence_of_settings(settings, 1), *first_evidence(errors)])
+        yield Hit(errors, named, evidence=[*settings, *errors])
     elif (graphs := facts.user_settings("NCCL_GRAPH_FILE")) and not finished and not facts.job.paths:
-        yield Hit(settings=graphs, evidence=evidence_of_settings(graphs, 1))
+        yield Hit(settings=graphs, evidence=graphs)
 
 
 _RING_AND_TREES = range(1, 5)
@@ -304,7 +303,7 @@ def topology_mismatch(facts: Facts) -> Iterator[Hit]:
             "why": fault and fault.cause,
             "steps": [*unset, *(fault.fix if fault else ())],
         }
-        yield Hit(errors, named, evidence=[*first_evidence(errors), *evidence_of_settings(files, 1)])
+        yield Hit(errors, named, evidence=[*errors, *files])
     elif simple := [*without, *_old(facts, _OLD_COSTS)]:
         yield Hit(simple, {"simple": True, "steps": []})
 

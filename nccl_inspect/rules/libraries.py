@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect import platforms
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import NetDevices, PluginStatus
+from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, first_lines
 from nccl_inspect.judging.impact import over_tcp
@@ -11,8 +13,6 @@ from nccl_inspect.judging.networks import fabrics, slingshot
 from nccl_inspect.judging.networks.fabrics import lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.platforms import networks
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.patterns import later
 
@@ -40,7 +40,7 @@ def network_not_found(facts: Facts) -> Iterator[Hit]:
                 "available": [getattr(notice.event, "net", "") for notice in there],
                 "broken": broken[0].message if broken else "",
             },
-            evidence=[*first_evidence([*broken[:1], *failed]), *evidence_of_settings(asked, 1)],
+            evidence=[*broken[:1], *failed, *asked],
         )
 
 
@@ -55,7 +55,7 @@ def plugin_does_not_fit(facts: Facts) -> Iterator[Hit]:
         yield Hit(errors, {"libfabric": any(one.event and one.event.dialect == "aws-ofi-nccl" for one in errors)})
     elif probes and not facts.plugin("NET", "loaded", "initialized"):
         uses_tcp = (facts.notices("nccl/net-ib-none") or tcp_paths(facts)) and facts.spans_hosts()
-        yield Hit(probes, {"probes": True, "tcp": uses_tcp}, evidence=first_evidence(probes[:2]))
+        yield Hit(probes, {"probes": True, "tcp": uses_tcp}, evidence=probes[:2])
 
 
 def _is_last(message: str) -> bool:
@@ -88,7 +88,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
     """
     missing = [notice for notice in facts.plugin("NET", "not-found") if not lacks_a_library(notice)]
     machine, off = facts.platform, plugins_off(facts)
-    needed = machine is not None and bool(networks.named(machine.network).plugin)
+    needed = machine is not None and bool(platforms.find_network(machine.network).plugin)
     is_on_one_host = bool(facts.job.communicators) and not facts.spans_hosts()  # a fragment may be part of a larger job
     named = {"tcp": tcp_paths(facts), "needed": needed, "machine": machine and machine.name}
     if off:
@@ -101,7 +101,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
         if is_named or (needed and not is_on_one_host):
             files = [name for notice in missing for name in _files(notice) or [notice.message]]
             named |= {"files": files, "named": is_named, "several hosts": facts.spans_hosts()}
-            yield Hit(missing, named, evidence=first_evidence([*facts.plugin("NET", "requested")[:1], *missing[:3]]))
+            yield Hit(missing, named, evidence=[*facts.plugin("NET", "requested")[:1], *missing[:3]])
         elif tcp and verbs and not tcp.is_near:
             shown = first_evidence([*missing[:2], *verbs[:1]])
             yield Hit(named={"without verbs": True}, ranks=tcp.ranks, hosts=tcp.hosts, evidence=shown)
@@ -115,7 +115,7 @@ def _files(notice: Notice) -> list[str]:
 def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
     """Find TCP paths between hosts of an unknown machine type, or an available network that did not come up."""
     signs, verbs, machine = slingshot.signs(facts), fabrics.lacking_verbs(facts), facts.platform
-    network = networks.named(machine.network if machine else None)
+    network = platforms.find_network(machine.network if machine else None)
     google = network.plugin if network.vendor == "GCP" else ""
     paths = fabrics.tcp_paths(facts) | fabrics.over_tcp_provider(facts).where(lambda _: bool(signs))
     sure = paths.where(lambda kind: kind.scope == "inter")
@@ -144,7 +144,7 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
         searches = [*facts.notices("nccl/net-ib-none"), *verbs][:1]
         yield Hit(
             named=named | {"poor": machine is not None and not network.rdma, "doubtful": not sure},
-            evidence=[*first_lines(shown)[:3], *first_evidence(searches), *signs[:1]],
+            evidence=[*first_lines(shown)[:3], *searches, *signs[:1]],
             paths=shown,
             open_paths=paths.without(sure).where(lambda _: bool(sure)),
         )
@@ -197,7 +197,7 @@ def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
             "requested": requested,
         }
         shown = evidence_of_settings(requested, 1) if is_missing else []
-        yield Hit(notices, named, evidence=[*shown, *first_evidence(notices)[:3]])
+        yield Hit(notices, named, evidence=[*shown, *notices[:3]])
 
 
 def _is_probe(event: object) -> bool:

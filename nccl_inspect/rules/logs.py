@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
-from nccl_inspect.judging import placement
-from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
+from nccl_inspect.judging import at_end, placement
+from nccl_inspect.judging.engine import Evidence, Facts, Notice, value
 from nccl_inspect.judging.facts import global_ranks
-from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.job import CommunicatorInfo
@@ -23,7 +22,7 @@ def debug_level_too_low(facts: Facts) -> Iterator[Hit]:
     lines = sum(source.nccl_lines for source in facts.job.sources)
     if sparse and sum(notice.count for notice in sparse) >= lines and not facts.job.excerpt:
         only = "the version line" if all(notice.level == "VERSION" for notice in sparse) else "warnings"
-        yield Hit(evidence=first_evidence(sparse), named={"only": only})
+        yield Hit(evidence=sparse, named={"only": only})
 
 
 def lines_collected_twice(facts: Facts) -> Iterator[Hit]:
@@ -132,13 +131,13 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             evidence=sorted(filter(None, last), key=lambda line: (line.source, line.order))[:1],
         )
     elif is_info and not job.communicators:
-        yield Hit(named={"end": standstill.undecided(facts)})
+        yield Hit(named={"end": at_end.undecided(facts)})
 
 
 def _without_line(facts: Facts) -> set[int]:
     """Ranks of the world that no process of the log can be, once the job has started."""
     job = facts.job
-    if standstill.of(facts) or job.rank_space != "global" or any(not last.ranks for last in job.last_lines):
+    if at_end.waiting_ranks(facts) or job.rank_space != "global" or any(not last.ranks for last in job.last_lines):
         return set()
     return {*range(job.world_size or 0)} - {*job.ranks_seen}
 
@@ -214,7 +213,7 @@ def _of_tests(facts: Facts) -> Iterator[Hit]:
     elif len(tables) > 1:
         yield Hit(named={"tables": tables}, evidence=tables)
     elif starts > 1 and not (units or facts.with_role("test-end")):
-        yield Hit(named={"starts": starts}, evidence=first_evidence(options))
+        yield Hit(named={"starts": starts}, evidence=options)
 
 
 def _at_once(facts: Facts, begins: list[Evidence]) -> list[Evidence]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, first_evidence, value
+from nccl_inspect import artifacts, platforms
+from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
 from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in
@@ -19,7 +20,6 @@ from nccl_inspect.judging.impact import SHM
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
-from nccl_inspect.platforms import networks
 from nccl_inspect.util.patterns import later
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
         ranks = ranks_in(failed)
         paths = facts.paths("intra", "P2P").only(("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends))
         known = ["isolated"] if isolated.intersection(hosts_in(failed)) else []
-        yield Hit(failed, named, known, evidence=[*first_evidence(failed), *first_lines(paths)[:1]])
+        yield Hit(failed, named, known, evidence=[*failed, *first_lines(paths)[:1]])
         return
     unfound = [
         notice
@@ -79,6 +79,29 @@ def _find_unreached(facts: Facts) -> list[Notice]:
     return [notice for notice in (*handles, *calls) if not notice.earliest.device]
 
 
+def _touched(
+    facts: Facts, effects: list[Finding], lacks: Callable[[Pod, Container], bool]
+) -> tuple[list[Case], list[Finding]]:
+    """Return the containers that lack something, and the effects on their hosts."""
+    cases = workloads.cases(facts, lacks) if effects else []
+    return cases, workloads.effects_on(facts, cases, effects) if cases else []
+
+
+def _hit(
+    cases: list[Case],
+    effects: list[Finding],
+    lines: Iterable[Evidence],
+    steps: Iterable[str],
+    in_docker: Iterable[str] = (),
+    **named: object,
+) -> Hit:
+    """Return what these containers lack, with the steps that change manifests, or those for containers of Docker."""
+    docker = cases[0].pod.kind == "container"
+    both: dict[str, object] = {"pods": workloads.names_of(cases), "one": workloads.are_one_pod(cases), "docker": docker}
+    both["steps"] = list(in_docker if docker else steps)
+    return Hit(named=both | named, evidence=lines, effects=effects, cases=cases)
+
+
 _BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
 
 
@@ -109,26 +132,18 @@ _OF_NODE = later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])
 def host_network_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find interfaces and requested RoCE cards that are not in the network namespace of a pod."""
     faults = workloads.faults("host-network-missing", findings)
-    cases = workloads.cases(facts, _has_own_network) if faults else []
-    shown = [effect for effect in workloads.effects_on(facts, cases, faults) if _is_due(facts, effect, cases)]
-    if not cases or not shown:
-        return
-    docker, change = cases[0].pod.kind == "container", Change(("hostNetwork",), True, of_pod=True)
-    on_google = not docker and any(shows(effect, "no-google-interface") for effect in shown)
-    named = {
-        "pods": workloads.names_of(cases),
-        "one": workloads.are_one_pod(cases),
-        "docker": docker,
-        "google": NETWORKS_IN_POD if on_google else "",
-        "steps": [] if docker else list(workloads.patches(cases, lambda _: [change])),
-        "sure": any(not shows(one, "not-named") or _has_cards(cases) or _names_interface(one) for one in shown),
-    }
-    line = "NetworkMode: bridge" if docker else "no hostNetwork, no annotation for networks"
-    yield Hit([], named, evidence=[case.line(line, case.pod.line) for case in cases], effects=shown, cases=cases)
-
-
-def _has_own_network(pod: Pod, _: Container) -> bool:
-    return pod.is_whole and not pod.host_network and not pod.networks
+    cases, touched = _touched(facts, faults, lambda pod, _: pod.is_whole and not pod.host_network and not pod.networks)
+    if shown := [effect for effect in touched if _is_due(facts, effect, cases)]:
+        docker, change = cases[0].pod.kind == "container", Change(("hostNetwork",), True, of_pod=True)
+        line = "NetworkMode: bridge" if docker else "no hostNetwork, no annotation for networks"
+        yield _hit(
+            cases,
+            shown,
+            [case.line(line, case.pod.line) for case in cases],
+            workloads.patches(cases, lambda _: [change]),
+            google=NETWORKS_IN_POD if not docker and any(shows(one, "no-google-interface") for one in shown) else "",
+            sure=any(not shows(one, "not-named") or _has_cards(cases) or _names_interface(one) for one in shown),
+        )
 
 
 def _is_due(facts: Facts, effect: Finding, cases: list[Case]) -> bool:
@@ -151,7 +166,7 @@ def _names_interface(effect: Finding) -> bool:
 def _is_google(facts: Facts, cases: list[Case]) -> bool:
     """Whether the network of the machine consists of additional interfaces of the node."""
     machines = (workloads.machine(facts, case.pod) for case in cases)
-    return any(networks.named(machine.network).vendor == "GCP" for machine in machines if machine)
+    return any(platforms.find_network(machine.network).vendor == "GCP" for machine in machines if machine)
 
 
 def _has_cards(cases: list[Case]) -> bool:
@@ -172,21 +187,13 @@ def hugepages_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit
     faults = workloads.faults("hugepages-missing", findings)
     stated = [effect for effect in faults if _mentions(effect, _NAMED)]
     shown = stated or [effect for effect in faults if _mentions(effect, _CRASHED)]
-    cases = workloads.cases(facts, _lacks_pages) if shown else []
-    if touched := workloads.effects_on(facts, cases, shown) if cases else []:
-        change = Change(("resources", "limits"), {_PAGES: "5120Mi"})
-        named = {
-            "pods": workloads.names_of(cases),
-            "one": workloads.are_one_pod(cases),
-            "steps": list(workloads.patches(cases, lambda _: [change])),
-            "stated": stated,
-        }
+    cases, touched = _touched(
+        facts, shown, lambda pod, one: pod.is_whole and one.asks(EFA) and not one.asks("hugepages-")
+    )
+    if touched:
+        steps = workloads.patches(cases, lambda _: [Change(("resources", "limits"), {_PAGES: "5120Mi"})])
         lines = [case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in cases]
-        yield Hit([], named, evidence=lines, effects=touched, cases=cases)
-
-
-def _lacks_pages(pod: Pod, container: Container) -> bool:
-    return pod.is_whole and container.asks(EFA) and not container.asks("hugepages-")
+        yield _hit(cases, touched, lines, steps, stated=stated)
 
 
 def _mentions(effect: Finding, pattern: re.Pattern[str]) -> bool:
@@ -201,32 +208,27 @@ def ipc_lock_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]
     """Find registrations that fail for lack of locked memory, and containers without the capability."""
     faults = workloads.faults("ipc-lock-missing", findings)
     shown = [effect for effect in faults if "locked memory" in effect.cause]
-    for lacks in (_may_not_lock, _is_of_user) if shown else ():
-        cases = workloads.cases(facts, lacks)
-        if touched := workloads.effects_on(facts, cases, shown) if cases else []:
-            docker, user = cases[0].pod.kind == "container", cases[0].container.user if lacks is _is_of_user else None
-            lock = Change(("securityContext", "capabilities", "add"), ["IPC_LOCK"])
-            changes = [lock if user is None else Change(("securityContext", "runAsUser"), 0)]
-            words = "no IPC_LOCK in " + ("CapAdd, no memlock in Ulimits" if docker else "securityContext")
-            yield Hit(
-                named={
-                    "pods": workloads.names_of(cases),
-                    "one": workloads.are_one_pod(cases),
-                    "docker": docker and user is None,
-                    "user": user,
-                    "steps": [] if docker and user is None else list(workloads.patches(cases, partial(_take, changes))),
-                    "doubtful": all(effect.confidence == "possible" for effect in touched),
-                },
-                evidence=[
-                    case.line(
-                        words if user is None else f"capabilities.add: IPC_LOCK, runAsUser: {case.container.user}"
-                    )
-                    for case in cases
-                ],
-                effects=touched,
-                cases=cases,
-            )
-            return
+    for lacks in (_may_not_lock, _is_of_user):
+        cases, touched = _touched(facts, shown, lacks)
+        if not touched:
+            continue
+        docker, user = cases[0].pod.kind == "container", cases[0].container.user if lacks is _is_of_user else None
+        lock = Change(("securityContext", "capabilities", "add"), ["IPC_LOCK"])
+        changes = [lock if user is None else Change(("securityContext", "runAsUser"), 0)]
+        words = "no IPC_LOCK in " + ("CapAdd, no memlock in Ulimits" if docker else "securityContext")
+        words = words if user is None else "capabilities.add: IPC_LOCK, runAsUser: {}"
+        steps = list(workloads.patches(cases, partial(_take, changes)))
+        yield _hit(
+            cases,
+            touched,
+            [case.line(words.format(case.container.user)) for case in cases],
+            steps,
+            steps if user is not None else (),
+            docker=docker and user is None,
+            user=user,
+            doubtful=all(effect.confidence == "possible" for effect in touched),
+        )
+        return
 
 
 def _take(changes: list[Change], _: Case) -> list[Change]:
@@ -246,21 +248,13 @@ def _is_of_user(pod: Pod, container: Container) -> bool:
 def pods_isolated(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find ranks of one machine that cannot access each other's memory by what their pods share."""
     faults = workloads.faults("pods-isolated", findings)
-    cases = workloads.cases(facts, _is_isolated) if faults else []
-    if faults := workloads.effects_on(facts, cases, faults) if cases else []:
-        docker = cases[0].pod.kind == "container"
-        gpus = () if docker else workloads.patches(cases, lambda case: [_all_gpus(facts, case)])
-        shared = () if docker else workloads.patches(cases, lambda _: [Change(("hostIPC",), True, of_pod=True)])
-        yield Hit(
-            named={"pods": workloads.names_of(cases), "docker": docker, "steps": [*gpus, *shared]},
-            evidence=[case.line(_words(case, workloads.nodes(facts))) for case in cases],
-            effects=faults,
-            cases=cases,
+    cases, touched = _touched(facts, faults, lambda pod, one: pod.is_whole and one.gpus == 1 and not pod.host_ipc)
+    if touched:
+        gpus = workloads.patches(cases, lambda case: [_all_gpus(facts, case)])
+        shared = workloads.patches(cases, lambda _: [Change(("hostIPC",), True, of_pod=True)])
+        yield _hit(
+            cases, touched, [case.line(_words(case, workloads.nodes(facts))) for case in cases], chain(gpus, shared)
         )
-
-
-def _is_isolated(pod: Pod, container: Container) -> bool:
-    return pod.is_whole and container.gpus == 1 and not pod.host_ipc
 
 
 def _words(case: Case, nodes: dict[str, str]) -> str:
@@ -285,35 +279,31 @@ def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iter
     of_efa = [effect for effect in faults if _is_of_efa(effect)]
     machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
     is_efa = bool(of_efa) or any(machine.network == "efa" for machine in machines if machine)
-    cases = workloads.cases(facts, _lacks_efa if is_efa else lacks_device)
-    if touched := workloads.effects_on(facts, cases, faults) if cases else []:
+    cases, touched = _touched(facts, faults, _lacks_efa if is_efa else lacks_device)
+    if touched:
         docker = cases[0].pod.kind == "container"
-        steps = [RDMA_IN_DOCKER] if docker else workloads.patches(cases, lambda case: _changes(facts, case, is_efa))
         device = "/dev/infiniband" if docker else EFA if is_efa else "RDMA device (rdma/…, vpc.amazonaws.com/efa)"
         words = f"no {device} in its {'devices' if docker else 'resources'}"
-        named = {
-            "device": device,
-            "node": workloads.node(facts, cases[0]),
-            "doubtful": not is_efa and all(map(_is_unknown, touched)),
-        }
-        yield _hit(cases, touched, steps, named, [f"{words}{_requested(case)}" for case in cases])
+        steps = workloads.patches(cases, lambda case: _changes(facts, case, is_efa))
+        yield _hit(
+            cases,
+            touched,
+            [case.line(f"{words}{_requested(case)}") for case in cases],
+            steps,
+            [RDMA_IN_DOCKER],
+            device=device,
+            node=workloads.node(facts, cases[0]),
+            doubtful=not is_efa and all(map(_is_unknown, touched)),
+        )
         return
     nics = facts.platform.nics if facts.platform else None
-    cases = workloads.cases(facts, lambda _, container: 0 < container.amount(EFA) < (nics or 0))
     few = [effect for effect in of_efa if workloads.shows(effect, "few-efa-devices")]
-    if facts.platform and cases and (touched := workloads.effects_on(facts, cases, few)):
+    cases, touched = _touched(facts, few, lambda _, container: 0 < container.amount(EFA) < (nics or 0))
+    if facts.platform and touched:
         amounts = [int(case.container.amount(EFA)) for case in cases]
-        named = {"amount": amounts[0], "machine": facts.platform.name, "nics": nics}
+        lines = [case.line(f"{EFA}: {amount}") for case, amount in zip(cases, amounts, strict=True)]
         steps = workloads.patches(cases, lambda _: [Change(("resources", "limits"), {EFA: nics})])
-        yield _hit(cases, touched, steps, named, [f"{EFA}: {amount}" for amount in amounts])
-
-
-def _hit(
-    cases: list[Case], effects: list[Finding], steps: Iterable[str], named: dict[str, object], lines: list[str]
-) -> Hit:
-    shown = [case.line(line) for case, line in zip(cases, lines, strict=True)]
-    both = {"pods": workloads.names_of(cases), "one": workloads.are_one_pod(cases), "steps": list(steps)}
-    return Hit(named=named | both, evidence=shown, effects=effects, cases=cases)
+        yield _hit(cases, touched, lines, steps, amount=amounts[0], machine=facts.platform.name, nics=nics)
 
 
 def _is_of_efa(effect: Finding) -> bool:
@@ -369,23 +359,11 @@ _SMALL = 1 << 30
 def shm_volume_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find segments that had no room, and the volume mounted at /dev/shm."""
     shown = [effect for effect in workloads.faults("shm-volume-missing", findings) if effect.cause.startswith(_NO_ROOM)]
-    cases = workloads.cases(facts, _is_small) if shown else []
-    if faults := workloads.effects_on(facts, cases, shown) if cases else []:
-        container = cases[0].container
-        docker = cases[0].pod.kind == "container"
-        named = {
-            "pods": workloads.names_of(cases),
-            "one": workloads.are_one_pod(cases),
-            "size": int(container.shm) >> 20,
-            "default": container.has_default_shm,
-            "docker": docker,
-            "steps": [] if docker else list(_steps(cases)),
-        }
-        yield Hit(named=named, evidence=[_line(case) for case in cases], effects=faults, cases=cases)
-
-
-def _is_small(pod: Pod, container: Container) -> bool:
-    return pod.is_whole and container.shm < _SMALL * max(container.gpus, 1)
+    cases, touched = _touched(facts, shown, lambda pod, one: pod.is_whole and one.shm < _SMALL * max(one.gpus, 1))
+    if touched:
+        first = cases[0].container
+        size, default = int(first.shm) >> 20, first.has_default_shm
+        yield _hit(cases, touched, map(_line, cases), _steps(cases), size=size, default=default)
 
 
 def _steps(cases: list[Case]) -> Iterator[str]:

@@ -116,7 +116,7 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
             named=named | {"odd": odd, "lacking": lacking and fabrics.no_cards_on(lacking)},
             ranks=odd or ranks_of_paths(crossed),
             hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or hosts_of_paths(crossed),
-            evidence=[*first_evidence(lacking)[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
+            evidence=[*lacking[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
             paths=crossed,
         )
     elif notices := fabrics.network_mismatches(facts):
@@ -125,12 +125,12 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
         failed = facts.plugin("NET", "failed")
         others = [notice for notice in failed if not set(notice.processes) & set(notices[0].processes)]
         named = {"met": True, "peer": peer, "own": own, "failed": failed}
-        yield Hit(notices, named, evidence=first_evidence([*notices[:3], *others[:1]]))
+        yield Hit(notices, named, evidence=[*notices[:3], *others[:1]])
     elif without and not any(comm.networks for comm in facts.job.communicators) and not facts.paths(transport="NET"):
         others = fabrics.card_lists(facts)
         named = {"hosts_with": hosts_in(others), "hosts_without": hosts_in(without)}
         named["lacking"] = fabrics.no_cards_on(without)
-        yield Hit(without, named, evidence=first_evidence([*without[:2], *others[:2]]))
+        yield Hit(without, named, evidence=[*without[:2], *others[:2]])
 
 
 def _outcome(facts: Facts, mixed: list[CommunicatorInfo], is_crossed: bool) -> dict[str, object]:
@@ -289,7 +289,7 @@ def nic_merge_mismatch(facts: Facts) -> Iterator[Hit]:
     if wrong := facts.notices("nccl/nic-fusion-invalid"):
         asked = facts.user_settings("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
         named = {"asked": asked, "by default": any(value(notice, "__step") for notice in wrong), "forbidden": refused}
-        yield Hit(wrong, named, evidence=[*first_evidence([*refused, *wrong]), *evidence_of_settings(asked, 1)])
+        yield Hit(wrong, named, evidence=[*refused, *wrong, *asked])
         refused = []
     if found := [*unequal, *refused]:
         yield Hit(found, {"dead": refused and facts.job.failed and not facts.job.paths})
@@ -321,7 +321,7 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
             evidence=[
                 *(one.evidence for one, _ in hosts[:_QUOTED]),
                 *_connections(facts, first.host.name, shared),
-                *evidence_of_settings(policy, 1)[:1],
+                *policy[:1],
             ],
         )
 
@@ -415,7 +415,7 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
             named={"failed": failed, "crossing": crossing, "straight": straight},
             ranks=failed,
             hosts=hosts_in(errors),
-            evidence=[*first_evidence(errors)[:2], *first_evidence(hints)[:1], *first_lines(crossing)[:2]],
+            evidence=[*errors[:2], *hints[:1], *first_lines(crossing)[:2]],
         )
     elif (connecting or hints) and any(None in (link.send, link.receive) for kind in bad.kinds for link in kind.links):
         yield Hit(named={"half": failed})

@@ -5,33 +5,35 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-from nccl_inspect.judging import placement, propagated_errors
-from nccl_inspect.judging.engine import Account, Effects, Facts, Notice, first_evidence, value
-from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
-from nccl_inspect.judging.hangs.watchdog import without_output
-from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.line_order import short
-from nccl_inspect.judging.networks.efa_completions import lost_peers
-from nccl_inspect.judging.networks.ib_errors import after_another
-from nccl_inspect.judging.page_words import Hit, tell_account
-from nccl_inspect.judging.process_ends import exceptions, ray
-from nccl_inspect.judging.process_ends.ends import (
+from nccl_inspect.judging import exceptions, placement, propagated_errors
+from nccl_inspect.judging.ends import (
     EXCEPTION,
+    ProcessEnd,
     in_order,
+    is_last,
+    is_maybe_caught,
+    is_of_task,
     is_unordered,
     last_words,
     loss_exceptions,
     process_ends,
+    ranks_killed_by_monitor,
     ranks_of_tasks,
     since_start,
     status_summary,
     task_ends,
 )
-from nccl_inspect.judging.process_ends.process_end import ProcessEnd
-from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, is_last, peers_lost, silence_of
+from nccl_inspect.judging.engine import Account, Effects, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.evidence import kernel_log
+from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.line_order import short
+from nccl_inspect.judging.networks.efa_completions import lost_peers
+from nccl_inspect.judging.networks.ib_errors import after_another
+from nccl_inspect.judging.page_words import Hit, tell_account
 from nccl_inspect.judging.statements import FLUSHED, message_of, report_of
-from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.judging.watchdog import without_output
+from nccl_inspect.story.silence import Silence, closed_by_others, peers_lost, silence_of
 from nccl_inspect.util.wording import listed, ranges, ranks_word
 
 _UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
@@ -83,25 +85,15 @@ def tell(facts: Facts, account: Account) -> Hit:
 
 def _closed(facts: Facts) -> list[Notice]:
     """Return connections to ranks or the store that closed for no known reason."""
-    resets = [
-        notice for notice in facts.notices("nccl/socket-recv-failed") if any(words in notice.message for words in _GONE)
-    ]
-    closed = [
-        *facts.notices("nccl/socket-closed-by-peer"),
-        *resets,
-        *lost_peers(facts),
-        *propagated_errors.remote(facts),
-    ]
+    failed = facts.notices("nccl/socket-recv-failed")
+    resets = [notice for notice in failed if any(words in notice.message for words in _GONE)]
+    closed = [*facts.notices("nccl/socket-closed-by-peer"), *resets, *lost_peers(facts)]
+    closed += propagated_errors.remote(facts)
     if facts.job.communicators and not any(comm.ended for comm in facts.job.communicators):
         closed += facts.notices("torch/store-lost")  # torchrun lost the agent with the store
     # A helper of old releases serves strangers, too, and who asked it for memory and left is no rank.
-    helpers = {_thread(notice) for notice in facts.notices("nccl/remote-allocator-failed")}
-    return [notice for notice in closed if _thread(notice) not in helpers]
-
-
-def _thread(notice: Notice) -> str:
-    """Return the host, pid and thread in front of the first line."""
-    return notice.evidence[0].text.partition(" ")[0]
+    helpers = tuple(one.evidence[0].text.partition(" ")[0] for one in facts.notices("nccl/remote-allocator-failed"))
+    return [notice for notice in closed if notice.evidence[0].text.partition(" ")[0] not in helpers]
 
 
 def _find_silenced(facts: Facts) -> Iterator[Hit]:
@@ -110,7 +102,14 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
     closed = [*_closed(facts), *loss_exceptions(facts)]
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
     if not (closed or given_up or local):
-        yield from _find_loose(facts)
+        comms, loose = facts.job.communicators, exceptions.exceptions_of(facts).loose[-1:]
+        is_used = comms and not any(comm.ended for comm in comms)
+        for last in loose if is_used else ():  # an exception of nobody at the end of the output
+            ranks = set() if last.rank is None else {last.rank}
+            if is_last(facts, last.line):
+                named = {"loose": last.text, "labelled": ranks}
+                sure = "likely" if ranks else "possible"
+                yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence=sure)
         return
     if facts.is_over():
         return  # every rank finalized its communicators: connections close then
@@ -121,26 +120,10 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
         yield _find_loss(facts, silence, notices, sure=bool(closed) or len(silence.gone) == 1)
 
 
-def _find_loose(facts: Facts) -> Iterator[Hit]:
-    """Find an exception of nobody at the end of the output, while communicators were in use."""
-    comms = facts.job.communicators
-    loose = exceptions.exceptions_of(facts).loose
-    if not loose or not comms or any(comm.ended for comm in comms) or not is_last(facts, loose[-1].line):
-        return
-    last = loose[-1]
-    ranks = set() if last.rank is None else {last.rank}
-    yield Hit(
-        named={"loose": last.text, "labelled": ranks},
-        ranks=ranks,
-        evidence=[last.line],
-        confidence="likely" if ranks else "possible",
-    )
-
-
 def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
     """Return processes that the kernel, or the scheduler of the job, killed because memory ran out."""
     gone = [end for end in departed if end.code == -signal.SIGKILL]
-    ranks = {rank for end in gone for rank in end.ranks} | ray.ranks_killed_by_monitor(facts)
+    ranks = {rank for end in gone for rank in end.ranks} | ranks_killed_by_monitor(facts)
     by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
     is_doubtful = not gone and all(kernel_log.confidence(facts, notice) == "possible" for notice in killed)
     return Hit(
@@ -172,9 +155,12 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
         more = 0
     elif first.report.ends_others and not first.echo:
         known.append("ends others")
-    begin = first.trace.begin if first.trace else first.notice
+    manner = {-signal.SIGKILL: "SIGKILL", -signal.SIGBUS: "SIGBUS"}.get(first.code, "error")
+    if first.is_by_exception:
+        manner = "exception of CUDA" if first.raised and first.raised.is_of_cuda else "exception"
+    manner = "undecided" if first.is_undecided else "lost by Ray" if first.is_cause_unknown else manner
     message = next((words[rank] for rank in first.ranks if rank in words), None)
-    is_doubtful = first.is_nameless or first.is_rank_unconfirmed or ray.is_maybe_caught(facts, first.notice)
+    is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught(facts, first.notice)
     return Hit(
         named={
             "ended": ended,
@@ -183,9 +169,9 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
             "mute": suspected & without_output(facts),
             "barrier": exceptions.absent_ranks(facts),
             "own": ranks_word(first.ranks) if first.ranks else "",
-            "begin": short(begin.evidence[0]),
+            "begin": short(first.begin.evidence[0]),
             "place": short(first.notice.evidence[0]),
-            "manner": "" if first.echo else _name_manner(first),
+            "manner": "" if first.echo else manner,
             **_name_cause(facts, first, message),
         },
         known=(*known, *(("over",) if facts.is_over() else ()), *(("loader",) if first.is_loader else ())),
@@ -199,17 +185,6 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
         ],
         confidence="likely" if first.echo or is_doubtful else "certain",
     )
-
-
-def _name_manner(end: ProcessEnd) -> str:
-    """Name how a process ended, by which it is known what to do."""
-    if end.is_undecided:
-        return "undecided"
-    if end.is_cause_unknown:
-        return "lost by Ray"
-    if end.is_by_exception:
-        return "exception of CUDA" if end.raised and end.raised.is_of_cuda else "exception"
-    return {-signal.SIGKILL: "SIGKILL", -signal.SIGBUS: "SIGBUS"}.get(end.code, "error")
 
 
 def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[str, object]:
@@ -257,7 +232,7 @@ def _waited_for(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
     if named := exceptions.absent_ranks(facts):
         return named
     # Of several tasks, Ray shows the exception that the driver received first.
-    if any(ray.is_of_task(end.notice) for end in ends):
+    if any(is_of_task(end.notice) for end in ends):
         return set()
     ranks = set(facts.job.ranks_seen)
     if (unseen := without_output(facts)) and len(unseen) <= len(ranks):
@@ -279,6 +254,12 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
     possible = candidates if not silence.gone and 1 < len(candidates) <= world / 2 else set[int]()
     victims, named = ranks_in(echoes), absent or possible
     homes = [home for rank in named if (home := placement.home(facts, rank))] if named.isdisjoint(seen) else []
+    process = ""
+    if first:  # its GPU by the index on the machine; else by that in the process, which may see only some
+        devices = {facts.job.gpus[rank].nvml_dev for rank in first.ranks if rank in facts.job.gpus}
+        device = "" if first.device is None else f", CUDA device {first.device}"
+        device = f", GPU {devices.pop()}" if len(devices) == 1 and None not in devices else device
+        process = f"{first.process.host}, pid {first.process.pid}{device}"
     is_whole = world and facts.job.rank_space == "global" and seen.issuperset(range(world))
     known = {
         "lost": True,
@@ -301,7 +282,7 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
             "possible": possible,
             "candidates": ranges(silence.candidates) if candidates else "",
             "home": f"host {homes[0].host}, local rank {homes[0].local_rank}" if homes else "",
-            "process": f"{first.process.host}, pid {first.process.pid}{_gpu(facts, first)}" if first else "",
+            "process": process,
             "line": first.line if first else "",
         },
         known=[name for name, holds in known.items() if holds],
@@ -310,11 +291,3 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
         evidence=[*first_evidence(echoes)[:_SHOWN], *(last.evidence for last in silence.gone[:1] if last.evidence)],
         confidence="likely" if sure else "possible",
     )
-
-
-def _gpu(facts: Facts, last: LastLine) -> str:
-    """Return the GPU of a process by its index on the machine; else by that in the process, which may see only some."""
-    devices = {facts.job.gpus[rank].nvml_dev for rank in last.ranks if rank in facts.job.gpus}
-    if len(devices) == 1 and None not in devices:
-        return f", GPU {devices.pop()}"
-    return "" if last.device is None else f", CUDA device {last.device}"

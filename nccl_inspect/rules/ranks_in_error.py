@@ -27,53 +27,44 @@ _WORDS = {
 
 
 def find(facts: Facts) -> Iterator[Hit]:
-    """Find the errors that ranks report, then their different states, in the newest answer with either."""
-    for answer in reversed(answers(facts)):
-        if answer.errors:
-            yield _reported_errors(facts, answer)
-            return
+    """Find the errors that ranks report, first those that do not blame a peer, else their different states."""
+    if answer := next((answer for answer in reversed(answers(facts)) if answer.errors), None):
+        own = [state for state in answer.errors if state.what != _REMOTE]
+        remote = [state for state in answer.errors if state.what == _REMOTE]
+        blamed, shown = _ranks(facts, own), own or answer.errors
+        yield Hit(
+            named={
+                "errors": "; ".join(_reported(facts, state) for state in shown[:3]),
+                "comm": shown[0].comm_id,
+                "blamed": blamed,
+                "one": len(blamed) == 1,
+            },
+            known=() if blamed else ("nobody",),
+            ranks=blamed or None,
+            hosts=hosts_with(facts.job, blamed) if blamed else None,
+            evidence=[_line(facts, answer, state) for state in [*own, *remote][:4]],
+        )
+        return
     for answer in reversed(answers(facts)):
         states = [state for state in answer.states if state.what in _WORDS]
         first = [state for state in states if state.comm_id == states[0].comm_id]
         odd = [state for state in first if state.what in _LEFT] or [state for state in first if state.what == "INIT"]
         if odd and len(first) > 1:  # a rank that aborted it had waited for others before
-            shown = "; ".join(
-                f"{_who(facts, state)} {'is' if state.count == 1 else 'are'} {_WORDS[state.what]}"
-                for state in first[:4]
-            )
+            is_are = (("is" if state.count == 1 else "are", state) for state in first[:4])
+            shown_states = "; ".join(f"{_who(facts, state)} {be} {_WORDS[state.what]}" for be, state in is_are)
             behind = _ranks(facts, odd)
-            named = {"states": shown, "comm": first[0].comm_id, "behind": behind}
+            named = {"states": shown_states, "comm": first[0].comm_id, "behind": behind}
             yield make_hit(facts, named, behind, [_line(facts, answer, state) for state in first])
             return
 
 
-def _reported_errors(facts: Facts, answer: Answer) -> Hit:
-    """Return ranks that report errors, first those that do not blame a peer."""
-    own = [state for state in answer.errors if state.what != _REMOTE]
-    remote = [state for state in answer.errors if state.what == _REMOTE]
-    blamed, shown = _ranks(facts, own), own or answer.errors
-    return Hit(
-        named={
-            "errors": "; ".join(_reported(facts, state) for state in shown[:3]),
-            "comm": shown[0].comm_id,
-            "blamed": blamed,
-            "one": len(blamed) == 1,
-        },
-        known=() if blamed else ("nobody",),
-        ranks=blamed or None,
-        hosts=hosts_with(facts.job, blamed) if blamed else None,
-        evidence=[_line(facts, answer, state) for state in [*own, *remote][:4]],
-    )
-
-
 def _ranks(facts: Facts, states: Iterable[State]) -> set[int]:
-    """The ranks of the job; those of the communicator if the process is not in the log."""
+    """Return the ranks of the job; those of the communicator if the process is not in the log."""
     ranks = ranks_by_pid(facts)
     return {ranks.get(member.pid or -1, member.rank) for state in states for member in state.members}
 
 
 def _who(facts: Facts, state: State) -> str:
-    """The ranks of a state; their number if the answer does not list them."""
     return ranks_word(_ranks(facts, [state])) if state.members else count(state.count, "rank")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.line_order import is_before, short
 from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import is_error, rank_prefix
 from nccl_inspect.util.patterns import later
 
@@ -30,7 +30,8 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
     if not errors and not facts.job.last_lines and (waits := facts.notices("torch/store-waits")):
         yield Hit(waits[-1:], {"reach": _reach([])}, ranks=(), hosts=(), evidence=first_evidence(waits))
-    begins = [comm.evidence[0] for comm in facts.job.communicators if comm.completed and comm.evidence]
+    communicators = facts.job.communicators if errors else ()
+    begins = [comm.evidence[0] for comm in communicators if comm.completed and comm.evidence]
     before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
     yield Effects(before)  # a later attempt succeeded
     errors = [error for error in errors if error not in before and not (begins and error.production in _AFTER_THE_END)]

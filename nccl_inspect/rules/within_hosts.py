@@ -70,7 +70,7 @@ def no_transport(facts: Facts) -> Iterator[Hit]:
         },
         known=("set",) if switches else (),
         ranks=ranks_concerned(facts, failed, "rank", "peer_rank"),
-        evidence=[*first_evidence(failed)[:2], *evidence_of_settings(switches, 1)[:3]],
+        evidence=[*failed[:2], *switches[:3]],
     )
 
 
@@ -154,7 +154,7 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
             },
             ranks=ranks_of_paths(slow) or ranks_in(refused),
             hosts=hosts_in(refused),
-            evidence=[*first_evidence(refused)[:3], *first_lines(slow)[:2]],
+            evidence=[*refused[:3], *first_lines(slow)[:2]],
             paths=slow,
         )
 
@@ -174,7 +174,7 @@ def p2p_import_failed(facts: Facts) -> Iterator[Hit]:
         is_refused = not by_cuda and all(value(notice, "errno") == _NOBODY_LISTENS for notice in sockets)
         yield Hit([*by_cuda, *sockets], {"forbidden": is_forbidden, "refused": is_refused})
     elif not sockets and not others and (frames := propagated_errors.frames(facts, _CUDA_FAILED, "transport/p2p.cc")):
-        yield Hit(frames, {"frames": True}, evidence=first_evidence(frames[:2]))
+        yield Hit(frames, {"frames": True}, evidence=frames[:2])
 
 
 def p2p_read_mode(facts: Facts) -> Iterator[Hit]:
@@ -186,7 +186,7 @@ def p2p_read_mode(facts: Facts) -> Iterator[Hit]:
             "forced": forced[0].value if forced else "",
             "known GPU": forced or (is_a100 and facts.hardware == "certain"),
         }
-        yield Hit(named=named, evidence=[*first_lines(pairs)[:3], *evidence_of_settings(forced, 1)], paths=pairs)
+        yield Hit(named=named, evidence=[*first_lines(pairs)[:3], *forced], paths=pairs)
 
 
 _NOT_THERE = 2
@@ -204,7 +204,7 @@ def shm_attach_failed(facts: Facts) -> Iterator[Hit]:
         found = failed or removed
         reason = next((str(error) for notice in found if (error := value(notice, "error"))), "")
         named = {"failed": failed, "reason": reason, "missing": any(map(_is_missing, found))}
-        yield Hit(found, named, evidence=first_evidence([*calls, *failed, *removed]))
+        yield Hit(found, named, evidence=[*calls, *failed, *removed])
 
 
 def _is_about_shm(notice: Notice) -> bool:
@@ -243,9 +243,7 @@ def shm_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     lacks_p2p = bool(off) or bool(facts.platform and facts.platform.p2p is False)
     if settings and lacks_p2p and not facts.paths("intra") and not has_no_pairs(facts):
         both = [*settings, *off]
-        yield Hit(
-            settings=settings, named={"both": both, "several": len(both) > 1}, evidence=evidence_of_settings(both, 1)
-        )
+        yield Hit(settings=settings, named={"both": both, "several": len(both) > 1}, evidence=both)
     elif settings:
         slow = local_over_net(facts)
         yield Hit(
@@ -278,7 +276,7 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     if not rest:
         if poor:
             named = _hardware(facts, poor) | {"poor": True, "off": off, "hiding": hiding_levels(facts)}
-            yield Hit(named=named, evidence=[*first_lines(poor)[:3], *evidence_of_settings(off, 1)[:2]], paths=poor)
+            yield Hit(named=named, evidence=[*first_lines(poor)[:3], *off[:2]], paths=poor)
         return
     fabric = any(isinstance(notice.event, Message) for notice in facts.with_role("nvswitch"))
     refused, possible = facts.with_event(P2pRefused), all(map(facts.allows_p2p, rest.kinds))
@@ -341,7 +339,7 @@ def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
             "full": full or _NO_SPACE in codes,
             "reason": full or codes,
         }
-        yield Hit(failed, named, evidence=first_evidence([*full, *failed]))
+        yield Hit(failed, named, evidence=[*full, *failed])
 
 
 def _is_full(notice: Notice) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar
-from nccl_inspect.grammar.types import field_type
+from nccl_inspect.grammar.notation import field_type
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix, timestamps
 from nccl_inspect.ingest.lines.envelope_fields import ISO, Inner, Stated

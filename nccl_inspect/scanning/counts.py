@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import field, fields
 from typing import Any
 
-from nccl_inspect.event.process_ended import NEAR
-from nccl_inspect.event.types import ChannelConnect, ProcessEnded
+from nccl_inspect.event.types import NEAR, ChannelConnect, ProcessEnded
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines import last_error, tracebacks
 from nccl_inspect.ingest.lines.torn import Mended

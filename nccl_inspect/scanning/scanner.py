@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from nccl_inspect.event.process_ended import ProcessEnded, join_lines
-from nccl_inspect.event.types import ChannelConnect, Connected
+from nccl_inspect.event.types import ChannelConnect, Connected, ProcessEnded, join_lines
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
+from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.ends import is_last, process_ends, since_start, terminations
 from nccl_inspect.judging.engine import Rule, registered
 from nccl_inspect.judging.evidence import kernel_log
+from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.process_ends.ends import process_ends, since_start, terminations
-from nccl_inspect.judging.process_ends.exceptions import RaisedException, Trace
-from nccl_inspect.judging.process_ends.silence import closed_by_others, is_last
 from nccl_inspect.judging.statements import is_error, is_survived, report_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.story.actors import Actor, Actors
 from nccl_inspect.story.incident import Incident
+from nccl_inspect.story.silence import closed_by_others
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.times import line_seconds
@@ -72,11 +73,14 @@ class Collector:
         self.facts, self.actors = facts, actors
         self.rules = {entry.rule.name: entry.rule for entry in registered()}
         self.findings = [finding for finding in findings if finding.category != "log quality"]
-        self._errors = {(line.source, line.order) for notice in facts.errors() for line in notice.evidence}
         self._of_line: dict[tuple[str, int], Finding] = {}
         for finding in sorted(self.findings, key=self._layer_of, reverse=True):
             for line in () if self._is_condition(finding) or _is_slow(finding) else finding.evidence:
                 self._of_line[line.source, line.order] = finding
+
+    @cached_property
+    def _errors(self) -> set[tuple[str, int]]:
+        return {(line.source, line.order) for notice in self.facts.errors() for line in notice.evidence}
 
     def all(self) -> list[Incident]:
         """Return all incidents but those of the progress table."""

@@ -16,21 +16,18 @@ from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
 from nccl_inspect.event.base import Process
 from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging import at_end
 from nccl_inspect.judging.evidence import flight_recorder as words
 from nccl_inspect.judging.evidence.ras import ranks_by_pid
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.hangs import standstill as at_end
-from nccl_inspect.judging.hangs.origin import collectives_by_group, origin, with_communicators
-from nccl_inspect.judging.hangs.progress import connecting, node_failed
-from nccl_inspect.judging.hangs.watchdog import Wait, group_of, job_rank, latecomers, waits
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.watchdog import Wait, latecomers, statuses, waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.incident import Incident
+from nccl_inspect.story.origin import collectives_by_group, origin, with_communicators
 from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
 from nccl_inspect.util.times import line_seconds
 from nccl_inspect.util.wording import be, count, does, ranks_word
 
@@ -39,8 +36,6 @@ if TYPE_CHECKING:  # most logs have no calls
     from nccl_inspect.artifacts.flight_recorder import Dump, Group
     from nccl_inspect.artifacts.standstill import Standstill
 
-_ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
-_COMPLETED = later(r"(?i)last completed (?:NCCL )?work: (-?\d+)")
 _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_BASE": "_all_gather_base"}
 """The recorder's names of operations that the watchdog names otherwise than by small letters."""
 
@@ -94,7 +89,7 @@ class Table:
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in recorded))
             return
         said = self._rows_from_watchdog(set(dumps))
-        busy = {*words.being_made(self.facts), *connecting(self.facts)}
+        busy = {*words.being_made(self.facts), *at_end.connecting(self.facts)}
         if dumps:
             busy |= self._standing() - set(dumps)
         stills: list[Standstill] = []
@@ -209,12 +204,9 @@ class Table:
         own = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
         late = latecomers(own)
         standing = {wait.rank for wait in own if wait.rank is not None and wait not in late}
-        for notice in self.facts.with_role("watchdog-status"):
-            rank = value(notice, "global_rank")
-            is_late = any(wait.rank == rank for wait in late)
-            if isinstance(rank, int) and self._is_in_time(notice.evidence[0]) and not is_late:
-                standing.add(rank)
-        return standing
+        came_late = {wait.rank for wait in late}
+        said = (one for one in statuses(self.facts) if one.is_in_call and self._is_in_time(one.notice.evidence[0]))
+        return standing | {one.stated for one in said if one.stated is not None and one.stated not in came_late}
 
     def _rows_from_watchdog(self, known: set[int]) -> dict[int, Dump]:
         """Return rows made from the watchdog's lines, for ranks without a dump."""
@@ -229,24 +221,20 @@ class Table:
         came_late = {(wait.group, wait.rank) for wait in late}
         by_group = collectives_by_group(waiting)
         last: dict[tuple[str, int], tuple[int, int]] = {}
-        for notice in self.facts.with_role("watchdog-status", "watchdog-dump"):
-            group, match, done = (
-                group_of(notice.message),
-                _ENQUEUED.search(notice.message),
-                _COMPLETED.search(notice.message),
-            )
-            rank = job_rank(value(notice, "global_rank"), value(notice, "rank"), group)
-            if group is None or rank is None or match is None or (group, rank) in came_late:
+        for status in statuses(self.facts):
+            group, rank, number = status.group, status.rank, status.enqueued
+            if group is None or rank is None or number is None or (group, rank) in came_late:
                 continue
-            if self._is_in_time(notice.evidence[0]):
-                last.setdefault((group, rank), (int(match[1]), int(done[1]) if done else -1))
+            if self._is_in_time(status.notice.evidence[0]):
+                last.setdefault((group, rank), (number, status.completed))
                 by_group.setdefault(group, [])
         groups = {name: group for name, group in self._groups(by_group) if group.ranks}
         by_rank = grouped(((name, wait.rank), wait) for name, some in by_group.items() for wait in some)
         latest = {name: max((wait.seq for wait in some), default=-1) for name, some in by_group.items()}
         rows: dict[int, Dump] = {}
-        for rank in {rank for group in groups.values() for rank in group.ranks} & self._printing() - known:
-            own = {name: members for name, members in groups.items() if rank in members.ranks}
+        groups_of = grouped((rank, name) for name, group in groups.items() for rank in group.ranks)
+        for rank in groups_of.keys() & self._printing() - known:
+            own = {name: groups[name] for name in groups_of[rank]}
             row = Dump(
                 f"watchdog of rank {rank}",
                 "",
@@ -310,11 +298,11 @@ class Table:
     # Stages of communicators
 
     def _compare_stages(self) -> Iterator[Incident]:
-        if node_failed(self.facts):
+        if at_end.node_failed(self.facts):
             return
         found = list(self._find_late_begins())
         yield from found
-        wait = None if found else at_end.of(self.facts)
+        wait = None if found else at_end.waiting_ranks(self.facts)
         if wait is None or not (at_end.is_stuck(self.facts) or self._end or self.facts.job.ended_by):
             return  # it may only have been cut there
         late = set(wait.missing or wait.silent)

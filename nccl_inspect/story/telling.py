@@ -9,9 +9,8 @@ from functools import cached_property
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.engine import Rule, registered
+from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.process_ends.exceptions import absent_ranks
-from nccl_inspect.judging.process_ends.silence import closed_by_others, silence_of
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import FirstFailure
@@ -21,6 +20,7 @@ from nccl_inspect.story.edges import Edges, are_together
 from nccl_inspect.story.incident import Incident, Order, before, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
+from nccl_inspect.story.silence import closed_by_others, silence_of
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import without_stop
@@ -198,6 +198,7 @@ class Story:
             count=len(incidents),
             because=next((cause for cause in causes if cause < place), 0) if place else None,
             rule=first.finding.rule if first.finding else first.teller or rule_of(first.kind, found),
+            host_of={rank: host for rank in ranks for host in self._actors.hosts_of([rank])},
         )
 
 

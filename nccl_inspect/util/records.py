@@ -11,12 +11,10 @@ tuple. What Python knows of a dataclass is made when somebody asks for it (``fie
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, field, make_dataclass, replace
 from functools import cache
 from inspect import get_annotations, signature
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, dataclass_transform
 
 _Kind = TypeVar("_Kind", bound=type)
@@ -262,19 +260,6 @@ def again(kind: Any, values: Sequence[Any]) -> Any:
     for put, value in zip(slots(kind).values(), values, strict=True):
         put(made, value)
     return made
-
-
-def columns_of(records: Sequence[Frozen]) -> list[list[Any]]:
-    """The values of records of one kind by fields, from which :func:`made_of` makes them: pickle takes few lists."""
-    return [list(map(attrgetter(name), records)) for name in records[0]._declared]
-
-
-def made_of(kind: Any, columns: Sequence[Sequence[Any]]) -> list[Any]:
-    """Records of one kind from the values of their fields."""
-    records = [kind.__new__(kind) for _ in columns[0]]
-    for put, column in zip(slots(kind).values(), columns, strict=True):
-        deque(map(put, records, column), maxlen=0)
-    return records
 
 
 def picked(record: object, *names: str) -> dict[str, Any]:

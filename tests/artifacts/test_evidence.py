@@ -24,7 +24,7 @@ from nccl_inspect import artifacts
 from nccl_inspect.artifacts import joining
 from nccl_inspect.cli import cli
 from nccl_inspect.model.inventory import Artifact
-from nccl_inspect.report import beside
+from nccl_inspect.report import digest
 
 FOUR = ROOT / "sample_logs" / "v2.30.7-shm-4gpu" / "job.log"
 BESIDE = ("nccl_trace_rank_0", "nccl_trace_rank_1", "ras.json", "ras.text")
@@ -105,13 +105,15 @@ def test_what_a_folder_holds_besides_is_named(mesh: Path) -> None:
     }
     document: Any = job.to_dict()
     assert [one["name"] for one in document["passed_over"]] == [one.name for one in job.passed_over]
-    assert dict(beside.rows(job))["passed over"] == "11 files: notes, truth.json, empty (empty), …"
+    assert dict(digest.evidence_rows(job))["passed over"] == "11 files: notes, truth.json, empty (empty), …"
     for form in ("text", "markdown", "html"):
         out = CliRunner().invoke(cli, ["summarize", str(mesh), "--format", form]).stdout
         assert "11 files: notes, truth.json" in re.sub(r"\s+", " ", out), form
     for number in range(300):
         (mesh / f"shard-{number}.bin").touch()
-    assert dict(beside.rows(nccl_inspect.read(str(mesh))))["passed over"].startswith("311 files: notes, truth.json")
+    assert dict(digest.evidence_rows(nccl_inspect.read(str(mesh))))["passed over"].startswith(
+        "311 files: notes, truth.json"
+    )
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
@@ -125,7 +127,7 @@ def test_a_warning_of_many_unused_files_is_one_line() -> None:
     unused = [
         Artifact(f"nccl_trace_rank_{rank}", "flight recorder dump", problem="of a world of 8") for rank in range(8)
     ]
-    assert list(beside.problems(unused, short=True)) == [
+    assert list(digest.list_unused_evidence(unused, short=True)) == [
         "8 flight recorder dumps (nccl_trace_rank_0, …): of a world of 8"
     ]
 

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import nccl_inspect
-from nccl_inspect.bandwidth import expectation, tables
+from nccl_inspect.bandwidth import measured, tables
 from nccl_inspect.bandwidth.lines import kept
 from nccl_inspect.extras.gate import differences
 from nccl_inspect.model.evidence import Evidence
@@ -75,7 +75,7 @@ def test_the_end_of_a_long_log_is_read() -> None:
 
 
 def test_every_figure_is_a_range_with_a_source() -> None:
-    file = Path(expectation.__file__).parent / "figures" / "published.toml"
+    file = Path(measured.__file__).parent / "figures" / "published.toml"
     data = tomllib.loads(file.read_text(encoding="utf-8"))
     wrong = [
         entry

@@ -12,7 +12,7 @@ from command_line import execute
 from terminals import TWO_HOSTS
 
 import nccl_inspect
-from nccl_inspect.report.pairs import pairs
+from nccl_inspect.report.tables import pair_table
 
 
 def shown(*args: str, columns: int | None = None, data: bytes = b"") -> str:
@@ -86,7 +86,7 @@ def test_the_suffix_of_the_file_names_the_format(tmp_path: Path) -> None:
 
 def test_what_all_paths_have_in_common_is_told_whole() -> None:
     paths = [path for path in nccl_inspect.read(TWO_HOSTS).paths if path.dst_host == "llama-3-8b-node-0-1"]
-    _, _, notes = pairs(paths, 60)
+    _, _, notes = pair_table(paths, 60)
     assert "dst host of all: llama-3-8b-node-0-1" in notes
 
 

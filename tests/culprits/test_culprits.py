@@ -8,8 +8,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_inspect.culprits import search
-from nccl_inspect.culprits.traits import Trait
+from nccl_inspect import culprits
+from nccl_inspect.culprits import Trait
 
 KINDS = ("host", "gpu")
 Units = list[tuple[tuple[int, int], bool]]
@@ -24,12 +24,12 @@ def jobs(draw: st.DrawFn) -> Units:
     return [((a, b), bool({a, b} & bad) != (at in noise)) for at, (a, b) in enumerate(pairs) if a != b]
 
 
-def group(units: Units, names: Callable[[int], int]) -> tuple[search.Population, list[Trait]]:
+def group(units: Units, names: Callable[[int], int]) -> tuple[culprits.Population, list[Trait]]:
     """Pairs of hosts; the numbers of traits and their names follow the names of the hosts."""
     traits = [Trait("host", f"{host:03}") for host in range(64)]
     sets = [({names(a), names(b)}, bad) for (a, b), bad in units]
     bad, good = ([one for one, is_bad in sets if is_bad is kind] for kind in (True, False))
-    return search.Population(bad, lambda wanted: (one & wanted for one in good), len(good)), traits
+    return culprits.Population(bad, lambda wanted: (one & wanted for one in good), len(good)), traits
 
 
 @given(jobs(), st.randoms(use_true_random=False))
@@ -38,7 +38,7 @@ def test_other_names_give_the_same_culprits_with_these_names(units: Units, rando
     random.shuffle(order)
     plain, traits = group(units, lambda host: host)
     renamed, _ = group(units, order.__getitem__)
-    before, after = (search.explain(one, traits, KINDS) for one in (plain, renamed))
+    before, after = (culprits.explain(one, traits, KINDS) for one in (plain, renamed))
     assert before.explained == after.explained
     counts = [sorted((count.bad, count.good) for count in one.culprits) for one in (before, after)]
     assert counts[0] == counts[1]
@@ -49,7 +49,7 @@ def test_other_names_give_the_same_culprits_with_these_names(units: Units, rando
 @given(jobs())
 def test_counts_add_up(units: Units) -> None:
     compared, traits = group(units, lambda host: host)
-    found = search.explain(compared, traits, KINDS)
+    found = culprits.explain(compared, traits, KINDS)
     covered: set[int] = set()
     for count in found.culprits:
         having = [at for at, ((a, b), _) in enumerate(units) if count.trait in (a, b)]

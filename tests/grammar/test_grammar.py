@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 import nccl_inspect
 from nccl_inspect.event import types as events
 from nccl_inspect.grammar import engine, notation
-from nccl_inspect.grammar.partial import beginning, rewritten
+from nccl_inspect.grammar.notation import beginning, field_type, rewritten
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.types import field_type
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
 

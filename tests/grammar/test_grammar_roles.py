@@ -58,7 +58,7 @@ def test_each_role_is_asked_for() -> None:
 
 
 _TEXT = re.compile(r'"([^"\n]*)"')
-_OF_PAGE = re.compile(r"^(?:about|beside|when|unless): role (.*)", re.MULTILINE)
+_OF_PAGE = re.compile(r"^(?:about|beside|when|unless): role ([^#\n]*)", re.MULTILINE)
 _NOTICES = re.compile(r"\.notices\(([^()]*)\)")
 
 

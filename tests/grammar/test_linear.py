@@ -15,7 +15,7 @@ from nccl_inspect.ingest.exports import json_documents, json_records
 from nccl_inspect.ingest.lines import prefix, torn
 from nccl_inspect.ingest.lines.envelope_fields import Prefix
 from nccl_inspect.ingest.sources import log_detection
-from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging import exceptions
 from nccl_inspect.model.statements import job_end, unrecognised
 from nccl_inspect.scanning import scanner
 

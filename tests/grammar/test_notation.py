@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.grammar import engine, files, notation
+from nccl_inspect.grammar.notation import field_type
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.types import field_type
 
 GRAMMAR = engine.shipped()
 SPECS = sorted(

@@ -43,11 +43,8 @@ FOUND = {f"scanning.{name}" for name in ("counts", "found", "line_table", "conne
 OUTSIDE = ("ingest", "grammar", "report", "cli")
 """What rules know nothing of."""
 SHARED = {
-    "report": (
-        *("words", "tables", "columns", "host_matrix", "beside", "digest", "gaps", "head", "folding"),
-        *("jobs", "markup", "page", "picture"),
-    ),
-    "cli": ("shared", "filters", "formats", "leads", "manual", "questions", "several", "writing"),
+    "report": ("words", "tables", "digest", "head", "jobs", "picture"),
+    "cli": ("shared", "manual", "questions"),
 }
 """What formats and commands may import of their siblings."""
 

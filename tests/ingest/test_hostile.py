@@ -21,7 +21,6 @@ from call_count import calls
 from command_line import invoke
 
 import nccl_inspect
-from nccl_inspect.cli import questions
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.torn import Rejoiner
@@ -34,6 +33,7 @@ from nccl_inspect.model.fold.uses import MAX_RANKS
 from nccl_inspect.pipeline import reading
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
+from nccl_inspect.report import tables
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.scanner import MAX_PENDING, MAX_REMEMBERED, Scanner
 
@@ -245,4 +245,4 @@ def test_nothing_of_a_log_drives_the_terminal(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_cell_is_no_formula() -> None:
-    assert questions.table_of_rows([["host", "=cmd"], ["+x", -3]]) == "host,'=cmd\n'+x,-3\n"
+    assert tables.write_csv([["host", "=cmd"], ["+x", -3]]) == "host,'=cmd\n'+x,-3\n"

@@ -14,13 +14,13 @@ from repository import ROOT
 
 from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.platforms import Platform, networks, recognition
+from nccl_inspect.platforms import Platform
 
 FILES = sorted(Path(platforms.__file__).parent.glob("*.toml"))
 URL = re.compile(r"https://[\w.-]+\.\w+/\S+")
 MOVING = re.compile(r"github\.com/(?!MicrosoftDocs/)[^/]+/[^/]+/(?:blob|tree)/(?:main|master|HEAD)/(?!closed/)")
 """A file of a branch, which another commit may change; Microsoft's pages are too large for a copy, mlcommons' final."""
-NETWORKS = (*(file.stem for file in Path(networks.__file__).parent.glob("*.toml")), None)
+NETWORKS = (*(file.stem for file in (Path(platforms.__file__).parent / "networks").glob("*.toml")), None)
 
 
 def table_of(file: Path) -> dict[str, Any]:
@@ -75,10 +75,10 @@ def impossible(one: Platform) -> Iterator[str]:
             "conditions of P2P that is there anyway": one.p2p is not False and (one.p2p_since or one.p2p_least_gpus),
             "a sign is no setting and value": not all("=" in condition for condition in signs),
             "a sign names no setting that is looked at": any(
-                not {condition.partition("=")[0] for condition in sign.split()} & {*recognition.SETTINGS}
+                not {condition.partition("=")[0] for condition in sign.split()} & {*platforms.SETTINGS}
                 for sign in one.signs.settings
             ),
-            "a network that is not looked at": not {*one.signs.networks} <= {*recognition.NETWORKS},
+            "a network that is not looked at": not {*one.signs.networks} <= {*platforms.NETWORKS},
         }.items()
         if is_so
     )

@@ -6,12 +6,11 @@ The logs with labels show it of whole logs: names of GPUs, signs, counts.
 from __future__ import annotations
 
 from nccl_inspect import platforms
-from nccl_inspect.platforms import Platform, conditions, recognition
-from nccl_inspect.platforms.recognition import Shown
+from nccl_inspect.platforms import Platform, Shown
 
 
 def recognised(**shown: object) -> Platform:
-    found = recognition.recognised(Shown(**shown))  # type: ignore[arg-type]
+    found = platforms.recognise_platform(Shown(**shown))  # type: ignore[arg-type]
     assert found is not None
     return found
 
@@ -46,7 +45,7 @@ def test_gpus_and_a_network_together_name_a_machine_type() -> None:
     v100 = {"Tesla V100-SXM2-32GB"}
     assert recognised(networks={"AWS Libfabric"}, gpu_names=v100).name == "p3dn.24xlarge"
     for networks, gpus in (({"IB"}, v100), ({"AWS Libfabric"}, {"NVIDIA L4"}), ({"AWS Libfabric"}, set())):
-        assert recognition.recognised(Shown(networks=networks, gpu_names=gpus)) is None
+        assert platforms.recognise_platform(Shown(networks=networks, gpu_names=gpus)) is None
     found = platforms.of_gpus(["GeForce GTX 1080 Ti"])
     assert found == platforms.named("geforce") and (found.gdr, found.p2p) == (False, None)
     assert platforms.of_gpus(["GeForce GTX 1080 Ti", "NVIDIA GeForce RTX 4090"]) is None
@@ -78,7 +77,7 @@ def test_types_that_fit_equally_claim_only_what_they_share() -> None:
 
 def test_p2p_over_an_amd_cpu_depends_on_release_and_number() -> None:
     def p2p(machine: str, release: str, gpus: int, *settings: tuple[str, str]) -> bool | None:
-        return conditions.expected_of(platforms.named(machine), [release], gpus, settings).p2p
+        return platforms.expected_of(platforms.named(machine), [release], gpus, settings).p2p
 
     off = ("NCCL_P2P_DISABLE", "1")
     for release, gpus, expected in (
@@ -101,4 +100,4 @@ def test_a_range_of_releases_is_as_new_as_its_oldest() -> None:
         ("2.26.2 to 2.28.3 (inferred)", None),
         ("2.28.3 or earlier (inferred)", None),
     ):
-        assert conditions.expected_of(platforms.named("gb200-nvl72"), [release], 4, set()).gdr is expected, release
+        assert platforms.expected_of(platforms.named("gb200-nvl72"), [release], 4, set()).gdr is expected, release

@@ -14,11 +14,14 @@ from questions import TWO_HOSTS, rails, records
 from schemas import closed, schema
 
 import nccl_inspect
-from nccl_inspect.answers import env, hosts, memory, names_of, nics, ranks, timings
+from nccl_inspect.answers import field_names, machines, ranks
 from nccl_inspect.report import head
 from nccl_inspect.rules.gpus import decode_health
 
-QUESTIONS = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks, "timings": timings}
+QUESTIONS = {
+    **{"hosts": machines.HOSTS, "nics": machines.NICS, "env": ranks.ENV},
+    **{"ranks": ranks.RANKS, "timings": ranks.TIMINGS},
+}
 KILLED = str(sample_data.FOLDER / "peer-killed")
 MISSING = str(sample_data.FOLDER / "rank-missing-hang")
 
@@ -29,10 +32,10 @@ MISSING = str(sample_data.FOLDER / "rank-missing-hang")
 def test_the_records_of_samples_fit_the_schema() -> None:
     for command, question in QUESTIONS.items():
         validator = closed(name := f"nccl-inspect-{command}-1")
-        assert list(schema(name)["items"]["properties"]) == names_of(question.RECORD)
+        assert list(schema(name)["items"]["properties"]) == field_names(question.record)
         for sample in ("torch-rank-killed", "v2.28.9-libfabric-2node"):
             validator.validate(records(command, *map(str, sample_data.files(sample))))
-    assert list(schema("nccl-inspect-memory-1")["items"]["properties"]) == names_of(memory.RECORD)
+    assert list(schema("nccl-inspect-memory-1")["items"]["properties"]) == field_names(ranks.MEMORY.record)
     found = records("memory", str(sample_data.FOLDER / "v2.30.7-subsys-all"))
     assert found
     closed("nccl-inspect-memory-1").validate(found)
@@ -108,13 +111,13 @@ ENDED = ("torch-rank-killed", "launchers/ray-actor-exit.log.gz")
 def test_the_rank_that_the_verdict_points_at_comes_first() -> None:
     for name, rank in SUSPECTS.items():
         job = nccl_inspect.read(str(sample_data.FOLDER / name))
-        first, *others = ranks.rows(job)
+        first, *others = ranks.list_ranks(job)
         state = "failed" if name in ENDED else "suspect"
-        assert (first.rank, first.state, ranks.is_bad(first)) == (rank, state, True), name
+        assert (first.rank, first.state, ranks.RANKS.is_bad(first)) == (rank, state, True), name
         assert "suspect" not in {row.state for row in others}, name
-        assert [place.rank for place in head.of(job).places] == [rank], name
+        assert [place.rank for place in head.make_head(job).places] == [rank], name
     for name in ("rank-missing-hang", "mesh/size-lazy", "mesh/operation-lazy", "p2p-nvlink-8gpu"):
-        rows = ranks.rows(nccl_inspect.read(str(sample_data.FOLDER / name)))
+        rows = ranks.list_ranks(nccl_inspect.read(str(sample_data.FOLDER / name)))
         assert "suspect" not in {row.state for row in rows}, f"{name}: who waits or may be right is no suspect"
 
 

@@ -13,7 +13,7 @@ from command_line import invoke
 import nccl_inspect
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, brief, head, load, text
-from nccl_inspect.report.head import labelled
+from nccl_inspect.report.head import label_lines
 
 _FAILED = "torch-watchdog-timeout"
 
@@ -27,14 +27,14 @@ def shown(job: Job, form: str, *, verbose: bool = False) -> str:
 
 
 def misshapen(job: Job) -> Iterator[str]:
-    lines, narrow, first = first_lines(job), first_lines(job, 40), head.of(job)
+    lines, narrow, first = first_lines(job), first_lines(job, 40), head.make_head(job)
     if len(lines) > 10 or not lines[0].startswith(job.verdict.upper()):
         yield f"{len(lines)} lines from {lines[0]}"
     if " ".join(narrow).split()[:3] != " ".join(lines).split()[:3]:
         yield "begins otherwise in a narrow terminal"
     if job.verdict in ("failed", "degraded") and not (first.do and first.since):
         yield "does not say since when, and what to do"
-    if job.verdict == "ok" and labelled(first):
+    if job.verdict == "ok" and label_lines(first):
         yield "says more than that all is well"
 
 
@@ -47,7 +47,7 @@ def test_all_formats_have_the_same_head() -> None:
     job = sample_data.job(_FAILED)
     for form in ("text", "markdown", "html", "github", "junit"):
         page = " ".join(shown(job, form).split())
-        for _, line in labelled(head.of(job)):
+        for _, line in label_lines(head.make_head(job)):
             assert line.split(";")[0].split("   #")[0] in page, form
 
 
@@ -65,7 +65,7 @@ def test_a_log_that_is_written_now_says_how_old_its_last_line_is(tmp_path: Path)
         job = nccl_inspect.read(str(file))
         assert job.head is not None
         assert "ago)" not in job.head.since, "documents of one log must not differ"
-        return head.of(job, is_now=True).since
+        return head.make_head(job, is_now=True).since
 
     assert "(5 min ago)" in since(300, 300)
     assert "ago)" not in since(300, 30_000), "a clock that is not that of the file"

@@ -18,12 +18,12 @@ from wide_job import WideJob
 
 import nccl_inspect
 from nccl_inspect import report
-from nccl_inspect.answers import env, hosts, nics, ranks
+from nccl_inspect.answers import machines, ranks
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
-from nccl_inspect.report.page import sections
-from nccl_inspect.report.page.packing import Texts, packed
+from nccl_inspect.report import html as html_report
+from nccl_inspect.report.html import Texts, packed
 
 FALLBACK = "efa-provider-missing-socket-fallback"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'"
@@ -264,8 +264,8 @@ def test_a_page_of_1024_ranks_stays_below_three_megabytes() -> None:
 def test_the_page_has_the_tables_of_the_commands() -> None:
     job = sample_data.job("peer-killed")
     text = html(job)
-    for kind in (hosts, nics, env, ranks):
-        for marked, cells in sections.answer(kind, job).rows:
+    for asked in (machines.HOSTS, machines.NICS, ranks.ENV, ranks.RANKS):
+        for marked, cells in html_report.answer_table(asked, job).rows:
             row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
             assert f"<tr{' class=' * marked}{MARK * marked}>{row}</tr>" in text
 
@@ -276,12 +276,12 @@ def test_a_late_rank_shows_in_the_time_line() -> None:
     row = job.timeline[11]
     assert list(row.stamps) == ["first", "started", "completed", "connected", "ended", "last"]
     assert row.stamps["started"].seconds - job.timeline[10].stamps["started"].seconds == pytest.approx(3.0003)
-    told = sections.timeline(job, {"": "job.log"})
+    told = html_report.make_timeline(job, {"": "job.log"})
     assert told is not None
     assert [row.who for row in told.rows if any(row.late)] == ["11"]
     assert told.rows[11].late == [True, True, False, False, False]
-    assert all(bar.x + bar.width <= sections.WIDTH for row in told.rows for bar in row.bars)
-    by_host = sections.timeline(large(17, late=100), {})
+    assert all(bar.x + bar.width <= html_report.WIDTH for row in told.rows for bar in row.bars)
+    by_host = html_report.make_timeline(large(17, late=100), {})
     assert by_host is not None and by_host.by_host
     assert [row.who for row in by_host.rows[:2]] == ["0-7", "8-15"]
     assert [row.host for row in by_host.rows if row.late[1]] == ["train-7f9c-node-12"]
@@ -308,4 +308,4 @@ def test_a_fragment_and_a_log_without_paths_have_pages() -> None:
     bare = nccl_inspect.read(b"a:1:1 [0] NCCL INFO Bootstrap: Using eth0:192.0.2.2<0>\n")
     assert 'id="matrix"' not in html(bare)
     finding = Finding("r", "c", "error", "certain", "s", "c", "i", [])
-    assert sections.by_severity([finding, finding]) == {"error": 2}
+    assert html_report.count_severities([finding, finding]) == {"error": 2}

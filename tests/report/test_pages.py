@@ -11,14 +11,14 @@ from tabulate import tabulate
 
 from nccl_inspect.judging.engine import registered
 from nccl_inspect.report.tables import KIND_HEAD, aligned
-from nccl_inspect.report.words import fitted
+from nccl_inspect.report.words import fit_page
 
 PAGES = {entry.rule.name: entry.rule.page for entry in registered()}
 
 
 def misfitting(text: str, width: int) -> Iterator[str]:
     """Yield what is wrong with a page in a terminal of some width."""
-    page, found = fitted(text, 120), fitted(text, width)
+    page, found = fit_page(text, 120), fit_page(text, width)
     if found.split() != page.split() or _kept(found) != _kept(page):
         yield "other words, code, headings, tables or items"
     prose = re.sub(r"^ *```.*?^ *```$", "", found, flags=re.MULTILINE | re.DOTALL).split("\n")
@@ -42,7 +42,7 @@ def _kept(page: str) -> list[str]:
 def test_a_wide_terminal_gets_pages_as_they_are_but_for_what_the_tests_read() -> None:
     for name, text in PAGES.items():
         page = text.split("\n")
-        changed = [line for line, known in zip(fitted(text, 120).split("\n"), page, strict=True) if line != known]
+        changed = [line for line, known in zip(fit_page(text, 120).split("\n"), page, strict=True) if line != known]
         assert len(changed) == sum(line.startswith("```log ") for line in page), name
         assert all(re.match("```text (raises a finding|no finding|cannot be judged)", line) for line in changed), name
 

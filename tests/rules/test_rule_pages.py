@@ -61,6 +61,11 @@ WORDS = {
     "dialect": {one.dialect for one in shipped().productions},
     "rule": set(RULES),
 }
+UNREAD = {
+    *("lines-damaged", "lines-cut-off"),
+    *(name for name in RULES if "\nabout: warning " in (FOLDER / f"{name.replace('-', '_')}.md").read_text("utf-8")),
+}
+"""Rules about lines that no production may know."""
 MODULES = {
     name: text
     for path in FOLDER.glob("*.py")
@@ -77,9 +82,9 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     except PageError as error:
         yield str(error)
         return
-    found_out = set(re.findall(r'"([^"\n]+)"', MODULES.get(name, "")))
+    found_out = {text or key for text, key in re.findall(r'"([^"\n]+)"|\b(\w+)=', MODULES.get(name, ""))}
     block = f"{declared}\n{said}"
-    asked = "\n".join(re.findall(r"^(?:when|unless): (.*)", block, re.MULTILINE)).replace(" & ", "\n")
+    asked = "\n".join(re.findall(r"^(?:when|unless): ([^#\n]*)", block, re.MULTILINE)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in page_words.PART.finditer(block) if part[2] not in FIELDS)
     may_have = "settings paths account partial running effects who errors cause file lines costs steps"
     always = set(may_have.split())
@@ -87,7 +92,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
         if word == "is" and " ".join(rest).partition("=")[0] not in found_out | always:
             yield f"no field of a statement, and nothing that the module finds out: '{' '.join(rest)}'"
         yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
-    sources = re.findall(r"^(?:about|beside): (.*)", block, re.MULTILINE)
+    sources = re.findall(r"^(?:about|beside): ([^#\n]*)", block, re.MULTILINE)
     for about in (*sources, *re.findall(r"^(?:not )?found (.*)", asked, re.MULTILINE)):
         word, *rest = re.split(" where | saying | not saying ", about)[0].split()
         if word not in page_words.SOURCES and not {word, *rest} <= PRODUCTIONS:
@@ -116,14 +121,28 @@ def test_the_blocks_of_pages_are_well_formed() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-BLOCK = """category: network
+PAGE = """# a-test
+```rule
+category: network
 title: A test
 summary: it fails: {message}
 cause: unknown
 impact: the job stops
 fix: ls
-case: it is known
-when: failed"""
+when: failed   # it is known
+```
+
+## What it means
+A test.
+## When to ignore it
+Never.
+## What it does not prove
+Why it fails.
+```examples
+>>> silent
+NCCL version 2.28.9+cuda12.9
+```
+"""
 
 
 @pytest.mark.parametrize(
@@ -143,18 +162,20 @@ when: failed"""
         ("fix: ls", "fix: ls\ndeadly: yes", "deadly does not go with impact"),
         ("when: failed", "when: unlucky", "'unlucky' is not a condition"),
         ("when: failed", "when: failed & not unlucky", "'not unlucky' is not a condition"),
-        ("\nwhen: failed", "", "a case lacks its condition"),
+        ("failed   # it is known", "failed\nfix: ls", "or its words (#)"),
         ("summary:", "sumary:", "has no block with a summary"),
+        ("## When to", "## Whether to", "no section '## When to ignore it'"),
+        ("```examples", "```log", "no block of examples"),
     ],
 )
 def test_a_broken_block_is_named(tmp_path: Path, given: str, broken: str, reason: str) -> None:
-    block = BLOCK.replace(given, broken, 1)
-    assert block != BLOCK
-    (tmp_path / "a_test.md").write_text(f"# a-test\n```rule\n{block}\n```\n", encoding="utf-8")
+    page = PAGE.replace(given, broken, 1)
+    assert page != PAGE
+    (tmp_path / "a_test.md").write_text(page, encoding="utf-8")
     found = ""
     try:
-        assert [entry.rule.name for entry in pages.registered(tmp_path, ())] == ["a-test"]
-        pages.cases("summary:" + block.partition("summary:")[2], "a_test")
+        (entry,) = pages.registered(tmp_path, ())
+        assert entry.rule.name in pages.render_page(page, entry.rule)
     except PageError as error:
         found = str(error)
     assert found.startswith("a_test.md: ") if reason else found == ""
@@ -169,7 +190,7 @@ def contradictions(example: Example, answer: dict[str, Any] | None) -> Iterator[
     if unknown := example.options.keys() - OPTIONS:
         yield f"unknown options {unknown}"
     unread = [entry for entry in answer.get("sources", ()) if entry.split()[-3::2] != ["0", "0"]]
-    if unread and example.rule not in ("lines-damaged", "lines-cut-off"):
+    if unread and example.rule not in UNREAD:
         yield f"lines are not recognised, or damaged: {unread}"
     found = [finding for finding in answer.get("findings", ()) if finding["rule"] == example.rule]
     questions = [question for question in answer.get("not_judged", ()) if question["rule"] == example.rule]

@@ -13,7 +13,7 @@ import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.topology import Named, named
-from nccl_inspect.topology.xml_files import parsed
+from nccl_inspect.topology.nccl_xml import parsed
 
 DATA = TESTS / "data"
 H200 = DATA / "h200-4gpu.nccl-topo.xml"

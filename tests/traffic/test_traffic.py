@@ -15,8 +15,7 @@ from nccl_inspect.model import resolve
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
-from nccl_inspect.traffic import load
-from nccl_inspect.traffic.flows import traffic_of
+from nccl_inspect.traffic import FORMATS, count_traffic
 
 
 def log(*calls: str) -> bytes:
@@ -60,6 +59,6 @@ def test_calls_of_many_sizes_are_kept_by_powers_of_two() -> None:
 
 
 def test_narrow_terminals_get_paragraphs() -> None:
-    found = traffic_of(sample_data.job("v2.30.7-subsys-all"), [])
-    text = load("text").render(found, "operation", Style(width=40))
+    found = count_traffic(sample_data.job("v2.30.7-subsys-all"), [])
+    text = FORMATS["text"](found, "operation", Style(width=40))
     assert max(map(len, text.splitlines())) <= 40

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import click
 
 from nccl_inspect.artifacts.errors import NotOfKindError
-from nccl_inspect.cli import print_stderr, shared, writing
+from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.extras.anonymize import Anonymizer
 from nccl_inspect.extras.anonymize.evidence import Evidence
@@ -231,7 +231,7 @@ class _Job:
                     file.writelines(blocks)
                 file.flush()
         except BrokenPipeError:
-            writing.exit_quietly()
+            shared.exit_quietly()
 
 
 def _report_leaks(names: Names, target: Target) -> None:

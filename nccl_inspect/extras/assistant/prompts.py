@@ -1,8 +1,9 @@
-"""Prompts: which tools to call in which order, and how to word uncertain results."""
+"""Prompts: which tools to call in which order, and how to word uncertain results; the skill says the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 from mcp.server.mcpserver import MCPServer
@@ -12,13 +13,14 @@ from pydantic import Field
 from nccl_inspect.extras.assistant.quotes import NOTE, cut_text
 
 Log = Annotated[str, Field(description="The log of the job: a file, a folder or a glob.")]
-_WORDING = """\
+WORDING = """\
 How to word it:
 - Start with the ten lines of 'brief', unchanged; then add your own words.
 - Say 'certain', 'likely' or 'possible' as the finding does. Never make 'likely' sound proven; say what would confirm it
   ('confirm').
 - The verdict 'unknown' means that the log does not show enough. Say what is missing ('not_judged') and how to get it.
 - Name ranks, hosts, pids and lines exactly as the answers do. Do not guess what no answer says.
+- 'action' says what to do about the job. Never propose to drain or cordon a host unless it is 'drain-host'.
 - Propose commands; do not claim to have run them. Changes to a cluster are for people to decide."""
 _HANG = """\
 Find out why this NCCL job hangs or died: {log}
@@ -45,6 +47,12 @@ Find out why this NCCL job is slow: {log}
 6. If 'platform' is null, ask for the machine type, and call again with 'platform'."""
 
 
+def skill() -> str:
+    """Return the skill for agents that run commands (``SKILL.md``)."""
+    text = (Path(__file__).parent / "skill.md").read_text(encoding="utf-8")
+    return text.replace("{wording}", WORDING).replace("{note}", NOTE)
+
+
 def add(server: MCPServer) -> None:
     """Add the prompts to a server."""
     for name, title, words, function in (
@@ -56,11 +64,11 @@ def add(server: MCPServer) -> None:
 
 
 def _hang(log: Log) -> str:
-    return "\n\n".join((_HANG.format(log=cut_text(log)), _WORDING, NOTE))
+    return "\n\n".join((_HANG.format(log=cut_text(log)), WORDING, NOTE))
 
 
 def _slow(
     log: Log, good_log: Annotated[str, Field(description="The log of a run that was fast, if there is one.")] = ""
 ) -> str:
     good = f"A run that was fast: {cut_text(good_log)}\n" if good_log else ""
-    return "\n\n".join((_SLOW.format(log=cut_text(log), good=good), _WORDING, NOTE))
+    return "\n\n".join((_SLOW.format(log=cut_text(log), good=good), WORDING, NOTE))

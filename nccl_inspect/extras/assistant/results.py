@@ -13,8 +13,8 @@ from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 from mcp.types import CallToolResult, TextContent
 from pydantic import AfterValidator, BaseModel, Field
 
+from nccl_inspect import explain as explaining
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.explain import line as explaining
 from nccl_inspect.extras.assistant.quotes import MAX_NAME, MAX_QUOTE, NOTE, Note, Quote, cut_text, names, quote
 from nccl_inspect.extras.gate.differences import CausalChain, Change, Difference
 from nccl_inspect.extras.gate.policy import Checked, Outcome
@@ -154,6 +154,7 @@ class BriefFinding(BaseModel):
     rule: str
     severity: str = Field(description="error, warning or info.")
     confidence: str = Field(description="certain, likely or possible: say so when you report it.")
+    action: str = Field(description="What to do about the job: drain-host, fix-then-restart, restart, wait or none.")
     summary: Text
     root: bool = Field(description="False if it is only an effect of another finding.")
     because: list[str] = Field(description="Rules of the findings that explain it.")
@@ -174,7 +175,7 @@ class KindOfPath(BaseModel):
 
 def brief_finding(finding: Finding) -> BriefFinding:
     """Return a finding in brief."""
-    same = picked(finding, "rule", "severity", "confidence", "summary", "root", "because")
+    same = picked(finding, "rule", "severity", "confidence", "action", "summary", "root", "because")
     return BriefFinding(**same, where=where_words(finding), first_fix=next(iter(finding.fix), ""))
 
 
@@ -255,7 +256,7 @@ class Summary(BaseModel):
 
 def summarize_job(job: Job) -> Summary:
     """Return the verdict on a judged job."""
-    first = head.of(job)
+    first = head.make_head(job)
     problems = [source.problem for source in job.sources if source.problem]
     result = Summary(
         brief="\n".join(cut_text(line, _MAX_BRIEF_LINE) for line in brief.render(job).splitlines())[:_MAX_BRIEF],
@@ -341,6 +342,7 @@ class FullFinding(BaseModel):
     rule: str
     severity: str
     confidence: str = Field(description="certain, likely or possible: say so when you report it.")
+    action: str = Field(description="What to do about the job: drain-host, fix-then-restart, restart, wait or none.")
     root: bool = Field(description="False if it is only an effect of another finding.")
     because: list[str]
     summary: Text
@@ -391,7 +393,8 @@ def make_evidence(job: Job, chosen: list[Finding], offset: int, limit: int, has_
 
 def _full_finding(finding: Finding) -> FullFinding:
     return FullFinding(
-        **picked(finding, "rule", "severity", "confidence", "root", "because", "summary", "cause", "impact", "confirm"),
+        **picked(finding, "rule", "severity", "confidence", "action", "root", "because"),
+        **picked(finding, "summary", "cause", "impact", "confirm"),
         where=where_words(finding),
         ranks=some_ranks(finding.ranks),
         hosts=names(finding.hosts),

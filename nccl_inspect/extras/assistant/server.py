@@ -22,9 +22,9 @@ from mcp.types import (
     ToolAnnotations,
 )
 
+from nccl_inspect import explain as explaining
 from nccl_inspect._version import __version__
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.explain import line as explaining
 from nccl_inspect.extras.assistant import prompts
 from nccl_inspect.extras.assistant.quotes import cut_text
 from nccl_inspect.extras.assistant.reader import LogReader
@@ -32,7 +32,7 @@ from nccl_inspect.extras.assistant.tools import TITLES, Tools
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.judging.engine import CATEGORIES, registered
-from nccl_inspect.report.words import proved_page
+from nccl_inspect.report.words import with_proofs
 from nccl_inspect.scanning import meaning
 
 # --- resources ---
@@ -91,7 +91,7 @@ def _rule(name: str) -> str:
     if page is None:
         hint = suggestion(name, [entry.rule.name for entry in registered()])
         raise ResourceNotFoundError(f"no rule '{name[:80]}'; {hint or f'{_SCHEME}://rules lists them'}")
-    return proved_page(page)
+    return with_proofs(page)
 
 
 def _messages() -> str:

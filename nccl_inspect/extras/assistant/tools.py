@@ -15,9 +15,9 @@ from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult
 from pydantic import Field
 
+from nccl_inspect import explain as explaining
 from nccl_inspect.answers import selection
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.explain import line as explaining
 from nccl_inspect.extras.assistant.quotes import NOTE, Quote, raw
 from nccl_inspect.extras.assistant.reader import JobRequest, LogReader
 from nccl_inspect.extras.assistant.results import (
@@ -53,7 +53,7 @@ from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.judging.engine import CATEGORIES, registered
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report.words import proved_page
+from nccl_inspect.report.words import with_proofs
 from nccl_inspect.util.text import decode
 
 TITLES = {
@@ -153,13 +153,13 @@ class Tools:
         Filters select pairs; start with verdict="fallback" or slowest_first. The answer counts all selected pairs by
         kind and lists some of them: 'page' says how to get the next ones.
         """
-        places = selection.PlaceFilter(selection.ranges_of("rank", (rank,) if rank else ()), (host,) if host else ())
+        places = selection.PlaceFilter(selection.parse_ranges("rank", (rank,) if rank else ()), (host,) if host else ())
         wanted = selection.PathFilter(
             places,
             scope,
             (transport,) if transport else (),
             (verdict,) if verdict else (),
-            frozenset(selection.rules_known((rule,) if rule else ())),
+            frozenset(selection.match_rules((rule,) if rule else ())),
         )
         judged = await self._reader.job(_list_names(logs), _request(platform, topology, job, run), ctx)
         return await self._reader.alone(lambda: _answer_paths(judged, wanted, slowest_first, offset, limit))
@@ -217,7 +217,7 @@ class Tools:
         if not texts:
             raise NcclInspectError("nothing to explain", "pass a rule name or a log line")
         if len(texts) == 1 and (page := explaining.rule_page(texts[0])) is not None:
-            return answer(cut_page(texts[0].strip().lower(), proved_page(page), offset))
+            return answer(cut_page(texts[0].strip().lower(), with_proofs(page), offset))
         if len(texts) > MAX_LINES:
             raise NcclInspectError(f"more than {MAX_LINES} lines", "pass fewer; 'summarize' reads whole logs")
         return answer(await self._reader.alone(lambda: explain_lines(texts, offset)))
@@ -310,10 +310,10 @@ def _answer_paths(
     job: Job, wanted: selection.PathFilter, slowest_first: bool, offset: int, limit: int
 ) -> CallToolResult:
     chosen = wanted.of(job)
-    text = "" if chosen else selection.no_path(job, wanted.verdicts)
+    text = "" if chosen else selection.explain_no_path(job, wanted.verdicts)
     kinds = path_kinds(chosen)
     if slowest_first:
-        chosen = selection.slowest(chosen, job)
+        chosen = selection.sort_slowest_first(chosen, job)
     rows = [rank_pair(path) for path in chosen[offset : offset + limit]]
     narrower = "filter by rank, host, scope, transport or verdict"
     part = cut_list(rows, len(chosen), offset, ROOM["paths"], narrower)

@@ -19,8 +19,8 @@ import click
 from click.core import ParameterSource
 
 from nccl_inspect import cli, report
-from nccl_inspect.cli import print_stderr, several, shared, writing
-from nccl_inspect.cli.formats import formats
+from nccl_inspect.cli import print_stderr, shared
+from nccl_inspect.cli.shared import format_option
 from nccl_inspect.extras.collect import Wanted, cli_collect, kubernetes
 from nccl_inspect.extras.collect.collection import Collection
 from nccl_inspect.extras.live import cli_watch
@@ -81,9 +81,9 @@ def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list
 @cli_collect.timeout_option
 @click.option("-f", "--follow", is_flag=True, help="Follow the logs of a running job, like 'nccl-inspect watch'.")
 @click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep the collected files in FOLDER.")
-@formats(report.names())
+@format_option(report.names())
 @shared.gate_options
-@several.job_options
+@shared.job_options
 @shared.platform_options
 @shared.output_options
 @shared.verbose_option("Show evidence lines in full.")
@@ -100,7 +100,7 @@ def command(
     form: str,
     fail_on: str,
     options: reading.Options,
-    out: writing.Output,
+    out: shared.Output,
 ) -> int:
     """Report on a job: verdict, paths, findings and fixes, from the logs, manifests and events of its pods.
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nccl_inspect.report import Style
-from nccl_inspect.report.picture.view import View
+from nccl_inspect.report.picture import View
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.discovery import Package
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.report import Style
-from nccl_inspect.report.picture.looks import bundles, gpu_words, look_of, title_of, words_of
-from nccl_inspect.report.picture.view import View
+from nccl_inspect.report.picture import View, bundles, describe_link, find_look, gpu_words, view_title
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, ranges
@@ -23,7 +22,7 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
     for view in views:
         for kind in view.kinds or [""]:
             number += 1
-            title = title_of(view) + (f": {kind}s" if kind else "")
+            title = view_title(view) + (f": {kind}s" if kind else "")
             lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(title)};"]
             lines += _host_nodes(view, kind, number) if view.folded else _rank_nodes(view, kind, number)
             lines.append("  }")
@@ -40,11 +39,11 @@ def _rank_nodes(view: View, kind: str, number: int) -> Iterator[str]:
         yield "    }"
     for link in view.links:
         if link.kind == kind:
-            look = look_of(link)
+            look = find_look(link)
             label = f"{printable(link.detail or '?')} ch {ranges(link.channels)}"
             yield (
                 f"    {_node(number, link.src)} -> {_node(number, link.dst)} [color={_quoted(look.color)}, "
-                f"style={look.dot_style}, label={_quoted(label)}, tooltip={_quoted(words_of(link))}];"
+                f"style={look.dot_style}, label={_quoted(label)}, tooltip={_quoted(describe_link(link))}];"
             )
 
 

@@ -10,7 +10,7 @@ from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings,
 from nccl_inspect.model.document import clean, traits
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.report import Style
-from nccl_inspect.report.picture.view import UNKNOWN_HOST, DrawnLink, DrawnShape, View
+from nccl_inspect.report.picture import UNKNOWN_HOST, DrawnLink, DrawnShape, View
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.records import picked
 from nccl_inspect.util.text import printable

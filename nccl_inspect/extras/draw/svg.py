@@ -13,9 +13,18 @@ from html import escape
 from typing import NamedTuple
 
 from nccl_inspect.report import Style
-from nccl_inspect.report.picture.looks import LOOKS, Look, bundles, gpu_words, lanes, look_of, title_of, words_of
-from nccl_inspect.report.picture.tree_layout import places
-from nccl_inspect.report.picture.view import View
+from nccl_inspect.report.picture import (
+    LOOKS,
+    Look,
+    View,
+    bundles,
+    channel_words,
+    describe_link,
+    find_look,
+    gpu_words,
+    place_hosts,
+    view_title,
+)
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import cut, printable
 from nccl_inspect.util.wording import count, ranges
@@ -101,7 +110,7 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {top:.0f}" width="{width:.0f}" '
         f'height="{top:.0f}" role="img" font-family="sans-serif" font-size="12">'
     )
-    described = "; ".join(map(title_of, views)) or "nothing to draw"
+    described = "; ".join(map(view_title, views)) or "nothing to draw"
     markers = "".join(
         f'<marker id="{look.key}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{look.color}"/></marker>'
@@ -125,22 +134,24 @@ _CSS = """<style>
 
 def _panels(view: View, kind: str) -> Iterator[_Panel]:
     """Draw all links of a kind in one panel; each tree of hosts is drawn separately, level by level."""
-    title = title_of(view) + (f": {kind}s" if kind else "")
+    title = view_title(view) + (f": {kind}s" if kind else "")
     if view.folded and kind == "tree":
         across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
         for tree in view.trees[:_MAX_TREES]:
             boxes = []  # from left to right
-            for host, (level, at) in places(view, tree).items():
+            for host, (level, at) in place_hosts(view, tree).items():
                 x, y = _PAD + level * across, _HEAD + at * down
                 boxes.append(_Box(host, view.hosts[host], x, y, float(_HOST_WIDTH), float(_HOST_HEIGHT)))
             pairs = set(tree.links)
             of_tree = replace(view, links=tuple(link for link in view.links if (link.src, link.dst) in pairs))
-            yield _panel(view, boxes, list(_between_hosts(of_tree, kind, boxes)), f"{title} ({lanes(tree.channels)})")
+            yield _panel(
+                view, boxes, list(_between_hosts(of_tree, kind, boxes)), f"{title} ({channel_words(tree.channels)})"
+            )
         return
     boxes = _boxes(view)
     arrows = list(_between_hosts(view, kind, boxes) if view.folded else _between_ranks(view, kind, boxes))
     if kind == "ring":
-        title += f" ({'; '.join(lanes(ring.channels) for ring in view.rings[:4])})"
+        title += f" ({'; '.join(channel_words(ring.channels) for ring in view.rings[:4])})"
     yield _panel(view, boxes, arrows, title)
 
 
@@ -204,7 +215,13 @@ def _between_ranks(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]
     for link in links:
         label = ranges(link.channels) if differ else ""
         yield _Arrow(
-            spots[link.src], spots[link.dst], look_of(link), words_of(link), label, 1, (_NODE_WIDTH, _NODE_HEIGHT)
+            spots[link.src],
+            spots[link.dst],
+            find_look(link),
+            describe_link(link),
+            label,
+            1,
+            (_NODE_WIDTH, _NODE_HEIGHT),
         )
 
 

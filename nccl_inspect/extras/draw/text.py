@@ -9,8 +9,16 @@ from itertools import pairwise
 from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.report import Style
-from nccl_inspect.report.picture.looks import bundles, gpu_words, lanes, title_of
-from nccl_inspect.report.picture.view import UNKNOWN_HOST, DrawnLink, DrawnShape, View
+from nccl_inspect.report.picture import (
+    UNKNOWN_HOST,
+    DrawnLink,
+    DrawnShape,
+    View,
+    bundles,
+    channel_words,
+    gpu_words,
+    view_title,
+)
 from nccl_inspect.report.words import block, paint
 from nccl_inspect.topology import Nic, Topology
 from nccl_inspect.util.grouping import grouped
@@ -29,7 +37,7 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 
 
 def _view(view: View, style: Style) -> list[str]:
-    lines = [paint(line, "bold", style) for line in block("", title_of(view), style, 0, 0)]
+    lines = [paint(line, "bold", style) for line in block("", view_title(view), style, 0, 0)]
     lines += _about(view, style)
     for host, ranks in view.hosts.items():
         gpus = {} if view.folded else {rank: gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
@@ -44,11 +52,11 @@ def _view(view: View, style: Style) -> list[str]:
         for tree in view.trees:
             shape = tree_shape(tree.links)
             words = f"depth {shape.depth}, at most {shape.children} below a rank"
-            lines += block("tree", f"{lanes(tree.channels)}: {words}", style)
+            lines += block("tree", f"{channel_words(tree.channels)}: {words}", style)
             lines += _tree(tree, by_pair, style)
         for link in view.links:
             if link.kind == "connection":
-                text = f"{link.src} -> {link.dst} {_way(link)}, {lanes(link.channels)}"
+                text = f"{link.src} -> {link.dst} {_way(link)}, {channel_words(link.channels)}"
                 lines += block("link", text, style)
     if not view.links:
         lines += block("links", "none in this log (NCCL_DEBUG=INFO of rank 0 shows rings)", style)
@@ -106,7 +114,7 @@ def _ring(view: View, ring: DrawnShape, by_pair: dict[tuple[str, int, int], Draw
         if src is not None and dst is not None and src != dst
     )
     chain = " > ".join("?" if rank is None else str(rank) for rank in order)
-    lines = block("ring", f"{lanes(ring.channels)}: {chain}", style)
+    lines = block("ring", f"{channel_words(ring.channels)}: {chain}", style)
     words = [f"{number} x {way}" for way, number in hops.most_common()]
     hosts = host_of(view.hosts, UNKNOWN_HOST)
     if not is_closed(ring.ranks, view.nranks):

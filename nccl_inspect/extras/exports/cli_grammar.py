@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from tabulate import tabulate
 
-from nccl_inspect.cli import print_stderr, shared, writing
+from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras import exports as grammar_exports
 from nccl_inspect.grammar import files
@@ -63,12 +63,12 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
             counts = {**families, ("all", ""): productions}
             rows = [(*key, len(own), len({entry.event for entry in own})) for key, own in counts.items()]
         listed = tabulate(rows, head, tablefmt="simple", disable_numparse=bool(dialects))
-        writing.write_lines(listed.split("\n"), "-")
+        shared.write_lines(listed.split("\n"), "-")
         return
     format_ = grammar_exports.load(export)
     written = format_.export(productions)
     if out is None or out in atomic_files.STDOUT:
-        writing.write_lines(written.removesuffix("\n").split("\n"), "-")
+        shared.write_lines(written.removesuffix("\n").split("\n"), "-")
         return
     target = Path(out) / format_.FILE if Path(out).is_dir() else Path(out)
     with atomic_files.replacing(str(target), "--out") as file:

@@ -16,8 +16,8 @@ from nccl_inspect.extras.exports.patterns import (
     split_message,
     translate,
 )
+from nccl_inspect.grammar.notation import Shape
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.scanning import meaning
 
 USE = "jq '.messages[] | select(.event == \"ChannelConnect\") | .line' {out}"

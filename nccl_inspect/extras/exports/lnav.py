@@ -25,9 +25,8 @@ from nccl_inspect.extras.exports.patterns import (
     split_message,
     translate,
 )
-from nccl_inspect.grammar.notation import fields, leads
+from nccl_inspect.grammar.notation import Shape, fields, leads
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
 
 USE = "lnav -i {out} && lnav job.log"
 FILE = "nccl_log.json"

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 
 from nccl_inspect.event.types import KINDS
-from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, fields, parse
+from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, Shape, field_type, fields, parse
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
-from nccl_inspect.grammar.types import field_type
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.records import Frozen, frozen
 

@@ -25,6 +25,7 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.processes import Helpers
 from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.wording import count
 
 CLUSTER = "pip install 'nccl-inspect[fleet-cluster]'"
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
@@ -85,6 +86,7 @@ def units(inputs: Sequence[str], together: bool = False) -> tuple[list[Unit], li
     evidence = [file for file in found if artifacts.kind_of(file.name, artifacts.head_of(file))]
     by_key: dict[object, int] = {}
     group: list[int] = []
+    nameless: set[object] = set()
     logs = [file for file in found if file not in evidence]
 
     def joined(keys: Iterable[object], own: int) -> None:
@@ -102,8 +104,11 @@ def units(inputs: Sequence[str], together: bool = False) -> tuple[list[Unit], li
             joined([""], place)
         elif communicators:
             joined(communicators, place)
+            if name in nameless:
+                joined([name], place)
             by_key.setdefault(name, place)
         elif name[1] != file.name or name in by_key:
+            nameless.add(name)
             joined([name], place)
     members = defaultdict(list)
     for place, file in enumerate(logs):
@@ -186,6 +191,19 @@ def add(
     return total
 
 
+def append(
+    inputs: Sequence[str], store: str, say: Callable[[str], None], options: reading.Options | None = None
+) -> None:
+    """Append the job in some logs and say so, or why not: whoever followed the job has other things to do."""
+    try:
+        outcome = add(units(inputs, together=True)[0], Terms(store, options or reading.Options()))
+    except NcclInspectError as error:
+        say(str(error))
+        return
+    for problem in outcome.problems or [f"{count(outcome.added.total(), 'job')} added to {store}"]:
+        say(problem)
+
+
 def _shares(some: Sequence[Unit], number: int) -> list[list[Unit]]:
     """Logs in shares of about the same size."""
     shares: list[list[Unit]] = [[] for _ in range(min(number, len(some)))]
@@ -252,9 +270,9 @@ def judged_unit(unit: Unit, digest: str, written: float, judge: reading.Judge, i
     jobs: list[Job] = []
     worst = judge.worst(reading.fold(inventory.logs), jobs.append, beside=inventory)
     names = {standing.number: standing.name for standing in worst.jobs}
-    tables = []
+    tables, first = [], Path(unit.logs[0])
     for number, job in enumerate(jobs, 1):
-        job.name = names.get(number) or Path(unit.logs[0]).name
+        job.name = names.get(number) or (first.name if len(unit.logs) == 1 else first.parent.name)
         tables.append(of_job(job, _ident(digest, number), written, image))
     return tables
 

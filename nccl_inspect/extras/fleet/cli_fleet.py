@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccl_inspect.cli import prepared, print_stderr, shared, writing
-from nccl_inspect.cli.formats import formats
+from nccl_inspect.cli import prepared, print_stderr, shared
+from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.fleet import formats as forms
 from nccl_inspect.util.wording import count
@@ -129,17 +129,17 @@ def _since(_ctx: click.Context, _option: click.Parameter, value: str | None) -> 
         return None
     match = _SINCE.fullmatch(value)
     if not match:
-        raise click.BadParameter(f"'{value}' is not a number of days or weeks such as 7d or 4w")
+        raise click.BadParameter(f"'{value}' is not a number of days or weeks, such as 7d or 4w")
     return timedelta(days=int(match[1]) * (7 if match[2] == "w" else 1))
 
 
 @command.command("report", epilog=_REPORT, short_help="Report what the bad jobs of a store share.")
 @store_option
-@formats(forms.names(), forms.load)
+@format_option(forms.names(), forms.load)
 @click.option("--since", metavar="7d|4w", callback=_since, help="Only jobs of the last days before the newest one.")
 @click.option("--by", type=click.Choice(_KINDS), default=None, help="Also list all of a kind, worst first.")
 @shared.output_options
-def report(store: str, form: str, since: timedelta | None, by: str | None, out: writing.Output) -> int:
+def report(store: str, form: str, since: timedelta | None, by: str | None, out: shared.Output) -> int:
     """Report verdicts over time, frequent causes, and which host, NIC, GPU, image, release or setting is behind them.
 
     A suspect has more bad jobs than chance explains: by Fisher's exact test and against jobs of like size and day, both
@@ -158,9 +158,9 @@ def report(store: str, form: str, since: timedelta | None, by: str | None, out: 
 @command.command("query", epilog=_QUERY, short_help="Run SQL on the tables of a store (DuckDB).")
 @click.argument("sql")
 @store_option
-@formats(("table", "csv", "json"))
+@format_option(("table", "csv", "json"))
 @shared.output_options
-def query(sql: str, store: str, form: str, out: writing.Output) -> int:
+def query(sql: str, store: str, form: str, out: shared.Output) -> int:
     """Run SQL on the tables of a store: job, host, nic, rank, path, finding, setting, bandwidth (DuckDB).
 
     Each row has its job, when that began, its verdict, whether it is bad, and the day.

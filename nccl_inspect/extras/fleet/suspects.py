@@ -75,9 +75,8 @@ class Logs:
         seen = seen[of - seen <= everything - all_bad]
         if bad <= 0 or not len(seen):
             return 0.0
-        return _sum(self._choose(all_bad, seen) + self._choose(everything - all_bad, of - seen)) - float(
-            self._choose(everything, of)
-        )
+        ways = self._choose(all_bad, seen) + self._choose(everything - all_bad, of - seen)
+        return min(0.0, _sum(ways) - float(self._choose(everything, of)))
 
     def binomial(self, bad: int, of: int, rate: float) -> float:
         """The probability of as many bad ones, or more, if each is bad with some probability."""
@@ -86,13 +85,13 @@ class Logs:
         if rate <= 0:
             return -math.inf
         seen = np.arange(bad, of + 1)
-        return _sum(self._choose(of, seen) + seen * math.log(rate) + (of - seen) * math.log1p(-rate))
+        return min(0.0, _sum(self._choose(of, seen) + seen * math.log(rate) + (of - seen) * math.log1p(-rate)))
 
 
 def _sum(logs: Any) -> float:
-    """The logarithm of a sum, of at most 1."""
+    """The logarithm of the sum of what these are the logarithms of."""
     most = float(logs.max())
-    return min(0.0, most + math.log(float(np.exp(logs - most).sum())))
+    return most + math.log(float(np.exp(logs - most).sum()))
 
 
 @frozen
@@ -106,7 +105,7 @@ class Count(Frozen):
     expected: float
     """Bad ones among as many jobs of like size and time without it."""
     chance: float
-    """The logarithm of the probability of at least that many if that were all."""
+    """The logarithm of the probability of that many by chance."""
 
     @property
     def ratio(self) -> float:
@@ -263,9 +262,12 @@ class Comparison:
             parts += [(self._suspect(count, host, pairs, left), pairs) for count in self.counts(kind, pairs, left)]
 
         def is_alone(part: Suspect) -> bool:
-            others = host.jobs - part.count.jobs
-            most = _LEAST_RATIO * max(1.0, host.expected * others / host.jobs)
-            return others >= _LEAST_BAD and host.bad - part.count.bad <= most
+            """Whether jobs without the part are sound, and would hardly be if they had the fault, too."""
+            count, others, bad = part.count, host.jobs - part.count.jobs, host.bad - part.count.bad
+            fault = self._logs.binomial(others - bad, others, 1 - count.bad / count.jobs)
+            sound = self._logs.binomial(bad, others, host.expected / host.jobs)
+            limit = math.log(ALPHA if 2 * part.named > count.bad else ALPHA / 100)
+            return fault < limit and sound > math.log(ALPHA)
 
         alone = [part for part in parts if is_alone(part[0])]
         if alone:

@@ -7,6 +7,7 @@ table answers most questions alone.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -14,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from nccl_inspect._version import __version__
-from nccl_inspect.answers import nics, ranks
+from nccl_inspect.answers import machines, ranks
+from nccl_inspect.model.document import clean
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.util.text import printable
 from nccl_inspect.util.times import Moment, moment
 from nccl_inspect.util.wording import ranges
 
@@ -48,7 +49,6 @@ _TYPES = {
     "bool": pa.bool_(),
     "double": pa.float64(),
 }
-_YEAR = 366 * 86400.0
 _MOST_HOSTS = 64
 """Hosts and culprits that a finding lists; the rest is in the tables of hosts and NICs, which say who was named."""
 
@@ -73,78 +73,58 @@ def of_job(job: Job, ident: str, written: float, image: str | None) -> Tables:
     shared = {"job": ident, "start": begin, "verdict": job.verdict, "bad": job.verdict in BAD}
     headline = next((found for found in job.findings if job.head and found.rule == job.head.rule), None)
     worst = headline or next((found for found in job.findings if found.severity != "info"), None)
-    proof = worst.evidence[0] if worst and worst.evidence else None
-    row = {
+    led = {name: getattr(worst, name, None) for name in ("rule", "category", "severity", "summary")} | _quoted(worst)
+    row = led | {
         **{"name": job.name, "end": end, "clock": clock, "ranks": job.world_size or len(job.ranks_seen) or None},
         **{"hosts": len(job.hosts), "gpus": sum(host.gpus for host in job.hosts), "platform": job.platform},
         **{"release": ", ".join(job.nccl_versions) or None, "cuda": ", ".join(job.cuda_versions) or None},
         **{"network": job.network.name, "plugin": job.network.plugin_version, "image": image or _image(job)},
         **{"headline": job.head.headline if job.head else None, "runs": len(job.earlier_runs) + 1},
-        **({name: getattr(worst, name) for name in ("rule", "category", "severity", "summary")} if worst else {}),
-        **({"source": proof.source, "line": proof.line, "text": proof.text} if proof else {}),
         **{"logs": [source.name for source in job.sources][:_MOST_HOSTS], "tool": __version__},
         "added": datetime.now(UTC).replace(tzinfo=None),
     }
     named = _named(job)
-    gpus = {rank: gpu.nvml_dev for rank, gpu in job.gpus.items()}
-    rows: dict[str, list[dict[str, Any]]] = {
-        "job": [row],
-        "host": [{"host": h.name, "ranks": len(h.ranks), "gpus": h.gpus, "named": h.name in named} for h in job.hosts],
+    rows = {
+        "job": [clean(row)],
+        "host": [_row("host", h, host=h.name, ranks=len(h.ranks), named=h.name in named) for h in job.hosts],
         "nic": [
-            {
-                **{
-                    "host": nic.host,
-                    "nic": nic.nic or f"NIC {nic.nic_index}",
-                    "network": nic.network,
-                    "state": nic.state,
-                },
-                **{"paths_out": nic.paths_out, "paths_in": nic.paths_in, "gdr": _word(nic.gdr)},
-                "named": not named.isdisjoint((f"{nic.host} {nic.nic}", f"{nic.host} NIC {nic.nic_index}")),
-            }
-            for nic in nics.rows(job)
+            _row("nic", n, nic=n.nic or f"NIC {n.nic_index}", gdr=_word(n.gdr), named=not named.isdisjoint(_names(n)))
+            for n in machines.list_nics(job)
         ],
-        "rank": [
-            {
-                **{"host": one.host, "rank": one.rank, "gpu": one.gpu, "bus_id": one.bus_id, "state": one.state},
-                "named": f"{one.host} GPU {gpus.get(one.rank if one.rank is not None else -1)}" in named,
-            }
-            for one in ranks.rows(job)
-        ],
+        "rank": [_row("rank", one, named=f"{one.host} GPU {one.gpu}" in named) for one in ranks.list_ranks(job)],
         "path": _paths(job),
-        "finding": [_finding(found, found is headline) for found in job.findings],
+        "finding": [
+            _row("finding", f, headline=f is headline, ranks=ranges(f.ranks), hosts=f.hosts[:_MOST_HOSTS],
+                 culprits=[f"{one.kind} {one.name}" for one in f.culprits[:_MOST_HOSTS]], **_quoted(f))
+            for f in job.findings
+        ],
         "setting": [
-            {
-                **{"name": setting.name, "value": setting.value, "origin": setting.source},
-                "ranks": None if setting.ranks is None else len(setting.ranks),
-            }
-            for setting in job.environment
+            _row("setting", one, origin=one.source, ranks=None if one.ranks is None else len(one.ranks))
+            for one in job.environment
         ],
         "bandwidth": [
-            {
-                **{"operation": one.operation, "type": one.type, "ranks": one.ranks, "size": one.size},
-                **{"measured_gbps": one.measured_gbps, "expected_low": one.expected_low, "ratio": one.ratio},
-                "bandwidth_verdict": one.verdict,
-                **({"source": one.line.source, "line": one.line.line} if one.line else {}),
-            }
+            _row("bandwidth", one, bandwidth_verdict=one.verdict, source=one.line and one.line.source,
+                 line=one.line and one.line.line)
             for one in job.bandwidth
         ],
-    }
-    return {
-        table: pa.Table.from_pylist([shared | _printable(row) for row in rows[table]], schema(table))
-        for table in TABLES
-    }
+    }  # fmt: skip
+    return {table: pa.Table.from_pylist([row | shared for row in rows[table]], schema(table)) for table in TABLES}
 
 
-def _printable(row: dict[str, Any]) -> dict[str, Any]:
-    """A row whose texts hold no control characters: a log may hold any bytes."""
-    return {
-        name: printable(value)
-        if isinstance(value, str)
-        else [printable(str(item)) for item in value]
-        if isinstance(value, list)
-        else value
-        for name, value in row.items()
-    }
+def _row(table: str, found: object, **own: Any) -> dict[str, Any]:
+    """The columns of a table that something has, without control characters: a log may hold any bytes."""
+    row: dict[str, Any] = clean({column: getattr(found, column, None) for column in schema(table).names} | own)
+    return row
+
+
+def _quoted(found: Finding | None) -> dict[str, Any]:
+    """The first line that a finding quotes."""
+    line = found.evidence[0] if found and found.evidence else None
+    return {name: getattr(line, name, None) for name in ("source", "line", "text")}
+
+
+def _names(nic: machines.NicRow) -> tuple[str, str]:
+    return f"{nic.host} {nic.nic}", f"{nic.host} NIC {nic.nic_index}"
 
 
 def _times(job: Job, written: float) -> tuple[datetime, datetime | None, str]:
@@ -163,15 +143,13 @@ def _times(job: Job, written: float) -> tuple[datetime, datetime | None, str]:
 
 def _in_year(found: Moment, written: float) -> float:
     """Seconds since 1970; a time without a year is in the last one before its log was written."""
-    if found.clock != "day":
-        return found.seconds
-    when = _date(found.seconds)
-    year = _date(written + 86400).year
-    try:
-        seconds = when.replace(year=year, tzinfo=UTC).timestamp()
-    except ValueError:  # 29 February
-        seconds = when.replace(year=year, day=28, tzinfo=UTC).timestamp()
-    return seconds if seconds <= written + 86400 else seconds - _YEAR
+    latest = written + 86400
+    for year in (_date(latest).year, _date(latest).year - 1) if found.clock == "day" else ():
+        with suppress(ValueError):  # 29 February
+            seconds = _date(found.seconds).replace(year=year, tzinfo=UTC).timestamp()
+            if seconds <= latest:
+                return seconds
+    return found.seconds
 
 
 def _date(seconds: float) -> datetime:
@@ -180,14 +158,11 @@ def _date(seconds: float) -> datetime:
 
 def _image(job: Job) -> str | None:
     """The image of the containers that do the work, as manifests beside the log name it; of several, all of them."""
-    found: dict[str, None] = {}
-    for artifact in job.artifacts:
-        for pod in getattr(artifact.value, "pods", ()):
-            for container in pod.workers:
-                found[container.image] = None
-        for option in getattr(artifact.value, "options", ()):
-            if getattr(option, "name", "") == "container-image":
-                found[option.value] = None
+    found = {
+        container.image for one in job.artifacts for pod in getattr(one.value, "pods", ()) for container in pod.workers
+    }
+    options = [option for one in job.artifacts for option in getattr(one.value, "options", ())]
+    found |= {option.value for option in options if getattr(option, "name", "") == "container-image"}
     return ", ".join(sorted(filter(None, found))) or None
 
 
@@ -213,16 +188,6 @@ def _named(job: Job) -> set[str]:
     return named
 
 
-def _finding(found: Finding, is_headline: bool) -> dict[str, Any]:
-    proof = found.evidence[0] if found.evidence else None
-    return {
-        **{name: getattr(found, name) for name in ("rule", "category", "severity", "confidence", "root", "summary")},
-        **{"headline": is_headline, "ranks": ranges(found.ranks), "hosts": found.hosts[:_MOST_HOSTS]},
-        "culprits": [f"{one.kind} {one.name}" for one in found.culprits[:_MOST_HOSTS]],
-        **({"source": proof.source, "line": proof.line, "text": proof.text} if proof else {}),
-    }
-
-
 def _paths(job: Job) -> list[dict[str, Any]]:
     """One row for each class of paths."""
     counts: Counter[tuple[Any, ...]] = Counter()
@@ -233,4 +198,4 @@ def _paths(job: Job) -> list[dict[str, Any]]:
 
 
 def _word(value: object) -> str | None:
-    return None if value is None else {True: "yes", False: "no"}.get(value) or str(value)  # type: ignore[call-overload]
+    return None if value is None else "yes" if value is True else "no" if value is False else str(value)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect.cli import print_stderr, shared, writing
-from nccl_inspect.cli.formats import formats
+from nccl_inspect.cli import print_stderr, shared
+from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.gate import learning
 from nccl_inspect.extras.gate.formats import CHECK_FORMATS
@@ -42,7 +42,7 @@ healthy job, so nothing is written); 3 no readable input, or the policy is kept 
 @click.option("--learn", "learns", is_flag=True, help="Generate a policy from a known-good log.")
 @click.option("--force", is_flag=True, help="With --learn: accept a log that does not show a healthy job.")
 @click.option("--strict", is_flag=True, help="Treat undecided expectations as broken.")
-@formats(CHECK_FORMATS, CHECK_FORMATS.__getitem__)
+@format_option(CHECK_FORMATS, CHECK_FORMATS.__getitem__)
 @shared.rule_options
 @shared.read_options
 @shared.output_options
@@ -56,7 +56,7 @@ def command(
     strict: bool,
     form: str,
     options: reading.Options,
-    out: writing.Output,
+    out: shared.Output,
 ) -> int:
     """Check a job against a policy: transports, GPUDirect, channels, versions, environment, severities.
 
@@ -80,7 +80,7 @@ def command(
     return shared.gate(not checked.is_met(strict), job)
 
 
-def _learn(job: Job, force: bool, out: writing.Output) -> int:
+def _learn(job: Job, force: bool, out: shared.Output) -> int:
     """Write a policy, unless the log would make a bad one."""
     if job.partial:
         print_stderr("not written: reading was interrupted")

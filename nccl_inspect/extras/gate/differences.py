@@ -11,7 +11,7 @@ from dataclasses import field
 from functools import cache
 from typing import NamedTuple
 
-from nccl_inspect.bandwidth import words
+from nccl_inspect import bandwidth
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.culprit_words import subject
 from nccl_inspect.judging.engine import SEVERITIES
@@ -297,23 +297,32 @@ def _bandwidth_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
     def differ(before: float, after: float) -> bool:
         return abs(after - before) > _NOISE * max(before, after)
 
-    ours = {words.of_what(entry): entry for entry in a.bandwidth}
+    ours = {bandwidth.measurement_name(entry): entry for entry in a.bandwidth}
     for entry in b.bandwidth:
-        what = words.of_what(entry)
+        what = bandwidth.measurement_name(entry)
         if (before := ours.get(what)) and differ(before.measured_gbps, entry.measured_gbps):
             lines = [line for line in (entry.line, before.line) if line]
             is_slower = entry.measured_gbps < before.measured_gbps
-            yield Change("bandwidth", what, words.peak(before), words.peak(entry), is_slower=is_slower, evidence=lines)
+            yield Change(
+                "bandwidth",
+                what,
+                bandwidth.describe_peak(before),
+                bandwidth.describe_peak(entry),
+                is_slower=is_slower,
+                evidence=lines,
+            )
     speeds = {speed.what: speed for speed in a.training}
     for speed in b.training:
         if (earlier := speeds.get(speed.what)) and differ(earlier.median, speed.median):
             is_slower = (speed.median > earlier.median) == speed.what.startswith("seconds")
             lines = [speed.line, earlier.line]
             times = max(speed.median, earlier.median) / min(speed.median, earlier.median)
-            after = f"{words.speed(speed)}, {times:.2g} times {'slower' if is_slower else 'faster'}"
-            yield Change("bandwidth", "training", words.speed(earlier), after, is_slower=is_slower, evidence=lines)
+            after = f"{bandwidth.describe_speed(speed)}, {times:.2g} times {'slower' if is_slower else 'faster'}"
+            yield Change(
+                "bandwidth", "training", bandwidth.describe_speed(earlier), after, is_slower=is_slower, evidence=lines
+            )
     if bool(a.training) != bool(b.training):
-        stated = ", ".join(map(words.speed, a.training or b.training))
+        stated = ", ".join(map(bandwidth.describe_speed, a.training or b.training))
         unclear.append(f"training: not in the log of {'B' if a.training else 'A'} ({stated} in the other)")
 
 

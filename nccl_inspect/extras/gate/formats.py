@@ -18,9 +18,19 @@ from nccl_inspect.extras.gate.policy import STATES, Checked, Outcome
 from nccl_inspect.model.document import clean, evidence_to_dict, finding_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, gaps
-from nccl_inspect.report.markup import code, details, plain, step, table
-from nccl_inspect.report.words import block, paint, shortened, step_block, verdict_color
+from nccl_inspect.report import Style, digest
+from nccl_inspect.report.words import (
+    block,
+    code_span,
+    escape_markdown,
+    folded_lines,
+    markdown_table,
+    paint,
+    shortened,
+    step_block,
+    step_item,
+    verdict_color,
+)
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.records import picked
 from nccl_inspect.util.text import printable
@@ -126,20 +136,24 @@ def _outcome_lines(outcome: Outcome, style: Style) -> Iterator[str]:
 def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
     """Render a table of what is not kept for each fix, with the log lines folded away."""
     head, row = ("", "expectation", "found", "wanted", "line"), _markdown_row
-    parts = [f"## {_verdict(checked, strict)}: {plain(checked.policy)}"]
-    parts.append(plain(_headline(checked, strict).removeprefix(f"{checked.policy}: ")))
+    parts = [f"## {_verdict(checked, strict)}: {escape_markdown(checked.policy)}"]
+    parts.append(escape_markdown(_headline(checked, strict).removeprefix(f"{checked.policy}: ")))
     for state, todo, outcomes in _outcomes_by_fix(checked):
-        parts.append(table(head, [[*row(outcome), plain(_where(outcome.answer.evidence))] for outcome in outcomes]))
-        parts.append(f"**{_step_label(state).capitalize()}:**\n{step(todo)}")
+        parts.append(
+            markdown_table(
+                head, [[*row(outcome), escape_markdown(_where(outcome.answer.evidence))] for outcome in outcomes]
+            )
+        )
+        parts.append(f"**{_step_label(state).capitalize()}:**\n{step_item(todo)}")
         if lines := list(dict.fromkeys(_quote(line) for outcome in outcomes for line in outcome.answer.evidence)):
-            parts.append(details(f"Evidence: {count(len(lines), 'line')}", lines, style))
+            parts.append(folded_lines(f"Evidence: {count(len(lines), 'line')}", lines, style))
     if style.verbose and (kept := checked.in_state("kept")):
-        parts.append(table(head[:-1], map(row, kept)))
+        parts.append(markdown_table(head[:-1], map(row, kept)))
     return "\n\n".join(parts) + "\n"
 
 
 def _markdown_row(outcome: Outcome) -> list[str]:
-    return [f"**{outcome.answer.state}**", *map(plain, (outcome.key, outcome.answer.summary, outcome.wanted))]
+    return [f"**{outcome.answer.state}**", *map(escape_markdown, (outcome.key, outcome.answer.summary, outcome.wanted))]
 
 
 def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
@@ -287,7 +301,7 @@ def _run_words(job: Job) -> str:
     names = shortened([source.name for source in job.sources], 2)
     size = count(job.world_size, "rank") if job.world_size else "world size not in the log"
     hosts = count(len(job.hosts), "host")
-    read = f"; partial: {gaps.interruption(job)}" if job.partial else ""
+    read = f"; partial: {digest.describe_interruption(job)}" if job.partial else ""
     return f"{job.verdict.upper()}: {names}: {size} on {hosts}, NCCL {', '.join(job.nccl_versions) or 'unknown'}{read}"
 
 
@@ -396,30 +410,36 @@ def _text_area(area: str, difference: Difference, style: Style) -> Iterator[str]
 
 def _diff_markdown(difference: Difference, style: Style) -> str:
     """Render the comparison as GitHub and GitLab show it."""
-    runs = [(f"**{name}**", plain(_run_words(job))) for name, job in (("A", difference.a), ("B", difference.b))]
-    parts = [f"## {plain(_diff_headline(difference))}", table(("", ""), runs), plain(_renamed_words(difference))]
+    runs = [
+        (f"**{name}**", escape_markdown(_run_words(job))) for name, job in (("A", difference.a), ("B", difference.b))
+    ]
+    parts = [
+        f"## {escape_markdown(_diff_headline(difference))}",
+        markdown_table(("", ""), runs),
+        escape_markdown(_renamed_words(difference)),
+    ]
     parts += ["### What likely explains what"] if difference.explanations else []
     for chain in difference.explanations:
-        parts += [plain(_chain_words(chain)), _markdown_fix(chain.fix)]
-        parts += [details("Evidence", lines, style)] if (lines := _proof(chain)) else []
+        parts += [escape_markdown(_chain_words(chain)), _markdown_fix(chain.fix)]
+        parts += [folded_lines("Evidence", lines, style)] if (lines := _proof(chain)) else []
     if lonely := _unexplained(difference):
         parts.append("### Other findings of B")
         for change in lonely:
-            parts += [f"{code(change.what)}: {plain(change.after or '')}", _markdown_fix(change.fix[:1])]
+            parts += [f"{code_span(change.what)}: {escape_markdown(change.after or '')}", _markdown_fix(change.fix[:1])]
     if difference.changes:
         rows = [
-            [SIGNS[change.kind].replace("-", "\\-").replace("+", "\\+"), area, plain(_change_words(change))]
+            [SIGNS[change.kind].replace("-", "\\-").replace("+", "\\+"), area, escape_markdown(_change_words(change))]
             for area in AREAS
             for change in difference.in_area(area)
         ]
-        parts += ["### Changes", table(("", "area", "change"), rows)]
+        parts += ["### Changes", markdown_table(("", "area", "change"), rows)]
     if difference.open:
-        parts += ["### Not compared", "\n".join(f"- {plain(text)}" for text in difference.open)]
+        parts += ["### Not compared", "\n".join(f"- {escape_markdown(text)}" for text in difference.open)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _markdown_fix(steps: list[str]) -> str:
-    return "**Fix:**\n" + "\n".join(map(step, steps)) if steps else ""
+    return "**Fix:**\n" + "\n".join(map(step_item, steps)) if steps else ""
 
 
 def diff_document(difference: Difference) -> dict[str, Any]:
@@ -488,7 +508,7 @@ def _diff_html(difference: Difference, _style: Style) -> str:
             lonely=_unexplained(difference),
             open=difference.open,
             version=__version__,
-            **html.look(difference.b.verdict),
+            **html.page_look(difference.b.verdict),
         )
         + "\n"
     )

@@ -46,9 +46,10 @@ run; 127 COMMAND was not found; 2 usage error
 @click.option(
     "--report", metavar="FILE", type=shared.FILE, default="", help="Write the report to FILE instead of stderr."
 )
+@shared.append_option
 @click.option("-q", "--quiet", is_flag=True, help="Keep the files; print only errors.")
 @click.argument("argv", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(directory: str, stall: float, report: str, quiet: bool, argv: tuple[str, ...]) -> int:
+def command(directory: str, stall: float, report: str, store: str, quiet: bool, argv: tuple[str, ...]) -> int:
     """Run COMMAND with the settings that a full report needs, keep its output, and report on stderr when it ends.
 
     Sets, unless already set: NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE (only if NCCL_DEBUG was not set, so that
@@ -58,4 +59,10 @@ def command(directory: str, stall: float, report: str, quiet: bool, argv: tuple[
     files = open_run_folder(directory, os.environ, print_stderr)
     if files is None:
         return replace_process(argv)
-    return Session(files, os.environ, Options(stall, report, quiet), print_stderr).run(argv)
+    session = Session(files, os.environ, Options(stall, report, quiet), print_stderr)
+    status = session.run(argv)
+    if store and session.is_first:
+        from nccl_inspect.extras.fleet import adding  # loads pyarrow
+
+        adding.append([str(files.folder)], store, print_stderr)
+    return status

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from nccl_inspect import artifacts, report
-from nccl_inspect.cli import print_stderr, shared, writing
+from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.live import exit_conditions, tail
@@ -34,7 +34,7 @@ from nccl_inspect.extras.live.watch import (
 )
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
-from nccl_inspect.report import Style, beside, text
+from nccl_inspect.report import Style, digest, text
 from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut, printable
@@ -101,6 +101,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     type=shared.FILE,
     help="Publish Prometheus metrics: over HTTP on a port of localhost or on ADDRESS:PORT, or in FILE.",
 )
+@shared.append_option
 @shared.gate_options
 @shared.platform_options
 @shared.color_option
@@ -115,6 +116,7 @@ def command(
     on_exit: str | None,
     ras: str | None,
     metrics: str | None,
+    store: str,
     fail_on: str,
     options: reading.Options,
     no_color: bool,
@@ -133,14 +135,17 @@ def command(
         raise click.UsageError(f"--ras {ras}: needs HOST:PORT, such as localhost:28028")
     if metrics and log and os.path.realpath(metrics) == os.path.realpath(log):
         raise NcclInspectError(f"{metrics}: is the log, which would be lost", "choose another name for --metrics")
-    judge = reading.Judge(shared.with_settings_file(options))
+    options = shared.with_settings_file(options)
+    judge = reading.Judge(options)
     (name,) = shared.inputs_or_stdin((log,) if log else ())
+    if store and name == "-":
+        raise click.UsageError("--store needs LOG: standard input is not kept")
     source = tail.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
     watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None)
     waiter = tail.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))
     pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
-    screen = _Screen(writing.style(no_color, "-"), interval)
+    screen = _Screen(shared.choose_style(no_color, "-"), interval)
     alarm: exit_conditions.Alarm | None = None
     job: Job | None = None
     try:
@@ -164,11 +169,15 @@ def command(
             if problem := meter.update(watch, runs=False):
                 screen.note(problem)
     except BrokenPipeError:
-        writing.exit_quietly()
+        shared.exit_quietly()
     finally:
         screen.clear()
     for words in place.problems(job) if place else ():
         print_stderr(words)
+    if store:
+        from nccl_inspect.extras.fleet import adding  # loads pyarrow
+
+        adding.append([name, *evidence], store, print_stderr, options)
     if alarm:
         return _ended(alarm, on_exit)
     assert job is not None
@@ -202,7 +211,7 @@ class _Beside:
 
     def problems(self, job: Job | None) -> Iterator[str]:
         """Unused files and the reasons."""
-        yield from beside.problems(job.artifacts if job else self._inventory.evidence)
+        yield from digest.list_unused_evidence(job.artifacts if job else self._inventory.evidence)
         yield from (f"{log.name}: {log.problem.what}" for log in self._inventory.logs if log.problem)
         watched = os.path.realpath(self._log)
         others = [log.name for log in self._inventory.logs if not log.problem and os.path.realpath(log.name) != watched]
@@ -255,7 +264,7 @@ class _Screen:
         lines = [line for event in news for line in _words(event, self._style)]
         if lines:
             self.clear()
-            writing.write_lines(lines, "-")
+            shared.write_lines(lines, "-")
 
     def note(self, words: str) -> None:
         """Write a note about the input."""
@@ -314,7 +323,7 @@ def _words(news: News, style: Style) -> Iterator[str]:
             yield from report.load("text").render(job, style).splitlines()
         case End(job):
             yield from text.headline(job, style)
-            for label, words in beside.rows(job):
+            for label, words in digest.evidence_rows(job):
                 yield from block(label, printable(words), style)
         case Turn(before, job):
             now = paint(job.verdict.upper(), verdict_color(job.verdict), style)

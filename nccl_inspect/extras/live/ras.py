@@ -13,10 +13,9 @@ from nccl_inspect.artifacts.ras import Answer
 from nccl_inspect.extras.collect.ras import FORMS, FormatError, answer
 from nccl_inspect.judging.evidence.ras import who
 from nccl_inspect.model.inventory import Artifact
-from nccl_inspect.util.wording import listed
 
-_LONGEST = 20.0
-"""Seconds that an answer may take: RAS itself waits 5 s and more for processes that are silent."""
+_LONGEST = 30.0
+"""Seconds that an answer may take: RAS itself waits for processes that are silent."""
 _MOST = 3
 
 
@@ -74,17 +73,22 @@ class Late(NamedTuple):
     ranks: list[int]
     """Of the job, as far as they are known."""
     words: list[str]
-    """One for each of them, the first few."""
-    names: str
+    """What is known of the first few."""
+    names: list[str]
 
 
-def counts_of(found: Answer) -> object:
-    """Return what changes whenever an operation is launched, as far as the form of the answer shows it."""
-    differing = [
-        (one.comm_id, one.operation, one.usual, [(member.rank, member.launched) for member in one.members])
-        for one in found.mismatches
-    ]
-    return found.launched, differing, {(lost.pid, lost.rank) for lost in found.lost}
+def counts_of(found: Answer) -> dict[tuple[str, str, int], int]:
+    """Return how many operations each rank of a communicator launched, as far as the answer shows it."""
+    counts = {
+        (comm, operation, member.rank): number
+        for comm, launched in found.launched.items()
+        for operation, number in launched.items()
+        for member in found.members.get(comm, ())
+    }
+    for one in found.mismatches:
+        counts[one.comm_id, one.operation, -1] = one.usual or 0
+        counts |= {(one.comm_id, one.operation, member.rank): member.launched for member in one.members}
+    return counts
 
 
 def late_in(found: Answer, ranks: Mapping[int, int]) -> Late | None:
@@ -110,4 +114,4 @@ def late_in(found: Answer, ranks: Mapping[int, int]) -> Late | None:
     pids = {one.pid for one in late} | {lost.pid for lost in found.lost}
     known = sorted({rank for pid in pids if pid is not None and (rank := ranks.get(pid)) is not None})
     said = [f"{name}: {text}" for name, text in words.items()]
-    return Late(known, said[:_MOST], listed(list(words), limit=_MOST))
+    return Late(known, said[:_MOST], list(words))

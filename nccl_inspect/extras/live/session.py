@@ -398,7 +398,8 @@ class Session:
         self._environment = {**environment, **variables_for(environment, files.folder)}
         self._rank, local = launcher_ranks(environment)
         self._gathers = not local
-        self._reports = self._gathers and not self._rank
+        self.is_first = self._gathers and not self._rank
+        """Whether this is the process that reports on the job."""
         self._gathering = Gathering(files.folder)
         self._standstill: Standstill | None = None
         self._kept_at = 0.0
@@ -413,7 +414,7 @@ class Session:
             NotStartedError: the command cannot be started.
         """
         with Signals.hold() as signals:
-            if self._reports:
+            if self.is_first:
                 pattern = nccl_log_pattern(self._environment)
                 self._standstill = Standstill(self._options.stall, self._log, self._folder, pattern)
             try:
@@ -439,7 +440,7 @@ class Session:
             with suppress(OSError):  # beside the log, so that a later report says how the command ended
                 name = self._log_name.name.replace("job", "exit-status", 1)
                 self._log_name.with_name(name).write_text(f"nccl-inspect: {ending}\n", encoding="utf-8")
-            if self._gathers and self._gather(signals) and self._reports:
+            if self._gathers and self._gather(signals) and self.is_first:
                 self._report(ending, signals)
         return status
 

@@ -19,6 +19,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
 from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.wording import listed
 
 _PACKED = b"\x1f\x8b"
 _REST = 5
@@ -162,6 +163,7 @@ class Watch:
         self._last = ""
         self._stall: Stall | None = None
         self._answer: Artifact | None = None
+        self._counts: dict[tuple[str, str, int], int] = {}
         self._ras, self._moved, self._is_same = "", 0.0, False
         self._behind: Behind | None = None
         self._next_behind = timing.stall
@@ -187,17 +189,23 @@ class Watch:
         if isinstance(answer, str):
             self._ras = f"no answer from RAS ({answer})"
             return
-        before, self._answer = self._answer, answer
-        self._is_same = before is not None and counts_of(before.value) == counts_of(answer.value)
+        counts, now, is_first = counts_of(answer.value), self._clock(), self._answer is None
+        self._is_same = not is_first and all(self._counts.get(key, -1) >= count for key, count in counts.items())
+        self._counts |= counts
+        kept, before = self._late(self._job), self._answer
+        self._answer = answer
         late = self._late(self._job)
-        self._ras = f"RAS: {late.names} behind" if late else "RAS: all in step"
+        if self._is_same and self._behind and kept and not (late and set(late.names) <= set(kept.names)):
+            self._answer, late = before, kept  # what came later shows who was ended by others
+        self._ras = "RAS: all in step" if late is None else "RAS: moving"
+        if late and self._is_same:
+            self._ras = f"RAS: {listed(late.names, limit=3)} behind"
         if self._is_same:
             return
-        now, moved = self._clock(), self._moved
-        self._moved, self._next_behind = now, self._timing.stall
+        seconds, self._moved, self._next_behind = now - self._moved, now, self._timing.stall
         if self._behind:
             self._behind, self._of_failure, self._extent = None, NOTHING, (-1, -1, -1)  # judge without the answer
-            yield Resumed(now - moved)
+            yield Resumed(seconds)
 
     def _late(self, job: Job | None) -> Late | None:
         """Return who is behind by the last answer."""
@@ -362,7 +370,8 @@ class Watch:
     def _lagging(self, now: float) -> Iterator[News]:
         """Yield who holds the job up by RAS, after once, twice, four times … the time, if the log is of that job."""
         seconds = now - self._moved
-        if not self._is_same or seconds < self._next_behind or (late := self._late(self._job)) is None:
+        is_told = self._behind is not None and self._job is not None and self._job.verdict == "failed"
+        if not self._is_same or is_told or seconds < self._next_behind or (late := self._late(self._job)) is None:
             return
         if self._job is not None:
             job = self._judge(self._fold, going_on=True, beside=self._evidence())

@@ -10,7 +10,7 @@ from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
 from nccl_inspect.judging.evidence.kernel_log import is_near
 from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.hangs.watchdog import latecomers, waits
+from nccl_inspect.judging.watchdog import latecomers, waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.statements import ages
 from nccl_inspect.util.grouping import grouped_sets

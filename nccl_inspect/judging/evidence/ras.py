@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from nccl_inspect import artifacts
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.judging.hangs.watchdog import waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import STACKS
+from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.wording import listed

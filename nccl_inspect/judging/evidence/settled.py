@@ -128,7 +128,6 @@ def _confidence(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sig
 
 
 def _with(finding: Finding, sure: str, fault: Fault, seen: Sequence[Sighting]) -> Finding:
-    """A finding with the fault in the files as its cause."""
     proof = f"{_words(seen)} ({listed(_lines(seen), limit=3)})"
     is_sure = sure == CERTAIN
     confidence = min(finding.confidence, LIKELY if finding.clue else sure, key=_ORDER.index)
@@ -157,7 +156,6 @@ def _fix(finding: Finding, fault: Fault, seen: Sequence[Sighting], is_sure: bool
 
 
 def _words(seen: Sequence[Sighting]) -> str:
-    """The sightings in words, equal ones of several hosts merged."""
     places: dict[str, list[str]] = {}
     for sighting in seen:
         places.setdefault(sighting.words, []).extend([sighting.host] if sighting.host else [])

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts
+from nccl_inspect import artifacts, platforms
 from nccl_inspect.judging.hardware import signs
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi
-from nccl_inspect.platforms import Platform, conditions
-from nccl_inspect.platforms.recognition import recognised
+from nccl_inspect.platforms import Platform, recognise_platform
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.machine import Item
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def platform_of(job: Job) -> Platform | None:
     """The machine type by a sign in the log, else by the names of the GPUs."""
-    return recognised(signs.of(job, gpu_names(job)))
+    return recognise_platform(signs.of(job, gpu_names(job)))
 
 
 def expected_of(platform: Platform | None, job: Job) -> Platform | None:
@@ -27,7 +26,7 @@ def expected_of(platform: Platform | None, job: Job) -> Platform | None:
     settings = {(setting.name, setting.value) for setting in job.environment}
     if platform and platform.p2p is False and platform.nvlink_pairs and _uses_p2p(job):
         platform = replace(platform, p2p=None)  # it has bridges, between some GPUs
-    return platform and conditions.expected_of(platform, job.nccl_versions, signs.local_ranks(job), settings)
+    return platform and platforms.expected_of(platform, job.nccl_versions, signs.local_ranks(job), settings)
 
 
 def _uses_p2p(job: Job) -> bool:

@@ -1,4 +1,4 @@
-"""Signs of the machine type in a log, for :mod:`nccl_inspect.platforms.recognition`."""
+"""Signs of the machine type in a log, for :mod:`nccl_inspect.platforms`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi
-from nccl_inspect.platforms.recognition import Shown
+from nccl_inspect.platforms import Shown
 
 _TUNER = ("aws-ofi-nccl/ofi-tuner-not-available", "aws-ofi-nccl/ofi-tuner-internal")
 _BLOCK = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"

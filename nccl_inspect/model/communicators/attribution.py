@@ -1,9 +1,8 @@
 """Decides to which communicator the connection lines belong that name none (2.22 and later connect lazily).
 
 Where lines fit several communicators of their process (:mod:`nccl_inspect.model.communicators.candidates`), what is
-certain elsewhere excludes some: a connection prints once in a communicator, ring and tree edges are known, a NET edge
-has a twin at its other end. What is left is decided by the order in which other processes used the communicators, and
-marked as a guess.
+certain elsewhere excludes some: a connection prints once in a communicator. What is left is decided by the order in
+which other processes used the communicators, and marked as a guess.
 """
 
 from __future__ import annotations
@@ -14,28 +13,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cache
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.model.communicators.candidates import (
     FittingMembers,
     Made,
     Slot,
-    Twins,
     Unit,
     Wanting,
     ends_of,
     fits,
     slots_of,
-    unanswered,
     units_of,
 )
-from nccl_inspect.model.communicators.candidates import printed as printed_by
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
-from nccl_inspect.model.communicators.rings_and_trees import is_whole
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.util.records import Record, record
 
@@ -64,9 +59,6 @@ def table_of(processes: Sequence[ProcessMembers]) -> EdgeTable | None:
     return EdgeTable(bursts)
 
 
-_Test: TypeAlias = Callable[[Member], bool]
-_Rule: TypeAlias = Callable[[Unit], _Test | None]
-"""Gives what a candidate of a unit must be; None if it may be any."""
 MAX_QUESTIONS = 1_000_000
 """How often a burst of one process is compared with a communicator: about a second's work."""
 
@@ -158,15 +150,7 @@ class _Work:
         """How often each process used a communicator, by the ids of logs."""
         self._threads: dict[Process, dict[int, list[Made]]] = {}
         """What each thread connected, and for whom."""
-        self._ring_edges: dict[int, set[tuple[int, int]]] = {}
         self._processes, self._certainty = processes, certainty
-        bursts = [] if certainty else [process.bursts for process in processes]
-        self._twins = Twins(
-            (process.log.process for process in processes),
-            certainty.printed if certainty else lambda index: printed_by(ends_of(bursts[index])),
-            certainty.unanswered if certainty else lambda: unanswered(ends_of(chain.from_iterable(bursts))),
-        )
-        self._rules: tuple[_Rule, ...] = self._twins.exclude, self._on_ring_or_tree
         self._is_same_pair = cache(_is_same_pair)
         if certainty:
             self._begin(certainty)
@@ -202,12 +186,11 @@ class _Work:
 
     def run(self) -> None:
         """Decide what is certain in all processes first: guesses go by what others did."""
-        rules = {process: iter(self._rules) for process in self._open}
-        for process, units in self._open.items():
+        for units in self._open.values():
             self._left = MAX_QUESTIONS
             units.sort(key=lambda unit: unit.place)
-            self._settle(units, rules[process])
-        for process, units in self._open.items():
+            self._settle(units)
+        for units in self._open.values():
             self._left = MAX_QUESTIONS
             # What could not be decided before the first guess depends on it.
             self.result.guessed.update(id(burst) for unit in units for burst in unit.bursts)
@@ -220,22 +203,18 @@ class _Work:
                 unit = units.pop(0)
                 self._left -= len(unit.left)
                 self._assign(unit, min(unit.left.values(), key=self._order_of_use))
-                self._settle(units, rules[process])
+                self._settle(units)
 
-    def _settle(self, units: list[Unit], rules: Iterator[_Rule]) -> None:
+    def _settle(self, units: list[Unit]) -> None:
         """Decide what can be decided; each decision may exclude candidates of other bursts of the process.
 
         Args:
             units: of the process, which lose those that are decided.
-            rules: that these were not asked yet: what they say of a candidate stays the same.
         """
-        while self._left > 0:
-            undecided = [unit for unit in units if not ((unit.lost or len(unit.left) == 1) and self._strike(unit))]
-            if len(undecided) == len(units):
-                if (rule := next(rules, None)) is None:
-                    return
-                undecided = [unit for unit in units if not self._narrow(unit, rule)]
-            units[:] = undecided
+        before = len(units) + 1
+        while self._left > 0 and len(units) < before:
+            before = len(units)
+            units[:] = [unit for unit in units if not ((unit.lost or len(unit.left) == 1) and self._strike(unit))]
 
     def _take(self, member: Member, slot: Slot, channels: int) -> None:
         """Let a member have a connection: it prints once in a communicator; without its set it may be another one."""
@@ -279,14 +258,6 @@ class _Work:
             return True
         return self._has_decided(unit)
 
-    def _narrow(self, unit: Unit, rule: _Rule) -> bool:
-        """Keep the candidates that a rule allows, if there are any; gives whether that decides the unit."""
-        if (is_allowed := rule(unit)) is None:
-            return False
-        self._left -= len(unit.left)
-        unit.left = {key: member for key, member in unit.left.items() if is_allowed(member)} or unit.left
-        return self._has_decided(unit)
-
     def _has_decided(self, unit: Unit) -> bool:
         """Assign a unit with one candidate."""
         if len(unit.left) != 1:
@@ -295,21 +266,6 @@ class _Work:
             self.result.guessed.update(map(id, unit.bursts))
         self._assign(unit, *unit.left.values())
         return True
-
-    def _on_ring_or_tree(self, unit: Unit) -> _Test | None:
-        """Connections of set 0 join neighbours in rings and trees."""
-        if not unit.simple:
-            return None
-
-        def joins_neighbours(member: Member) -> bool:
-            comm = member.communicator
-            assert comm is not None
-            if id(comm) not in self._ring_edges:
-                self._ring_edges[id(comm)] = _neighbours(comm)
-            edges = self._ring_edges[id(comm)]
-            return not edges or all((end.src, end.dst) in edges for end in unit.ends)
-
-        return joins_neighbours
 
     def _order_of_use(self, member: Member) -> tuple[object, ...]:
         first_uses = self._first_uses.get(self._kind(member.communicator))
@@ -382,18 +338,3 @@ def _kind(comm: Communicator | None) -> tuple[object, ...]:
         ordinals.append(comm.ordinal)
         comm = comm.parent
     return ("root", comm.first, *reversed(ordinals)) if comm is not None else ()
-
-
-def _neighbours(comm: Communicator) -> set[tuple[int, int]]:
-    """The edges of rings and trees; none where a ring is missing or cut, so that the rest excludes nothing."""
-    edges: set[tuple[int, int]] = set()
-    rings = {id(ring): ring for member in comm.members.values() for ring in member.rings.values()}.values()
-    if not rings or not all(is_whole(comm, [ring]) for ring in rings):
-        return edges
-    for ring in rings:
-        edges.update(zip(ring.ranks, (*ring.ranks[1:], ring.ranks[0]), strict=True))
-    for *down, rank, up in {tree[1:] for member in comm.members.values() for tree in member.trees}:
-        for other in (*down, up):
-            if other >= 0:
-                edges |= {(rank, other), (other, rank)}
-    return edges

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from functools import cache, cached_property
 from typing import NamedTuple, Protocol, TypeAlias
 
-from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
 from nccl_inspect.util.records import Slotted, record
 
-_SIMPLE = ("rings", "all trees")
 _FEW = 32
 """Units that are asked in less time than it takes to sort them by their candidates."""
 Slot: TypeAlias = tuple[int, int, int, int | None, bool]
@@ -84,8 +79,6 @@ class Unit(Slotted):
     candidates: list[Member]
     conn: int | None
     """The connection set, as printed, or as what follows shows."""
-    simple: bool = False
-    """Connections of rings and trees only: not of binomial trees, NVLS or CollNet, which join other ranks, too."""
     doubtful: bool = False
     """Lines of several communicators may be in one burst."""
     ends: Sequence[Ends] = ()
@@ -152,13 +145,11 @@ def burst_units(process: ProcessMembers, bursts: list[Burst], candidates: Candid
     shared = [member for member in groups[0] if all(id(member) in group for group in several)] if several else groups[0]
     if shared:
         conns = {conn_of(process, burst) for burst in bursts}
-        simple = all(process.closing(burst) in _SIMPLE for burst in bursts)
-        yield Unit(process.log, bursts, shared, conns.pop() if len(conns) == 1 else None, simple)
+        yield Unit(process.log, bursts, shared, conns.pop() if len(conns) == 1 else None)
         return
     for burst, group in zip(bursts, groups, strict=True):
         if group or burst.size == 1:
-            simple = process.closing(burst) in _SIMPLE
-            yield Unit(process.log, [burst], group, conn_of(process, burst), simple)
+            yield Unit(process.log, [burst], group, conn_of(process, burst))
         else:
             yield from edge_units(process, burst, candidates)
 
@@ -281,93 +272,3 @@ def fits(member: Member, edge: Edge, rank: int) -> bool:
     if mate is None:
         return True
     return mate.is_called(other_device) and (mate.log.process[0] == member.log.process[0] or not event.is_local)
-
-
-Pair: TypeAlias = tuple[int | None, int, int | None]
-"""A connection set and the ranks that a connection joins in its communicator."""
-
-Printed: TypeAlias = tuple[bool, int | None, int, int | None]
-"""The same, and before it whether the receiving end printed it."""
-
-
-class Twins:
-    """Compares what the processes of the two ends print.
-
-    Args:
-        processes: all of them.
-        printed: see :func:`printed`, of a process by its number.
-        unanswered: those of all processes of which an end is missing.
-    """
-
-    def __init__(
-        self,
-        processes: Iterable[Process],
-        printed: Callable[[int], AbstractSet[Printed]],
-        unanswered: Callable[[], AbstractSet[Pair]],
-    ) -> None:
-        index = {process: number for number, process in enumerate(processes)}
-        self._printed = cache(lambda process: printed(index[process]))
-        self._missing = unanswered
-
-    def exclude(self, unit: Unit) -> Callable[[Member], bool] | None:
-        """Whether a communicator can have a unit; None if all can.
-
-        A missing twin excludes one only where another one has all of them, and where nothing shows that the log breaks
-        off before some twin.
-        """
-        if not (wanted := _wanted(unit)):
-            return None
-        twins = {key: self._all(wanted, member) for key, member in unit.left.items()}
-        shown = set(twins.values())
-        if not shown >= {True, False} or self._is_broken_off(wanted):
-            return None
-        return lambda member: twins[id(member)] is not False
-
-    def _is_broken_off(self, wanted: Mapping[int, AbstractSet[Printed]]) -> bool:
-        """Whether an end of these is missing in some communicator."""
-        return any(twin[1:] in self._unanswered for twins in wanted.values() for twin in twins)
-
-    @cached_property
-    def _unanswered(self) -> AbstractSet[Pair]:
-        return self._missing()
-
-    def _all(self, wanted: Mapping[int, AbstractSet[Printed]], member: Member) -> bool | None:
-        """Whether the other ends print all NET connections of a unit, too; None where the log does not show these."""
-        comm = member.communicator
-        assert comm is not None
-        has_all: bool | None = True
-        for rank, twins in wanted.items():
-            mate = comm.members.get(rank)
-            if mate is None:
-                has_all = None
-            elif not twins <= self._printed(mate.log.process):
-                return False
-        return has_all
-
-
-def printed(ends: Iterable[Ends]) -> set[Printed]:
-    """The NET connections of a process and which end of them it is."""
-    return {(end.receives, *_pair(end)) for end in ends if end.kind.direction}
-
-
-def unanswered(ends: Iterable[Ends]) -> set[Pair]:
-    """NET connections that the senders of all communicators do not print in as many channels as the receivers."""
-    balance: Counter[Pair] = Counter()
-    for end in ends:
-        if end.kind.direction:
-            balance[_pair(end)] += end.channels.bit_count() * (-1 if end.receives else 1)
-    return {pair for pair, left in balance.items() if left}
-
-
-def _wanted(unit: Unit) -> dict[int, set[Printed]]:
-    """Return what the other ends of the NET connections of a unit print, by their ranks."""
-    wanted: dict[int, set[Printed]] = {}
-    for src, dst, _, _, kind, _ in unit.ends:
-        if kind.direction is not None and dst is not None:
-            receives = kind.direction == "receive"
-            wanted.setdefault(src if receives else dst, set()).add((not receives, kind.conn, src, dst))
-    return wanted
-
-
-def _pair(ends: Ends) -> Pair:
-    return ends.kind.conn, ends.src, ends.dst

@@ -17,8 +17,6 @@ from nccl_inspect.model.communicators.candidates import (
     Ends,
     FittingMembers,
     Made,
-    Pair,
-    Printed,
     Unit,
     burst_units,
     conn_of,
@@ -30,7 +28,7 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, part_of, ranks_column
 from nccl_inspect.model.fold.process_log import Burst
-from nccl_inspect.util.columns import Column, distinct, groups, joined, joint, order_of, ranges
+from nccl_inspect.util.columns import Column, groups, joined, joint, order_of, ranges
 
 _UNNAMED = -2
 """Instead of the name of a GPU that no connection names."""
@@ -567,30 +565,6 @@ class Certainty:
         columns = (column[rows].tolist() for column in (self.member, self.conn))
         for member, conn, end in zip(*columns, self._ends(rows), strict=True):
             yield self._members.all[member], conn, end
-
-    def printed(self, process: int) -> set[Printed]:
-        """See :func:`.candidates.printed`, of a process by its number."""
-        rows = slice(*self._table.begins[np.searchsorted(self._process, (process, process + 1))])
-        table = self._table
-        columns = (column[rows].tolist() for column in (self.receives, table.kind, table.src, table.dst))
-        of_network = {at: kind.conn for at, kind in enumerate(table.kinds) if kind.direction}
-        return {
-            (receives, of_network[kind], src, dst)
-            for receives, kind, src, dst in zip(*columns, strict=True)
-            if kind in of_network
-        }
-
-    def unanswered(self) -> set[Pair]:
-        """See :func:`.candidates.unanswered`."""
-        table = self._table
-        rows = np.flatnonzero(table.of_kinds(lambda event: event.direction is not None))
-        if not len(rows):
-            return set()
-        conn = table.of_kinds(lambda event: NOTHING if event.conn is None else event.conn)[rows]
-        number = np.array([channels.bit_count() for channels in table.channel_sets])[table.channels[rows]]
-        first, group = distinct(conn, table.src[rows], table.dst[rows])
-        left = np.bincount(group, np.where(self.receives[rows], -number, number))
-        return {(end.kind.conn, end.src, end.dst) for end in self._ends(rows[first[left != 0]])}
 
     def _ends(self, rows: Any) -> Iterator[Ends]:
         table, devices = self._table, self._devices

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from operator import attrgetter
 
 from nccl_inspect.event import types as events
@@ -59,8 +60,7 @@ class Lifetimes:
                 member.log.process,
                 timing.event.total,
                 {name: seconds for name in PHASES if (seconds := getattr(timing.event, name)) is not None},
-                quotes.message(timing.place, timing.origin, "INFO", timing.event.message),
-            )
+            ).defer(evidence=partial(timing.line, quotes.message))
             for member in comm.members.values()
             for timing in self._timings_of(member.log).of(member)
             if isinstance(timing.event, events.InitTimings)

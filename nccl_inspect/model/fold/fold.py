@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
-from typing import Any
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -84,16 +83,6 @@ class Fold:
         self._wordings = Wordings()
         self.takes_leads = False
         """Whether it has lines from which what unknown launchers put in front is taken."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        from nccl_inspect.model.fold.packed_logs import packed  # only several processes hand folds over
-
-        return {**self.__dict__, "processes": packed(self.processes.values())}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        from nccl_inspect.model.fold.packed_logs import unpacked
-
-        self.__dict__.update(state, processes={log.process: log for log in unpacked(state["processes"])})
 
     @property
     def wrapped(self) -> bool:

@@ -11,8 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Event, Process
-from nccl_inspect.event.process_ended import ProcessEnded
-from nccl_inspect.event.types import ChannelConnect, Collective
+from nccl_inspect.event.types import ChannelConnect, Collective, ProcessEnded
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.ingest.lines.timestamps import Late

@@ -17,8 +17,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nccl_inspect.event.base import Event, Process, is_named
-from nccl_inspect.event.process_ended import ProcessEnded
-from nccl_inspect.event.types import CommEnd, ErrorCascade
+from nccl_inspect.event.types import CommEnd, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step

@@ -1,5 +1,5 @@
 "use strict";
-// What report/page/packing.py packed: columns of numbers as steps, and texts as words with columns of numbers.
+// What report/html.py packed: columns of numbers as steps, and texts as words with columns of numbers.
 
 function unpacked(text) {
   const numbers = [];

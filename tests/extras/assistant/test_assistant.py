@@ -13,15 +13,19 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import click
 import pytest
 import sample_data
+import yaml
 from assistant_client import asked, call, problem, reader, texts, values
 from command_line import execute
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import TextContent, TextResourceContents
-from repository import TESTS
+from repository import ROOT, TESTS
 
+from nccl_inspect.cli import cli
+from nccl_inspect.extras.assistant import prompts
 from nccl_inspect.extras.assistant.quotes import NOTE
 from nccl_inspect.extras.assistant.results import MAX_ANSWER
 from nccl_inspect.extras.assistant.server import make_server
@@ -225,6 +229,23 @@ def test_prompts_name_the_tools_and_how_to_word_doubt() -> None:
         assert "'summarize'" in content.text
         assert "likely" in content.text
         assert content.text.endswith(NOTE)
+
+
+def test_the_skill_is_one_and_says_what_the_prompts_say() -> None:
+    _, head, body = (
+        (ROOT / "share" / "skills" / "nccl-inspect" / "SKILL.md").read_text(encoding="utf-8").split("---\n", 2)
+    )
+    known = yaml.safe_load(head)
+    assert known.keys() <= {"name", "description", "license", "compatibility"}  # https://agentskills.io/specification
+    assert (
+        known["name"] == "nccl-inspect"
+        and len(known["description"]) <= 1024
+        and not set("<>") & set(known["description"])
+    )
+    assert len(known["compatibility"]) <= 500
+    assert prompts.WORDING in body and NOTE in body
+    for name in re.findall(r"`?nccl-inspect (\w+)", body):
+        assert name in cli.list_commands(click.Context(cli)), name
 
 
 def test_what_a_log_orders_is_a_quote(tmp_path: Path) -> None:

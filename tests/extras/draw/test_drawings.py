@@ -16,9 +16,7 @@ from defusedxml.ElementTree import fromstring
 import nccl_inspect
 from nccl_inspect.extras import draw as drawings
 from nccl_inspect.report import Style
-from nccl_inspect.report.picture.looks import LOOKS
-from nccl_inspect.report.picture.tree_layout import places
-from nccl_inspect.report.picture.view import DrawnLink, DrawnShape, View, largest, views
+from nccl_inspect.report.picture import LOOKS, DrawnLink, DrawnShape, View, make_views, pick_largest, place_hosts
 
 TWO_HOSTS = str(sample_data.FOLDER / "socket-2node-tp4-dp2" / "job.log")
 ONE_HOST = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
@@ -48,8 +46,8 @@ def test_a_picture_shows_the_largest_communicator_and_is_always_the_same() -> No
         assert "split" not in picture
         assert "split 1 color 0" in run(TWO_HOSTS, "--format", form, "--communicator", "split*").stdout
     small = View("small", "started", 2, None, None, {"a": [0, 1]})
-    assert [view.name for view in largest([small, many(16)])] == ["world"]
-    assert (largest([small]), largest([])) == ([small], [])
+    assert [view.name for view in pick_largest([small, many(16)])] == ["world"]
+    assert (pick_largest([small]), pick_largest([])) == ([small], [])
 
 
 def test_labels_stand_beside_their_links() -> None:
@@ -139,7 +137,7 @@ def test_a_torn_tree_is_drawn() -> None:
     )
     for links in torn:
         view = replace(many(72), trees=(DrawnShape((0,), links=links),))
-        found = places(view, view.trees[0])
+        found = place_hosts(view, view.trees[0])
         assert found.keys() == view.hosts.keys()
         assert len(set(found.values())) == len(found)
 
@@ -147,7 +145,7 @@ def test_a_torn_tree_is_drawn() -> None:
 def test_narrow_terminals_do_not_break_the_text() -> None:
     for log in (TWO_HOSTS, ONE_HOST):
         job = nccl_inspect.read(log)
-        text = drawings.load("text").render(views(job), [], Style(width=40))
+        text = drawings.load("text").render(make_views(job), [], Style(width=40))
         assert max(map(len, text.splitlines())) <= 40
         assert "\x1b" not in text
 

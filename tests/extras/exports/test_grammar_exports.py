@@ -32,8 +32,8 @@ from nccl_inspect.extras.exports.patterns import (
     translate,
 )
 from nccl_inspect.grammar import files
+from nccl_inspect.grammar.notation import Shape
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.ingest.lines import prefix
 
 LOGS = ("efa-provider-missing-socket-fallback", "timestamps", "v2.19.4-socket-2node", "v2.30.7-shm-4gpu")

@@ -164,6 +164,8 @@ def test_progress_takes_back_what_was_said() -> None:
     for answer in asked(as_json(LATE), as_json(LATE)):
         list(watched.watch.take(answer))
     assert any(isinstance(one, Behind) for one in watched.after(61))
+    for answer in asked(as_json(LATE | {2: 9}, None), as_json({2: 9}, {0: True, 1: True, 3: True})):
+        assert not list(watched.watch.take(answer)), "that processes are gone is no progress"
     assert watched.watch.status().stalled
     assert watched.watch.status().ras == "RAS: rank 2 behind"
     (moved,) = asked(as_json(EVEN))

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from nccl_inspect._version import __version__
 from nccl_inspect.extras.fleet.formats import text
-from nccl_inspect.extras.fleet.report import drained
 from nccl_inspect.report import Style, html
 
 SUFFIXES = ("htm",)
@@ -34,55 +33,55 @@ def render(document: dict[str, Any], style: Style) -> str:
     """The page; it needs no other file, no script and no network."""
     pages = html.environment(Path(__file__).parent)
     pages.filters["attrs"] = lambda row, *names: [row[name] for name in names]
-    template = pages.get_template("page.html.j2")
-    days = document["days"]
-    bad = [
-        (day["day"], day["rate"], day["low"], day["high"], f"{text.rate(day)}, {day['bad']} of {day['jobs']}")
-        for day in days
-    ]
-    trends = [_trend("Part of the jobs that are bad, with its interval (95 %)", "low", bad, True)] if days else []
-    jobs = [(day["day"], day["jobs"], 0, 0, f"{day['jobs']} jobs") for day in days]
-    trends += [_trend("Jobs", "", jobs)] if days else []
+    days, trends = document["days"], []
+    if days:
+        spans = [(day["low"], day["high"]) for day in days]
+        said = [f"{text.rate(day)}, {day['bad']} of {day['jobs']}" for day in days]
+        caption = "Part of the jobs that are bad, with its interval (95 %)"
+        trends.append(_trend(caption, days, [day["rate"] for day in days], said, spans))
+        trends.append(_trend("Jobs", days, [day["jobs"] for day in days]))
     for cause in document["causes"][:_MOST_CAUSES]:
         own = {one["day"]: one["bad"] for one in cause["days"]}
-        rows = [(day["day"], own.get(day["day"], 0), 0, 0, f"{own.get(day['day'], 0)} jobs") for day in days]
-        trends.append(_trend(f"Bad by {cause['rule']}", "low", rows))
+        trends.append(_trend(f"Bad by {cause['rule']}", days, [own.get(day["day"], 0) for day in days]))
     worst = "failed" if document["suspects"] else "degraded" if document["bad"]["bad"] else "ok"
-    context = {"trends": trends, "drained": drained(document), "rate": text.rate, "chance": text.chance}
-    return template.render(document=document, version=__version__, **context, **html.look(worst)) + "\n"
+    template = pages.get_template("page.html.j2")
+    return template.render(text.context(document), trends=trends, version=__version__, **html.page_look(worst)) + "\n"
 
 
 def _trend(
-    caption: str, verdict: str, rows: Sequence[tuple[str, float, float, float, str]], is_rate: bool = False
+    caption: str,
+    days: Sequence[dict[str, Any]],
+    numbers: Sequence[float],
+    said: Sequence[str] = (),
+    spans: Sequence[tuple[float, float]] = (),
 ) -> _Trend:
-    """A picture.
+    """A picture of a number of each day.
 
     Args:
         caption: what it shows.
-        verdict: ``low`` for what is bad.
-        rows: days with their numbers, bounds and words.
-        is_rate: whether these are parts of one.
+        days: in order.
+        numbers: of the days.
+        said: the same in words.
+        spans: intervals in which they lie, if they are parts of one.
     """
-    most = max(max(number, high) for _, number, _, high, _ in rows) * 1.05 or 1.0
-
-    def across(place: int) -> float:
-        return round(_LEFT + place / max(len(rows) - 1, 1) * (_RIGHT - _LEFT), 1)
+    most = max(*numbers, *(high for _, high in spans), 0) * 1.05 or 1.0
+    across = [round(_LEFT + place / max(len(days) - 1, 1) * (_RIGHT - _LEFT), 1) for place in range(len(days))]
 
     def up(number: float) -> float:
         return round(_BOTTOM - number / most * (_BOTTOM - _TOP), 1)
 
     step = 10 ** math.floor(math.log10(most / 2))
     step *= 5 if most / step > 2 * _LABELS else 2 if most / step > _LABELS else 1
-    points = [(across(place), up(number), f"{day}: {words}") for place, (day, number, _, _, words) in enumerate(rows)]
-    upper = [f"{across(place)},{up(high)}" for place, (*_, high, _) in enumerate(rows)]
-    lower = [f"{across(place)},{up(low)}" for place, (_, _, low, *_) in enumerate(rows)]
-    every = -(-len(rows) // _LABELS)
+    heights = list(map(up, numbers))
+    band = [(x, up(high)) for x, (_, high) in zip(across, spans, strict=False)]
+    band += [(x, up(low)) for x, (low, _) in reversed(list(zip(across, spans, strict=False)))]
+    words = [f"{day['day']}: {one}" for day, one in zip(days, said or numbers, strict=True)]
     return _Trend(
         caption=caption,
-        verdict=verdict,
-        line=" ".join(f"{x},{y}" for x, y, _ in points),
-        band=" ".join([*upper, *reversed(lower)]) if is_rate else "",
-        points=points,
-        scale=[(up(n * step), f"{n * step:.0%}" if is_rate else f"{n * step:g}") for n in range(int(most / step) + 1)],
-        days=[(across(place), rows[place][0][5:]) for place in range(0, len(rows), every)],
+        verdict="" if caption == "Jobs" else "low",
+        line=" ".join(f"{x},{y}" for x, y in zip(across, heights, strict=True)),
+        band=" ".join(f"{x},{y}" for x, y in band),
+        points=list(zip(across, heights, words, strict=True)),
+        scale=[(up(n * step), f"{n * step:.0%}" if spans else f"{n * step:g}") for n in range(int(most / step) + 1)],
+        days=[(across[place], days[place]["day"][5:]) for place in range(0, len(days), -(-len(days) // _LABELS))],
     )

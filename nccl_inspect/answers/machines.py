@@ -1,0 +1,480 @@
+"""The hosts of a job, their NICs, and the bandwidth that benchmarks measured on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import field
+
+from nccl_inspect import bandwidth
+from nccl_inspect.answers import Answer, Column, name_line
+from nccl_inspect.event import types as events
+from nccl_inspect.judging.facts import ENDS
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.connection import End
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.inventory import Host, LastLine
+from nccl_inspect.model.job import Job, Selection
+from nccl_inspect.model.measured import Measured
+from nccl_inspect.model.paths.nics import listed_as
+from nccl_inspect.model.versions import cuda
+from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.times import in_order, moment
+
+
+def find_last(lines: Sequence[LastLine]) -> LastLine | None:
+    """The line printed last: by time if all lines have the same clock, else in reading order."""
+    if len(lines) < 2:
+        return lines[0] if lines else None
+    times = [moment(line.time) for line in lines]
+    if in_order(*times):
+        seconds = [time.seconds for time in times if time]
+        return lines[max(range(len(lines)), key=lambda at: (seconds[at], lines[at].order))]
+    last_source = lines[-1].source
+    return max((line for line in lines if line.source == last_source), key=lambda line: line.order)
+
+
+USED, IDLE, UNKNOWN = "used", "idle", "unknown"
+_SPEEDS = {"nccl/nic-speed": "interface", "nccl/ib-device": "name"}
+"""Productions with a speed in Mb/s, and the field that names the NIC."""
+_BUILT_IN = ("IB", "Socket")
+_VIRTUAL = 2
+"""Parts that a list has for a virtual NIC: index and name, no port or address."""
+_LAST = 1 << 30
+_ONE_EACH = "SENDRECV"
+"""The protocol of aws-ofi-nccl in which each NIC that it finds is a device; RDMA joins several to one."""
+
+
+@frozen
+class NicRow(Frozen):
+    """A NIC of a host."""
+
+    host: str
+    nic: str | None
+    """Its name; None where the log has its index only."""
+    nic_index: int | None
+    network: str
+    """``IB``, ``Socket``, ``AWS Libfabric``, …"""
+    state: str
+    """``used``, ``idle`` (listed, and no connection line uses it while others of the host are used), or ``unknown``
+    (the log has no network connection of this host, or is an excerpt)."""
+    gpus: list[int]
+    """NVML numbers of the GPUs whose ranks use it."""
+    ranks: list[int]
+    """Ranks that send or receive through it."""
+    send_ranks: list[int]
+    receive_ranks: list[int]
+    pxn_ranks: list[int]
+    """Ranks of other GPUs whose data leaves through it (PXN)."""
+    paths_out: int
+    paths_in: int
+    gdr: bool | str | None
+    """GPUDirect RDMA: True, False, ``partial`` (on some paths only), None where nothing uses it."""
+    link: str | None
+    """``IB`` or ``RoCE``."""
+    speed_mbps: int | None
+    """As in the log (subsystem NET)."""
+
+
+def nic_name(row: NicRow) -> str:
+    """The name of a NIC for people."""
+    return row.nic or f"index {row.nic_index}"
+
+
+_NIC_COLUMNS = (
+    Column("host", "host", is_host=True, folds=True),
+    Column("nic", "NIC", text=nic_name),
+    Column("state", "state"),
+    Column("gpus", "GPUs", goes=4),
+    Column("send_ranks", "sends", least=10),
+    Column("receive_ranks", "receives", least=10),
+    Column("pxn_ranks", "PXN for", goes=3, least=10),
+    Column("gdr", "GDR", goes=9),
+    Column("network", "network", goes=5, folds=True),
+    Column("link", "link", goes=1, folds=True),
+    Column("speed_mbps", "Mb/s", goes=6, folds=True),
+    Column("paths_out", "paths out", goes=2),
+    Column("paths_in", "paths in", goes=2),
+)
+
+
+@record
+class _Nic(Record):
+    """A NIC while what uses it is gathered."""
+
+    name: str | None
+    index: int | None
+    link: str | None = None
+    sends: set[int] = field(default_factory=set)
+    receives: set[int] = field(default_factory=set)
+    pxn: set[int] = field(default_factory=set)
+    paths_out: int = 0
+    paths_in: int = 0
+    gdr: set[bool] = field(default_factory=set)
+
+    def take(self, end: End, side: str, rank: int) -> None:
+        """Take in one end of a path; what leaves by the NIC of another rank (PXN) is that rank's use."""
+        self.gdr.add(end.gdr)
+        if end.pxn_rank is not None:
+            self.pxn.add(rank)
+        users = self.sends if side == "send" else self.receives
+        users.add(rank if end.pxn_rank is None else end.pxn_rank)
+
+
+_Key = tuple[str, str, str]
+"""Host, network, and name or index."""
+
+
+def list_nics(job: Job) -> list[NicRow]:
+    """One for each NIC: hosts with idle ones first, each host's NICs by index."""
+    listed = _find_listed(job)
+    nics = _find_used(job.paths, {(host, net, index): name for (host, net, name), (index, _) in listed.items()})
+    busy = {(host, network) for host, network, _ in nics}
+    _add_listed(nics, listed, busy)
+    _add_counted(nics, job, busy)
+    speeds = _find_speeds(job)
+    # In an excerpt, the lines that use a NIC may be missing.
+    hosts_in_use = set() if job.excerpt else {host for host, _ in busy}
+    places = {host.name: place for place, host in enumerate(job.hosts)}
+    entries = [_nic_row(key, nic, job, hosts_in_use, speeds) for key, nic in nics.items()]
+    idle = {row.host for row in entries if row.state == IDLE}
+    return sorted(
+        entries,
+        key=lambda row: (
+            row.host not in idle,
+            places.get(row.host, len(places)),
+            row.network,
+            _LAST if row.nic_index is None else row.nic_index,
+            row.nic or "",
+        ),
+    )
+
+
+def _nic_row(key: _Key, nic: _Nic, job: Job, hosts_in_use: set[str], speeds: dict[tuple[str, str], int]) -> NicRow:
+    host, network, _ = key
+    ranks = nic.sends | nic.receives
+    gpus = {gpu.nvml_dev for rank in ranks if (gpu := job.gpus.get(rank)) and gpu.nvml_dev is not None}
+    return NicRow(
+        host=host,
+        nic=nic.name,
+        nic_index=nic.index,
+        network=network,
+        state=USED if ranks else IDLE if host in hosts_in_use else UNKNOWN,
+        gpus=sorted(gpus),
+        ranks=sorted(ranks),
+        send_ranks=sorted(nic.sends),
+        receive_ranks=sorted(nic.receives),
+        pxn_ranks=sorted(nic.pxn),
+        paths_out=nic.paths_out,
+        paths_in=nic.paths_in,
+        gdr="partial" if len(nic.gdr) > 1 else next(iter(nic.gdr), None),
+        link=nic.link,
+        speed_mbps=speeds.get((host, nic.name or "")),
+    )
+
+
+def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
+    """The NICs at the ends of network paths."""
+    nics: dict[_Key, _Nic] = {}
+    over_net = paths.where(lambda kind: kind.net is not None)
+    for side, columns in (("send", ("src_host", "src")), ("receive", ("dst_host", "dst"))):
+        used = over_net.values(*columns, lambda kind: listed_as(kind.net or ""), ENDS[side])
+        for (host, rank, network, ends), number in Counter(used).items():
+            touched: dict[_Key, _Nic] = {}
+            for end in ends if host else ():
+                if end.nic_index is None:
+                    continue
+                nic_name = end.nic or names.get((host, network, end.nic_index))
+                key = (host, network, nic_name or str(end.nic_index))
+                nic = touched[key] = nics.setdefault(key, _Nic(nic_name, end.nic_index))
+                nic.take(end, side, rank)
+            for nic in touched.values():
+                nic.paths_out += number * (side == "send")
+                nic.paths_in += number * (side == "receive")
+    return nics
+
+
+def _find_listed(job: Job) -> dict[_Key, tuple[int, str | None]]:
+    """The NICs that networks list when they start, with index and kind of link."""
+    nics: dict[_Key, tuple[int, str | None]] = {}
+    for notice in job.notices:
+        if not isinstance(notice.event, events.NetDevices):
+            continue
+        for index, name, _, *link in (device for device in notice.event.devices if len(device) > _VIRTUAL):
+            for host in notice.hosts:
+                nics.setdefault((host, notice.event.net, str(name)), (int(index), link[0] if link else None))
+    return nics
+
+
+def _add_listed(
+    nics: dict[_Key, _Nic], listed: Mapping[_Key, tuple[int, str | None]], busy: AbstractSet[tuple[str, str]]
+) -> None:
+    """Add listed NICs that nothing uses, except ports that NCCL merged into a virtual NIC.
+
+    TCP interfaces count if something uses TCP, or if no use is known at all.
+    """
+    hosts = {host for host, _ in busy}
+    merged = {(host, network, part) for host, network, name in nics if "+" in name for part in name.split("+")}
+    for key, (index, link) in listed.items():
+        host, network, name = key
+        if key in nics:
+            nics[key].link = link
+        elif key not in merged and (link is not None or (host, network) in busy or host not in hosts):
+            nics[key] = _Nic(name, index, link)
+
+
+def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, str]]) -> None:
+    """Add NICs that aws-ofi-nccl counts and nothing uses, if each is a device of its own."""
+    single = {
+        host
+        for notice in job.notices
+        if notice.production == "aws-ofi-nccl/ofi-transport-protocol" and value(notice, "protocol") == _ONE_EACH
+        for host in notice.hosts
+    }
+    networks = {host: network for host, network in busy if network not in _BUILT_IN}
+    for notice in job.notices:
+        if not isinstance(notice.event, events.OfiProvider):
+            continue
+        for host in notice.hosts if single.issuperset(notice.hosts) else ():
+            for index in range(notice.event.nics or 0) if host in networks else ():
+                nics.setdefault((host, networks[host], str(index)), _Nic(None, index))
+
+
+def _find_speeds(job: Job) -> dict[tuple[str, str], int]:
+    """Speeds by host and name."""
+    return {
+        (host, str(value(notice, _SPEEDS[notice.production]))): int(value(notice, "speed"))
+        for notice in job.notices
+        if notice.production in _SPEEDS
+        for host in notice.hosts
+    }
+
+
+_WEIGHTS = {"error": 3, "warning": 2, "info": 1}
+
+
+@frozen
+class HostRow(Frozen):
+    """A host."""
+
+    host: str
+    severity: str | None
+    """The highest severity of the findings that name it; None without one."""
+    paths_ok: int
+    """Paths that begin or end there and are as good as expected."""
+    paths_fallback: int
+    paths_unknown: int
+    findings: list[str]
+    """Rules whose findings name the host or one of its ranks, worst first."""
+    ranks: list[int]
+    gpus: int
+    """Number of distinct GPUs in the log."""
+    nics_used: list[str]
+    nics_idle: list[str]
+    """NICs that NCCL lists and no connection line uses, although other NICs of the host are used."""
+    nccl_versions: list[str]
+    cuda_versions: list[str]
+    """CUDA level of the driver."""
+    last_time: str | None
+    """Of its last line, as the line has it."""
+    last_source: str | None
+    last_line: int | None
+
+
+_HOST_COLUMNS = (
+    Column("host", "host", is_host=True),
+    Column("severity", "worst", goes=10),
+    Column("paths_ok", "ok"),
+    Column("paths_fallback", "fallback"),
+    Column("paths_unknown", "unknown", goes=9),
+    Column("findings", "findings", goes=8, least=16),
+    Column("ranks", "ranks", goes=7, least=8),
+    Column("gpus", "GPUs", goes=3),
+    Column("nics_used", "NICs", goes=4, text=lambda row: str(len(row.nics_used)) if row.nics_used else "-"),
+    Column("nics_idle", "idle NICs", goes=6, least=8),
+    Column("nccl_versions", "NCCL", goes=2, folds=True),
+    Column("cuda_versions", "driver", goes=1, folds=True),
+    Column("last_time", "last time", goes=3),
+    Column("last_line", "last line", goes=5, text=lambda row: name_line(row.last_source, row.last_line)),
+)
+
+
+@record
+class _Gathered(Record):
+    """Holds what is gathered of a host."""
+
+    verdicts: dict[str, int] = field(default_factory=dict)
+    nics: dict[str, list[str]] = field(default_factory=dict)
+    """Names by state."""
+    nccl: set[str] = field(default_factory=set)
+    cuda: set[str] = field(default_factory=set)
+    last: list[LastLine] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    blamed: int = 0
+    """Findings whose culprit is this host, or some of its ranks only."""
+
+
+def list_hosts(job: Job) -> list[HostRow]:
+    """One for each host: those with the worst findings first, then by slower paths than expected."""
+    by_host = {host.name: _Gathered() for host in job.hosts}
+    _gather_paths(job, by_host)
+    _gather_nics(job, by_host)
+    _gather_versions(job, by_host)
+    _gather_findings(job, by_host)
+    for line in job.last_lines:
+        if line.process.host in by_host:
+            by_host[line.process.host].last.append(line)
+    weighed = [(_host_row(host, by_host[host.name]), by_host[host.name].blamed) for host in job.hosts]
+    return [row for row, _ in sorted(weighed, key=lambda entry: _badness(*entry), reverse=True)]
+
+
+def _badness(row: HostRow, blamed: int) -> tuple[int, ...]:
+    return _WEIGHTS.get(row.severity or "", 0), blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown
+
+
+def _host_row(host: Host, gathered: _Gathered) -> HostRow:
+    worst = max((finding.severity for finding in gathered.findings), key=_WEIGHTS.__getitem__, default=None)
+    last = find_last(gathered.last)
+    in_order = sorted(gathered.findings, key=lambda finding: -_WEIGHTS[finding.severity])
+    return HostRow(
+        host=host.name,
+        severity=worst,
+        paths_ok=gathered.verdicts.get("ok", 0),
+        paths_fallback=gathered.verdicts.get("fallback", 0),
+        paths_unknown=gathered.verdicts.get("unknown", 0),
+        findings=list(dict.fromkeys(finding.rule for finding in in_order)),
+        ranks=host.ranks,
+        gpus=host.gpus,
+        nics_used=gathered.nics.get(USED, []),
+        nics_idle=gathered.nics.get(IDLE, []),
+        nccl_versions=sorted(gathered.nccl),
+        cuda_versions=sorted(gathered.cuda),
+        last_time=last.time if last else None,
+        last_source=last.source if last else None,
+        last_line=last.line if last else None,
+    )
+
+
+def _gather_paths(job: Job, by_host: dict[str, _Gathered]) -> None:
+    """Count the paths of each host; paths within a host count once."""
+    verdicts = Counter(job.paths.values("src_host", "dst_host", lambda kind: kind.verdict))
+    for (src, dst, verdict), number in verdicts.items():
+        for host in {src, dst}:
+            if host in by_host:
+                by_host[host].verdicts[verdict] = by_host[host].verdicts.get(verdict, 0) + number
+
+
+def _gather_nics(job: Job, by_host: dict[str, _Gathered]) -> None:
+    for row in list_nics(job):
+        if row.host in by_host:
+            by_host[row.host].nics.setdefault(row.state, []).append(nic_name(row))
+
+
+def _gather_versions(job: Job, by_host: dict[str, _Gathered]) -> None:
+    for notice in job.notices:
+        for host in notice.hosts:
+            match notice.event:
+                case events.NcclVersion(version=version) if host in by_host:
+                    by_host[host].nccl.add(version)
+                case events.CudaDriver(cuda_version=number) if host in by_host:
+                    by_host[host].cuda.add(cuda(str(number)))
+
+
+def _gather_findings(job: Job, by_host: dict[str, _Gathered]) -> None:
+    for finding in job.findings:
+        blamed = {culprit.name for culprit in finding.culprits if culprit.kind == "host"}
+        ranks, named = set(finding.ranks), set(finding.hosts)
+        for host in job.hosts:
+            if host.name in named or not ranks.isdisjoint(host.ranks):
+                by_host[host.name].findings.append(finding)
+                by_host[host.name].blamed += host.name in blamed or bool(ranks and ranks.issubset(host.ranks))
+
+
+@frozen
+class BandwidthRow(Frozen):
+    """An operation at one size; bandwidths are bus bandwidths in GB/s."""
+
+    operation: str
+    type: str
+    ranks: int | None
+    nodes: int | None
+    size: int
+    measured_gbps: float
+    lower_gbps: float
+    """The other of out-of-place and in-place."""
+    expected_low: float | None
+    expected_high: float | None
+    ratio: float | None
+    """Of the least that is expected of large messages."""
+    verdict: str
+    """``ok``, ``low`` or ``unknown``; of a size ``dip``, where smaller messages get far more, else nothing."""
+    what: str
+    """The hardware that is expected to give that, or why it is not judged."""
+    tool: str
+    line: str
+    hosts: list[str]
+
+
+def _expected(row: BandwidthRow) -> str:
+    if row.expected_low is None or row.expected_high is None:
+        return ""
+    return f"{bandwidth.rate_text(row.expected_low)}-{bandwidth.rate_text(row.expected_high)}"
+
+
+_BANDWIDTH_COLUMNS = (
+    Column("operation", "operation", folds=True),
+    Column("ranks", "ranks", folds=True),
+    Column("nodes", "nodes", goes=4, folds=True),
+    Column("type", "type", goes=2, folds=True),
+    Column("size", "size", text=lambda row: bandwidth.size_text(row.size) if row.size else "pairs"),
+    Column("measured_gbps", "GB/s", text=lambda row: bandwidth.rate_text(row.measured_gbps)),
+    Column("expected_low", "expected", text=_expected),
+    Column("ratio", "of least", goes=5, text=lambda row: bandwidth.percent_text(row.ratio)),
+    Column("verdict", "verdict"),
+    Column("what", "what is expected, or why not judged", goes=6, folds=True),
+    Column("tool", "tool", goes=1, folds=True),
+    Column("line", "line", goes=3),
+)
+
+
+def list_bandwidths(job: Job, *, of_sizes: bool = False) -> list[BandwidthRow]:
+    """Return one row for each operation, the furthest behind first, or one for each size."""
+    entries = sorted(job.bandwidth, key=lambda entry: (entry.verdict != "low", entry.ratio or 0))
+    return [row for entry in entries for row in (_rows_by_size(entry) if of_sizes else [_best_row(entry)])]
+
+
+def _best_row(entry: Measured) -> BandwidthRow:
+    lower = next((row.lower for row in entry.sizes if row.size == entry.size), entry.measured_gbps)
+    return _bandwidth_row(entry, entry.size, entry.measured_gbps, lower, entry.verdict)
+
+
+def _rows_by_size(entry: Measured) -> Iterator[BandwidthRow]:
+    for row in entry.sizes:
+        yield _bandwidth_row(entry, row.size, row.gbps, row.lower, "dip" if row in entry.dips else "")
+
+
+def _bandwidth_row(entry: Measured, size: int, gbps: float, lower: float, verdict: str) -> BandwidthRow:
+    line = next((row.line for row in entry.sizes if row.size == size), entry.line)
+    return BandwidthRow(
+        operation=entry.operation,
+        type=entry.type,
+        ranks=entry.ranks,
+        nodes=entry.nodes,
+        size=size,
+        measured_gbps=gbps,
+        lower_gbps=lower,
+        expected_low=entry.expected_low,
+        expected_high=entry.expected_high,
+        ratio=round(gbps / entry.expected_low, 3) if entry.expected_low else None,
+        verdict=verdict,
+        what=entry.reason or entry.what,
+        tool=entry.tool,
+        line=name_line(line.source, line.line) if line else "",
+        hosts=entry.hosts,
+    )
+
+
+NICS = Answer(NicRow, _NIC_COLUMNS, list_nics, lambda row: row.state == IDLE)
+HOSTS = Answer(HostRow, _HOST_COLUMNS, list_hosts, lambda row: row.severity == "error" or row.paths_fallback > 0)
+BANDWIDTH = Answer(BandwidthRow, _BANDWIDTH_COLUMNS, list_bandwidths, lambda row: row.verdict in ("low", "dip"))

@@ -1,0 +1,177 @@
+"""Explains a line of a log: what it means, which rule it leads to, and what to do first."""
+
+from __future__ import annotations
+
+import re
+
+from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.judging.engine import CATEGORIES, Rule, registered
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.pipeline import reading
+from nccl_inspect.scanning import meaning
+from nccl_inspect.scanning.meaning import Meaning
+from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.text import encode
+from nccl_inspect.util.wording import listed
+
+_NOBODY = "host:1:1 [0] NCCL"
+"""Prefix for a message without one, so that it reads as a log line."""
+
+_FOLLOWING = "step 1"
+"""A following line, so that the message does not count as the end of a log, where ranks may hang."""
+
+
+@frozen
+class Lead(Frozen):
+    """The rule that a line leads to."""
+
+    rule: Rule
+    fix: str
+    """The first step of the fix if the line alone raises a finding, else empty."""
+
+
+def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
+    """The rule that the grammar names for a line, else the rule that has a finding for this line alone."""
+    named = meaning.production.rule
+    findings = _judged(text, meaning)
+    rules = {entry.rule.name: entry.rule for entry in registered()}
+    finding = next((candidate for candidate in findings if candidate.rule == named), findings[0] if findings else None)
+    if finding is None:
+        return Lead(rules[named], "") if named else None
+    return Lead(rules[finding.rule], next(iter(finding.fix), ""))
+
+
+def _judged(text: str, meaning: Meaning) -> list[Finding]:
+    """The findings for this line alone, except those about log quality."""
+    judge = reading.Judge(reading.Options())
+    try:
+        job = judge(reading.fold(encode(f"{_as_in_a_log(text, meaning)}\n{_FOLLOWING}\n")))
+    except NoInputError:  # it only counts beside lines of NCCL
+        return []
+    return [finding for finding in job.findings if finding.category != CATEGORIES[-1]]
+
+
+def _as_in_a_log(text: str, meaning: Meaning) -> str:
+    production = meaning.production
+    if meaning.origin or production.foreign or production.bare or production.traced:
+        return text
+    # NCCL prints errors at level WARN.
+    level = meaning.level or ("WARN" if production.constants.get("tone") == "error" else "INFO")
+    return f"{_NOBODY} {level} {meaning.message}"
+
+
+LIST_RULES = "run 'nccl-inspect rules --search WORD' to find one"
+_SETTING = re.compile(r"\$?((?:NCCL|RCCL|OFI|FI|TORCH|CUDA)_[A-Z0-9_]+)(?:=\S*)?")
+
+_RESULTS = {
+    "unhandled cuda error": "ncclUnhandledCudaError",
+    "unhandled system error": "ncclSystemError",
+    "internal error": "ncclInternalError",
+    "invalid argument": "ncclInvalidArgument",
+    "invalid usage": "ncclInvalidUsage",
+    "remote process exited or there was a network error": "ncclRemoteError",
+}
+"""NCCL's results by the texts of ncclGetErrorString (src/init.cc)."""
+
+
+@frozen
+class Explanation(Frozen):
+    """Holds what a line means."""
+
+    parts: list[tuple[str, str]]
+    """Labels and texts, in the order in which they are shown."""
+    fields: list[tuple[str, str, str]]
+    """Name, value as printed, and what the name means (may be empty)."""
+    rule: str | None
+    """The rule that the line leads to."""
+
+
+def rule_page(text: str) -> str | None:
+    """The page of the named rule; None if there is no such rule."""
+    name = text.strip().lower()
+    return next((entry.rule.page for entry in registered() if entry.rule.name == name), None)
+
+
+def line(text: str) -> Explanation:
+    """Return what a line means, or the known line that contains the text or is closest to it.
+
+    Raises:
+        NcclInspectError: there is no such line.
+    """
+    sense = meaning.of_line(text, engine.shipped())
+    if sense is None:
+        words = text.strip().lower().partition(" (run with")[0].partition(" - please")[0]
+        result = _RESULTS.get(words, text.strip())
+        known = meaning.similar_message(result, engine.shipped()) if result in _RESULTS.values() else None
+        return line(known.sample) if known else _nearest(text)
+    parts = _parts(sense)
+    if sense.origin and (printer := _printer(sense.origin)):
+        parts.insert(2, ("from", printer))
+    lead = lead_from_line(text, sense)
+    if lead:
+        parts.append(("rule", f"{lead.rule.name}: {lead.rule.title}"))
+        parts.extend([("first fix", lead.fix)] if lead.fix else [])
+    return Explanation(parts, sense.fields, lead.rule.name if lead else None)
+
+
+def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
+    production = sense.production
+    return [
+        ("means", production.says),
+        ("worry", sense.worry),
+        ("printed by", f"{meaning.releases(production)}; {meaning.subsystems(production)}"),
+        ("known as", f"{production.dialect}/{production.name}, event {production.event}"),
+    ]
+
+
+def _nearest(text: str) -> Explanation:
+    """Return what the known line means that contains the text, or differs from it in a few words.
+
+    Raises:
+        NcclInspectError: there is no such line.
+    """
+    is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
+    near = None if is_named else meaning.similar_message(text, engine.shipped())
+    if near is None:
+        raise _unknown(text)
+    rules = [entry.rule for entry in registered() if entry.rule.name == near.meaning.production.rule]
+    parts = [
+        ("nearest", f"{near.sample}   (no exact match; this is the closest known line)"),
+        *_parts(near.meaning),
+        *(("rule", f"{rule.name}: {rule.title}") for rule in rules),
+    ]
+    return Explanation(parts, [], rules[0].name if rules else None)
+
+
+def _printer(origin: Origin) -> str:
+    """Return who printed a line, according to its prefix; omitted numbers are negative."""
+    parts = [
+        f"host {origin.host}" if origin.host else "",
+        f"pid {origin.process.pid}" if origin.process.pid >= 0 else "",
+        f"thread {origin.tid}" if origin.tid >= 0 else "",
+        "" if origin.device is None else f"device {origin.device} (of the thread)",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _unknown(text: str) -> NcclInspectError:
+    """The error for an unknown text: one word is taken for a rule, anything else for a line."""
+    if text.strip().lower() in CATEGORIES:
+        names = [entry.rule.name for entry in registered() if entry.rule.category == text.strip().lower()]
+        return NcclInspectError(f"'{text.strip()}' is a rule category", f"choose one of its rules: {', '.join(names)}")
+    if setting := _SETTING.fullmatch(text.strip()):
+        return _of_setting(setting[1])
+    if len(text.split()) == 1:
+        similar = suggestion(text, [entry.rule.name for entry in registered()])
+        return NcclInspectError(f"no rule '{text}'", similar or LIST_RULES)
+    return NcclInspectError("no such rule, and not a recognized log line", LIST_RULES)
+
+
+def _of_setting(name: str) -> NcclInspectError:
+    """The error for the name of a setting: the rules that mention it, most often first."""
+    times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in registered()}
+    rules = sorted(filter(times.get, times), key=lambda rule: -times[rule])
+    hint = f"rules that mention it: {listed(rules)}" if rules else "no rule mentions it; see NCCL's documentation"
+    return NcclInspectError(f"{name} is a setting, not a rule or a log line", hint)

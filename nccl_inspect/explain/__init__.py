@@ -1,1 +1,0 @@
-"""Explains single log lines: what they mean, which rule they lead to, and what to do first."""

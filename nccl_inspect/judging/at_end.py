@@ -1,0 +1,428 @@
+"""Which ranks wait for which at the end of a log: deduced from how far each rank got, as no line names the culprit.
+
+A log that was cut during a healthy start looks much like a hang. Two signs distinguish them. First, ranks without any
+line while all others reached the point where NCCL waits for every rank: a healthy job has lines of all its processes by
+then. Second, time: a watcher of the log, or timestamps that show a rank silent for long while others continued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nccl_inspect.event.types import (
+    BootstrapInterface,
+    CudaDriver,
+    NcclTestResult,
+    NcclVersion,
+    NetDevices,
+    ProcessEnded,
+)
+from nccl_inspect.judging import placement
+from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
+from nccl_inspect.judging.ends import since_start, terminations
+from nccl_inspect.judging.facts import Facts, as_shell, global_ranks, once
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import LastLine, Waiting
+from nccl_inspect.model.job import CommunicatorInfo, Setting
+from nccl_inspect.model.statements import job_end
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.times import in_order, moment
+from nccl_inspect.util.wording import count, does, listed, ranks_word
+
+_INITIALISATION, _CONNECTIONS = "initialisation", "connections"
+_LONG = 30.0
+"""Seconds: no rank of a healthy job lags that much within one step of the initialization."""
+_FEWEST = 2
+"""Ranks that wait at the same point: a single one may be the only rank with a log."""
+_BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
+
+
+@once
+def waiting_ranks(facts: Facts) -> Waiting | None:
+    """The ranks that wait at the end of the log; None if none do, or an error explains why they do."""
+    if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
+        return None
+    comms = facts.job.communicators
+    for comm in (comm for comm in comms if _is_open(facts, comm)):  # the first one: later ones wait for it
+        begun, done = set(comm.started), set(comm.completed)
+        if done:
+            return _waiting(facts, comm, missing=(), silent=begun - done, waiting=done, stage=_INITIALISATION)
+        missing = set(range(comm.nranks)) - begun
+        return _waiting(facts, comm, missing=missing, silent=(), waiting=begun, stage=_INITIALISATION)
+    for comm in comms if connections_at_end(facts) else ():
+        if comm.unconnected and len(comm.completed) == comm.nranks and not comm.ended:
+            rest = set(range(comm.nranks)) - set(comm.unconnected)
+            return _waiting(facts, comm, missing=(), silent=rest, waiting=comm.unconnected, stage=_CONNECTIONS)
+    return None
+
+
+@once
+def is_stuck(facts: Facts) -> bool:
+    """Whether these ranks are stuck, as far as a log that may have been cut can show."""
+    wait = waiting_ranks(facts)
+    job = facts.job
+    if wait is None or job.going_on or job.ended_by:
+        return False
+    if job.quiet is not None:
+        return True
+    if job.partial or job.excerpt or any(source.damaged_lines or source.problem for source in job.sources):
+        return False
+    return _never_came(facts, wait) or _lags(facts, wait)
+
+
+def is_at_the_end(facts: Facts) -> bool:
+    """Whether the log ends where ranks wait in a communicator: their processes began no other one afterwards.
+
+    A torn or missing line may be the one that shows that they got further.
+    """
+    wait, job = waiting_ranks(facts), facts.job
+    if (
+        wait is None
+        or job.going_on
+        or job.partial
+        or any(source.damaged_lines or source.problem for source in job.sources)
+    ):
+        return False
+    began = ((begin, comm.id) for comm in job.communicators for begin in comm.begins)
+    last = {begin.process: comm for begin, comm in sorted(began, key=lambda entry: entry[0].order)}
+    waiting = [comm for comm in job.communicators if comm.id == wait.communicator or _is_open(facts, comm)]
+    for comm in waiting:  # the processes that wait in it: those that completed it, else all that began it
+        members = set(comm.unconnected or comm.completed or comm.started)
+        if {last[begin.process] for begin in comm.begins if begin.member in members} == {comm.id}:
+            return True
+    return False
+
+
+def _is_open(facts: Facts, comm: CommunicatorInfo) -> bool:
+    """Whether ranks began a communicator that they never completed, as far as the log shows."""
+    return not (set(comm.started) <= set(comm.completed) or comm.ended or facts.paths_of(comm))
+
+
+def _waiting(
+    facts: Facts,
+    comm: CommunicatorInfo,
+    missing: Iterable[int],
+    silent: Iterable[int],
+    waiting: Iterable[int],
+    stage: str,
+) -> Waiting:
+    ranks = ranks_of(comm, waiting)
+    last = max(_lines_of(facts, ranks), key=lambda line: (line.source, line.order), default=None)
+    return Waiting(
+        communicator=comm.id,
+        nranks=comm.nranks,
+        missing=ranks_of(comm, missing),
+        silent=ranks_of(comm, silent),
+        waiting=ranks,
+        stage=stage,
+        since=last.evidence if last else None,
+        time=last.time if last else None,
+        age=facts.job.quiet,
+        cut=False if facts.job.ended_by else None,
+    )
+
+
+def ranks_of(comm: CommunicatorInfo, members: Iterable[int]) -> list[int]:
+    """Ranks of the job, if the log has them for all ranks of the communicator; else ranks of the communicator."""
+    is_known = len(comm.ranks) == comm.nranks and None not in comm.ranks
+    return sorted(global_ranks(comm, members) if is_known else members)
+
+
+def _lines_of(facts: Facts, ranks: Iterable[int]) -> list[LastLine]:
+    wanted = set(ranks)
+    return [last for last in facts.job.last_lines if wanted & set(last.ranks)]
+
+
+def evidence(facts: Facts) -> list[Evidence]:
+    """The evidence: the last lines of the silent ranks and of those that wait."""
+    wait = waiting_ranks(facts)
+    if wait is None:
+        return []
+    silent = [last.evidence for last in [*_lines_of(facts, wait.silent), *idle_processes(facts)] if last.evidence]
+    waiting = [last.evidence for last in _lines_of(facts, wait.waiting) if last.evidence]
+    return [*silent[:2], *waiting[:1], *waiting[-1:]] if silent else [*waiting[:2], *waiting[2:][-1:]]
+
+
+def last_of(facts: Facts, comm: CommunicatorInfo) -> list[Evidence]:
+    """Return where the ranks of a communicator fall silent.
+
+    One that did not start to connect, one that did, the last.
+    """
+    open_ = set(ranks_of(comm, comm.unconnected))
+    lines = sorted(_lines_of(facts, ranks_of(comm, comm.started)), key=lambda last: (last.source, last.order))
+    behind = [last for last in lines if open_ and open_.isdisjoint(last.ranks)]
+    others = [last for last in lines if not open_ or not open_.isdisjoint(last.ranks)]
+    shown = [*behind[-1:], *others[:1], *lines[-1:]]
+    return [last.evidence for last in shown if last.evidence]
+
+
+def idle_processes(facts: Facts) -> list[LastLine]:
+    """Processes that started no communicator: their ranks, if any, are unknown."""
+    return [last for last in facts.job.last_lines if not last.ranks]
+
+
+def _never_came(facts: Facts, wait: Waiting) -> bool:
+    """Whether some ranks have no line at all, and all others are where NCCL waits for every rank.
+
+    If whole hosts are missing, it may be only their logs: then most of the job must be present.
+    """
+    comm = next(comm for comm in facts.job.communicators if comm.id == wait.communicator)
+    if not wait.missing or wait.stage != _INITIALISATION or comm.parent is not None or idle_processes(facts):
+        return False
+    if any(len(last.ranks) > 1 for last in _lines_of(facts, wait.waiting)):
+        return False  # ranks are threads: the missing ones may be others of the same process
+    if len(wait.waiting) < max(_FEWEST, len(wait.missing)) or not shows_beginning(facts, comm):
+        return False
+    homes = [placement.home(facts, rank) for rank in wait.missing]
+    if all(homes):
+        return True
+    unseen = comm.nranks - len(comm.started)
+    return len(comm.hosts) > _FEWEST and unseen * len(comm.hosts) < comm.nranks
+
+
+def shows_beginning(facts: Facts, comm: CommunicatorInfo) -> bool:
+    """Whether the log has its beginning: a tail lacks the lines of ranks that started before the others."""
+    begun = {process for kind in _BEGINNING for notice in facts.with_event(kind) for process in notice.processes}
+    return {last.process for last in _lines_of(facts, ranks_of(comm, comm.started))} <= begun
+
+
+def _lags(facts: Facts, wait: Waiting) -> bool:
+    """Whether, by their timestamps, all silent ranks fell silent long before the others got that far."""
+    behind = [*_lines_of(facts, wait.silent), *(idle_processes(facts) if wait.missing else ())]
+    times = [moment(last.time) for last in (*behind, *_lines_of(facts, wait.waiting))]
+    if not behind or len(wait.missing) > len(idle_processes(facts)) or not in_order(*times):
+        return False
+    seconds = [time.seconds for time in times if time]
+    return max(seconds[len(behind) :], default=0.0) - max(seconds[: len(behind)]) >= _LONG
+
+
+def describe(facts: Facts) -> str:
+    """A sentence: who waits for whom and since when, and that the log may have been cut there."""
+    wait = waiting_ranks(facts)
+    assert wait is not None
+    late = wait.missing or wait.silent
+    verb = ("have" if len(late) > 1 else "has") if wait.missing else ("are" if len(late) > 1 else "is")
+    mute, probably = idle_processes(facts), ""
+    if len(mute) == len(wait.missing):  # these are likely the same
+        names = ", ".join(f"{last.process.host} pid {last.process.pid}" for last in mute[:_FEWEST])
+        more = f" and {len(mute) - _FEWEST} more" if len(mute) > _FEWEST else ""
+        since = f"silent since line {max((last.line for last in mute), default=0)}"
+        probably = f" (probably {names}{more}, {since})"
+    what = f"{verb} not started{probably}" if wait.missing else f"{verb} silent"
+    culprit = f"{ranks_word(late)} of {wait.nranks} {what}; " if late else ""
+    whom = "it" if len(late) == 1 else "them" if late else "each other"
+    since = f" since line {wait.since.line}" if wait.since else ""
+    where = f" in the {_STAGES[wait.stage]} of communicator {wait.communicator}{since}"
+    when = f" ({wait.time})" if wait.time else ""
+    quiet = "" if facts.job.quiet is None else f"; no progress for {facts.job.quiet:.0f} s"
+    is_whole = facts.job.quiet is not None or facts.job.ended_by
+    cut = "" if is_whole else f" (or the log was cut{_end_of_log(facts)})"
+    return f"{culprit}{ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')} for {whom}{where}{when}{quiet}{cut}"
+
+
+_STAGES = {_INITIALISATION: "initialization", _CONNECTIONS: "connections"}
+
+
+def _end_of_log(facts: Facts) -> str:
+    sources = facts.job.sources
+    return f" at line {sources[0].lines}" if len(sources) == 1 else ""
+
+
+def undecided(facts: Facts) -> str:
+    """The possible reasons why a log ends in the middle, for the end of a sentence."""
+    at = _end_of_log(facts)
+    return f"{',' if at else ''}{at}: still starting, stuck, or cut"
+
+
+def where_missing(facts: Facts) -> str:
+    """Return where the missing ranks belong, by the order of the ranks on the hosts.
+
+    Empty if the order does not show it.
+    """
+    wait = waiting_ranks(facts)
+    homes = [(rank, home) for rank in (wait.missing if wait else ()) if (home := placement.home(facts, rank))]
+    words = [f"rank {rank} belongs on {home.host}, as local rank {home.local_rank}" for rank, home in homes[:4]]
+    more = f"; {count(len(homes) - len(words), 'other')} likewise" if len(homes) > len(words) else ""
+    return f". Judging by the order of the ranks, {'; '.join(words)}{more}" if words else ""
+
+
+# How far each rank got, and what differs between ranks
+
+
+def connecting(facts: Facts) -> dict[int, int]:
+    """Ranks whose last line is their side of a connection over the network, with the peer that has not done its own."""
+    ends = {(last.source, last.order): last.ranks[0] for last in facts.job.last_lines if len(last.ranks) == 1}
+    one_sided = facts.job.paths.where(
+        lambda kind: (
+            kind.transport == "NET" and any((link.send is None) != (link.receive is None) for link in kind.links)
+        )
+    )
+    peers: dict[int, int] = {}
+    for path in one_sided if ends else ():
+        rank = next((ends[place] for line in path.evidence if (place := (line.source, line.order)) in ends), None)
+        if rank in (path.src, path.dst):
+            peers[rank] = path.dst if rank == path.src else path.src
+    return peers
+
+
+def phases(facts: Facts, comm: CommunicatorInfo) -> str:
+    """Return how far each rank of a communicator got, the slowest first: ``rank 2 never started; rank 0-1 started …``.
+
+    Ranks are those of the job, where the log shows all of these. A waiting rank got further than the one it waits for.
+    """
+    everyone, done = set(range(comm.nranks)), " and connected" if comm.state == "connected" else ""
+    started, completed, connecting = set(comm.started), set(comm.completed), set(comm.unconnected)
+    steps = [
+        (everyone - started - completed, "never started (no Init START)"),
+        (started - completed, "started but did not finish the initialization"),
+        (completed - connecting if connecting else set[int](), "finished it but did not start to connect"),
+        (connecting & completed, "started to connect, but no 'Connected all …' follows"),
+        (completed if not connecting else set[int](), f"finished the initialization{done}"),
+    ]
+    parts = [f"{_named(facts, comm, ranks)} {what}" for ranks, what in steps if ranks]
+    mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
+    if mute:
+        parts.append(f"{count(len(mute), 'process', 'es')} in the log never started a communicator ({listed(mute)})")
+    return "; ".join(parts)
+
+
+def _named(facts: Facts, comm: CommunicatorInfo, members: set[int]) -> str:
+    ranks = global_ranks(comm, members)
+    is_of_job = facts.job.rank_space == "global" or len(facts.job.communicators) == 1
+    return ranks_word(ranks) if is_of_job and len(ranks) == len(members) else f"{ranks_word(members)} of {comm.id}"
+
+
+def absent_elsewhere(facts: Facts, comm: CommunicatorInfo) -> set[int]:
+    """The ranks that did not start a communicator although all of them, as the log shows, finished another one."""
+    if facts.job.rank_space != "global":
+        return set()  # the same number is another process in each communicator
+    done = {
+        rank for other in facts.job.communicators if other is not comm for rank in global_ranks(other, other.completed)
+    }
+    if comm.completed or comm.nranks - len(comm.started) > len(done):
+        return set()
+    absent = set(range(comm.nranks)) - set(comm.started)
+    ranks = global_ranks(comm, absent)
+    return ranks if ranks and len(ranks) == len(absent) and ranks <= done else set()
+
+
+def is_starting_another(facts: Facts) -> bool:
+    """Whether a communicator was started that no rank finished: the hang is in its initialization."""
+    begun = (comm for comm in facts.job.communicators if comm.started and not (comm.completed or comm.ended))
+    return any(not facts.paths_of(comm) for comm in begun)
+
+
+def suspects(facts: Facts) -> str:
+    """Differences between ranks that may be why they wait for each other; empty if there are none."""
+    return f". Suspected, not proven: {listed(found)}" if (found := _differences(facts)) else ""
+
+
+def suspicion(facts: Facts) -> str:
+    """The first of these differences, for a summary."""
+    return f"; suspect: {found[0]}" if (found := _differences(facts)) else ""
+
+
+def _differences(facts: Facts) -> list[str]:
+    releases = facts.job.nccl_versions if facts.with_event(NcclVersion) else []
+    versions = [f"NCCL releases differ: {', '.join(releases)}"] if len(releases) > 1 else []
+    return [*versions, *(f"{as_shell([value])} on {owners(value)} only" for value in _outliers(facts))]
+
+
+def ranks_that_differ(facts: Facts) -> set[int]:
+    """The ranks of the job that have such a setting."""
+    return {rank for value in _outliers(facts) for rank in value.ranks or ()}
+
+
+@once
+def _outliers(facts: Facts) -> list[Setting]:
+    differing: list[Setting] = []
+    for agreement in AGREEMENTS:
+        values = facts.settings(agreement.name)
+        lonely = (
+            agreement.echoed and len(values) == 1 and values[0].ranks and ranks_without(facts, agreement, values[0])
+        )
+        shared = len(values) > 1 and (
+            not agreement.on_host or any(set(a.hosts) & set(b.hosts) for a in values for b in values if a is not b)
+        )
+        if lonely or shared:
+            differing += with_own_ranks(facts, [value for value in values if value.ranks])
+    return differing
+
+
+def ends_after_nccl(facts: Facts, ends: Sequence[Evidence]) -> list[Evidence]:
+    """The ends of the job that directly follow NCCL's last line, or a table without a row: no work in between."""
+    if not ends:
+        return []
+    before = {(last.source, last.order) for last in facts.job.last_lines}
+    before |= {(head.source, head.order) for head in empty_tables(facts, ends)}
+    return [end for end in ends if not before.isdisjoint((end.source, end.order - back) for back in (1, 2))]
+
+
+def empty_tables(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
+    """The headers of nccl-tests tables that the end of the job directly follows: no row was printed.
+
+    nccl-tests flushes each line as it prints it, and prints a row when all ranks have run that size (src/common.cu).
+    A line in between may be such a row.
+    """
+    orders = {(end.source, end.order) for end in ends}
+    return [head for head in _heads(facts) if (head.source, head.order + 1) in orders]
+
+
+def ends_with_empty_table(facts: Facts) -> bool:
+    """Whether a source ends with the header of an nccl-tests table."""
+    lines = {source.name: source.lines for source in facts.job.sources}
+    return any(lines.get(head.source, 0) - head.order <= 1 for head in _heads(facts))
+
+
+def _heads(facts: Facts) -> list[Evidence]:
+    return [notice.evidence[-1] for notice in facts.notices("nccl-tests/test-units") if notice.evidence]
+
+
+def connections_at_end(facts: Facts) -> list[Evidence]:
+    """The connections at the end of a log that shows the start of the job: no line says that they came up.
+
+    Connection lines alone are an excerpt of a log; a log that leads up to them from the start is stuck there, or was
+    cut there.
+    """
+    begins = facts.job.communicators or facts.with_event(BootstrapInterface)
+    is_other = (
+        facts.job.failed or facts.job.ended_by or facts.errors(forced_ends=False) or facts.with_event(NcclTestResult)
+    )
+    return [] if not begins or is_other else facts.job.broken_off
+
+
+def is_local_p2p(facts: Facts) -> bool:
+    """Whether all connections are P2P, on one host."""
+    paths = facts.job.paths
+    return bool(paths) and not facts.spans_hosts() and all(kind.transport == "P2P" for kind in paths.kinds)
+
+
+def unexplained_ends(facts: Facts) -> list[Evidence]:
+    """The ends of the job right after NCCL's last line, if no launcher states why it ended.
+
+    A healthy job without output ends like that as well: a stated reason is better evidence. An nccl-tests table without
+    a row counts in any case: no collective returned, whoever ended the job.
+    """
+    silent = ends_after_nccl(facts, facts.job.ended_by)
+    stated = [
+        *facts.notices("launchers/slurm-cancelled", "launchers/slurm-first-exit", "launchers/mpi-hydra-ctrl-c"),
+        *facts.with_event(ProcessEnded, lambda event: event.is_external and event.order != "own"),
+        *terminations(facts),
+    ]
+    is_known = stated and not empty_tables(facts, silent)
+    return [] if is_known or node_failed(facts) else silent
+
+
+def node_failed(facts: Facts) -> bool:
+    """Whether Slurm reports that a node of the job failed: that explains a hang."""
+    notices = since_start(facts, facts.notices("launchers/slurm-node-failure", "launchers/slurm-cancelled"))
+    return any(job_end.reason(notice.event) == job_end.NODE_FAILURE for notice in notices)
+
+
+def is_timed_out(ends: Iterable[Evidence]) -> bool:
+    """Whether a watcher of the job timed out; a time limit of the scheduler also ends healthy jobs."""
+    return any(_GAVE_UP.search(end.text) and not _LIMIT.search(end.text) for end in ends)
+
+
+_GAVE_UP = later(r"(?i)\btime(?:d )?-?out\b")
+_LIMIT = later(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job execution")

@@ -1,0 +1,679 @@
+"""Processes that ended on their own while others were running, from reports of launchers, shells or themselves."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+
+from nccl_inspect.event.types import ProcessEnded
+from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.exceptions import RaisedException, Trace
+from nccl_inspect.judging.facts import Facts, global_ranks, once
+from nccl_inspect.judging.line_order import first_of_each, is_before, precedes
+from nccl_inspect.judging.statements import EXTERNAL, report_of, value
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.model.job import Notice
+from nccl_inspect.model.statements import job_end
+from nccl_inspect.util import signals
+from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.wording import ranks_word
+
+_MOST = 100
+"""The most lines of launchers to examine of one kind: more than a job has."""
+_MOST_TASKS = 1 << 17
+"""The most tasks to count: more than a job has."""
+_CORE = 0x80
+"""The flag that the kernel adds to the signal in a status if it wrote a core dump."""
+_ALONE = 2
+"""Ranks of which Hydra names one, whichever ended first."""
+_TIME = later(r"\b[EWF](\d{4} \d\d:\d\d:\d\d\.\d+) ")
+EXCEPTION = 1
+"""The exit code of Python after an exception."""
+_CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
+_WORDS = {
+    "improper": "exited improperly, according to mpirun: without MPI_Finalize, or by a call of abort",
+    "waiting": "ended while others were still running, and srun terminated these (--wait)",
+}
+"""How a process ended, by the word of the grammar."""
+_MPI_ABORT, _UNHEALTHY = "MPI_Abort", "unhealthy"
+_LEFT = "exited on its own: it is the only one that Hydra does not report as killed"
+_KILLED_OTHERS = "ended, and Hydra (mpiexec) killed the others: the log does not show which one ended first"
+_LAST_WORDS = (
+    "torch/watchdog-terminated",
+    "torch/async-error",
+    "torch/async-error-2-4",
+    "torch/cuda-error",
+    "torch/nccl-error",
+)
+_NEAR_THE_END = 3
+"""Lines that launchers and schedulers may print after the last one of a program."""
+_RAISE, _RETRY, _SELECTED = "launchers/ray-train-raise", "launchers/ray-train-retry", "launchers/ray-memory-selected"
+_OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemoryError", "ActorUnavailableError")
+"""Exceptions with which a task of Ray only reports the end of another process."""
+
+
+@frozen
+class ProcessEnd(Frozen):
+    """A process that ended on its own."""
+
+    ranks: list[int]
+    """Empty if neither the reporter nor NCCL's lines name them."""
+    host: str | None
+    pid: int | None
+    code: int
+    """Exit code; negative for a signal, 0 if unknown."""
+    notice: Notice
+    trace: Trace | None = None
+    """Its output, if an exception ended it."""
+    raised: RaisedException | None = None
+    """The exception that ended it, if the log shows it."""
+    echo: RaisedException | None = None
+    """The exception with which it reports that it lost another process, or was terminated."""
+    words: str = ""
+    """How it ended, if that is more than a code."""
+    is_undecided: bool = False
+    """Whether it represents processes that their launcher may have killed: which one ended first is unknown."""
+
+    @property
+    def report(self) -> ProcessEnded:
+        """The report of its end; empty if only its own output shows it."""
+        return report_of(self.notice)
+
+    @property
+    def who(self) -> str:
+        """The process in words."""
+        parts = [*([self.host] if self.host else []), *([f"pid {self.pid}"] if self.pid is not None else [])]
+        return self._who + (f" ({', '.join(parts)})" if parts else "")
+
+    @property
+    def _who(self) -> str:
+        report, who = self.report, ranks_word(self.ranks) if self.ranks else "a process"
+        if self.is_undecided:
+            return "a rank"
+        if report.process == "spawned":
+            return f"process {value(self.notice, 'index')} of {report.reporter}"
+        if report.process == "training":
+            return "the training"
+        if report.process == "task":
+            tasks, nodes = str(value(self.notice, "tasks")), value(self.notice, "nodes")
+            task = f"task{'' if tasks.isdigit() else 's'} {tasks} of {report.reporter}"
+            if self.ranks:
+                return f"{who} ({task}{', ' + nodes if nodes else ''})"
+            return task + (f" ({nodes})" if nodes else "")
+        if self.is_nameless and report.order == "any":
+            return f"a process that {report.reporter} does not name"
+        return who if not self.is_loader else "a DataLoader worker" + (f" of {who}" if self.ranks else "")
+
+    @property
+    def is_loader(self) -> bool:
+        """Whether it was not a rank but a DataLoader worker of one."""
+        return self.report.process == "loader"
+
+    @property
+    def begin(self) -> Notice:
+        """The first line about it."""
+        return self.trace.begin if self.trace else self.notice
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether the process is unidentified."""
+        return self.pid is None and not self.ranks and self.report.process not in ("spawned", "task")
+
+    @property
+    def is_by_exception(self) -> bool:
+        """Whether an exception ended it; PyTorch's clean-up after one may end with an abort."""
+        is_stated = self.report.exception and self.echo is None and not self.is_cause_unknown
+        is_raised = self.raised is not None or self.trace is not None or is_stated
+        return is_raised and (self.code >= 0 or self.code == -signal.SIGABRT)
+
+    @property
+    def is_crash(self) -> bool:
+        """Whether it crashed with a signal of its own making."""
+        return -self.code in _CRASHES
+
+    @property
+    def is_cause_unknown(self) -> bool:
+        """Whether the process is gone for an unknown reason."""
+        return self.code == 0 and self.raised is None and not self.words
+
+    @property
+    def is_rank_unconfirmed(self) -> bool:
+        """Whether its rank rests on a launcher only, which may name one that only lost another: a crash never does."""
+        is_unconfirmed = self.report.order == "any" and self.raised is None and not self.is_cause_unknown
+        return is_unconfirmed and ((bool(self.ranks) and self.report.process == "task") or not self.is_crash)
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether it ended after it lost another one or timed out waiting for it, without a crash."""
+        return self.echo is not None and (self.code >= 0 or self.code == -signal.SIGABRT)
+
+    @property
+    def how(self) -> str:
+        """Return how it ended, in words."""
+        if self.words and self.raised is None:
+            return self.words
+        if self.has_given_up and self.echo is not None:
+            return f"gave up: {self.echo.text}"
+        if self.report.process == "training":
+            return "failed, according to Ray Train"
+        if self.is_by_exception:
+            return f"ended with {self.raised.text if self.raised else 'an exception'}"
+        if self.is_cause_unknown:
+            return "stopped responding to Ray Train" if self.report.exception else "died, according to Ray"
+        if self.code >= 0:
+            return f"ended with exit code {self.code}"
+        name = signals.name(-self.code)
+        return f"was ended by {name if name.startswith('SIG') else f'signal {name}'}"
+
+
+@once
+def process_ends(facts: Facts) -> list[ProcessEnd]:
+    """Each process once, in the order of its source, without those that a launcher ended."""
+    traces = exceptions.exceptions_of(facts).traces
+    ends = [*_identified(facts), *_spawned(facts)]
+    of_ends = [next((t for t in traces if t.rank in end.ranks and not end.is_loader), None) for end in ends]
+    ends = [end.with_fields(trace=trace) for end, trace in zip(ends, of_ends, strict=True)]
+    ranks = {rank for end in ends for rank in end.ranks}
+    ends += [_of_trace(facts, trace) for trace in traces if trace.rank not in ranks]
+    pids, ranks = {end.pid for end in ends if end.pid is not None}, {rank for end in ends for rank in end.ranks}
+    of_ray = [end for end in _ends_of_ray(facts) if end.pid not in pids]  # those without any other report
+    of_ray = [end for end in of_ray if not (end.ranks and ranks.issuperset(end.ranks))]
+    ends += [end for end in of_ray if not ends or end.ranks or end.pid is not None]
+    if ends:  # tasks of Slurm that crashed or were killed first, without any other report
+        codes, ranks = {end.code for end in ends}, {rank for end in ends for rank in end.ranks}
+        tasks = [end for end in _without_pid(facts) if end.report.process == "task"]
+        tasks = [end for end in tasks if end.is_crash or end.code == -signal.SIGKILL]
+        ends += [end for end in tasks if end.code not in codes and ranks.isdisjoint(end.ranks)]
+    ends = _with_echoes(facts, [end.with_fields(raised=end.trace.last) if end.trace else end for end in ends])
+    # The rank of a loader ends after it, and a process that lost another after that one.
+    ends.sort(key=lambda end: (not end.is_loader, end.echo is not None, end.begin.place))
+    ends += _nameless(facts, {end.code for end in ends})
+    return ends or _with_echoes(facts, _without_pid(facts)) or [end for end in _spared(facts) if end.is_undecided]
+
+
+def _with_echoes(facts: Facts, ends: list[ProcessEnd]) -> list[ProcessEnd]:
+    lost = {trace.rank: trace.last for trace in exceptions.exceptions_of(facts).echoes}
+    own = [filter(None, (lost.get(rank) for rank in end.ranks if not end.is_loader)) for end in ends]
+    return [end.with_fields(echo=next(some, end.echo)) for end, some in zip(ends, own, strict=True)]
+
+
+def _is_own(event: ProcessEnded) -> bool:
+    """Whether the reporter neither restarts the process nor kills others with the same signal."""
+    return not (event.retries or event.kills_with or event.process in ("spawned", "command"))
+
+
+def _is_identified(event: ProcessEnded) -> bool:
+    return _is_own(event) and (event.ended_pid is not None or (event.order != "any" and bool(event.ranks)))
+
+
+def _is_unidentified(event: ProcessEnded) -> bool:
+    return _is_own(event) and not _is_identified(event)
+
+
+def _is_failure(code: int | None) -> bool:
+    return code is not None and code != 0 and code not in EXTERNAL
+
+
+def _identified(facts: Facts) -> list[ProcessEnd]:
+    """Processes that a report names: one with two reports counts once, even if one of these has no pid."""
+    found = [end for end in _spared(facts) if not end.is_undecided]
+    stated = []
+    for notice in facts.with_event(ProcessEnded, _is_identified):
+        code, words = report_of(notice).code, _words(facts, notice)
+        if (words or _is_failure(code)) and not _is_foreign(facts, report_of(notice)):
+            stated.append(_of_process(facts, notice, code or 0).with_fields(words=words))
+    ends: list[ProcessEnd] = []
+    at: dict[tuple[str, tuple[int, ...]], int] = {}
+    for end in (*stated, *found):
+        keys: list[tuple[str, tuple[int, ...]]] = [("pid", (end.pid,))] if end.pid is not None else []
+        keys += [("ranks", tuple(end.ranks))] if end.ranks else []
+        place = next((at[key] for key in keys if key in at), None)
+        if place is None:
+            place = len(ends)
+            ends.append(end)
+        elif end.ranks and not ends[place].ranks:  # the process itself does not report its rank
+            ends[place] = end
+        at.update(dict.fromkeys(keys, place))
+    return ends
+
+
+def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
+    """Whether it is not a process with NCCL, where that matters, or cannot be distinguished from the others."""
+    if event.process != "any":
+        return False
+    if event.signal == "SIGKILL" and _are_all_killed(facts):
+        return True
+    return not with_pid(facts, event.ended_pid) and (event.signal == "SIGKILL" or facts.is_over())
+
+
+@once
+def _are_all_killed(facts: Facts) -> bool:
+    """Whether a shell reports all processes with NCCL as killed: then they were killed from outside."""
+    killed = facts.with_event(ProcessEnded, lambda event: event.process == "any" and event.signal == "SIGKILL")
+    return {report_of(notice).ended_pid for notice in killed}.issuperset(_by_pid(facts))
+
+
+def _words(facts: Facts, notice: Notice) -> str:
+    """Return how a process ended, if the report has no code; mpirun also reports a call of MPI_Abort like this."""
+    event = report_of(notice)
+    if event.how is None or event.signal is not None:
+        return ""
+    if event.how == _MPI_ABORT:
+        return f"called {_MPI_ABORT}" + ("" if event.code is None else f" with error code {event.code}")
+    called = _aborts(facts).get(tuple(event.ranks)) if event.order == "first" else None
+    if called is not None:
+        return _words(facts, called)
+    return _WORDS.get(event.how) or f"was ended by {event.reporter}: {event.how}"
+
+
+@once
+def _aborts(facts: Facts) -> dict[tuple[int, ...], Notice]:
+    called = facts.with_event(ProcessEnded, lambda one: one.how is not None and one.order == "any" and bool(one.ranks))
+    return {report_of(notice).ranks: notice for notice in reversed(called)}
+
+
+def _of_process(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
+    """The process of a report: its rank is that of NCCL's lines with its pid, else that of the report."""
+    event = report_of(notice)
+    if event.ended_pid is None and len(event.ranks) == 1:
+        return ProcessEnd([*event.ranks], *place(facts, event.ranks[0]), code, notice)
+    ranks, host = _of_pid(facts, event.ended_pid)
+    return ProcessEnd(list(event.ranks) if host is None else ranks, host, event.ended_pid, code, notice)
+
+
+def _of_trace(facts: Facts, trace: Trace) -> ProcessEnd:
+    return ProcessEnd([trace.rank], *place(facts, trace.rank), EXCEPTION, trace.begin, trace)
+
+
+def _spawned(facts: Facts) -> list[ProcessEnd]:
+    """Processes of torch.multiprocessing.spawn, without those that only report the loss of another."""
+    own = [(notice, raised) for notice, raised in _of_spawn(facts) if not (raised and raised.is_loss_of_peer)]
+    codes = [report_of(notice).code for notice, _ in own]
+    stated = [(*one, code) for one, code in zip(own, codes, strict=True) if code is not None]
+    return [ProcessEnd([], None, None, code, notice, raised=raised) for notice, raised, code in stated]
+
+
+@once
+def _of_spawn(facts: Facts) -> list[tuple[Notice, RaisedException | None]]:
+    spawned = facts.with_event(ProcessEnded, lambda event: event.process == "spawned")[:_MOST]
+    return [
+        (notice, exceptions.find_below(facts, notice.evidence[0]) if report_of(notice).exception else None)
+        for notice in spawned
+    ]
+
+
+def loss_exceptions(facts: Facts) -> list[Notice]:
+    """Exceptions with which processes report that they lost another one."""
+    echoes = exceptions.exceptions_of(facts).echoes
+    own = [trace.begin for trace in echoes if trace.last and not trace.last.is_termination]
+    return [*own, *(notice for notice, raised in _of_spawn(facts) if raised and raised.is_loss_of_peer)]
+
+
+def _nameless(facts: Facts, codes: set[int]) -> list[ProcessEnd]:
+    """Crashes without a pid; a process that crashed before the ranks started, or after their end, was not a rank."""
+    texts = {end.text for end in facts.job.ended_by}
+    by_code: dict[int, ProcessEnd] = {}
+    for notice in facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order == "own"):
+        code = report_of(notice).code
+        if code is not None and code not in codes and notice.message in texts and not facts.is_over():
+            by_code.setdefault(code, ProcessEnd([], None, None, code, notice))
+    return list(by_code.values())
+
+
+def _without_pid(facts: Facts) -> list[ProcessEnd]:
+    """Reports of launchers without a pid, for processes without any other report."""
+    ends: list[ProcessEnd] = []
+    for notice in facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order != "own"):
+        event, code, words = report_of(notice), report_of(notice).code, _words(facts, notice)
+        lost = exceptions.exceptions_of(facts).echoes if code == EXCEPTION and not (event.ranks or words) else []
+        if event.process == "task":
+            if _is_end_of_task(facts, notice):
+                ends.append(ProcessEnd(ranks_of_tasks(facts, notice), None, None, code or 0, notice, words=words))
+        elif lost:  # each of these ended with that code
+            ends += [_of_trace(facts, trace).with_fields(trace=None, echo=trace.last) for trace in lost]
+        elif words or code is None or _is_failure(code):
+            code = EXCEPTION if words or code is None else code
+            ends.append(ProcessEnd(list(event.ranks), None, None, code, notice, words=words))
+    return ends
+
+
+# Processes of Hydra, which kills the others with SIGKILL
+
+
+@once
+def _spared(facts: Facts) -> list[ProcessEnd]:
+    """Processes that ended on their own, of those that a launcher names which kills the others with SIGKILL.
+
+    It may name one that it killed: where that may be, one end stands for all of these.
+    """
+    named = facts.with_event(ProcessEnded, lambda event: event.kills_with is not None)
+    ended = [(notice, code) for notice in named if (code := _code_of(facts, notice))]
+    own = [(notice, code) for notice, code in ended if code != -signal.SIGKILL]
+    if own or not ended:
+        return [_of_process(facts, notice, code) for notice, code in own if code not in EXTERNAL]
+    killed = [notice for notice, _ in ended]
+    unknown = ProcessEnd([], None, None, -signal.SIGKILL, killed[0], words=_KILLED_OTHERS, is_undecided=True)
+    world = max((comm.nranks for comm in facts.job.communicators), default=0)
+    if not all(report_of(notice).ranks for notice in killed) or world <= _ALONE:
+        return [unknown]  # MPICH names one of all
+    if len(killed) == 1:
+        return [_of_process(facts, killed[0], -signal.SIGKILL)]  # all others exited on their own: none was killed
+    pids = {last.process.pid: last.ranks for last in facts.job.last_lines}
+    events = map(report_of, killed)
+    left = set(range(world)).difference(*(pids.get(event.ended_pid or 0) or event.ranks for event in events))
+    in_order_ended = any(left & global_ranks(comm, comm.ended) for comm in facts.job.communicators)
+    if len(left) != 1 or len(killed) < world - 1 or in_order_ended:
+        return [unknown]
+    return [ProcessEnd([*left], *place(facts, min(left)), 0, killed[0], words=_LEFT)]
+
+
+def _code_of(facts: Facts, notice: Notice) -> int | None:
+    """Return the exit code in a report, negative for a signal; None if unknown.
+
+    Hydra prints the number of a signal as an exit code, too. Its last line has the signal of all processes' statuses
+    combined bit by bit, so that processes killed with SIGKILL change it (mpiexec.c, pmiserv_cb.c).
+    """
+    event = report_of(notice)
+    if event.kills_with is None or event.signal is not None or event.code is None:
+        return event.code
+    summary = status_summary(facts, notice)
+    whole = value(summary, "signal_number") if summary else None
+    number = event.code & ~_CORE
+    is_signal = whole == number or signal.SIGKILL != whole == number | signal.SIGKILL
+    return -number if is_signal or event.code == signal.SIGKILL else signals.from_status(event.code)
+
+
+def status_summary(facts: Facts, notice: Notice) -> Notice | None:
+    """Return Hydra's last line, which summarizes how all processes ended."""
+    return next((line for line in facts.notices("launchers/mpi-hydra-string")[:_MOST] if precedes(notice, line)), None)
+
+
+@once
+def terminations(facts: Facts) -> list[Notice]:
+    """Return what Hydra reports of processes that were ended with Ctrl-C or SIGTERM, if none ended on its own."""
+    named = facts.with_event(ProcessEnded, lambda event: event.kills_with is not None)
+    ended = [notice for notice in named if _code_of(facts, notice) in EXTERNAL]
+    if not ended or any(not end.is_undecided for end in _spared(facts)):
+        return []
+    return [*facts.notices("launchers/mpi-hydra"), *ended, *facts.notices("launchers/mpi-hydra-string")]
+
+
+# Tasks of srun
+
+
+def _tasks_in(notice: Notice) -> set[int]:
+    """Return the tasks of a list in Slurm's notation, ``0-1,3``; empty for anything else."""
+    result: set[int] = set()
+    for part in str(value(notice, "tasks")).split(","):
+        first, _, last = part.partition("-")
+        if not (first.isdigit() and (last or first).isdigit()) or int(last or first) - int(first) > _MOST_TASKS:
+            return set()
+        result.update(range(int(first), int(last or first) + 1))
+    return result
+
+
+def ranks_of_tasks(facts: Facts, notice: Notice) -> list[int]:
+    """Return the ranks that tasks most likely are; none if a task may have launched several.
+
+    A task is a rank if each process has one rank, and there is more than one task per host.
+    """
+    tasks = _tasks_in(notice)
+    return sorted(tasks) if tasks <= _ranks_that_are_tasks(facts) else []
+
+
+@once
+def _ranks_that_are_tasks(facts: Facts) -> set[int]:
+    processes = facts.job.last_lines
+    is_each_one = bool(processes) and all(len(last.ranks) == 1 for last in processes)
+    lines = [*task_ends(facts), *facts.notices("launchers/slurm-tasks")][:_MOST]
+    tasks = {task for notice in lines for task in _tasks_in(notice)}
+    ranks = {rank for last in processes for rank in last.ranks}
+    is_task = is_each_one and tasks <= ranks and max(tasks, default=0) >= len(facts.hosts())
+    return ranks if is_task else set()
+
+
+def task_ends(facts: Facts) -> list[Notice]:
+    """Return the reports about tasks that ended."""
+    return facts.with_event(ProcessEnded, lambda event: event.process == "task")
+
+
+def _is_end_of_task(facts: Facts, notice: Notice) -> bool:
+    """Whether a report shows that tasks ended on their own, or were killed before the job was ended."""
+    event = report_of(notice)
+    if event.how == "waiting":
+        # They had ended when srun stopped waiting for the others; if all is over they had done their work.
+        return bool(facts.notices("launchers/slurm-first-exit")) and not facts.is_over()
+    return _is_failure(event.code) and (not event.is_external or id(notice) in _killed_first(facts))
+
+
+@once
+def _killed_first(facts: Facts) -> set[int]:
+    """Return the reports of tasks that were killed while the others continued, as far as the lines of srun show."""
+    by_signal = facts.notices("launchers/slurm-cancelled")
+    if any(job_end.reason(notice.event) or value(notice, "signal") for notice in by_signal):
+        return set()  # slurmstepd and srun do not synchronize: the order of their lines proves nothing
+    ends = [
+        notice for notice in facts.errors() if job_end.is_forced(notice.event) and report_of(notice).process != "task"
+    ]
+    ends += facts.notices("launchers/slurm-first-exit", "launchers/slurm-step-aborted", "launchers/slurm-terminating")
+    first = first_of_each(notice.evidence[0] for notice in [*ends, *by_signal])
+    lines = [(notice, notice.evidence[0]) for notice in task_ends(facts) if report_of(notice).signal == "SIGKILL"]
+    earliest = [notice for notice, line in lines if line.order < first.get(line.source, line.order + 1)]
+    killed = {task for notice in earliest[:_MOST] for task in _tasks_in(notice)}
+    world = max((comm.nranks for comm in facts.job.communicators), default=0)
+    return set(map(id, earliest)) if len(killed) == 1 or 0 < len(killed) < world else set()
+
+
+# Workers of Ray, which may restart what failed: only final failures count
+
+
+@once
+def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
+    """Return the workers that ended a job of Ray, each rank once: by the driver, or by Ray Train's decision."""
+    given_up = facts.with_event(ProcessEnded, lambda event: event.process == "training")
+    by_driver = facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "driver")
+    tasks = facts.with_event(ProcessEnded, _is_task)
+    # The driver may have caught exceptions of processes without NCCL.
+    own = tasks if facts.job.spared else [task for task in tasks if with_pid(facts, report_of(task).ended_pid)]
+    is_raised = bool(given_up or ([*by_driver, *own] if not facts.is_over() else ())) and not facts.notices(_RETRY)
+    if not (facts.notices(_RAISE) or is_raised):
+        return []
+    retries = _lines(facts.notices(_RETRY))
+    lost = [
+        ProcessEnd(*_of_pid(facts, report_of(one).ended_pid), report_of(one).ended_pid, report_of(one).code or 0, one)
+        for one in facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "raylet")
+        if _not_before(one.evidence, retries)
+    ]
+    lost = lost or [ProcessEnd([], None, None, 0, notice) for notice in by_driver[:1]]  # the raylet's may be elsewhere
+    snippets = _snippets(facts)
+    unhealthy = [
+        ProcessEnd(list(ranks), None, None, 0, notice)
+        for ranks, (notice, _) in snippets.items()
+        if report_of(notice).how == _UNHEALTHY
+    ]
+    if len(lost) == len(unhealthy) == 1 and not lost[0].ranks:  # a pid and a rank: a single one of each is the same
+        dead = [lost[0].with_fields(ranks=unhealthy[0].ranks)]
+    else:
+        lost = [end for end in lost if end.ranks or not unhealthy]
+        ranks = {rank for end in lost for rank in end.ranks}
+        dead = [*lost, *(end for end in unhealthy if not ranks.issuperset(end.ranks))]
+    ranks = {rank for end in dead for rank in end.ranks}
+    raised = [*_of_snippets(facts, snippets), *_raised_by_tasks(facts, tasks)]
+    raised = [end for end in raised if not ranks.intersection(end.ranks)]
+    if any(end.ranks and end.raised for end in raised):
+        dead = [end for end in dead if end.ranks]  # others are not ranks, and Ray may have restarted them
+    return [*dead, *raised] or [ProcessEnd([], None, None, EXCEPTION, notice) for notice in given_up[:1]]
+
+
+def raised_in_ray(facts: Facts, notice: Notice) -> set[int]:
+    """Return the ranks that, according to Ray, raised an exception."""
+    own = (end for end in _ends_of_ray(facts) if (raised := end.raised or end.echo) and raised.notice is notice)
+    return {rank for end in own for rank in end.ranks}
+
+
+def is_maybe_caught(facts: Facts, notice: Notice) -> bool:
+    """Whether a driver may have caught the exception of a task of Ray and continued."""
+    return is_of_task(notice) and not facts.with_event(ProcessEnded, lambda event: event.process == "training")
+
+
+def is_of_task(notice: Notice) -> bool:
+    """Whether it is an exception of a task or an actor of Ray."""
+    return _is_task(report_of(notice))
+
+
+def ranks_killed_by_monitor(facts: Facts) -> set[int]:
+    """Return the ranks that Ray's memory monitor killed."""
+    return {rank for notice in facts.notices(_SELECTED) for rank in _of_pid(facts, value(notice, "pid"))[0]}
+
+
+def _is_task(event: ProcessEnded) -> bool:
+    return event.retries and event.exception and event.ended_pid is not None
+
+
+def _is_death(event: ProcessEnded) -> bool:
+    return event.retries and not event.exception and event.process != "training"
+
+
+def _lines(notices: Iterable[Notice]) -> list[Evidence]:
+    return [line for notice in notices for line in notice.evidence]
+
+
+def _not_before(lines: Iterable[Evidence], borders: Iterable[Evidence]) -> list[Evidence]:
+    borders = list(borders)
+    return [line for line in lines if not any(is_before(line, border) for border in borders)]
+
+
+def _snippets(facts: Facts) -> dict[tuple[int, ...], tuple[Notice, list[Evidence]]]:
+    """Return Ray Train's reports of the end of ranks, without attempts that it retried."""
+    raises = _lines(facts.notices(_RAISE))
+    by_ranks: dict[tuple[int, ...], tuple[Notice, list[Evidence]]] = {}
+    for notice in facts.with_event(ProcessEnded, lambda one: one.retries and one.exception and bool(one.ranks)):
+        if lines := _not_before(notice.evidence, raises):
+            by_ranks.setdefault(report_of(notice).ranks, (notice, []))[1].extend(lines)
+    return by_ranks
+
+
+def _of_snippets(facts: Facts, snippets: Mapping[tuple[int, ...], tuple[Notice, list[Evidence]]]) -> list[ProcessEnd]:
+    ends: list[ProcessEnd] = []
+    empty: list[ProcessEnd] = []
+    for ranks, (notice, lines) in snippets.items():
+        if report_of(notice).how == _UNHEALTHY:
+            continue
+        # If Ray drops lines of the controller, the driver still prints them.
+        texts = [raised for line in lines if (raised := exceptions.find_below(facts, line)) is not None]
+        if not texts:
+            empty.append(ProcessEnd(list(ranks), None, None, EXCEPTION, notice))
+        elif not any(map(exceptions.is_of_nccl, texts)):  # other rules report these
+            ends += [_by(texts[0], ([rank], *place(facts, rank)), notice) for rank in ranks]
+    return ends or empty
+
+
+def _raised_by_tasks(facts: Facts, tasks: Iterable[Notice]) -> Iterator[ProcessEnd]:
+    """Yield the processes of tasks and actors with their exceptions: below the last line that passes them on."""
+    tasks = list(tasks)
+    last = {line.source: line.order for line in sorted((task.evidence[0] for task in tasks), key=attrgetter("order"))}
+    seen: set[int | None] = set()
+    for notice in tasks:
+        line, pid = notice.evidence[0], report_of(notice).ended_pid
+        raised = exceptions.find_below(facts, line)
+        is_passed_on = raised is None and line.order < last[line.source]
+        if value(notice, "exception") in _OF_RAY or is_passed_on or (raised and exceptions.is_of_nccl(raised)):
+            continue
+        if pid not in seen:
+            raised = raised or RaisedException(str(value(notice, "exception")), line)
+            yield _by(raised, (*_of_pid(facts, pid), pid), notice)
+        seen.add(pid)
+
+
+def _by(raised: RaisedException, process: tuple[list[int], str | None, int | None], notice: Notice) -> ProcessEnd:
+    end = ProcessEnd(*process, EXCEPTION, notice)
+    return end.with_fields(echo=raised) if raised.is_loss_of_peer else end.with_fields(raised=raised)
+
+
+# Who they are
+
+
+def with_pid(facts: Facts, pid: int | None) -> list[LastLine]:
+    """Return the processes with a pid: several if hosts or containers count separately."""
+    return _by_pid(facts).get(pid, []) if pid else []
+
+
+def _of_pid(facts: Facts, pid: int | None) -> tuple[list[int], str | None]:
+    """Return the ranks and the host of a process; empty if its pid is not unique."""
+    processes = with_pid(facts, pid)
+    return (processes[0].ranks, processes[0].process.host) if len(processes) == 1 else ([], None)
+
+
+@once
+def _by_pid(facts: Facts) -> dict[int, list[LastLine]]:
+    return grouped((last.process.pid, last) for last in facts.job.last_lines)
+
+
+def place(facts: Facts, rank: int) -> tuple[str | None, int | None]:
+    """Return host and pid of a rank, if it has one process without other ranks."""
+    here = _by_rank(facts).get(rank, [])
+    return (here[0].process.host, here[0].process.pid) if len(here) == 1 else (None, None)
+
+
+@once
+def _by_rank(facts: Facts) -> dict[int, list[LastLine]]:
+    return grouped((last.ranks[0], last) for last in facts.job.last_lines if len(last.ranks) == 1)
+
+
+# Their order
+
+
+def since_start(facts: Facts, notices: Collection[Notice]) -> list[Notice]:
+    """The notices without those that precede the communicators of their source and so belong to something earlier."""
+    if not notices:
+        return []
+    starts = first_of_each(line for comm in facts.job.communicators for line in comm.evidence[:1])
+    return [notice for notice in notices if notice.evidence[0].order > starts.get(notice.evidence[0].source, 0)]
+
+
+def is_unordered(ends: Sequence[ProcessEnd]) -> bool:
+    """Whether it is unknown which of several processes ended first: lines of different sources have no order."""
+    return len({end.begin.evidence[0].source for end in ends}) > 1 and not all(map(_time_of, ends))
+
+
+def in_order(ends: list[ProcessEnd]) -> list[ProcessEnd]:
+    """The ends in the order of their times, if lines of several sources have them; else in the given order."""
+    is_timed = len({end.begin.evidence[0].source for end in ends}) > 1 and not is_unordered(ends)
+    return sorted(ends, key=_time_of) if is_timed else ends
+
+
+def _time_of(end: ProcessEnd) -> str:
+    """Return the time in the prefix of PyTorch's logger, ``1121 16:35:11.771000``; empty if there is none."""
+    match = _TIME.search(end.notice.message)
+    return match[1] if match else ""
+
+
+def last_words(facts: Facts, ends: Iterable[ProcessEnd]) -> Mapping[int, Notice]:
+    """The errors that PyTorch printed for ranks that ended."""
+    ranks = {rank for end in ends for rank in end.ranks}
+    by_rank: dict[int, Notice] = {}
+    for notice in facts.notices(*_LAST_WORDS):
+        rank = value(notice, "global_rank")
+        if rank in ranks and value(notice, "error") is not None:
+            by_rank.setdefault(rank, notice)
+    return by_rank
+
+
+def silent_workers(facts: Facts) -> list[int]:
+    """Pids that torchrun ended and that printed no line of NCCL: workers that never got that far."""
+    ended = {value(notice, "pid") for notice in facts.notices("torch/worker-signalled", "torch/worker-forced")}
+    return sorted(pid for pid in ended if pid is not None and pid not in _by_pid(facts))
+
+
+def is_last(facts: Facts, line: Evidence) -> bool:
+    """Whether only lines of launchers and schedulers follow a line in its source."""
+    last = next(source.lines for source in facts.job.sources if source.name == line.source)
+    if last - line.order > _NEAR_THE_END:
+        return False
+    lines = [*_lines(facts.job.notices), *facts.job.ended_by]
+    orders = {entry.order for entry in lines if entry.source == line.source}
+    return orders.issuperset(range(line.order + 1, last + 1))

@@ -1,0 +1,332 @@
+"""Python exceptions in the log: those that ended ranks, and those without a known rank."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from nccl_inspect.event import types as events
+from nccl_inspect.judging.facts import Facts, first_lines, once
+from nccl_inspect.judging.line_order import first_of_each, is_before
+from nccl_inspect.judging.statements import message_of, value
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import Notice
+from nccl_inspect.model.statements import job_end
+from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.patterns import later
+from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.text import cut
+
+_NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
+_LINE = later(r"\[rank(\d{1,7})\]: (?=\S)")
+"""PyTorch's prefix of an exception; in its logger a bracket follows the colon."""
+_OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.spawn.", "subprocess.CalledProcess")
+"""Exceptions that launchers raise because one of their processes ended."""
+_OF_PEERS = later(
+    r"torch\.distributed\.Dist(?:Store|Network)Error: |.{0,300}remote process exited or there was a network error"
+    r"|.{0,100}ncclRemoteError|.{0,300}but store->get\("
+    r"|RuntimeError: (?:\[(?!enforce fail)[^\]]{0,300}/(?:gloo/|pair\.cc:|unbound_buffer\.cc:)|\[c10d\] "
+    r"|.{0,300}(?:NCCL communicator was aborted|monitoredBarrier|recvValue failed|sendBytes failed)"
+    r"|(?:Connection reset by peer|Broken pipe|Socket Timeout)$"
+    r"|Connection closed by peer(?: \[[\d.:a-f]+\](?::\d+)?\.?)?$)"
+)
+"""Failures because another process is gone; before 2.1 the store uses these few words. The folders of gloo's files may
+have been replaced. Gloo names peers by address: a server with a name is not a peer."""
+WAITED = "] Timed out waiting "
+"""Gloo's words for another process that did not arrive in time."""
+_ABSENT = later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
+_ENDED = later(r"is killed by signal: (?:Terminated|Interrupt)")
+"""Failures because the process was terminated."""
+_AGAIN = later(r"Caught \w+ in DataLoader worker process")
+"""The prefix of a data loader to the exception of its worker."""
+_THREAD, _IGNORED = "Exception in thread ", "Exception ignored in"
+_ERROR = later(r"[\w.]*(?:Error|Exception)(?:$|:)")
+"""Names of error classes; other exceptions, such as ``queue.Empty``, often only signal a state."""
+_WIDTH = 160
+
+
+@frozen
+class RaisedException(Frozen):
+    """An exception."""
+
+    whole: str
+    """``ValueError: no such column``, as Python prints it."""
+    line: Evidence
+    """The line of it."""
+    notice: Notice | None = None
+    """The statement, if it has a rank prefix."""
+    rank: int | None = None
+    """The rank, if a launcher's label names it."""
+
+    @property
+    def text(self) -> str:
+        """The exception, no longer than a report shows it."""
+        return cut(self.whole, _WIDTH)
+
+    @property
+    def is_of_cuda(self) -> bool:
+        """Whether a CUDA call or a kernel failed."""
+        return "Error: CUDA error: " in self.whole
+
+    @property
+    def is_loss_of_peer(self) -> bool:
+        """Whether it reports the loss of another process."""
+        return _OF_PEERS.match(self.whole) is not None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether its class is an error by its name."""
+        return _ERROR.match(self.whole) is not None
+
+    @property
+    def is_termination(self) -> bool:
+        """Whether it reports that the process was terminated."""
+        return _ENDED.search(self.whole) is not None
+
+
+@frozen
+class Trace(Frozen):
+    """The output of a rank that an exception ended."""
+
+    rank: int
+    begin: Notice
+    """The first line of its first traceback."""
+    first: RaisedException | None
+    """The first exception; others may have followed from it."""
+    last: RaisedException | None
+    """The exception that ended the rank. Both are None if the text has no known form, or was lost."""
+
+    @property
+    def texts(self) -> list[Notice]:
+        """The statements of its exceptions."""
+        return [raised.notice for raised in (self.first, self.last) if raised is not None and raised.notice is not None]
+
+
+@frozen
+class Exceptions(Frozen):
+    """The exceptions of a log."""
+
+    traces: list[Trace]
+    """Those of ranks that their own exception ended, in the order of the log."""
+    echoes: list[Trace]
+    """Those of ranks that lost another process or were terminated. Errors of NCCL or PyTorch themselves are in neither
+    list: other rules report them."""
+    loose: list[RaisedException]
+    """Those without a known rank, in the order of the log: a program may have caught them."""
+    of_threads: list[RaisedException]
+    """Those that ended threads: the programs continue."""
+    fatal: frozenset[int]
+    """The statements of the traces, by their identity."""
+
+
+@once
+def exceptions_of(facts: Facts) -> Exceptions:
+    """The exceptions of a log."""
+    traces, echoes = _of_ranks(facts)
+    loose, of_threads = _unattributed(facts.job.raised)
+    by = facts.job.raised_by
+    loose = (
+        [exception.with_fields(rank=by.get((exception.line.source, exception.line.order))) for exception in loose]
+        if by
+        else loose
+    )
+    fatal = frozenset(id(exception) for trace in traces for exception in trace.texts)
+    return Exceptions(traces, echoes, loose, of_threads, fatal)
+
+
+def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
+    by_rank: dict[int, list[Notice]] = {}
+    begins = facts.notices("torch/rank-traceback")
+    for notice in facts.job.notices if begins else ():
+        front = None if notice.production in _NO_EXCEPTION else _LINE.match(message_of(notice))
+        if front is not None:
+            by_rank.setdefault(int(front[1]), []).append(notice)
+    interrupted = {value(notice, "global_rank") for notice in facts.notices("torch/rank-interrupted")}
+    # A launcher may restart a process that was the first to end.
+    ends = [notice.evidence[0] for notice in facts.with_event(events.ProcessEnded, lambda e: e.order == "first")]
+    traces: list[Trace] = []
+    echoes: list[Trace] = []
+    is_forced = any(job_end.is_forced(error.event) for error in facts.errors())
+    for begin in begins:
+        rank: int = value(begin, "global_rank")
+        mine = _of_last_attempt(begin, by_rank.get(rank, ()), ends)
+        own = [_raised(notice) for notice in mine if "program-exception" in notice.roles]
+        own = [raised for raised in own if not raised.is_loss_of_peer and not (raised.is_termination and is_forced)]
+        # The first exception decides: all that follow the loss of a peer are echoes, including the rank's own.
+        is_echo = bool(mine) and (not own or own[0].notice is not mine[0])
+        if is_echo or (rank in interrupted and not own):
+            first = _raised(mine[0]) if mine else None
+            if first is None or first.is_loss_of_peer or first.is_termination:
+                echoes.append(Trace(rank, begin, first, first))
+            continue
+        of_cuda = (raised for raised in own if raised.is_of_cuda)  # whatever follows is its effect
+        last = next(of_cuda, own[-1] if own else None)
+        traces.append(Trace(rank, begin, own[0] if own else None, last))
+    return traces, echoes
+
+
+def _of_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
+    """The exceptions of a rank since its launcher last restarted it."""
+    here = begin.evidence[0]
+    mine = [notice for notice in notices if is_before(here, notice.evidence[0])]
+    if len(mine) < 2:
+        return mine
+    last = mine[-1].evidence[0]
+    between = [end.order for end in ends if end.source == here.source and here.order < end.order < last.order]
+    return [notice for notice in mine if notice.evidence[0].order > max(between, default=0)]
+
+
+def _unattributed(lines: Iterable[Evidence]) -> tuple[list[RaisedException], list[RaisedException]]:
+    loose: list[RaisedException] = []
+    of_threads: list[RaisedException] = []
+    before: Evidence | None = None
+    for line in lines:
+        mark = before.text if before is not None and before.source == line.source else ""
+        before = line
+        if line.text.startswith((_THREAD, _IGNORED)):
+            continue
+        raised = RaisedException(line.text.strip(), line)
+        if mark.startswith(_THREAD):
+            of_threads.append(raised)
+        elif not mark.startswith(_IGNORED) and not raised.text.startswith(_OF_LAUNCHERS):
+            loose.append(raised)
+    return loose, of_threads
+
+
+def find_below(facts: Facts, line: Evidence) -> RaisedException | None:
+    """Return the exception that a report announces: the last one above the next such line, else the first."""
+    borders = _borders(facts).get(line.source, [])
+    at = bisect_right(borders, line.order)
+    stated = _without_process(facts).get(line.source, [])
+    first = bisect_right(stated, line.order, key=_order)
+    if at == len(borders):  # it may be followed by the output of others
+        return stated[first] if first < len(stated) else None
+    last = bisect_left(stated, borders[at], key=_order)
+    return stated[last - 1] if last > first else None
+
+
+@once
+def _borders(facts: Facts) -> dict[str, list[int]]:
+    """Return the lines below which something else begins than the exception of a report above."""
+    notices = facts.with_event(events.ProcessEnded, lambda e: e.exception or (e.retries and e.reporter != "raylet"))
+    notices += facts.notices("launchers/ray-train-retry", "launchers/ray-train-function-failed")
+    by_source = grouped((line.source, line.order) for notice in notices for line in notice.evidence)
+    return {source: sorted(orders) for source, orders in by_source.items()}
+
+
+@once
+def _without_process(facts: Facts) -> dict[str, list[RaisedException]]:
+    """Return all exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
+    mine = [_raised(notice).with_fields(line=line) for notice in _statements(facts) for line in notice.evidence]
+    by_source = grouped((raised.line.source, raised) for raised in (*exceptions_of(facts).loose, *mine))
+    return {source: sorted(entries, key=_order) for source, entries in by_source.items()}
+
+
+def _order(raised: RaisedException) -> int:
+    return raised.line.order
+
+
+def _statements(facts: Facts) -> list[Notice]:
+    """Exceptions that NCCL, the store or CUDA led to; their lines may lack the prefix of a rank."""
+    of_cuda = facts.notices("torch/cuda-error", "torch/cuda-out-of-memory")
+    return [*facts.with_role("nccl-exception", "store-failed"), *of_cuda]
+
+
+def is_of_nccl(raised: RaisedException) -> bool:
+    """Whether it only passes on an error of NCCL, or of PyTorch's store."""
+    return raised.notice is not None and not {"nccl-exception", "store-failed"}.isdisjoint(raised.notice.roles)
+
+
+def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collection[int]) -> list[RaisedException]:
+    """Unattributed exceptions that may have ended a process: those above the report of its end, or in its output."""
+    own = {last.source for last in facts.job.last_lines if last.process.pid == pid}
+    end = departed.evidence[0]
+    loose = [exception for exception in exceptions_of(facts).loose if not exception.is_loss_of_peer]
+    loose = [exception for exception in loose if exception.rank is None or not ranks or exception.rank in ranks]
+    loose = [exception for exception in loose if exception.rank is not None and ranks] or loose
+    above = [exception for exception in loose if is_before(exception.line, end)]
+    reported = [
+        exception for exception in loose if exception.line.text.startswith("  ") and is_before(end, exception.line)
+    ]
+    return above or reported or [exception for exception in loose if exception.line.source in own - {end.source}]
+
+
+def absent_ranks(facts: Facts) -> set[int]:
+    """The ranks that, according to others, did not reach a barrier."""
+    texts = [trace.last.text for trace in exceptions_of(facts).echoes if trace.last]
+    matches = (match for text in texts for match in _ABSENT.finditer(text))
+    return {int(rank) for match in matches for rank in match[1].replace(",", " ").split()}
+
+
+def is_of_a_loader(raised: RaisedException) -> bool:
+    """Whether it only passes on an exception of a DataLoader worker."""
+    return _AGAIN.search(raised.text) is not None
+
+
+def is_caught(facts: Facts, notice: Notice) -> bool:
+    """Whether a program continued after an exception, as far as the log shows.
+
+    Other exceptions ended it, it ended in order, or NCCL came up afterwards.
+    """
+    if fatal := exceptions_of(facts).fatal:
+        return id(notice) not in fatal
+    return (facts.is_over() and not facts.job.failed) or came_up_below(facts, notice)
+
+
+def is_survived(facts: Facts, notice: Notice) -> bool:
+    """Whether a program continued after an exception or warning from its own start of CUDA."""
+    if notice.production == "torch/device-count-warned":
+        return bool(facts.job.communicators) or is_used_below(facts, notice)
+    return came_up_below(facts, notice) or ("program-exception" in notice.roles and is_caught(facts, notice))
+
+
+def came_up_below(facts: Facts, notice: Notice) -> bool:
+    """Whether all communicators started after a statement, and all their ranks are initialized."""
+    return _is_up(facts) and _precedes(notice, _begins(facts))
+
+
+def connected_below(facts: Facts, notice: Notice) -> bool:
+    """Whether the first connections follow a statement, and every rank is initialized: the job continued."""
+    if not _is_up(facts) or any(is_before(one, line) for one in _some_connection(facts) for line in notice.evidence):
+        return False  # as most are: then the first lines of all paths need not be made
+    return _precedes(notice, _first_connections(facts))
+
+
+def _precedes(notice: Notice, begins: Mapping[str, int]) -> bool:
+    # Of many lines only the first ones are kept: the position of the last one is unknown.
+    is_whole = notice.count == len(notice.evidence)
+    return is_whole and all(line.order < begins.get(line.source, 0) for line in notice.evidence)
+
+
+@once
+def _is_up(facts: Facts) -> bool:
+    comms = facts.job.communicators
+    return bool(comms) and all(len(comm.completed) >= comm.nranks for comm in comms)
+
+
+@once
+def _begins(facts: Facts) -> dict[str, int]:
+    return first_of_each(line for comm in facts.job.communicators for line in comm.evidence)
+
+
+@once
+def _some_connection(facts: Facts) -> Sequence[Evidence]:
+    return first_lines(facts.job.paths)[:1]
+
+
+@once
+def _first_connections(facts: Facts) -> dict[str, int]:
+    return first_of_each(first_lines(facts.job.paths))
+
+
+def is_used_below(facts: Facts, notice: Notice) -> bool:
+    """Whether NCCL prints anything after a statement, so that the program has loaded and called it."""
+    here = notice.evidence[0]
+    versions = (line for start in facts.with_event(events.NcclVersion) for line in start.evidence)
+    lasts = {(last.source, last.order) for last in facts.job.last_lines}
+    own = any(source == here.source and order > here.order for source, order in lasts)
+    return id(notice) not in exceptions_of(facts).fatal and (own or any(is_before(here, line) for line in versions))
+
+
+def _raised(notice: Notice) -> RaisedException:
+    return RaisedException(_LINE.sub("", message_of(notice), count=1).strip(), notice.evidence[0], notice)

@@ -1,1 +1,0 @@
-"""Hangs: which ranks wait for which, and how far each one got."""

@@ -1,1 +1,0 @@
-"""Process ends: which process ended first, and how."""

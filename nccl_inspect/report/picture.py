@@ -1,0 +1,362 @@
+"""The drawable parts of a communicator and the look of its links, for drawings and the HTML report.
+
+Hosts with their ranks are joined by links of rings and trees. Each kind of link has a color, a dash pattern and a word,
+so that none depends on color alone; the colors are those of Okabe and Ito, which color-blind people can distinguish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import field, replace
+from typing import NamedTuple
+
+from nccl_inspect.model.connection import AlsoPath
+from nccl_inspect.model.inventory import Gpu
+from nccl_inspect.model.job import CommunicatorInfo, Job, Path
+from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import STATES, count, ranges
+
+FOLD_ABOVE = 64
+"""Ranks above which hosts are drawn instead of ranks."""
+UNKNOWN_HOST = "?"
+
+
+@frozen
+class DrawnLink(Frozen):
+    """Two neighbors: of a ring (in its direction), of a tree (parent first), or of a connection line."""
+
+    src: int
+    dst: int
+    kind: str
+    """``ring``, ``tree`` or ``connection``."""
+    channels: tuple[int, ...]
+    detail: str | None = None
+    """The path, ``P2P/CUMEM``; None if the log has no connection line for it."""
+    transport: str | None = None
+    gdr: bool | str | None = None
+
+
+@frozen
+class DrawnShape(Frozen):
+    """A ring or a tree, with the channels that have it."""
+
+    channels: tuple[int, ...]
+    ranks: tuple[int | None, ...] = ()
+    """Of a ring, in its order."""
+    links: tuple[tuple[int | None, int | None], ...] = ()
+    """Of a tree: (parent, child)."""
+
+
+@frozen
+class View(Frozen):
+    """One communicator; without rings and trees in the log, its connections."""
+
+    name: str
+    state: str
+    nranks: int
+    channels: int | None
+    parent: str | None
+    hosts: dict[str, list[int]]
+    """The ranks of each host; those of unknown hosts under ``?``."""
+    gpus: dict[int, Gpu] = field(default_factory=dict)
+    rings: tuple[DrawnShape, ...] = ()
+    trees: tuple[DrawnShape, ...] = ()
+    links: tuple[DrawnLink, ...] = ()
+    others: tuple[str, ...] = ()
+    """Communicators that are not drawn."""
+    info: CommunicatorInfo | None = None
+    """The communicator; None for connections without one."""
+
+    @property
+    def folded(self) -> bool:
+        """Whether there are too many ranks to draw each one."""
+        return self.nranks > FOLD_ABOVE
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of links, in drawing order."""
+        return [kind for kind in ("ring", "tree", "connection") if any(link.kind == kind for link in self.links)]
+
+
+def make_views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] = ()) -> list[View]:
+    """The communicators to draw.
+
+    Args:
+        job: what the log shows.
+        wanted: their names; all when empty. A log without any gives one view of its connections.
+        channels: only these; all when empty.
+    """
+    names = list(wanted)
+    ranges = list(channels)
+    comms = [comm for comm in job.communicators if not names or comm.id in names]
+    if comms:
+        links = _Links(job)
+        return [_view(job, comm, links, ranges) for comm in comms]
+    return [_fragment(job, ranges)] if job.paths and not names else []
+
+
+def list_channels(job: Job, wanted: Iterable[str]) -> set[int]:
+    """The channels of some communicators in the log; of all if none is named."""
+    names = set(wanted)
+    comms = [comm for comm in job.communicators if not names or comm.id in names]
+    sizes = [max(comm.channels or 0, len(comm.rings), len(comm.trees)) for comm in comms]
+    paths = job.paths.only(("communicators",), names.intersection) if names else job.paths
+    return {*range(max(sizes, default=0)), *(channel for kind in paths.kinds for channel in kind.channels)}
+
+
+def pick_largest(candidates: list[View]) -> list[View]:
+    """The communicator that a picture shows by default: the largest one with links."""
+    if len(candidates) < 2:
+        return candidates
+    best = max(candidates, key=lambda view: (bool(view.links), view.nranks))
+    return [replace(best, others=tuple(view.name for view in candidates if view is not best))]
+
+
+class _Links:
+    """Lookup tables of a job for its views: paths by ends and by communicator, and the hosts of ranks."""
+
+    def __init__(self, job: Job) -> None:
+        self.by_pair = {(path.src, path.dst): path for path in job.paths}
+        self.host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
+        self.of_communicator: dict[str, list[Path]] = {}
+        self._ways: dict[tuple[str, int, int], Path | AlsoPath] = {}
+        """The paths between ranks in a communicator."""
+        for path in job.paths:
+            for rank, host in ((path.src, path.src_host), (path.dst, path.dst_host)):
+                if host is not None:
+                    self.host_of.setdefault(rank, host)
+            for name in path.communicators:
+                self.of_communicator.setdefault(name, []).append(path)
+            ways: list[Path | AlsoPath] = [path, *path.also]
+            for way in ways:
+                for name in way.communicators:
+                    self._ways.setdefault((name, path.src, path.dst), way)
+
+    def way(self, path: Path, comm: str) -> Path | AlsoPath:
+        """The path between two ranks in a communicator; that in others if the log lacks it."""
+        return self._ways.get((comm, path.src, path.dst), path)
+
+    def hosts(self, ranks: list[int]) -> dict[str, list[int]]:
+        """The ranks of each host; those of unknown hosts under ``?``."""
+        return grouped((self.host_of.get(rank) or UNKNOWN_HOST, rank) for rank in ranks)
+
+
+def _view(job: Job, comm: CommunicatorInfo, job_links: _Links, ranges: list[range]) -> View:
+    rings = _shapes(
+        (channel, tuple(ring), ()) for channel, ring in enumerate(comm.rings) if _is_wanted(channel, ranges)
+    )
+    trees = _shapes(
+        (channel, (), tuple((link[0], link[1]) for link in tree))
+        for channel, tree in enumerate(comm.trees)
+        if _is_wanted(channel, ranges) and tree
+    )
+    ranks = [rank for rank in comm.ranks if rank is not None]
+    links = [*_links("ring", rings, job_links, comm.id), *_links("tree", trees, job_links, comm.id)]
+    if not links:
+        links = _connections(job_links.of_communicator.get(comm.id, []), ranges, job_links, comm.id)
+    return View(
+        name=comm.id,
+        state=comm.state,
+        nranks=comm.nranks,
+        channels=comm.channels,
+        parent=comm.parent,
+        hosts=job_links.hosts(ranks),
+        gpus={rank: job.gpus[rank] for rank in ranks if rank in job.gpus},
+        rings=rings,
+        trees=trees,
+        links=tuple(links),
+        info=comm,
+    )
+
+
+def _fragment(job: Job, ranges: list[range]) -> View:
+    ranks = sorted(job.paths.ends())
+    job_links = _Links(job)
+    links = tuple(_connections(list(job.paths), ranges, job_links, ""))
+    return View(
+        "connections", "no communicator in the log", len(ranks), None, None, job_links.hosts(ranks), links=links
+    )
+
+
+def _is_wanted(channel: int, ranges: list[range]) -> bool:
+    return not ranges or any(channel in some for some in ranges)
+
+
+def _shapes(
+    per_channel: Iterable[tuple[int, tuple[int | None, ...], tuple[tuple[int | None, int | None], ...]]],
+) -> tuple[DrawnShape, ...]:
+    """Rings or trees, once for all channels that share them."""
+    by_shape: dict[object, DrawnShape] = {}
+    for channel, ranks, links in per_channel:
+        shape = by_shape.get((ranks, links))
+        by_shape[ranks, links] = DrawnShape((*(shape.channels if shape else ()), channel), ranks, links)
+    return tuple(by_shape.values())
+
+
+def _links(kind: str, shapes: Iterable[DrawnShape], job_links: _Links, comm: str) -> list[DrawnLink]:
+    channels: dict[tuple[int, int], set[int]] = {}
+    for shape in shapes:
+        pairs = shape.links or tuple(zip(shape.ranks, (*shape.ranks[1:], *shape.ranks[:1]), strict=True))
+        for src, dst in pairs:
+            if src is not None and dst is not None and src != dst:
+                channels.setdefault((src, dst), set()).update(shape.channels)
+    links = []
+    for (src, dst), some in sorted(channels.items()):
+        # Trees carry data both ways; either end's line tells the path.
+        path = job_links.by_pair.get((src, dst)) or (job_links.by_pair.get((dst, src)) if kind == "tree" else None)
+        links.append(_link(src, dst, kind, some, job_links.way(path, comm) if path else None))
+    return links
+
+
+def _connections(paths: list[Path], ranges: list[range], job_links: _Links, comm: str) -> list[DrawnLink]:
+    return [
+        _link(path.src, path.dst, "connection", some, job_links.way(path, comm))
+        for path in paths
+        if (some := {channel for channel in path.channels if _is_wanted(channel, ranges)})
+    ]
+
+
+def _link(src: int, dst: int, kind: str, channels: Iterable[int], way: Path | AlsoPath | None) -> DrawnLink:
+    return DrawnLink(
+        src=src,
+        dst=dst,
+        kind=kind,
+        channels=tuple(sorted(channels)),
+        detail=way.detail if way else None,
+        transport=way.transport if way else None,
+        gdr=way.gdr if way else None,
+    )
+
+
+class Look(NamedTuple):
+    """One kind of link."""
+
+    key: str
+    words: str
+    color: str
+    dashes: str
+    """In SVG notation; empty for a solid line."""
+    dot_style: str
+
+
+LOOKS = (
+    Look("p2p", "P2P: GPU to GPU", "#009E73", "", "solid"),
+    Look("gdr", "NET with GPUDirect RDMA", "#0072B2", "12 4", "bold"),
+    Look("net", "NET through host memory", "#D55E00", "2 4", "dotted"),
+    Look("shm", "SHM: through host memory", "#B8860B", "7 5", "dashed"),
+    Look("collnet", "CollNet", "#CC79A7", "12 4 2 4", "bold"),
+    Look("unknown", "no connection line in the log", "#777777", "1 6", "dotted"),
+)
+_BY_KEY = {look.key: look for look in LOOKS}
+
+
+def find_look(link: DrawnLink) -> Look:
+    """The look of a link."""
+    if link.transport == "NET":
+        return _BY_KEY["gdr" if link.gdr is True else "net"]
+    return _BY_KEY.get((link.transport or "unknown").lower(), _BY_KEY["unknown"])
+
+
+def channel_words(channels: Sequence[int]) -> str:
+    """Channels in words: ``channel 0``, ``channels 0-3``."""
+    return f"channel{'s' if len(channels) > 1 else ''} {ranges(channels)}"
+
+
+def describe_link(link: DrawnLink) -> str:
+    """A link in words."""
+    way = printable(link.detail or "no connection line") + ("/GDRDMA" if link.gdr is True else "")
+    return f"{link.src} -> {link.dst}: {way}, {channel_words(link.channels)}"
+
+
+def view_title(view: View) -> str:
+    """The head line of a communicator."""
+    hosts = count(len(view.hosts), "host")
+    lanes = f", {count(view.channels, 'channel')}" if view.channels else ""
+    return (
+        f"{printable(view.name)}: {count(view.nranks, 'rank')} on {hosts}{lanes}, {STATES.get(view.state, view.state)}"
+    )
+
+
+def gpu_words(view: View, rank: int) -> str:
+    """The GPU of a rank; empty if the log does not name it."""
+    gpu = view.gpus.get(rank)
+    if gpu is None:
+        return ""
+    dev = f"GPU {gpu.nvml_dev}" if gpu.nvml_dev is not None else "GPU"
+    return f"{dev} busId {printable(gpu.bus_id)}" if gpu.bus_id else dev
+
+
+class Bundle(NamedTuple):
+    """All links of one look between two hosts."""
+
+    src: str
+    dst: str
+    look: Look
+    links: int
+
+
+def bundles(view: View, kind: str) -> list[Bundle]:
+    """The links of one kind, host by host."""
+    host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
+    counts: dict[tuple[str, str, str], int] = {}
+    for link in view.links:
+        if link.kind == kind and link.src in host_of and link.dst in host_of:
+            key = host_of[link.src], host_of[link.dst], find_look(link).key
+            counts[key] = counts.get(key, 0) + 1
+    return [Bundle(src, dst, _BY_KEY[key], links) for (src, dst, key), links in counts.items()]
+
+
+class Place(NamedTuple):
+    """The position of a host: its level, and its distance from the top in heights of a leaf."""
+
+    level: int
+    down: float
+
+
+def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
+    """The positions of all hosts; hosts that the tree does not reach are extra roots at the bottom."""
+    neighbours = _children(view, tree)
+    below = {child for some in neighbours.values() for child in some}
+    levels: dict[str, int] = {}
+    children: dict[str, list[str]] = {}
+    by_host: dict[str, Place] = {}
+    leaves = 0
+    # In a log that was torn every host may be below another one: then the first is the root.
+    for root in [*(host for host in view.hosts if host not in below), *view.hosts]:
+        if root in levels:
+            continue
+        for host in reversed(_walked(root, neighbours, levels, children)):
+            # Leaves come from the last to the first, so they are counted upwards and turned below.
+            lower = [by_host[child].down for child in children[host]]
+            by_host[host] = Place(levels[host], sum(lower) / len(lower) if lower else leaves)
+            leaves += not lower
+    return {host: Place(place.level, leaves - 1 - place.down) for host, place in by_host.items()}
+
+
+def _walked(
+    root: str, neighbours: dict[str, list[str]], levels: dict[str, int], children: dict[str, list[str]]
+) -> list[str]:
+    """A host and all below it, each before its children; records levels and parents."""
+    levels[root] = 0
+    order, waiting = [], [root]
+    while waiting:
+        host = waiting.pop()
+        order.append(host)
+        children[host] = [child for child in neighbours.get(host, ()) if child not in levels]
+        levels.update(dict.fromkeys(children[host], levels[host] + 1))
+        waiting += reversed(children[host])
+    return order
+
+
+def _children(view: View, tree: DrawnShape) -> dict[str, list[str]]:
+    """The hosts directly below each host."""
+    host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
+    below: dict[str, dict[str, None]] = {}
+    for parent, child in tree.links:
+        src, dst = host_of.get(-1 if parent is None else parent), host_of.get(-1 if child is None else child)
+        if src is not None and dst is not None and src != dst:
+            below.setdefault(src, {})[dst] = None
+    order = {host: at for at, host in enumerate(view.hosts)}
+    return {host: sorted(some, key=order.__getitem__) for host, some in below.items()}

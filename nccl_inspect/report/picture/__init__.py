@@ -1,1 +1,0 @@
-"""The drawable parts of a communicator and the look of its links; shared by drawings and the HTML report."""

@@ -1,0 +1,270 @@
+"""The XML that NCCL writes: the tree of a machine (NCCL_TOPO_DUMP_FILE) and what its search found in it.
+
+The tree, which NCCL also reads from NCCL_TOPO_FILE (src/graph/xml.cc, topo.cc)::
+
+    <system version="1">
+      <cpu numaid="0" …>
+        <pci busid="0000:16:00.0" class="0x060400" …>
+          <pci busid="0000:18:00.0" class="0x030200" …>
+            <gpu dev="0" sm="90" rank="0" gdr="1"><nvlink target="0000:a9:00.0" count="4" tclass="0x068000"/></gpu>
+          </pci>
+          <pci busid="0000:17:00.0" class="0x020000" …>
+            <nic><net name="mlx5_0" dev="0" speed="400000" port="1" guid="0x…" gdr="1"/></nic>
+
+Nesting is meaning: what shares a ``pci`` is joined by that switch, what shares the ``cpu`` only by the CPU. A file of
+a cloud vendor may name GPUs and NICs by their PCI class only; then it says nothing of NVLink. With multi-node NVLink
+the file holds several hosts, distinguished by ``host_hash``.
+
+The rings and trees that the search found inside a node (NCCL_GRAPH_DUMP_FILE)::
+
+    <graphs version="1">
+      <graph id="0" pattern="4" crossnic="0" nchannels="2" speedintra="20" speedinter="20" typeintra="NVL"
+             typeinter="PIX" samechannels="1">
+        <channel><net dev="0"/><gpu dev="0"/><gpu dev="0x1"/><net dev="0"/></channel>
+
+``typeintra`` is the farthest class between neighbours that the search allowed itself. So it proves that neighbours are
+at least that close, and nothing where it is farther than PXB: where P2P is switched off, NCCL itself counts all pairs
+as joined by the CPU (src/graph/search.cc, paths.cc).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from nccl_inspect.errors import TopologyError
+from nccl_inspect.topology import P2P_CLASSES, Gpu, Nic, Topology, bus_number
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element  # the type only: what reads the file is defusedxml
+
+_ROOT = re.compile(r"\A\ufeff?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<(system|graphs)\b", re.DOTALL)
+_MAX_DEVICES = 4096
+_OTHER_FILE = "give the file that NCCL wrote to NCCL_TOPO_DUMP_FILE"
+_GPU_CLASS, _NIC_CLASS, _SWITCH_CLASS = "0x03", "0x02", "0x068000"
+_CHAINS = (1, 2, 3, 4)
+"""Patterns of a graph whose channels name the GPUs in their order: balanced tree, split tree, tree, ring."""
+_DEVICE = (1 << 56) - 1
+"""Since 2.22 the number of the host is in the upper bits."""
+
+
+def recognises(text: str) -> bool:
+    """Whether the root of the document is ``system`` or ``graphs``."""
+    return _ROOT.match(text) is not None
+
+
+def read(text: str, name: str) -> Topology:
+    """Read the tree, or the graphs.
+
+    Raises:
+        TopologyError: it is not well-formed XML, or holds no GPU, ring or tree.
+    """
+    root = _ROOT.match(text)
+    return _read_tree(text, name) if root and root[1] == "system" else _read_graphs(text, name)
+
+
+def parsed(text: str, name: str) -> Element:
+    """The root element of a document, read without entities, which could blow up.
+
+    Raises:
+        TopologyError: it is not well-formed XML.
+    """
+    from defusedxml import DefusedXmlException
+    from defusedxml.ElementTree import ParseError, fromstring
+
+    try:
+        root: Element = fromstring(text.lstrip("\ufeff").strip(), forbid_dtd=True)
+    except DefusedXmlException:
+        raise TopologyError(
+            f"{name}: a document type or an entity, which NCCL never writes", "give the file as NCCL wrote it"
+        ) from None
+    except (ParseError, ValueError) as error:
+        raise TopologyError(f"{name}: damaged XML ({error})", "copy the whole file that NCCL wrote") from None
+    return root
+
+
+def number(element: Element, name: str) -> int | None:
+    """A whole number of 64 bits, decimal or hexadecimal (``0x2``); None when it is absent or something else."""
+    try:
+        value = int(element.get(name, ""), 0)
+    except ValueError:
+        return None
+    return value if abs(value) < 1 << 63 else None
+
+
+class _Found(NamedTuple):
+    """A GPU or a port of a NIC, and where it hangs."""
+
+    device: Gpu | Nic
+    above: tuple[Element, ...]
+    """The CPU, then the PCI switches down to it."""
+    host: str
+    element: Element | None
+    """Its ``gpu`` or ``net``; None where the file names the PCI device only."""
+
+
+def _read_tree(text: str, name: str) -> Topology:
+    try:
+        cpus = parsed(text, name).iter("cpu")
+        places = [place for cpu in cpus for place in _below(cpu, (cpu,), cpu.get("host_hash", ""))]
+    except RecursionError:
+        raise TopologyError(f"{name}: more switches below each other than any machine has", _OTHER_FILE) from None
+    gpus = [place for place in places if isinstance(place.device, Gpu)]
+    nics = [place for place in places if isinstance(place.device, Nic)]
+    if not gpus:
+        raise TopologyError(f"{name}: no GPU in it", "dump again: NCCL_TOPO_DUMP_FILE=/tmp/topo.xml")
+    if len(places) > _MAX_DEVICES:
+        raise TopologyError(f"{name}: more than {_MAX_DEVICES:,} devices, which no machine has", _OTHER_FILE)
+    links = [_links(place) for place in gpus]
+    numbers = [bus_number(place.device.bus_id or "") for place in gpus]
+    classes = {
+        (a, b): kind
+        for a in range(len(gpus))
+        for b in range(len(gpus))
+        if a != b and gpus[a].host == gpus[b].host and (kind := _class(gpus, links, numbers, a, b))
+    }
+    return Topology(
+        name,
+        tuple(place.device for place in gpus if isinstance(place.device, Gpu)),
+        classes,
+        tuple(_placed(nic, gpus) for nic in nics),
+    )
+
+
+def _below(parent: Element, above: tuple[Element, ...], host: str) -> Iterator[_Found]:
+    for child in parent:
+        if child.tag == "nic":
+            yield from _ports(child, None, above, host)
+        elif child.tag == "pci":
+            yield from _pci(child, above, host)
+
+
+def _pci(pci: Element, above: tuple[Element, ...], host: str) -> Iterator[_Found]:
+    bus_id = pci.get("busid")
+    kind = pci.get("class", "")
+    gpus = pci.findall("gpu")
+    nic = pci.find("nic")
+    if gpus:
+        for gpu in gpus:
+            gdr = number(gpu, "gdr")
+            device = Gpu(number(gpu, "dev"), bus_id, number(gpu, "sm"), None if gdr is None else bool(gdr))
+            yield _Found(device, above, host, gpu)
+    elif nic is not None:
+        yield from _ports(nic, bus_id, above, host)
+    elif kind.startswith(_GPU_CLASS):
+        yield _Found(Gpu(bus_id=bus_id), above, host, None)
+    elif kind.startswith(_NIC_CLASS):
+        yield _Found(Nic(bus_id=bus_id), above, host, None)
+    else:
+        yield from _below(pci, (*above, pci), host)
+
+
+def _ports(nic: Element, bus_id: str | None, above: tuple[Element, ...], host: str) -> Iterator[_Found]:
+    for net in nic.findall("net"):
+        speed, gdr = number(net, "speed"), number(net, "gdr")
+        device = Nic(
+            name=net.get("name"),
+            index=number(net, "dev"),
+            gbps=speed / 1000 if speed and speed > 0 else None,
+            port=number(net, "port"),
+            gdr=None if gdr is None else bool(gdr),
+            bus_id=bus_id,
+        )
+        yield _Found(device, above, host, net)
+
+
+def _placed(nic: _Found, gpus: list[_Found]) -> Nic:
+    device = nic.device
+    assert isinstance(device, Nic)
+    classes = {place: _pci_class(gpu.above, nic.above) for place, gpu in enumerate(gpus) if gpu.host == nic.host}
+    return Nic(device.name, device.index, device.gbps, device.port, device.gdr, device.bus_id, classes)
+
+
+def _pci_class(way: tuple[Element, ...], other: tuple[Element, ...]) -> str:
+    """PIX below one switch, PXB over several, PHB over the CPU (which may be NODE to nvidia-smi), SYS between CPUs."""
+    if way[0] is not other[0]:
+        return "SYS"
+    if len(way) == 1 or len(other) == 1 or way[1] is not other[1]:
+        return "PHB"
+    return "PIX" if way[-1] is other[-1] else "PXB"
+
+
+def _links(gpu: _Found) -> dict[object, int]:
+    """Return how many NVLinks lead to each other GPU, by bus number, and to NVSwitches, by ``switch``."""
+    links: dict[object, int] = {}
+    for link in gpu.element.findall("nvlink") if gpu.element is not None else ():
+        kind = link.get("tclass", "")
+        target: object = "switch" if kind.startswith(_SWITCH_CLASS) and kind != "0x068001" else None
+        if kind.startswith(_GPU_CLASS):
+            target = bus_number(link.get("target", ""))
+        if target is not None:
+            links[target] = links.get(target, 0) + (number(link, "count") or 0)
+    return links
+
+
+def _class(gpus: list[_Found], links: list[dict[object, int]], numbers: list[int | None], a: int, b: int) -> str | None:
+    """The class of two GPUs of one host; None where the file may leave out NVLinks that are there."""
+    direct = links[a].get(numbers[b], 0)
+    if not direct and "switch" in links[a] and "switch" in links[b]:
+        direct = min(links[a]["switch"], links[b]["switch"])
+    if direct:
+        return f"NV{direct}"
+    pci = _pci_class(gpus[a].above, gpus[b].above)
+    if pci.startswith(P2P_CLASSES):
+        return pci
+    if any(n in numbers for n in links[a].keys() & links[b].keys() if n is not None):
+        return "NVB"
+    ends = [gpus[place] for place in (a, b)]
+    is_by_nccl = all(end.element is not None and isinstance(end.device, Gpu) and end.device.sm for end in ends)
+    return pci if is_by_nccl else None
+
+
+def _read_graphs(text: str, name: str) -> Topology:
+    graphs = [graph for graph in parsed(text, name).iter("graph") if number(graph, "pattern") in _CHAINS]
+    channels = [(graph, channel) for graph in graphs for channel in graph.findall("channel")]
+    devices = list(dict.fromkeys(gpu for _, channel in channels for gpu in _numbers(channel, "gpu")))
+    if len(devices) > _MAX_DEVICES:
+        raise TopologyError(f"{name}: more GPUs than any machine has", "give what NCCL wrote to NCCL_GRAPH_DUMP_FILE")
+    if not devices:
+        raise TopologyError(f"{name}: no ring or tree in it", "dump again: NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml")
+    classes: dict[tuple[int, int], str] = {}
+    near: dict[int, dict[int, str]] = {}
+    for graph, channel in channels:
+        for a, b in _neighbours(graph, channel):
+            kind = graph.get("typeintra", "")
+            if kind.startswith(P2P_CLASSES):
+                for pair in ((devices.index(a), devices.index(b)), (devices.index(b), devices.index(a))):
+                    classes[pair] = min(kind, classes.get(pair, kind), key=_farness)
+        for net, gpu in _entries(channel):
+            kind = graph.get("typeinter", "")
+            nearest = near.setdefault(net, {})
+            if kind in ("PIX", "PXB"):
+                place = devices.index(gpu)
+                nearest[place] = min(kind, nearest.get(place, kind), key=_farness)
+    nics = tuple(Nic(index=net & _DEVICE, classes=nearest) for net, nearest in sorted(near.items()))
+    return Topology(name, tuple(Gpu(device & _DEVICE) for device in devices), classes, nics)
+
+
+def _farness(kind: str) -> int:
+    kinds = ("NVL", "NVB", "PIX", "PXB")
+    return kinds.index(kind) if kind in kinds else len(kinds)
+
+
+def _numbers(channel: Element, tag: str) -> list[int]:
+    return [value for element in channel.findall(tag) if (value := number(element, "dev")) is not None]
+
+
+def _neighbours(graph: Element, channel: Element) -> Iterator[tuple[int, int]]:
+    gpus = _numbers(channel, "gpu")
+    yield from pairwise(gpus)
+    if number(graph, "pattern") == 4 and len(gpus) > 2 and not channel.findall("net"):
+        yield gpus[-1], gpus[0]
+
+
+def _entries(channel: Element) -> Iterator[tuple[int, int]]:
+    """The NICs of a channel with the GPUs beside them: data comes in at the first and leaves at the last."""
+    nets, gpus = _numbers(channel, "net"), _numbers(channel, "gpu")
+    if nets and gpus:
+        yield nets[0], gpus[0]
