@@ -14,7 +14,7 @@ from nccl_inspect.extras.anonymize.fields import Change, Fields, Found, Place, c
 from nccl_inspect.extras.collect.collection import TITLE
 from nccl_inspect.util.text import decode, encode
 
-# --- texts laid out for people ---
+# --- texts laid out for people ------------------------------------------------------------------------------------
 
 
 _NOTHING = re.compile(r"(?!)")
@@ -143,7 +143,7 @@ def layout_of(name: str, head: bytes) -> Kind | None:
     return next((layout for layout in _LAYOUTS if layout.recognises(name, head)), None)
 
 
-# --- files ---
+# --- files --------------------------------------------------------------------------------------------------------
 
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")

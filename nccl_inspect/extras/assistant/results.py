@@ -137,7 +137,7 @@ def answer(result: BaseModel, text: str = "") -> CallToolResult:
     return CallToolResult(content=[*content, plain], structured_content=values)
 
 
-# --- parts that several results share ---
+# --- parts that several results share -----------------------------------------------------------------------------
 
 Text = Annotated[str, AfterValidator(cut_text)]
 """A text of our own, which may repeat a message of the log: cut, and printable."""
@@ -194,7 +194,7 @@ def path_kinds(paths: Selection) -> list[KindOfPath]:
     return kinds
 
 
-# --- summarize ---
+# --- summarize ----------------------------------------------------------------------------------------------------
 
 
 class World(BaseModel):
@@ -297,7 +297,7 @@ def _job_world(job: Job) -> World:
     )
 
 
-# --- paths ---
+# --- paths --------------------------------------------------------------------------------------------------------
 
 
 class RankPair(BaseModel):
@@ -333,7 +333,7 @@ def rank_pair(path: Path) -> RankPair:
     return RankPair(**same, path=path.detail, gdr=gdr_word(path.gdr), channels=channels, rules=rules)
 
 
-# --- evidence ---
+# --- evidence -----------------------------------------------------------------------------------------------------
 
 
 class FullFinding(BaseModel):
@@ -403,7 +403,7 @@ def _full_finding(finding: Finding) -> FullFinding:
     )
 
 
-# --- explain and rules ---
+# --- explain and rules --------------------------------------------------------------------------------------------
 
 
 class LineField(BaseModel):
@@ -488,7 +488,7 @@ class RuleList(BaseModel):
     page: Page
 
 
-# --- check ---
+# --- check --------------------------------------------------------------------------------------------------------
 
 
 class ExpectationResult(BaseModel):
@@ -547,7 +547,7 @@ def _expectation_result(outcome: Outcome) -> ExpectationResult:
     )
 
 
-# --- diff ---
+# --- diff ---------------------------------------------------------------------------------------------------------
 
 
 LineText = Annotated[str, AfterValidator(partial(cut_text, most=3 * MAX_NAME))]

@@ -35,7 +35,7 @@ from nccl_inspect.judging.engine import CATEGORIES, registered
 from nccl_inspect.report.words import with_proofs
 from nccl_inspect.scanning import meaning
 
-# --- resources ---
+# --- resources ----------------------------------------------------------------------------------------------------
 
 
 _SCHEME = "nccl-inspect"
@@ -141,7 +141,7 @@ async def _complete(
     return Completion(values=values[:_MAX_COMPLETIONS], total=len(values), has_more=len(values) > _MAX_COMPLETIONS)
 
 
-# --- the server ---
+# --- the server ---------------------------------------------------------------------------------------------------
 
 
 HOST = "127.0.0.1"

@@ -1,6 +1,7 @@
 """A folder that fills with the output of commands; what failed is listed in it and stops nothing else.
 
-A command is one of a table: it is limited in time, without a terminal, and its output is kept without its secrets."""
+A command is one of a table: it is limited in time, without a terminal, and its output is kept without its secrets.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from nccl_inspect.util import secrets
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.secrets import masked
 
-# --- commands ---
+# --- commands -----------------------------------------------------------------------------------------------------
 
 
 NOT_INSTALLED = "not installed"
@@ -87,7 +88,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         process.wait(_AFTER_KILL)
 
 
-# --- secrets ---
+# --- secrets ------------------------------------------------------------------------------------------------------
 
 
 _REPEATED = "last-applied-configuration"
@@ -129,7 +130,7 @@ def _mask_arguments(words: list[str]) -> list[str]:
     return shown
 
 
-# --- the folder ---
+# --- the folder ---------------------------------------------------------------------------------------------------
 
 
 INDEX = "collection.txt"

@@ -1,7 +1,8 @@
 """A policy: expectations from a TOML file, each kept, broken, or left undecided by the log.
 
 :data:`EXAMPLE` shows every key. The file is read in the last section; what can be asked of a job and of its paths is
-before it."""
+before it.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +154,7 @@ def _badness(checked: Checked) -> tuple[int, int]:
     return len(checked.in_state("broken")), len(checked.in_state("undecided"))
 
 
-# --- what can be asked of a job ---------------------------------------------------------------------------------
+# --- what can be asked of a job -----------------------------------------------------------------------------------
 
 _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
 _IMAGE = "check what the image has and what LD_LIBRARY_PATH finds first"
@@ -386,7 +387,7 @@ def _first_lines_of_settings(settings: Iterable[Setting]) -> list[Evidence]:
     return [line for setting in settings for line in setting.evidence[:1]]
 
 
-# --- what can be asked of paths ---------------------------------------------------------------------------------
+# --- what can be asked of paths -----------------------------------------------------------------------------------
 
 _NO_RULE = "no rule objects to it: allow it in the policy, or see 'nccl-inspect summarize' for what is known"
 
@@ -485,7 +486,7 @@ def is_impossible(scope: str, job: Job) -> bool:
     return job.world_size is not None and nodes == (1 if scope == "inter" else job.world_size)
 
 
-# --- the file ---------------------------------------------------------------------------------------------------
+# --- the file -----------------------------------------------------------------------------------------------------
 
 EXAMPLE = """\
 world_size = 16
