@@ -3,7 +3,8 @@
 A log is read twice. The first reading learns names where their meaning is known: the host of a prefix, the label that a
 collector states, fields of messages, keys of JSON, home folders. The second one replaces them wherever they stand, and
 addresses, paths, URLs and tokens by their shape. Torn lines are put together first; lines come out whole. Exports stay
-exports: their lines are read as every command reads them, and the text around those is kept."""
+exports: their lines are read as every command reads them, and the text around those is kept.
+"""
 
 from __future__ import annotations
 

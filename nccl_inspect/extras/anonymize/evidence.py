@@ -14,7 +14,7 @@ from nccl_inspect.extras.anonymize.fields import Change, Fields, Found, Place, c
 from nccl_inspect.extras.collect.collection import TITLE
 from nccl_inspect.util.text import decode, encode
 
-# --- texts laid out for people ---
+# --- texts laid out for people ------------------------------------------------------------------------------------
 
 
 _NOTHING = re.compile(r"(?!)")
@@ -143,15 +143,13 @@ def layout_of(name: str, head: bytes) -> Kind | None:
     return next((layout for layout in _LAYOUTS if layout.recognises(name, head)), None)
 
 
-# --- files ---
+# --- files --------------------------------------------------------------------------------------------------------
 
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _PROTOCOL = 2
 """The one that PyTorch writes: lengths in four bytes, so that no letter precedes a text."""
-_MAX_FLAT = 4
-"""Entries of a mapping that is compared by what is in it."""
 _MAX_TEXTS = 20_000
 _PER_BLOCK = 2_000
 """Lines that are looked over for names at once."""
@@ -284,63 +282,34 @@ class _Walk:
     def __init__(self, change: Change) -> None:
         self._change = change
         self._copies: dict[tuple[int, Path], Any] = {}
-        self._texts: dict[tuple[Path, str], str] = {}
-        """By the keys above them: calls repeat each other."""
-        self._flat: dict[tuple[Path, tuple[Any, ...]], dict[Any, Any]] = {}
-        """Copies of small mappings, by what is in them: the frames of the calls are most of a dump."""
-        self._keys: dict[tuple[Path, str | int], tuple[Any, Path]] = {}
-        """The replacement for a key, and the path of its value."""
+        self._texts: dict[tuple[Path, str, bool], str] = {}
+        """By the keys above them, and whether they are keys themselves: calls repeat each other."""
         self._originals: list[Any] = []
         """Kept, so that none of them gives its identity to another one."""
 
-    def copy(self, value: Any, path: Path, is_element: bool = False) -> Any:
-        """Return a copy.
-
-        Args:
-            value: that a pickle holds.
-            path: the keys above it; the last ones only.
-            is_element: whether it is one of a list.
-        """
+    def copy(self, value: Any, path: Path, *, is_key: bool = False, is_element: bool = False) -> Any:
+        """Return a copy of what a pickle holds; the path has the last keys above it."""
         if isinstance(value, str):
-            known_text = self._texts.get((path, value))
-            if known_text is None:
-                known_text = self._texts[path, value] = self._change(Place(path, "", is_element=is_element), value)
-            return known_text
-        if isinstance(value, dict | list | tuple | set | frozenset):
-            key = id(value), path
-            if key not in self._copies:
-                self._originals.append(value)
-                self._copy(value, path, key)
-            return self._copies[key]
+            text = path, value, is_key
+            if text not in self._texts:
+                self._texts[text] = self._change(Place(path, "", is_key, is_element), value)
+            return self._texts[text]
         if isinstance(value, bytes | bytearray):
             return encode(self._change(Place(path, ""), decode(bytes(value))))
-        return value
-
-    def _copy(self, value: Any, path: Path, copy_key: tuple[int, Path]) -> None:
-        copies = self._copies
+        if not isinstance(value, dict | list | tuple | set | frozenset):
+            return value
+        one = id(value), path
+        if one in self._copies:
+            return self._copies[one]
+        self._originals.append(value)
         if isinstance(value, dict):
-            flat = (path, tuple(value.items())) if len(value) <= _MAX_FLAT else None
-            try:
-                if flat is not None and flat in self._flat:
-                    copies[copy_key] = self._flat[flat]
-                    return
-            except TypeError:  # it holds what has parts itself
-                flat = None
-            copies[copy_key] = new = {}
+            mapping = self._copies[one] = {}
             for key, entry in value.items():
-                if not isinstance(key, str | int):
-                    new_key, inner = self.copy(key, path), (*path, "")[-3:]
-                elif (path, key) in self._keys:
-                    new_key, inner = self._keys[path, key]
-                else:
-                    new_key = self._change(Place(path, "", is_key=True), key) if isinstance(key, str) else key
-                    self._keys[path, key] = new_key, inner = new_key, (*path, str(key))[-3:]
-                new[new_key] = entry if entry is None or isinstance(entry, int | float) else self.copy(entry, inner)
-            if flat is not None:
-                self._flat[flat] = new
+                inner = (*path, str(key) if isinstance(key, str | int) else "")[-3:]
+                mapping[self.copy(key, path, is_key=True)] = self.copy(entry, inner)
         elif isinstance(value, list):
-            listed: list[Any] = []
-            copies[copy_key] = listed
-            listed.extend(self.copy(entry, path, is_element=True) for entry in value)
+            entries = self._copies[one] = []
+            entries.extend(self.copy(entry, path, is_element=True) for entry in value)
         else:
-            copies[copy_key] = type(value)(self.copy(entry, path, is_element=True) for entry in value)
+            self._copies[one] = type(value)(self.copy(entry, path, is_element=True) for entry in value)
+        return self._copies[one]

@@ -2,7 +2,8 @@
 
 A kind (:class:`nccl_inspect.artifacts.Kind`) may state ``NAMES``: keys with one of :data:`MEANINGS`. A key is the last
 one above a value, or the last ones, joined by dots; ``labels.*`` is any key of ``labels``. A value under a key that it
-does not state is masked, unless it tells nothing: a number, a time, a word that every system has."""
+does not state is masked, unless it tells nothing: a number, a time, a word that every system has.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from nccl_inspect.extras.anonymize.names import (
 from nccl_inspect.extras.anonymize.text import Scrubber
 from nccl_inspect.util import secrets
 
-# --- texts in JSON and YAML, where they stand ---
+# --- texts in JSON and YAML, where they stand ---------------------------------------------------------------------
 
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*+"|[{}\[\],:]')
@@ -245,7 +246,7 @@ def _yaml_kind(text: str) -> str:
     return tag.rpartition(":")[2]
 
 
-# --- meanings ---
+# --- meanings -----------------------------------------------------------------------------------------------------
 
 
 MEANINGS = frozenset(

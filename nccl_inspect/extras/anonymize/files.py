@@ -22,7 +22,7 @@ from nccl_inspect.ingest.sources.streams import Pieces, StreamError
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.text import printable
 
-# --- inputs ---
+# --- inputs -------------------------------------------------------------------------------------------------------
 
 
 Input = str | BinaryIO
@@ -188,7 +188,7 @@ def _unpacked(pieces: Pieces) -> bytes:
     return bytes(data)
 
 
-# --- the output ---
+# --- the output ---------------------------------------------------------------------------------------------------
 
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lzma")

@@ -1,6 +1,7 @@
 """Names: the words that are none, the table of replacements, and lists of hosts.
 
-Replacements are numbered in the order of the names, and padded, so that what is sorted by name stays sorted."""
+Replacements are numbered in the order of the names, and padded, so that what is sorted by name stays sorted.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine
 from nccl_inspect.util import atomic_files
 
-# --- words that tell nothing ---
+# --- words that tell nothing --------------------------------------------------------------------------------------
 
 
 _LIST_HEAD = re.compile(r"^# ([a-z-]+): .*$", re.MULTILINE)
@@ -75,7 +76,7 @@ def is_plain(word: str) -> bool:
     return all(piece.isdigit() or piece[0] == "%" or piece.lower() in WORDS for piece in _WORD_PIECE.findall(word))
 
 
-# --- the table ---
+# --- the table ----------------------------------------------------------------------------------------------------
 
 
 SCHEMA = "nccl-inspect-names/1"
@@ -268,7 +269,7 @@ def load_table(path: str) -> dict[str, dict[str, str]]:
     return names
 
 
-# --- lists of hosts ---
+# --- lists of hosts -----------------------------------------------------------------------------------------------
 
 
 EXPRESSION = r"[A-Za-z][\w.-]{0,100}+(?:\[\w[\w,/-]{0,2000}+\][\w.-]{0,60}+){1,4}+"

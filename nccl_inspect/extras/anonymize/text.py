@@ -1,6 +1,7 @@
 """Text without names: the scrubber goes by the shape of what surrounds a name, the last pass by the names alone.
 
-Both are linear in the length of the text."""
+Both are linear in the length of the text.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from nccl_inspect.extras.anonymize.names import (
 from nccl_inspect.util.secrets import may_hide
 from nccl_inspect.util.text import decode, encode
 
-# --- the scrubber ---
+# --- the scrubber -------------------------------------------------------------------------------------------------
 
 
 _MAX_REMEMBERED = 200_000
@@ -401,7 +402,7 @@ def is_distinct(name: str) -> bool:
     return len(name) >= 5 or any(char.isdigit() for char in name) or "-" in name
 
 
-# --- the last pass ---
+# --- the last pass ------------------------------------------------------------------------------------------------
 
 
 _Starts = dict[str, list[tuple[str, str]]]
@@ -477,7 +478,7 @@ def _is_telling(name: str) -> bool:
     return len(name) >= 4 and is_distinct(name) and ("-" in name or any(char.isdigit() for char in name))
 
 
-# --- what is left in the end ---
+# --- what is left in the end --------------------------------------------------------------------------------------
 
 
 _WRITTEN_WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@:/+-]+[A-Za-z0-9]+)*")
@@ -523,7 +524,7 @@ def _is_reported(category: str, name: str) -> bool:
     return len(name) >= _MIN and not is_plain(name) if category in ("host", "user", "name") else True
 
 
-# --- names of files ---
+# --- names of files -----------------------------------------------------------------------------------------------
 
 
 _PLAIN_FILES = LISTS["gathered"]

@@ -91,11 +91,11 @@ class Folders:
         return data.decode("utf-8", "replace")
 
     def _logs(self, name: str) -> Iterator[File]:
-        if _GLOB.intersection(name) and not os.path.lexists(self._joined(name)):
+        if _GLOB.intersection(name) and not os.path.lexists(self._absolute(name)):
             for match in self._matching(name):
                 yield from self._files_at(match, match)
             return
-        yield from self._files_at(name, self._shown(name))
+        yield from self._files_at(name, self._display_name(name))
 
     def _matching(self, pattern: str) -> list[str]:
         """Return the paths that a glob stands for; where it begins has to lie inside, and so has each path later on."""
@@ -168,7 +168,7 @@ class Folders:
 
     def _resolved(self, name: str) -> Path:
         """Return a path without links, which lies inside."""
-        path = Path(os.path.realpath(self._joined(name)))
+        path = Path(os.path.realpath(self._absolute(name)))
         if self._root_of(path) is None:
             raise NcclInspectError(
                 f"{name}: outside of the folders that may be read",
@@ -176,16 +176,16 @@ class Folders:
             )
         return path
 
-    def _joined(self, name: str) -> str:
+    def _absolute(self, name: str) -> str:
         """Return a path from the root on: below the first folder that has it."""
         if os.path.isabs(name):  # noqa: PTH117
             return name
         candidates = [str(root / name) for root in self._roots]
         return next(filter(os.path.lexists, candidates), candidates[0])
 
-    def _shown(self, name: str) -> str:
+    def _display_name(self, name: str) -> str:
         """Return the path shown for a file: as it was named, if that leads to it from the working folder."""
-        joined = self._joined(name)
+        joined = self._absolute(name)
         return name if os.path.realpath(name) == os.path.realpath(joined) else joined
 
     def _root_of(self, path: Path) -> Path | None:

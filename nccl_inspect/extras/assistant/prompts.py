@@ -10,7 +10,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.prompts import Prompt
 from pydantic import Field
 
-from nccl_inspect.extras.assistant.quotes import NOTE, shown
+from nccl_inspect.extras.assistant.quotes import NOTE, cut_text
 
 Log = Annotated[str, Field(description="The log of the job: a file, a folder or a glob.")]
 WORDING = """\
@@ -64,11 +64,11 @@ def add(server: MCPServer) -> None:
 
 
 def _hang(log: Log) -> str:
-    return "\n\n".join((_HANG.format(log=shown(log)), WORDING, NOTE))
+    return "\n\n".join((_HANG.format(log=cut_text(log)), WORDING, NOTE))
 
 
 def _slow(
     log: Log, good_log: Annotated[str, Field(description="The log of a run that was fast, if there is one.")] = ""
 ) -> str:
-    good = f"A run that was fast: {shown(good_log)}\n" if good_log else ""
-    return "\n\n".join((_SLOW.format(log=shown(log), good=good), WORDING, NOTE))
+    good = f"A run that was fast: {cut_text(good_log)}\n" if good_log else ""
+    return "\n\n".join((_SLOW.format(log=cut_text(log), good=good), WORDING, NOTE))

@@ -42,7 +42,7 @@ def quote(line: Evidence, most: int = MAX_QUOTE) -> Quote:
         line: as the model has it, without secrets.
         most: characters of it.
     """
-    return Quote(source=shown(line.source, MAX_TEXT), line=line.line, quoted_log_text=shown(line.text, most))
+    return Quote(source=cut_text(line.source, MAX_TEXT), line=line.line, quoted_log_text=cut_text(line.text, most))
 
 
 def raw(source: str, number: int, text: str) -> Quote:
@@ -53,10 +53,10 @@ def raw(source: str, number: int, text: str) -> Quote:
         number: of the line.
         text: of the line; secrets in it are hidden.
     """
-    return Quote(source=shown(source, MAX_TEXT), line=number, quoted_log_text=shown(masked(text), MAX_QUOTE))
+    return Quote(source=cut_text(source, MAX_TEXT), line=number, quoted_log_text=cut_text(masked(text), MAX_QUOTE))
 
 
-def shown(text: str, most: int = MAX_TEXT) -> str:
+def cut_text(text: str, most: int = MAX_TEXT) -> str:
     """Printable text, cut to a length.
 
     Characters without a width (joiners, tags, direction marks) can hide from people what an assistant reads.
@@ -70,4 +70,4 @@ def shown(text: str, most: int = MAX_TEXT) -> str:
 def names(listed: list[str], most: int = 6) -> list[str]:
     """The first few names, and the number of the others."""
     more = len(listed) - most
-    return [*(shown(name, MAX_NAME) for name in listed[:most]), *([f"… {more} more"] if more > 0 else [])]
+    return [*(cut_text(name, MAX_NAME) for name in listed[:most]), *([f"… {more} more"] if more > 0 else [])]

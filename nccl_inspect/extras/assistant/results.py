@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from mcp.types import CallToolResult, TextContent
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from nccl_inspect import explain as explaining
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.assistant.quotes import MAX_NAME, MAX_QUOTE, NOTE, Note, Quote, names, quote, shown
+from nccl_inspect.extras.assistant.quotes import MAX_NAME, MAX_QUOTE, NOTE, Note, Quote, cut_text, names, quote
 from nccl_inspect.extras.gate.differences import CausalChain, Change, Difference
 from nccl_inspect.extras.gate.policy import Checked, Outcome
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path, Selection
-from nccl_inspect.model.job_summary import Standing
 from nccl_inspect.report import brief, head
 from nccl_inspect.report.digest import verdict_line
 from nccl_inspect.report.tables import by_kind, gdr_word
+from nccl_inspect.util.records import picked
 from nccl_inspect.util.secrets import masked
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import ranks_word, some_names, some_ranks
@@ -48,7 +49,7 @@ _PAGE = 5_000
 """Characters of the page of a rule in one answer."""
 _MAX_BRIEF_LINE, _MAX_BRIEF = 500, 2_500
 _MAX_FINDINGS, _MAX_KINDS, _MAX_JOBS, _MAX_OPEN, _MAX_ERRORS, _MAX_PROBLEMS = 8, 8, 10, 3, 3, 5
-_MAX_STEPS, _MAX_LINES_OF_FINDING, _MAX_LINES_OF_EXPECTATION, _MAX_TEXT, _MAX_BESIDE = 5, 5, 2, 600, 5
+_MAX_STEPS, _MAX_LINES_OF_FINDING, _MAX_LINES_OF_EXPECTATION, _MAX_BESIDE = 5, 5, 2, 5
 _MAX_CHAINS, _MAX_IN_CHAIN = 3, 4
 _Row = TypeVar("_Row", bound=BaseModel)
 _Result = TypeVar("_Result", bound=BaseModel)
@@ -136,10 +137,15 @@ def answer(result: BaseModel, text: str = "") -> CallToolResult:
     return CallToolResult(content=[*content, plain], structured_content=values)
 
 
-# --- parts that several results share ---
+# --- parts that several results share -----------------------------------------------------------------------------
 
-_MAX_STEP = 500
-"""Characters of a step of a fix: commands must not be cut."""
+Text = Annotated[str, AfterValidator(cut_text)]
+"""A text of our own, which may repeat a message of the log: cut, and printable."""
+NameText = Annotated[str, AfterValidator(partial(cut_text, most=MAX_NAME))]
+ValueText = Annotated[str, AfterValidator(partial(cut_text, most=2 * MAX_NAME))]
+LongText = Annotated[str, AfterValidator(partial(cut_text, most=600))]
+Step = Annotated[str, AfterValidator(partial(cut_text, most=500))]
+"""A step of a fix: commands must not be cut."""
 
 
 class BriefFinding(BaseModel):
@@ -149,18 +155,18 @@ class BriefFinding(BaseModel):
     severity: str = Field(description="error, warning or info.")
     confidence: str = Field(description="certain, likely or possible: say so when you report it.")
     action: str = Field(description="What to do about the job: drain-host, fix-then-restart, restart, wait or none.")
-    summary: str
+    summary: Text
     root: bool = Field(description="False if it is only an effect of another finding.")
     because: list[str] = Field(description="Rules of the findings that explain it.")
-    where: str = Field(description="The affected ranks and hosts, or what they have in common.")
-    first_fix: str
+    where: Text = Field(description="The affected ranks and hosts, or what they have in common.")
+    first_fix: Step
 
 
 class KindOfPath(BaseModel):
     """Rank pairs with the same kind of path."""
 
     scope: str = Field(description="intra (within a host), inter (between hosts) or unknown.")
-    path: str = Field(description="Transport and mechanism: P2P/CUMEM, SHM/direct, NET/IB, NET/Socket, ...")
+    path: NameText = Field(description="Transport and mechanism: P2P/CUMEM, SHM/direct, NET/IB, NET/Socket, ...")
     pairs: int = Field(description="Directed pairs of ranks.")
     gdr: str = Field(description="GPUDirect RDMA: yes, no, partial, or - if it does not apply.")
     channels: str
@@ -169,42 +175,26 @@ class KindOfPath(BaseModel):
 
 def brief_finding(finding: Finding) -> BriefFinding:
     """Return a finding in brief."""
-    return BriefFinding(
-        rule=finding.rule,
-        severity=finding.severity,
-        confidence=finding.confidence,
-        action=finding.action,
-        summary=shown(finding.summary),
-        root=finding.root,
-        because=finding.because,
-        where=where_words(finding),
-        first_fix=fix_step(next(iter(finding.fix), "")),
-    )
+    same = picked(finding, "rule", "severity", "confidence", "action", "summary", "root", "because")
+    return BriefFinding(**same, where=where_words(finding), first_fix=next(iter(finding.fix), ""))
 
 
 def where_words(finding: Finding) -> str:
     """Return whom a finding is about."""
-    if finding.where:
-        return shown(finding.where)
     parts = [ranks_word(finding.ranks) if finding.ranks else "", some_names(finding.hosts, 3) if finding.hosts else ""]
-    return shown(" on ".join(filter(None, parts)))
-
-
-def fix_step(text: str) -> str:
-    """Return a step of a fix."""
-    return shown(text, _MAX_STEP)
+    return finding.where or " on ".join(filter(None, parts))
 
 
 def path_kinds(paths: Selection) -> list[KindOfPath]:
     """Return paths by kind, the first few."""
     kinds = []
     for scope, path, pairs, gdr, channels, verdict in by_kind(paths)[:_MAX_KINDS]:
-        number, way = int(pairs.replace(",", "")), shown(path, MAX_NAME)
-        kinds.append(KindOfPath(scope=scope, path=way, pairs=number, gdr=gdr, channels=channels, verdict=verdict))
+        number = int(pairs.replace(",", ""))
+        kinds.append(KindOfPath(scope=scope, path=path, pairs=number, gdr=gdr, channels=channels, verdict=verdict))
     return kinds
 
 
-# --- summarize ---
+# --- summarize ----------------------------------------------------------------------------------------------------
 
 
 class World(BaseModel):
@@ -217,16 +207,16 @@ class World(BaseModel):
     nccl_versions: list[str]
     cuda_versions: list[str]
     platform: str | None = Field(description="Machine type.")
-    network: str | None = Field(description="What NCCL calls the network in use, with plugin and provider.")
+    network: ValueText | None = Field(description="What NCCL calls the network in use, with plugin and provider.")
 
 
 class JobEntry(BaseModel):
     """One of several jobs of the input."""
 
     number: int
-    name: str
+    name: NameText
     verdict: str
-    reason: str
+    reason: ValueText
     ranks: int | None
 
 
@@ -234,8 +224,8 @@ class OpenQuestion(BaseModel):
     """A question that could not be judged, and what would decide it."""
 
     rule: str
-    reason: str
-    needs: str
+    reason: Text
+    needs: Text
 
 
 class Summary(BaseModel):
@@ -246,11 +236,11 @@ class Summary(BaseModel):
     is_open: bool = Field(
         description="Ranks are waiting, and the log may end before the job does: the job may still be running."
     )
-    headline: str
+    headline: Text
     rule: str | None = Field(description="The rule of the leading finding, for 'explain' and 'evidence'.")
-    where: str
-    since: str
-    first_step: str = Field(description="What to do first.")
+    where: Text
+    since: Text
+    first_step: Step = Field(description="What to do first.")
     job: World
     paths: list[KindOfPath]
     findings: list[BriefFinding]
@@ -259,7 +249,7 @@ class Summary(BaseModel):
     not_judged: list[OpenQuestion]
     jobs: list[JobEntry] = Field(description="All jobs, the worst first, if the input holds several.")
     jobs_total: int
-    not_read: list[str] = Field(description="Why parts of the input could not be read.")
+    not_read: list[Text] = Field(description="Why parts of the input could not be read.")
     note: Note = NOTE
     more: str = Field(description="Which tools return the rest.")
 
@@ -269,26 +259,23 @@ def summarize_job(job: Job) -> Summary:
     first = head.make_head(job)
     problems = [source.problem for source in job.sources if source.problem]
     result = Summary(
-        brief="\n".join(shown(line, _MAX_BRIEF_LINE) for line in brief.render(job).splitlines())[:_MAX_BRIEF],
+        brief="\n".join(cut_text(line, _MAX_BRIEF_LINE) for line in brief.render(job).splitlines())[:_MAX_BRIEF],
         verdict=job.verdict,
         is_open=first.word == "WAITING",
-        headline=shown(first.headline),
-        rule=first.rule,
-        where=shown(first.where),
-        since=shown(first.since),
-        first_step=fix_step(first.do),
+        **picked(first, "headline", "rule", "where", "since"),
+        first_step=first.do,
         job=_job_world(job),
         paths=path_kinds(job.paths),
         findings=[brief_finding(finding) for finding in job.findings[:_MAX_FINDINGS]],
         findings_total=len(job.findings),
         errors_without_rule=[quote(notice.evidence[0]) for notice in job.unexplained[:_MAX_ERRORS] if notice.evidence],
-        not_judged=[
-            OpenQuestion(rule=entry.rule, reason=shown(entry.reason), needs=shown(entry.needs))
-            for entry in job.not_judged[:_MAX_OPEN]
+        not_judged=[OpenQuestion(**picked(entry, "rule", "reason", "needs")) for entry in job.not_judged[:_MAX_OPEN]],
+        jobs=[
+            JobEntry(**picked(standing, "number", "name", "verdict", "reason", "ranks"))
+            for standing in job.jobs[:_MAX_JOBS]
         ],
-        jobs=[_job_entry(standing) for standing in job.jobs[:_MAX_JOBS]],
         jobs_total=len(job.jobs),
-        not_read=[shown(problem) for problem in problems[:_MAX_PROBLEMS]],
+        not_read=problems[:_MAX_PROBLEMS],
         more="evidence: findings in full, with their lines; paths: each rank pair; explain: a rule or a log line",
     )
     return shrunk(
@@ -296,32 +283,21 @@ def summarize_job(job: Job) -> Summary:
     )
 
 
-def _job_entry(standing: Standing) -> JobEntry:
-    return JobEntry(
-        number=standing.number,
-        name=shown(standing.name, MAX_NAME),
-        verdict=standing.verdict,
-        reason=shown(standing.reason, 2 * MAX_NAME),
-        ranks=standing.ranks,
-    )
-
-
 def _job_world(job: Job) -> World:
     network = job.network
     parts = (network.name, network.plugin, network.provider)
     return World(
-        world_size=job.world_size,
+        **picked(job, "world_size", "platform"),
         ranks_seen=some_ranks(job.ranks_seen),
         hosts=names([host.name for host in job.hosts]),
         hosts_total=len(job.hosts),
         nccl_versions=names(job.nccl_versions),
         cuda_versions=names(job.cuda_versions),
-        platform=job.platform,
-        network=shown(", ".join(printable(part) for part in parts if part), 2 * MAX_NAME) or None,
+        network=", ".join(printable(part) for part in parts if part) or None,
     )
 
 
-# --- paths ---
+# --- paths --------------------------------------------------------------------------------------------------------
 
 
 class RankPair(BaseModel):
@@ -329,12 +305,12 @@ class RankPair(BaseModel):
 
     src: int
     dst: int
-    src_host: str | None
-    dst_host: str | None
+    src_host: NameText | None
+    dst_host: NameText | None
     scope: str
-    path: str
+    path: NameText
     gdr: str
-    nic: str | None
+    nic: NameText | None
     channels: int
     verdict: str
     rules: list[str] = Field(description="Rules with findings about this path.")
@@ -352,26 +328,12 @@ class RankPairs(BaseModel):
 
 def rank_pair(path: Path) -> RankPair:
     """Return the path from one rank to another."""
-    return RankPair(
-        src=path.src,
-        dst=path.dst,
-        src_host=_name(path.src_host),
-        dst_host=_name(path.dst_host),
-        scope=path.scope,
-        path=shown(path.detail, MAX_NAME),
-        gdr=gdr_word(path.gdr),
-        nic=_name(path.nic),
-        channels=len(path.channels),
-        verdict=path.verdict,
-        rules=list(path.rules),
-    )
+    same = picked(path, "src", "dst", "src_host", "dst_host", "scope", "nic", "verdict")
+    channels, rules = len(path.channels), list(path.rules)
+    return RankPair(**same, path=path.detail, gdr=gdr_word(path.gdr), channels=channels, rules=rules)
 
 
-def _name(name: str | None) -> str | None:
-    return None if name is None else shown(name, MAX_NAME)
-
-
-# --- evidence ---
+# --- evidence -----------------------------------------------------------------------------------------------------
 
 
 class FullFinding(BaseModel):
@@ -383,23 +345,23 @@ class FullFinding(BaseModel):
     action: str = Field(description="What to do about the job: drain-host, fix-then-restart, restart, wait or none.")
     root: bool = Field(description="False if it is only an effect of another finding.")
     because: list[str]
-    summary: str
-    cause: str
-    impact: str
-    where: str
+    summary: Text
+    cause: LongText
+    impact: LongText
+    where: Text
     ranks: str
     hosts: list[str]
-    fix: list[str] = Field(description="Steps in order, for people to carry out; commands can be pasted.")
-    confirm: str = Field(description="What would confirm it, if the log does not prove it.")
+    fix: list[Step] = Field(description="Steps in order, for people to carry out; commands can be pasted.")
+    confirm: Text = Field(description="What would confirm it, if the log does not prove it.")
     lines: list[Quote]
 
 
 class EvidenceFile(BaseModel):
     """A file beside the log that was read as evidence."""
 
-    name: str
+    name: Text
     kind: str
-    problem: str | None
+    problem: Text | None
 
 
 class EvidenceAnswer(BaseModel):
@@ -424,47 +386,32 @@ def make_evidence(job: Job, chosen: list[Finding], offset: int, limit: int, has_
         page=part.page,
         rules_found=list(dict.fromkeys(finding.rule for finding in job.findings)),
         errors_without_rule=[quote(notice.evidence[0]) for notice in job.unexplained[:_MAX_ERRORS] if notice.evidence],
-        files_beside=[
-            EvidenceFile(
-                name=shown(artifact.name),
-                kind=artifact.kind,
-                problem=shown(artifact.problem) if artifact.problem else None,
-            )
-            for artifact in job.artifacts[:_MAX_BESIDE]
-        ],
+        files_beside=[EvidenceFile(**picked(file, "name", "kind", "problem")) for file in job.artifacts[:_MAX_BESIDE]],
         around=[],
     )
 
 
 def _full_finding(finding: Finding) -> FullFinding:
     return FullFinding(
-        rule=finding.rule,
-        severity=finding.severity,
-        confidence=finding.confidence,
-        action=finding.action,
-        root=finding.root,
-        because=finding.because,
-        summary=shown(finding.summary),
-        cause=shown(finding.cause, _MAX_TEXT),
-        impact=shown(finding.impact, _MAX_TEXT),
+        **picked(finding, "rule", "severity", "confidence", "action", "root", "because"),
+        **picked(finding, "summary", "cause", "impact", "confirm"),
         where=where_words(finding),
         ranks=some_ranks(finding.ranks),
         hosts=names(finding.hosts),
-        fix=[fix_step(text) for text in finding.fix[:_MAX_STEPS]],
-        confirm=shown(finding.confirm),
+        fix=finding.fix[:_MAX_STEPS],
         lines=[quote(line) for line in finding.evidence[:_MAX_LINES_OF_FINDING]],
     )
 
 
-# --- explain and rules ---
+# --- explain and rules --------------------------------------------------------------------------------------------
 
 
 class LineField(BaseModel):
     """A value in a line."""
 
     name: str
-    quoted_log_text: str = Field(description="Untrusted data: the value as printed.")
-    meaning: str
+    quoted_log_text: NameText = Field(description="Untrusted data: the value as printed.")
+    meaning: ValueText
 
 
 class ExplainedLine(BaseModel):
@@ -472,7 +419,7 @@ class ExplainedLine(BaseModel):
 
     quoted_log_text: str = Field(description="Untrusted data: the line that was given.")
     known: bool
-    parts: dict[str, str] = Field(
+    parts: dict[str, Text] = Field(
         description="What the line means, whether to worry, what prints it, the rule, and the first fix."
     )
     fields: list[LineField]
@@ -506,19 +453,18 @@ def explain_lines(texts: list[str], offset: int) -> ExplainAnswer:
 
 
 def _explain_line(text: str) -> ExplainedLine:
-    given = shown(text, MAX_QUOTE)
+    given = cut_text(text, MAX_QUOTE)
     try:
         explanation = explaining.line(text)
     except NcclInspectError as error:
-        return ExplainedLine(
-            quoted_log_text=given, known=False, parts={"unknown": shown(str(error))}, fields=[], rule=None
-        )
+        parts = {"unknown": str(error)}
+        return ExplainedLine(quoted_log_text=given, known=False, parts=parts, fields=[], rule=None)
     return ExplainedLine(
         quoted_log_text=given,
         known=True,
-        parts={label: shown(words) for label, words in explanation.parts},
+        parts=dict(explanation.parts),
         fields=[
-            LineField(name=name, quoted_log_text=shown(value, MAX_NAME), meaning=shown(sense, 2 * MAX_NAME))
+            LineField(name=name, quoted_log_text=value, meaning=sense)
             for name, value, sense in explanation.fields[:MAX_LINES]
         ],
         rule=explanation.rule,
@@ -542,17 +488,17 @@ class RuleList(BaseModel):
     page: Page
 
 
-# --- check ---
+# --- check --------------------------------------------------------------------------------------------------------
 
 
 class ExpectationResult(BaseModel):
     """One expectation of the policy, and what the log shows."""
 
     key: str
-    wanted: str
+    wanted: ValueText
     state: str = Field(description="broken, undecided (the log does not show it) or kept.")
-    summary: str
-    todo: str = Field(description="How to fix it, or which log would decide it.")
+    summary: Text
+    todo: Step = Field(description="How to fix it, or which log would decide it.")
     rule: str | None
     ranks: str
     lines: list[Quote]
@@ -561,7 +507,7 @@ class ExpectationResult(BaseModel):
 class CheckedPolicy(BaseModel):
     """A job checked against a policy."""
 
-    policy: str
+    policy: Text
     is_met: bool
     state: str = Field(description="The state of the worst expectation.")
     verdict: str = Field(description="The verdict on the job, whatever the policy says.")
@@ -578,7 +524,7 @@ def make_checked(policy: str, checked: Checked, strict: bool, offset: int, limit
     rows = [_expectation_result(outcome) for outcome in checked.outcomes[offset : offset + limit]]
     part = cut_list(rows, len(checked.outcomes), offset, ROOM["check"])
     return CheckedPolicy(
-        policy=shown(policy),
+        policy=policy,
         is_met=checked.is_met(strict),
         state=checked.state,
         verdict=checked.job.verdict,
@@ -591,30 +537,30 @@ def make_checked(policy: str, checked: Checked, strict: bool, offset: int, limit
 
 
 def _expectation_result(outcome: Outcome) -> ExpectationResult:
-    verdict = outcome.answer
+    answer = outcome.answer
     return ExpectationResult(
-        key=outcome.key,
-        wanted=shown(outcome.wanted, 2 * MAX_NAME),
-        state=verdict.state,
-        summary=shown(verdict.summary),
-        todo=fix_step(verdict.todo),
-        rule=verdict.rule or None,
-        ranks=some_ranks(verdict.ranks),
-        lines=[quote(line) for line in verdict.evidence[:_MAX_LINES_OF_EXPECTATION]],
+        **picked(outcome, "key", "wanted"),
+        **picked(answer, "state", "summary", "todo"),
+        rule=answer.rule or None,
+        ranks=some_ranks(answer.ranks),
+        lines=[quote(line) for line in answer.evidence[:_MAX_LINES_OF_EXPECTATION]],
     )
 
 
-# --- diff ---
+# --- diff ---------------------------------------------------------------------------------------------------------
+
+
+LineText = Annotated[str, AfterValidator(partial(cut_text, most=3 * MAX_NAME))]
 
 
 class ChangeEntry(BaseModel):
     """One difference."""
 
     area: str = Field(description="verdict, versions, network, world, environment, communicators, paths or findings.")
-    what: str
+    what: NameText
     kind: str = Field(description="new (only in B), gone (only in A) or changed.")
-    before: str | None
-    after: str | None
+    before: LineText | None
+    after: LineText | None
     pairs: int = Field(description="Number of rank pairs whose path changed.")
     ranks: str
     rules: list[str]
@@ -624,22 +570,22 @@ class ChangeEntry(BaseModel):
 class Chain(BaseModel):
     """A change that likely explains others."""
 
-    causes: list[str]
-    findings: list[str]
-    effects: list[str]
-    fix: list[str] = Field(description="How to make B like A.")
+    causes: list[LineText]
+    findings: list[LineText]
+    effects: list[LineText]
+    fix: list[Step] = Field(description="How to make B like A.")
 
 
 class Comparison(BaseModel):
     """Two runs compared."""
 
     is_same: bool
-    verdict_before: str
-    verdict_after: str
+    verdict_before: Text
+    verdict_after: Text
     explanations: list[Chain]
     changes: list[ChangeEntry]
     page: Page
-    not_compared: list[str]
+    not_compared: list[Text]
     note: Note = NOTE
 
 
@@ -649,44 +595,27 @@ def make_comparison(difference: Difference, offset: int, limit: int) -> Comparis
     part = cut_list(rows, len(difference.changes), offset, ROOM["diff"])
     return Comparison(
         is_same=not difference.changes,
-        verdict_before=shown(verdict_line(difference.a)),
-        verdict_after=shown(verdict_line(difference.b)),
+        verdict_before=verdict_line(difference.a),
+        verdict_after=verdict_line(difference.b),
         explanations=[_chain(chain) for chain in difference.explanations[:_MAX_CHAINS]],
         changes=part.rows,
         page=part.page,
-        not_compared=[shown(words) for words in difference.open[:_MAX_OPEN]],
+        not_compared=difference.open[:_MAX_OPEN],
     )
 
 
 def _change_entry(change: Change) -> ChangeEntry:
     return ChangeEntry(
-        area=change.area,
-        what=shown(change.what, MAX_NAME),
-        kind=change.kind,
-        before=_value(change.before),
-        after=_value(change.after),
+        **picked(change, "area", "what", "kind", "before", "after", "rules"),
         pairs=len(change.pairs),
         ranks=some_ranks(change.ranks),
-        rules=change.rules,
         line=quote(change.evidence[0]) if change.evidence else None,
     )
 
 
-def _value(text: str | None) -> str | None:
-    return None if text is None else shown(text, 3 * MAX_NAME)
-
-
 def _chain(chain: CausalChain) -> Chain:
     causes, findings, effects = (
-        [
-            shown(f"{each.area}: {each.what}: {each.before or 'absent'} -> {each.after or 'absent'}", 3 * MAX_NAME)
-            for each in changes[:_MAX_IN_CHAIN]
-        ]
-        for changes in (chain.causes, chain.findings, chain.effects)
+        [f"{each.area}: {each.what}: {each.before or 'absent'} -> {each.after or 'absent'}" for each in changes]
+        for changes in (chain.causes[:_MAX_IN_CHAIN], chain.findings[:_MAX_IN_CHAIN], chain.effects[:_MAX_IN_CHAIN])
     )
-    return Chain(
-        causes=causes,
-        findings=findings,
-        effects=effects,
-        fix=[fix_step(text) for text in chain.fix[:_MAX_IN_CHAIN]],
-    )
+    return Chain(causes=causes, findings=findings, effects=effects, fix=chain.fix[:_MAX_IN_CHAIN])

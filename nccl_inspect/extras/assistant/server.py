@@ -26,7 +26,7 @@ from nccl_inspect import explain as explaining
 from nccl_inspect._version import __version__
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.extras.assistant import prompts
-from nccl_inspect.extras.assistant.quotes import shown
+from nccl_inspect.extras.assistant.quotes import cut_text
 from nccl_inspect.extras.assistant.reader import LogReader
 from nccl_inspect.extras.assistant.tools import TITLES, Tools
 from nccl_inspect.grammar import files
@@ -35,7 +35,7 @@ from nccl_inspect.judging.engine import CATEGORIES, registered
 from nccl_inspect.report.words import with_proofs
 from nccl_inspect.scanning import meaning
 
-# --- resources ---
+# --- resources ----------------------------------------------------------------------------------------------------
 
 
 _SCHEME = "nccl-inspect"
@@ -141,7 +141,7 @@ async def _complete(
     return Completion(values=values[:_MAX_COMPLETIONS], total=len(values), has_more=len(values) > _MAX_COMPLETIONS)
 
 
-# --- the server ---
+# --- the server ---------------------------------------------------------------------------------------------------
 
 
 HOST = "127.0.0.1"
@@ -230,6 +230,6 @@ def _with_tool_errors(function: Callable[..., Awaitable[CallToolResult]]) -> Cal
         try:
             return await function(*args, **values)
         except NcclInspectError as error:
-            raise ToolError(shown(str(error), _MAX_ERROR)) from None
+            raise ToolError(cut_text(str(error), _MAX_ERROR)) from None
 
     return wrapper

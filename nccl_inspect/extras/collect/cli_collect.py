@@ -99,9 +99,9 @@ def command(
 def _collect(module: Target, wanted: Wanted, timeout: float, folder: Path, name: str) -> int:
     collection = Collection(folder, _show, timeout)
     module.collect(collection, wanted)
-    failed = f", {count(len(collection.failed), 'failure')} (see {INDEX})" if collection.failed else ""
-    print_stderr(f"{name}: {count(len(collection.kept), 'file')}{failed}")
-    return 0 if collection.kept else 1
+    failed = f", {count(len(collection.failures), 'failure')} (see {INDEX})" if collection.failures else ""
+    print_stderr(f"{name}: {count(len(collection.successes), 'file')}{failed}")
+    return 0 if collection.successes else 1
 
 
 def new_folder(name: str, option: str) -> Path:

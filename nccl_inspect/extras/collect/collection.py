@@ -1,6 +1,7 @@
 """A folder that fills with the output of commands; what failed is listed in it and stops nothing else.
 
-A command is one of a table: it is limited in time, without a terminal, and its output is kept without its secrets."""
+A command is one of a table: it is limited in time, without a terminal, and its output is kept without its secrets.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from nccl_inspect.util import secrets
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.secrets import masked
 
-# --- commands ---
+# --- commands -----------------------------------------------------------------------------------------------------
 
 
 NOT_INSTALLED = "not installed"
@@ -87,7 +88,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         process.wait(_AFTER_KILL)
 
 
-# --- secrets ---
+# --- secrets ------------------------------------------------------------------------------------------------------
 
 
 _REPEATED = "last-applied-configuration"
@@ -129,7 +130,7 @@ def _mask_arguments(words: list[str]) -> list[str]:
     return shown
 
 
-# --- the folder ---
+# --- the folder ---------------------------------------------------------------------------------------------------
 
 
 INDEX = "collection.txt"
@@ -171,12 +172,12 @@ class Collection:
         return self._folder is None
 
     @property
-    def kept(self) -> list[Outcome]:
+    def successes(self) -> list[Outcome]:
         """Return what is in the folder, by its file."""
         return sorted((outcome for outcome in self.outcomes if not outcome.problem), key=lambda entry: entry.file)
 
     @property
-    def failed(self) -> list[Outcome]:
+    def failures(self) -> list[Outcome]:
         """Return what could not be had, without what is not installed here."""
         return sorted(
             (entry for entry in self.outcomes if entry.problem not in (None, NOT_INSTALLED)),
@@ -232,8 +233,8 @@ class Collection:
             return
         absent = sorted(entry.what for entry in self.outcomes if entry.problem == NOT_INSTALLED)
         sections = {
-            "kept": [f"{entry.file}\n      {entry.what}" for entry in self.kept],
-            "failed": [f"{entry.what}\n      {entry.problem}" for entry in self.failed],
+            "kept": [f"{entry.file}\n      {entry.what}" for entry in self.successes],
+            "failed": [f"{entry.what}\n      {entry.problem}" for entry in self.failures],
             NOT_INSTALLED: absent,
         }
         lines = [TITLE]

@@ -168,8 +168,8 @@ def _collect(folder: Path, wanted: Wanted, timeout: float) -> None:
         kubernetes.collect(collection, wanted)
     finally:
         progress.clear()
-    logs = [entry for entry in collection.failed if entry.file.startswith("logs/")]
-    others = [entry for entry in collection.failed if not entry.file.startswith("logs/")]
+    logs = [entry for entry in collection.failures if entry.file.startswith("logs/")]
+    others = [entry for entry in collection.failures if not entry.file.startswith("logs/")]
     for entry in (*logs[:_MAX_FAILURES], *others[:1]):  # one of the others suffices: a role may not see nodes
         print_stderr(f"{entry.what}: {entry.problem}")
     if more := len(logs) + len(others) - min(len(logs), _MAX_FAILURES) - min(len(others), 1):

@@ -22,19 +22,14 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
     for view in views:
         for kind in view.kinds or [""]:
             number += 1
-            lines += _cluster(view, kind, number)
+            title = view_title(view) + (f": {kind}s" if kind else "")
+            lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(title)};"]
+            lines += _host_nodes(view, kind, number) if view.folded else _rank_nodes(view, kind, number)
+            lines.append("  }")
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _cluster(view: View, kind: str, number: int) -> Iterator[str]:
-    yield f"  subgraph cluster_{number} {{"
-    yield f"    label={_quoted(view_title(view) + (f': {kind}s' if kind else ''))};"
-    yield from _hosts(view, number) if view.folded else _ranks(view, number)
-    yield from _bundles(view, kind, number) if view.folded else _links(view, kind, number)
-    yield "  }"
-
-
-def _ranks(view: View, number: int) -> Iterator[str]:
+def _rank_nodes(view: View, kind: str, number: int) -> Iterator[str]:
     for place, (host, ranks) in enumerate(view.hosts.items()):
         yield f"    subgraph cluster_{number}_{place} {{"
         yield f"      label={_quoted(printable(host))};"
@@ -42,9 +37,6 @@ def _ranks(view: View, number: int) -> Iterator[str]:
             label = "\n".join(filter(None, (f"rank {rank}", gpu_words(view, rank).partition(" busId")[0])))
             yield f"      {_node(number, rank)} [label={_quoted(label)}];"
         yield "    }"
-
-
-def _links(view: View, kind: str, number: int) -> Iterator[str]:
     for link in view.links:
         if link.kind == kind:
             look = find_look(link)
@@ -55,13 +47,10 @@ def _links(view: View, kind: str, number: int) -> Iterator[str]:
             )
 
 
-def _hosts(view: View, number: int) -> Iterator[str]:
+def _host_nodes(view: View, kind: str, number: int) -> Iterator[str]:
     for place, (host, ranks) in enumerate(view.hosts.items()):
         label = f"{printable(host)}\n{count(len(ranks), 'rank')}"
         yield f"    {_node(number, place)} [label={_quoted(label)}];"
-
-
-def _bundles(view: View, kind: str, number: int) -> Iterator[str]:
     places = {host: place for place, host in enumerate(view.hosts)}
     for bundle in bundles(view, kind):
         label = f"{bundle.links} x {bundle.look.words}"

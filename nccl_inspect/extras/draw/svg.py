@@ -15,7 +15,6 @@ from typing import NamedTuple
 from nccl_inspect.report import Style
 from nccl_inspect.report.picture import (
     LOOKS,
-    DrawnShape,
     Look,
     View,
     bundles,
@@ -112,7 +111,13 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
         f'height="{top:.0f}" role="img" font-family="sans-serif" font-size="12">'
     )
     described = "; ".join(map(view_title, views)) or "nothing to draw"
-    return "\n".join([head, f"<title>{escape(described)}</title>", _CSS, _markers(), *lines, "</svg>"]) + "\n"
+    markers = "".join(
+        f'<marker id="{look.key}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+        f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{look.color}"/></marker>'
+        for look in LOOKS
+    )
+    begin = [head, f"<title>{escape(described)}</title>", _CSS, f"<defs>{markers}</defs>"]
+    return "\n".join([*begin, *lines, "</svg>"]) + "\n"
 
 
 _CSS = """<style>
@@ -127,21 +132,16 @@ _CSS = """<style>
 <rect width="100%" height="100%" fill="#fff"/>"""
 
 
-def _markers() -> str:
-    heads = "".join(
-        f'<marker id="{look.key}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
-        f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{look.color}"/></marker>'
-        for look in LOOKS
-    )
-    return f"<defs>{heads}</defs>"
-
-
 def _panels(view: View, kind: str) -> Iterator[_Panel]:
-    """One for all links of a kind; each tree of hosts is drawn separately, level by level."""
+    """Draw all links of a kind in one panel; each tree of hosts is drawn separately, level by level."""
     title = view_title(view) + (f": {kind}s" if kind else "")
     if view.folded and kind == "tree":
+        across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
         for tree in view.trees[:_MAX_TREES]:
-            boxes = _levels(view, tree)
+            boxes = []  # from left to right
+            for host, (level, at) in place_hosts(view, tree).items():
+                x, y = _PAD + level * across, _HEAD + at * down
+                boxes.append(_Box(host, view.hosts[host], x, y, float(_HOST_WIDTH), float(_HOST_HEIGHT)))
             pairs = set(tree.links)
             of_tree = replace(view, links=tuple(link for link in view.links if (link.src, link.dst) in pairs))
             yield _panel(
@@ -172,7 +172,7 @@ def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str) -> _
 
 
 def _boxes(view: View) -> list[_Box]:
-    """Hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts."""
+    """Arrange hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts."""
     columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
     if view.folded:
         width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
@@ -190,21 +190,12 @@ def _boxes(view: View) -> list[_Box]:
     return boxes
 
 
-def _levels(view: View, tree: DrawnShape) -> list[_Box]:
-    """Hosts of a tree from left to right."""
-    across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
-    return [
-        _Box(host, view.hosts[host], _PAD + level * across, _HEAD + at * down, float(_HOST_WIDTH), float(_HOST_HEIGHT))
-        for host, (level, at) in place_hosts(view, tree).items()
-    ]
-
-
 def _radius(ranks: int) -> float:
     return 0.0 if ranks < 2 else max(_SPACE * ranks / (2 * math.pi), _SPACE / 1.5)
 
 
-def _places(box: _Box) -> dict[int, _Point]:
-    """The positions of the ranks of a host: clockwise from the top left."""
+def _rank_points(box: _Box) -> dict[int, _Point]:
+    """Return the positions of the ranks of a host: clockwise from the top left."""
     radius = _radius(len(box.ranks))
     middle = _Point(box.x + box.width / 2, box.y + (box.height + _LINE) / 2)
     start = -math.pi / 2 - math.pi / max(len(box.ranks), 1)
@@ -218,7 +209,7 @@ def _places(box: _Box) -> dict[int, _Point]:
 
 
 def _between_ranks(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
-    spots = {rank: place for box in boxes for rank, place in _places(box).items()}
+    spots = {rank: place for box in boxes for rank, place in _rank_points(box).items()}
     links = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
     differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
     for link in links:
@@ -256,7 +247,7 @@ def _drawn_box(box: _Box, view: View) -> Iterator[str]:
 
 
 def _drawn_ranks(box: _Box, view: View) -> Iterator[str]:
-    for rank, place in _places(box).items():
+    for rank, place in _rank_points(box).items():
         x, y = place.x - _NODE_WIDTH / 2, place.y - _NODE_HEIGHT / 2
         about = ", ".join(filter(None, (f"rank {rank}", gpu_words(view, rank))))
         yield (
@@ -293,7 +284,7 @@ def _drawn_arrow(arrow: _Arrow) -> str:
 
 
 def _beside(label: str, middle: _Point, start: _Point, end: _Point) -> _Point:
-    """The position of a label on the outer side of a link, where a short link does not hide it."""
+    """Return the position of a label on the outer side of a link, where a short link does not hide it."""
     length = math.hypot(end.x - start.x, end.y - start.y)
     across, down = (start.y - end.y) / length, (end.x - start.x) / length
     room = abs(across) * len(label) * _CHAR / 2 + abs(down) * _LETTER / 2 + _GAP

@@ -64,7 +64,7 @@ def _view(view: View, style: Style) -> list[str]:
 
 
 def _about(view: View, style: Style) -> list[str]:
-    """The origin, purpose and time of a communicator, and what its ranks disagree on."""
+    """Write the origin, purpose and time of a communicator, and what its ranks disagree on."""
     info = view.info
     if info is None:
         return []
@@ -96,7 +96,7 @@ def _stage(stage: Stage) -> str:
 
 
 def _folded(view: View, style: Style) -> list[str]:
-    """Hosts instead of ranks: the links between them."""
+    """Write hosts instead of ranks: the links between them."""
     lines = []
     for kind in view.kinds:
         for bundle in bundles(view, kind):
@@ -164,7 +164,7 @@ def _machine(machine: Topology, style: Style) -> list[str]:
 
 
 def _nic(nic: Nic, machine: Topology) -> str:
-    """``0 mlx5_0 200 Gb/s, GPUDirect; PIX to 0,1; SYS to 2,3``."""
+    """Write ``0 mlx5_0 200 Gb/s, GPUDirect; PIX to 0,1; SYS to 2,3``."""
     kinds: dict[str, list[int]] = {}
     for place, kind in nic.classes.items():
         index = machine.devices[place].index

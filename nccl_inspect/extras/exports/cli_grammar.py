@@ -52,7 +52,17 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
     if export is None:
         if out is not None:
             raise click.UsageError("--out needs --export; name the format, such as --export lnav")
-        listed = _messages(productions) if dialects else _families(productions)
+        if dialects:
+            head: tuple[str, ...] = ("message", "event", "releases", "shape")
+            rows: list[tuple[object, ...]] = [
+                (entry.name, entry.event, meaning.releases(entry), entry.line) for entry in productions
+            ]
+        else:
+            head = ("dialect", "family", "messages", "events")
+            families = grouped(((entry.dialect, entry.family), entry) for entry in productions)
+            counts = {**families, ("all", ""): productions}
+            rows = [(*key, len(own), len({entry.event for entry in own})) for key, own in counts.items()]
+        listed = tabulate(rows, head, tablefmt="simple", disable_numparse=bool(dialects))
         shared.write_lines(listed.split("\n"), "-")
         return
     format_ = grammar_exports.load(export)
@@ -67,7 +77,7 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
 
 
 def _chosen(dialects: tuple[str, ...]) -> list[Production]:
-    """All productions, or those of some dialects."""
+    """Return all productions, or those of some dialects."""
     productions = [
         production for file in files.shipped() for production in files.read(file.read_text(encoding="utf-8"), file.name)
     ]
@@ -78,17 +88,3 @@ def _chosen(dialects: tuple[str, ...]) -> list[Production]:
     return [
         entry for entry in productions if not dialects or any(fnmatchcase(entry.dialect, wanted) for wanted in dialects)
     ]
-
-
-def _families(productions: list[Production]) -> str:
-    counts = grouped(((production.dialect, production.family), production) for production in productions)
-    rows = [(*key, len(own), len({entry.event for entry in own})) for key, own in counts.items()]
-    rows.append(("all", "", len(productions), len({entry.event for entry in productions})))
-    return tabulate(rows, ("dialect", "family", "messages", "events"), tablefmt="simple")
-
-
-def _messages(productions: list[Production]) -> str:
-    rows = [
-        (production.name, production.event, meaning.releases(production), production.line) for production in productions
-    ]
-    return tabulate(rows, ("message", "event", "releases", "shape"), tablefmt="simple", disable_numparse=True)

@@ -1,7 +1,8 @@
 """Patterns of the grammar for the regular expressions of other programs.
 
 The compiled pattern of a message is parsed and written again, so that what an export matches is what the reader
-matches. Engines that try again keep the atomic groups that make it linear; engines that never do need none."""
+matches. Engines that try again keep the atomic groups that make it linear; engines that never do need none.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from nccl_inspect.grammar.production import Production
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.records import Frozen, frozen
 
-# --- how NCCL's lines begin ---
+# --- how NCCL's lines begin ---------------------------------------------------------------------------------------
 
 
 LEVEL = ANY.decode("ascii")
@@ -58,7 +59,7 @@ def head_pattern(named: Callable[[str, str], str], timed: str = "") -> str:
     )
 
 
-# --- fields of messages ---
+# --- fields of messages -------------------------------------------------------------------------------------------
 
 
 _GENERAL = ("Message", "Notice")
@@ -117,7 +118,7 @@ def merge_orders(lists: list[list[str]]) -> list[str] | None:
     return order
 
 
-# --- patterns of messages ---
+# --- patterns of messages -----------------------------------------------------------------------------------------
 
 
 Capture = Callable[[int, str], str]

@@ -1,6 +1,7 @@
 """What changed between two runs, and which change likely explains which: :func:`compare` is the entry point.
 
-Hosts and process ids differ from run to run, so jobs are compared by rank, as far as ranks mean the same in both."""
+Hosts and process ids differ from run to run, so jobs are compared by rank, as far as ranks mean the same in both.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +133,7 @@ def compare(a: Job, b: Job) -> Difference:
     return Difference(a, b, changes, _explain(changes, pairwise), renamed, unclear)
 
 
-# --- what ranks mean in both runs -------------------------------------------------------------------------------
+# --- what ranks mean in both runs ---------------------------------------------------------------------------------
 
 
 def _are_comparable(a: Job, b: Job) -> bool:
@@ -155,7 +156,7 @@ def _match_hosts(a: Job, b: Job) -> dict[str, str]:
     return {name: other for name, other in names.items() if other}
 
 
-# --- versions, network, world, environment ----------------------------------------------------------------------
+# --- versions, network, world, environment ------------------------------------------------------------------------
 
 
 def _stated_change(
@@ -250,7 +251,7 @@ def _values_words(settings: Iterable[Setting], renamed: dict[str, str]) -> str:
     return "; ".join(sorted(words))
 
 
-# --- communicators and bandwidth --------------------------------------------------------------------------------
+# --- communicators and bandwidth ----------------------------------------------------------------------------------
 
 
 def _communicator_changes(a: Job, b: Job) -> Iterator[Change]:
@@ -326,7 +327,7 @@ def _bandwidth_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
         unclear.append(f"training: not in the log of {'B' if a.training else 'A'} ({stated} in the other)")
 
 
-# --- paths ------------------------------------------------------------------------------------------------------
+# --- paths --------------------------------------------------------------------------------------------------------
 
 _SAME = {"direct shared memory": "SHM/direct/direct", "SHM/direct": "SHM/direct/direct"}
 """One mechanism in the words of several releases (until 2.12; from 2.30)."""
@@ -422,7 +423,7 @@ def _path_change(
     )
 
 
-# --- findings ---------------------------------------------------------------------------------------------------
+# --- findings -----------------------------------------------------------------------------------------------------
 
 
 def _finding_changes(a: Job, b: Job, pairwise: bool, unclear: list[str]) -> Iterator[Change]:
@@ -492,7 +493,7 @@ def _finding_change(finding: Finding, before: str | None, after: str | None) -> 
     )
 
 
-# --- what explains what -----------------------------------------------------------------------------------------
+# --- what explains what -------------------------------------------------------------------------------------------
 
 _PLAIN = re.compile(r"[^\s;]+")
 """A value for all ranks, from the environment."""

@@ -1,7 +1,8 @@
 """A policy: expectations from a TOML file, each kept, broken, or left undecided by the log.
 
 :data:`EXAMPLE` shows every key. The file is read in the last section; what can be asked of a job and of its paths is
-before it."""
+before it.
+"""
 
 from __future__ import annotations
 
@@ -47,19 +48,19 @@ class Answer(Frozen):
     """The rule whose finding it is or goes back to; empty when no rule speaks of it."""
 
 
-def kept(summary: str) -> Answer:
+def answer_kept(summary: str) -> Answer:
     """Answer that it is as expected."""
     return Answer("kept", summary)
 
 
-def broken(
+def answer_broken(
     summary: str, todo: str, evidence: Iterable[Evidence] = (), ranks: Iterable[int] = (), rule: str = ""
 ) -> Answer:
     """Answer that it is not as expected."""
     return Answer("broken", summary, todo, sorted(set(ranks)), list(evidence)[:_MAX_EVIDENCE], rule)
 
 
-def undecided(summary: str, todo: str, evidence: Iterable[Evidence] = (), ranks: Iterable[int] = ()) -> Answer:
+def answer_undecided(summary: str, todo: str, evidence: Iterable[Evidence] = (), ranks: Iterable[int] = ()) -> Answer:
     """Answer that the log does not show it."""
     return Answer("undecided", summary, todo, sorted(set(ranks)), list(evidence)[:_MAX_EVIDENCE])
 
@@ -126,7 +127,7 @@ class Policy(Frozen):
         """Hold a judged job against it."""
         outcomes = [Outcome(each.key, each.wanted, answer) for each in self.expectations for answer in each.ask(job)]
         unread = [source.problem for source in job.sources if source.problem]
-        outcomes += [Outcome("log", "to be read", undecided(problem, "see the message")) for problem in unread]
+        outcomes += [Outcome("log", "to be read", answer_undecided(problem, "see the message")) for problem in unread]
         return Checked(self.file, job, sorted(outcomes, key=lambda outcome: STATES.index(outcome.answer.state)))
 
 
@@ -153,7 +154,7 @@ def _badness(checked: Checked) -> tuple[int, int]:
     return len(checked.in_state("broken")), len(checked.in_state("undecided"))
 
 
-# --- what can be asked of a job ---------------------------------------------------------------------------------
+# --- what can be asked of a job -----------------------------------------------------------------------------------
 
 _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
 _IMAGE = "check what the image has and what LD_LIBRARY_PATH finds first"
@@ -169,12 +170,12 @@ def world_communicator(job: Job) -> CommunicatorInfo | None:
 def _ask_world_size(wanted: int, job: Job) -> Iterator[Answer]:
     comm = world_communicator(job)
     if comm is None:
-        yield undecided("no communicator of all ranks is in the log", _FROM_THE_START)
+        yield answer_undecided("no communicator of all ranks is in the log", _FROM_THE_START)
     elif comm.nranks == wanted:
-        yield kept(count(wanted, "rank"))
+        yield answer_kept(count(wanted, "rank"))
     else:
         todo = "check what the launcher starts: --nnodes, --nproc-per-node, replicas"
-        yield broken(count(comm.nranks, "rank"), todo, comm.evidence)
+        yield answer_broken(count(comm.nranks, "rank"), todo, comm.evidence)
 
 
 def _ask_hosts(wanted: int, job: Job) -> Iterator[Answer]:
@@ -183,24 +184,24 @@ def _ask_hosts(wanted: int, job: Job) -> Iterator[Answer]:
     stated = comm.nnodes if comm else None
     number = stated or len(job.hosts)
     if stated is None and len(job.ranks_seen) != job.world_size:
-        yield undecided(f"{count(number, 'host')} in the log, and not every rank", _FROM_THE_START)
+        yield answer_undecided(f"{count(number, 'host')} in the log, and not every rank", _FROM_THE_START)
     elif number == wanted:
-        yield kept(count(number, "host"))
+        yield answer_kept(count(number, "host"))
     else:
         names = f" ({listed(host.name for host in job.hosts)})" if len(job.hosts) == number else ""
         todo = "check --nnodes and where the scheduler put the ranks; to NCCL each pod is a host"
-        yield broken(f"{count(number, 'host')}{names}", todo, comm.evidence if comm else ())
+        yield answer_broken(f"{count(number, 'host')}{names}", todo, comm.evidence if comm else ())
 
 
 def _ask_min_channels(wanted: int, job: Job) -> Iterator[Answer]:
     comm = world_communicator(job)
     if comm is None or comm.channels is None:
-        yield undecided("the channels of the communicator of all ranks are not in the log", _FROM_THE_START)
+        yield answer_undecided("the channels of the communicator of all ranks are not in the log", _FROM_THE_START)
     elif comm.channels >= wanted:
-        yield kept(count(comm.channels, "channel"))
+        yield answer_kept(count(comm.channels, "channel"))
     else:
         todo = "check for NCCL_MAX_NCHANNELS and NCCL_MAX_CTAS, slow paths, and NICs that are not visible"
-        yield broken(count(comm.channels, "channel"), todo, comm.evidence)
+        yield answer_broken(count(comm.channels, "channel"), todo, comm.evidence)
 
 
 def _ask_max_severity(wanted: str, job: Job) -> Iterator[Answer]:
@@ -213,35 +214,35 @@ def _ask_max_severity(wanted: str, job: Job) -> Iterator[Answer]:
             continue  # but an effect of what is told already
         summary = f"{finding.severity} {finding.rule} ({finding.confidence}): {finding.summary}"
         todo = finding.fix[0] if finding.fix else finding.cause
-        yield broken(summary, todo, finding.evidence, finding.ranks, finding.rule)
+        yield answer_broken(summary, todo, finding.evidence, finding.ranks, finding.rule)
     errors = [notice.evidence[0] for notice in job.unexplained]
     if job.verdict == "failed" and not above:
-        yield broken("the job is dead or stuck", "nccl-inspect summarize shows what is known", errors)
+        yield answer_broken("the job is dead or stuck", "nccl-inspect summarize shows what is known", errors)
         return
     for question in job.not_judged:
-        yield undecided(f"{question.rule}: {question.reason}", question.needs)
+        yield answer_undecided(f"{question.rule}: {question.reason}", question.needs)
     if errors:
         summary = f"{count(len(errors), 'error')} that no rule explains: {job.unexplained[0].message}"
-        yield undecided(summary, "nccl-inspect summarize lists them", errors)
+        yield answer_undecided(summary, "nccl-inspect summarize lists them", errors)
     if above or job.not_judged or errors:
         return
     if job.verdict != "unknown":
-        yield kept(count(len(job.findings), "finding"))
+        yield answer_kept(count(len(job.findings), "finding"))
     elif job.left_out:
-        yield undecided("a rule that is left out finds a problem", "run all rules: no --select and no --ignore")
+        yield answer_undecided("a rule that is left out finds a problem", "run all rules: no --select and no --ignore")
     else:
-        yield undecided("the log does not show enough to judge a path", _FROM_THE_START)
+        yield answer_undecided("the log does not show enough to judge a path", _FROM_THE_START)
 
 
 def _ask_forbidden_actions(unwanted: tuple[str, ...], job: Job) -> Iterator[Answer]:
     needing = [finding for finding in job.findings if finding.action in unwanted]
     for finding in needing:
         summary = f"{finding.action} for {finding.rule} ({finding.confidence}): {finding.summary}"
-        yield broken(summary, finding.fix[0], finding.evidence, finding.ranks, finding.rule)
+        yield answer_broken(summary, finding.fix[0], finding.evidence, finding.ranks, finding.rule)
     if not needing and job.verdict == "unknown":
-        yield undecided("the log does not show enough to judge the job", _FROM_THE_START)
+        yield answer_undecided("the log does not show enough to judge the job", _FROM_THE_START)
     elif not needing:
-        yield kept("no finding needs it")
+        yield answer_kept("no finding needs it")
 
 
 def _ask_max_unrecognised_lines(wanted: int, job: Job) -> Iterator[Answer]:
@@ -257,21 +258,21 @@ def _ask_max_damaged_lines(wanted: int, job: Job) -> Iterator[Answer]:
 
 
 def _at_most(wanted: int, lines: int, todo: str, examples: list[Evidence]) -> Answer:
-    return kept(count(lines, "line")) if lines <= wanted else broken(count(lines, "line"), todo, examples)
+    return answer_kept(count(lines, "line")) if lines <= wanted else answer_broken(count(lines, "line"), todo, examples)
 
 
 def _ask_version(what: str, allowed: tuple[str, ...], least: str | None, job: Job) -> Iterator[Answer]:
     """Ask for releases of ``nccl``, ``plugin`` or ``cuda`` that fit a glob, and are not older than the oldest one."""
     if what == "plugin" and job.network.name in _BUILT_IN:
         todo = "the plugin is missing or did not start: nccl-inspect summarize shows why"
-        yield broken(f"no plugin: the network is {job.network.name}", todo, _network_lines(job))
+        yield answer_broken(f"no plugin: the network is {job.network.name}", todo, _network_lines(job))
         return
     plugin = [job.network.plugin_version] if job.network.plugin_version else []
     versions = {"plugin": plugin, "nccl": job.nccl_versions, "cuda": job.cuda_versions}[what]
     exact = [text for text in versions if "inferred" not in text]
     if not exact:
         guess = f", its lines fit {versions[0].removesuffix(' (inferred)')}" if versions else ""
-        yield undecided(f"the version is not in the log{guess}", _FROM_THE_START)
+        yield answer_undecided(f"the version is not in the log{guess}", _FROM_THE_START)
         return
     bad = []
     for text in exact:
@@ -281,9 +282,9 @@ def _ask_version(what: str, allowed: tuple[str, ...], least: str | None, job: Jo
             bad.append(text)
     if bad:
         lines = [notice.evidence[0] for notice in job.notices if _stated_version(notice.event) in bad]
-        yield broken(", ".join(bad), _DRIVER if what == "cuda" else _IMAGE, lines)
+        yield answer_broken(", ".join(bad), _DRIVER if what == "cuda" else _IMAGE, lines)
     else:
-        yield kept(", ".join(exact))
+        yield answer_kept(", ".join(exact))
 
 
 def _stated_version(event: events.Event | None) -> str | None:
@@ -303,11 +304,11 @@ def _ask_network(key: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answe
     if key == "provider" and job.network.name in _BUILT_IN:
         actual = f"none: the network is {job.network.name}"
     if actual is None:
-        yield undecided(f"the {key} is not in the log", _FROM_THE_START)
+        yield answer_undecided(f"the {key} is not in the log", _FROM_THE_START)
     elif any(fnmatchcase(actual, pattern) for pattern in allowed):
-        yield kept(actual)
+        yield answer_kept(actual)
     else:
-        yield broken(actual, "nccl-inspect summarize shows why this one was chosen", _network_lines(job))
+        yield answer_broken(actual, "nccl-inspect summarize shows why this one was chosen", _network_lines(job))
 
 
 def _network_lines(job: Job) -> list[Evidence]:
@@ -331,20 +332,20 @@ def _ask_forbidden(name: str, value: str | None, job: Job) -> Iterator[Answer]:
         if finding and setting.name in finding.fix[0]:
             todo = finding.fix[0]
         rule = finding.rule if finding else ""
-        yield broken(_assignment(setting), todo, setting.evidence, _ranks_with(setting, job), rule)
+        yield answer_broken(_assignment(setting), todo, setting.evidence, _ranks_with(setting, job), rule)
     alike = [setting for setting in job.environment if setting.alike and fits(setting.alike)]
     if violations:
         return
     if alike:  # something else is printed in the same words
         words = f"{' or '.join(alike[0].assignments)} is set: this release prints both alike"
-        yield undecided(words, f"unset {' '.join(alike[0].names)}", _first_lines_of_settings(alike))
+        yield answer_undecided(words, f"unset {' '.join(alike[0].names)}", _first_lines_of_settings(alike))
     elif not is_echoed(name, job.nccl_versions):
         effect = "; ask for its effect: [paths.intra] transport" if name == "NCCL_P2P_DISABLE" else ""
-        yield undecided("this release does not echo it", f"check the environment of the job{effect}")
+        yield answer_undecided("this release does not echo it", f"check the environment of the job{effect}")
     elif not any(comm.completed for comm in job.communicators):
-        yield undecided("no initialization is complete in the log, so it may still appear", _FROM_THE_START)
+        yield answer_undecided("no initialization is complete in the log, so it may still appear", _FROM_THE_START)
     else:
-        yield kept("not in the log")
+        yield answer_kept("not in the log")
 
 
 def _ask_required(name: str, value: str | None, job: Job) -> Iterator[Answer]:
@@ -353,15 +354,15 @@ def _ask_required(name: str, value: str | None, job: Job) -> Iterator[Answer]:
     bad = [setting for setting in settings if not fnmatchcase(setting.value, value or "*")]
     for setting in bad:
         todo = f"give {setting.name} the same value in 'env:' of all roles, or with mpirun -x, srun --export"
-        yield broken(_assignment(setting), todo, setting.evidence, _ranks_with(setting, job))
+        yield answer_broken(_assignment(setting), todo, setting.evidence, _ranks_with(setting, job))
     if bad:
         return
     if any(setting.ranks is None for setting in settings):
-        yield kept(", ".join(f"{setting.name}={setting.value}" for setting in settings))
+        yield answer_kept(", ".join(f"{setting.name}={setting.value}" for setting in settings))
         return
     todo = "check the environment of the job: NCCL echoes a variable only when it uses it"
     who = "only some processes show it" if settings else "no process shows it"
-    yield undecided(who, todo, _first_lines_of_settings(settings))
+    yield answer_undecided(who, todo, _first_lines_of_settings(settings))
 
 
 def _finding_about_setting(setting: Setting, job: Job) -> Finding | None:
@@ -386,7 +387,7 @@ def _first_lines_of_settings(settings: Iterable[Setting]) -> list[Evidence]:
     return [line for setting in settings for line in setting.evidence[:1]]
 
 
-# --- what can be asked of paths ---------------------------------------------------------------------------------
+# --- what can be asked of paths -----------------------------------------------------------------------------------
 
 _NO_RULE = "no rule objects to it: allow it in the policy, or see 'nccl-inspect summarize' for what is known"
 
@@ -453,7 +454,7 @@ def _broken_paths(what: str, paths: Selection, job: Job) -> Answer:
     finding = next(about, None)
     todo, rule = (finding.fix[0], finding.rule) if finding else (_NO_RULE, "")
     summary = f"{count(len(paths), 'pair')} ({pairs}) {what}"
-    return broken(summary, todo, first_lines(paths), ranks_of_paths(paths), rule)
+    return answer_broken(summary, todo, first_lines(paths), ranks_of_paths(paths), rule)
 
 
 def _kept_paths(scope: str, paths: Selection, what: str, job: Job) -> Answer:
@@ -462,18 +463,20 @@ def _kept_paths(scope: str, paths: Selection, what: str, job: Job) -> Answer:
     if missing:
         seen = f"{count(len(paths), 'pair')} {what}; " if paths else ""
         words = f"{seen}the paths of {'rank' if len(missing) == 1 else 'ranks'} {ranges(missing)} are not in the log"
-        return undecided(words, "give the logs of all ranks")
+        return answer_undecided(words, "give the logs of all ranks")
     if job.unplaced_lines:
         lines = count(job.unplaced_lines, "connection line")
-        return undecided(f"{lines} could not be placed", "give the log from the start of the job, with whole lines")
+        return answer_undecided(
+            f"{lines} could not be placed", "give the log from the start of the job, with whole lines"
+        )
     if paths:
-        return kept(f"{count(len(paths), 'pair')} {what}")
+        return answer_kept(f"{count(len(paths), 'pair')} {what}")
     if is_impossible(scope, job):
         # What was asked for was not seen: a job on too few hosts must not pass the gate of a larger one.
         why = "no two ranks share a host" if scope == "intra" else "all ranks are on one host"
-        return undecided(why, f"check a job that has such paths, or remove [paths.{scope}] from the policy")
+        return answer_undecided(why, f"check a job that has such paths, or remove [paths.{scope}] from the policy")
     longer = "give a log that goes past the first collective: since NCCL 2.22 connections are made at first use"
-    return undecided("no connection of that kind is in the log", longer)
+    return answer_undecided("no connection of that kind is in the log", longer)
 
 
 def is_impossible(scope: str, job: Job) -> bool:
@@ -483,7 +486,7 @@ def is_impossible(scope: str, job: Job) -> bool:
     return job.world_size is not None and nodes == (1 if scope == "inter" else job.world_size)
 
 
-# --- the file ---------------------------------------------------------------------------------------------------
+# --- the file -----------------------------------------------------------------------------------------------------
 
 EXAMPLE = """\
 world_size = 16

@@ -178,7 +178,7 @@ class Signals:
 
     @staticmethod
     @contextmanager
-    def held() -> Iterator[Signals]:
+    def hold() -> Iterator[Signals]:
         """Hold signals back; a system without sigtimedwait has no GPU either."""
         if not hasattr(signal, "sigtimedwait"):
             raise NcclInspectError("run needs Linux", "run the command alone, and give its log to summarize")

@@ -413,7 +413,7 @@ class Session:
         Raises:
             NotStartedError: the command cannot be started.
         """
-        with Signals.held() as signals:
+        with Signals.hold() as signals:
             if self.is_first:
                 pattern = nccl_log_pattern(self._environment)
                 self._standstill = Standstill(self._options.stall, self._log, self._folder, pattern)

@@ -28,7 +28,7 @@ _REST = 5
 
 @frozen
 class Timing(Frozen):
-    """Holds how often and how soon; all in seconds."""
+    """How often and how soon; all in seconds."""
 
     interval: float = 10.0
     """Between signs of life; four times as often the job is looked at, if anything came."""
@@ -45,7 +45,7 @@ class Verdict(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Holds what became of one finding since the job was last told."""
+    """A finding that came, went or has another severity since the job was last told."""
 
     how: str
     """``new``, ``back`` (it was gone), ``gone``, or ``severity``."""
@@ -104,7 +104,7 @@ News: TypeAlias = Verdict | Change | Turn | Stall | Behind | Resumed | End
 
 @record
 class Status(Record):
-    """Holds how far it got."""
+    """How far it got."""
 
     seconds: float = 0.0
     lines: int = 0
@@ -224,21 +224,27 @@ class Watch:
             self._reader.feed(lines)
 
     def look(self) -> list[News]:
-        """News since the last call; the job is judged only when it is time for that."""
+        """Return the news since the last call; the job is judged only when it is time for that."""
         now = self._clock()
         if now < self._next_look:
             return []
         news: list[News] = []
         extent = self._fold.extent()
         if extent[:2] != self._extent[:2]:
-            news.extend(self._resumed(now))
+            if self._stall:
+                news.append(Resumed(now - self._progress))
+                self._next_warning, self._stall = self._timing.stall, None
             self._progress = now
             self._last = _words(self._fold.last_step())
         if extent != self._extent:
             self._extent = extent
-            self._job = self._judged()
+            self._job = self._judge_now()
         if self._job is not None:
-            news.extend(self._first_or_later(self._job, now))
+            if self._reported is not None:
+                news.extend(self._changes(self._reported, self._job))
+            elif is_up(self._job, now - self._progress, self._timing):
+                self._reported = self._job = self._judge_now()  # its counts of lines are those of now
+                news.append(Verdict(self._reported))
             news.extend(self._stalled(self._job, now))
         news.extend(self._lagging(now))
         took = self._clock() - now
@@ -246,7 +252,7 @@ class Watch:
         return news
 
     def end(self, interrupted: bool = False) -> tuple[list[News], Job]:
-        """The last news, and the job: the log ends here.
+        """Return the last news, and the job: the log ends here.
 
         Args:
             interrupted: the job continues, only unwatched.
@@ -264,7 +270,8 @@ class Watch:
             raise
         self._fold.partial = interrupted
         # After a stall the answer is what the stall said, whether somebody waited for more or not.
-        quiet = self._clock() - self._progress if self._is_stalled else None
+        is_stalled = self._stall is not None and self._fold.extent()[:2] == self._extent[:2]
+        quiet = self._clock() - self._progress if is_stalled else None
         beside = self._evidence()
         job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet, beside=beside)
         if self._reported is None:
@@ -291,21 +298,14 @@ class Watch:
             status.communicators, status.complete = len(comms), sum(not _unfinished(comm) for comm in comms)
         return status
 
-    def _judged(self) -> Job:
+    def _judge_now(self) -> Job:
         return self._judge(self._fold, going_on=True, beside=self._of_failure)
-
-    def _first_or_later(self, job: Job, now: float) -> Iterator[News]:
-        if self._reported is not None:
-            yield from self._changes(self._reported, job)
-        elif is_up(job, now - self._progress, self._timing):
-            self._reported = self._job = self._judged()  # its counts of lines are those of now
-            yield Verdict(self._reported)
 
     def _changes(self, before: Job, after: Job) -> Iterator[News]:
         if before is after:
             return
         self._reported = after
-        for old, new in paired(before.findings, after.findings):
+        for old, new in pair_findings(before.findings, after.findings):
             if new is None:
                 assert old is not None
                 self._gone.add(old.rule)
@@ -317,19 +317,8 @@ class Watch:
         if before.verdict != after.verdict:
             yield Turn(before.verdict, after)
 
-    @property
-    def _is_stalled(self) -> bool:
-        """Whether a stall was reported, and nothing came since."""
-        return self._stall is not None and self._fold.extent()[:2] == self._extent[:2]
-
-    def _resumed(self, now: float) -> Iterator[News]:
-        if self._stall:
-            self._next_warning = self._timing.stall
-            self._stall = None
-            yield Resumed(now - self._progress)
-
     def _stalled(self, job: Job, now: float) -> Iterator[News]:
-        """Warns after once, twice, four times … the time; what is known to be dead does not stand still."""
+        """Warn after once, twice, four times … the time; what is known to be dead does not stand still."""
         seconds = now - self._progress
         if seconds < self._next_warning:
             return
@@ -342,7 +331,11 @@ class Watch:
                 while self._next_warning <= seconds:
                     self._next_warning *= 2
                 missing = sorted(set(range(comm.nranks)) - set(comm.started))
-                self._stall = _stall(comm, waiting, missing, seconds, self._last)
+                global_ranks = dict(enumerate(comm.ranks))
+                are_global = all(global_ranks.get(rank) is not None for rank in (*waiting, *missing))
+                if are_global:
+                    waiting, missing = ([global_ranks[rank] or 0 for rank in ranks] for ranks in (waiting, missing))
+                self._stall = Stall(comm, waiting, missing, are_global, seconds, self._last)
                 yield self._stall
                 yield from self._settled(seconds)
                 return  # what follows the first one waits for it
@@ -409,40 +402,32 @@ def is_up(job: Job, seconds: float, timing: Timing) -> bool:
     return expected <= {rank for (rank,) in job.paths.distinct("src")}
 
 
-def paired(
+def pair_findings(
     before: Sequence[Finding], after: Sequence[Finding]
 ) -> Iterator[tuple[Finding | None, Finding] | tuple[Finding, None]]:
-    """Each later finding with the same one before; then those that are no more.
+    """Yield each later finding with the same one before; then those that are no more.
 
     A rule may find several things: those that read the same are the same, and of others the first is the first.
     """
     left = list(before)
-    same = [_taken(left, new.rule, new.summary) for new in after]
+    same = [_take(left, new.rule, new.summary) for new in after]
     for old, new in zip(same, after, strict=True):
-        yield old or _taken(left, new.rule), new
+        yield old or _take(left, new.rule), new
     for old in left:
         yield old, None
 
 
-def _taken(findings: list[Finding], rule: str, summary: str | None = None) -> Finding | None:
-    """The first such finding, taken out of the list."""
+def _take(findings: list[Finding], rule: str, summary: str | None = None) -> Finding | None:
+    """Take the first such finding out of the list."""
     matches = (at for at, finding in enumerate(findings) if finding.rule == rule and summary in (None, finding.summary))
     return None if (at := next(matches, None)) is None else findings.pop(at)
 
 
 def _unfinished(comm: CommunicatorInfo) -> list[int]:
-    """Its ranks that began and did not finish."""
+    """Return its ranks that began and did not finish."""
     if comm.state in ("destroyed", "aborted") or (comm.connected and comm.completed):
         return []  # it was complete, though a line that says so may be lost
     return sorted(set(comm.started) - set(comm.completed))
-
-
-def _stall(comm: CommunicatorInfo, waiting: list[int], missing: list[int], seconds: float, last: str) -> Stall:
-    global_ranks = dict(enumerate(comm.ranks))
-    are_global = all(global_ranks.get(rank) is not None for rank in (*waiting, *missing))
-    if are_global:
-        waiting, missing = ([global_ranks[rank] or 0 for rank in ranks] for ranks in (waiting, missing))
-    return Stall(comm, waiting, missing, are_global, seconds, last)
 
 
 _STEPS: dict[type[events.Event], str] = {
@@ -458,7 +443,7 @@ _STEPS: dict[type[events.Event], str] = {
 
 
 def _words(step: Step | Burst | None) -> str:
-    """A step in two or three words."""
+    """Return a step in two or three words."""
     if step is None:
         return ""
     if isinstance(step, Burst):

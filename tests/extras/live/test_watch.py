@@ -20,7 +20,7 @@ from nccl_inspect import artifacts
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.live import exit_conditions, metrics
 from nccl_inspect.extras.live.tail import Note, Piece, Splitter, Waiter, follow
-from nccl_inspect.extras.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, paired
+from nccl_inspect.extras.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, pair_findings
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline.reader import Reader
@@ -147,7 +147,7 @@ def finding(rule: str, summary: str, severity: str = "warning") -> Finding:
 def test_findings_are_the_same_when_they_read_the_same_or_take_the_same_place() -> None:
     before = [finding("a", "one"), finding("a", "two"), finding("b", "three pairs"), finding("c", "over")]
     after = [finding("a", "two"), finding("b", "four pairs", "error"), finding("a", "one"), finding("d", "new")]
-    pairs = [(old and old.summary, new and new.summary) for old, new in paired(before, after)]
+    pairs = [(old and old.summary, new and new.summary) for old, new in pair_findings(before, after)]
     assert pairs == [("two", "two"), ("three pairs", "four pairs"), ("one", "one"), (None, "new"), ("over", None)]
 
 

@@ -83,7 +83,7 @@ def test_on_a_terminal_the_status_is_rewritten_in_place_and_the_verdict_has_colo
             process.stdin.write(HEALTHY[:3000])
             shown = read_until(ours, b"ranks ")
             assert b"\n" not in shown
-            assert shown.startswith(b"\r0 s, ")
+            assert re.match(rb"\r\d s, ", shown)
             process.stdin.write(HEALTHY[3000:])
             shown = read_until(ours, b"8/8, communicators 1/1 complete", shown)
             shown = read_until(ours, b"\x1b[32mOK\x1b[0m: ", shown)
