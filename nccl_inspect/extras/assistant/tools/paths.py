@@ -101,7 +101,7 @@ def tool(reader: LogReader) -> Callable[..., Any]:
 
 
 def _answer(job: Job, wanted: selection.PathFilter, slowest_first: bool, places: range) -> CallToolResult:
-    chosen = wanted.of(job)
+    chosen = wanted.select(job)
     text = "" if chosen else selection.explain_no_path(job, wanted.verdicts)
     kinds = [kind_of_path(row) for row in by_kind(chosen)[:_MAX_KINDS]]
     if slowest_first:
