@@ -60,19 +60,19 @@ class Traits:
         self._has_ranks = job.rank_space == "global" or len(job.communicators) < 2
         """Otherwise a number may mean ranks of several communicators."""
 
-    def of_each(self, paths: Selection) -> list[Set[int]]:
-        """The traits of each path, at any end and at a specific one."""
+    def list_each(self, paths: Selection) -> list[Set[int]]:
+        """Return the traits of each path, at any end and at a specific one."""
         comms = [{self._communicator(name) for name in names} for (names,) in paths.values("communicators")]
         ends = ([self._end(side, *end) for end in _ends(paths, side, self._with_nics)] for side in SIDES)
         return [traits.union(*both) for traits, *both in zip(comms, *ends, strict=True)]
 
-    def of_paths(self, paths: Selection, wanted: Set[int]) -> Iterator[Set[int]]:
+    def select_paths(self, paths: Selection, wanted: Set[int]) -> Iterator[Set[int]]:
         """Yield those of some traits that each path has; paths without any are skipped."""
         kinds = {self.known[trait].kind for trait in wanted}
         with_nics = self._with_nics and not kinds.isdisjoint(("nic", "rail"))
         comms = {name: frozenset([trait]) for name, trait in self._comms.items() if trait in wanted}
         few = {side: _Few(self, side, wanted) for side in SIDES}
-        ends = (map(few[side].of, _ends(paths, side, with_nics)) for side in SIDES)
+        ends = (map(few[side].select, _ends(paths, side, with_nics)) for side in SIDES)
         for send, receive, (names,) in zip(*ends, paths.values("communicators"), strict=True):
             traits = send | receive
             if comms:
@@ -80,8 +80,8 @@ class Traits:
             if traits:
                 yield traits
 
-    def of_ends(self, paths: Selection, test: Callable[[End], object]) -> list[Set[int]]:
-        """The traits of the ends of network connections that pass a test."""
+    def list_ends(self, paths: Selection, test: Callable[[End], object]) -> list[Set[int]]:
+        """Return the traits of the ends of network connections that pass a test."""
         traits: list[Set[int]] = []
         for side in SIDES:
 
@@ -93,14 +93,14 @@ class Traits:
                     traits += [self._end(side, host, rank, gpu, frozenset([(end.nic, end.nic_index)]))] * number
         return traits
 
-    def of_rank(self, rank: int, nics: Iterable[tuple[str, str]] = ()) -> Set[int]:
-        """The traits of a rank."""
+    def list_rank(self, rank: int, nics: Iterable[tuple[str, str]] = ()) -> Set[int]:
+        """Return the traits of a rank."""
         host = self._host_of.get(rank)
         things = [*_host(host), ("rank", str(rank)), *self._by_rank.get(rank, ())]
         things += [("nic", f"{where} {nic}") for where, nic in nics]
         return {self._number(Trait(*thing), rank) for thing in things}
 
-    def of_hosts(self, hosts: Iterable[str], host: str | None = None, nic: str | None = None) -> Set[int]:
+    def list_hosts(self, hosts: Iterable[str], host: str | None = None, nic: str | None = None) -> Set[int]:
         """Return what hosts have, of which no rank is known.
 
         Args:
@@ -127,7 +127,7 @@ class Traits:
         return cached
 
     def _gpu(self, host: str | None, rank: int, bracket: str | None) -> list[tuple[str, str]]:
-        """The GPU of a rank from its init lines, else from connection lines; the rank if neither names it."""
+        """Return the GPU of a rank from its init lines, else from connection lines; the rank if neither names it."""
         if not self._has_ranks:
             return []
         gpu_info = self._job.gpus.get(rank)
@@ -160,8 +160,8 @@ class _Few:
         self._traits, self._side, self._wanted = traits, side, wanted
         self._known: dict[object, frozenset[int]] = {}
 
-    def of(self, end: tuple[str | None, int, str | None, Nics]) -> frozenset[int]:
-        """The wanted traits of the end of a path, cached."""
+    def select(self, end: tuple[str | None, int, str | None, Nics]) -> frozenset[int]:
+        """Return the wanted traits of the end of a path, cached."""
         cached = self._known.get(end)
         if cached is None:
             cached = self._known[end] = self._traits._end(self._side, *end).intersection(self._wanted)
@@ -178,7 +178,7 @@ def _ends(paths: Selection, side: str, with_nics: bool) -> Iterator[tuple[str | 
 
 
 def _host(name: str | None) -> list[tuple[str, str]]:
-    """The host, where it has a name: where prefixes were taken out of the log, a question mark stands for it."""
+    """Return the host, where it has a name: where prefixes were taken out of the log, a question mark stands for it."""
     return [("host", name)] if name is not None and not name.startswith("?") else []
 
 
@@ -241,7 +241,7 @@ _UNEXPLAINED = Attribution([], [], 0)
 
 
 def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) -> Attribution:
-    """The best explanation.
+    """Return the best explanation.
 
     Args:
         group: what is bad and what is good.
@@ -259,12 +259,12 @@ def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) ->
     if _worth(best) < _SOUND or _are_most(best, traits, group.hidden):
         return _UNEXPLAINED
     explained: set[int] = set().union(*(having[count.trait] for count in best))
-    named = sorted(best, key=lambda count: (-count.bad, count.good, *pool.place(count.trait)))
+    named = sorted(best, key=lambda count: (-count.bad, count.good, *pool.sort_key(count.trait)))
     return Attribution(named, pool.beside(best, explained), len(explained))
 
 
 def _counts(group: Population) -> list[Count]:
-    """The counts of the traits that enough bad ones have."""
+    """Return the counts of the traits that enough bad ones have."""
     bad = Counter(trait for traits in group.bad for trait in traits)
     floor = max(group.fewest, ceil(_LEAST * len(group.bad)))
     wanted = {trait for trait, number in bad.items() if number >= floor}
@@ -283,7 +283,7 @@ def _is_significant(count: Count, group: Population) -> bool:
 
 
 def _having(bad: Sequence[Set[int]], telling: Collection[int]) -> dict[int, set[int]]:
-    """The bad ones that have each trait."""
+    """Return the bad ones that have each trait."""
     having: dict[int, set[int]] = {trait: set() for trait in telling}
     for place, traits in enumerate(bad):
         for trait in traits:
@@ -293,7 +293,7 @@ def _having(bad: Sequence[Set[int]], telling: Collection[int]) -> dict[int, set[
 
 
 def _worth(culprits: Sequence[Count]) -> float:
-    """The score of culprits: the bad part of their bearers, reduced for each further culprit."""
+    """Return the score of culprits: the bad part of their bearers, reduced for each further culprit."""
     if not culprits:
         return 0.0
     bad, good = sum(count.bad for count in culprits), sum(count.good for count in culprits)
@@ -317,14 +317,14 @@ class _Pool:
         self._order = {kind: place for place, kind in enumerate(order)}
 
     def alone(self, least: int) -> list[Count]:
-        """The one trait that best explains that many."""
+        """Return the one trait that best explains that many."""
         able = [count for count in self._telling.values() if count.bad >= least]
         worths = {count.trait: count.bad / (count.bad + count.good) for count in able}
         best = self._first(worths, self._having)
         return [] if best is None else [self._telling[best]]
 
     def cover(self, bad: int, least: int) -> list[Count]:
-        """Several traits that together explain all, each the best for the rest; empty if there are too many.
+        """Return several traits that together explain all, each the best for the rest; empty if there are too many.
 
         If several are equally good, each is tried first: if the results differ, only names would decide.
         """
@@ -342,7 +342,7 @@ class _Pool:
             return []
         tried = []
         equals = [other for other in self._alike(best, scores) if self._is_sided(other) == self._is_sided(best)]
-        for trait in sorted((best, *equals), key=self.place)[: most + 1]:
+        for trait in sorted((best, *equals), key=self.sort_key)[: most + 1]:
             rest = left - new[trait]
             done = len(rest) <= unexplained
             others = [] if done or most == 1 else self._cover(rest, unexplained, least, most - 1)
@@ -352,14 +352,14 @@ class _Pool:
         return tried[0] if all(set(combination) == set(tried[0]) for combination in tried) else []
 
     def beside(self, culprits: Sequence[Count], explained: set[int]) -> list[Count]:
-        """Other traits with exactly the bearers of the only culprit."""
+        """Return other traits with exactly the bearers of the only culprit."""
         if len(culprits) != 1:
             return []
         (named,) = culprits
         kinds = _BESIDE_NIC if self._traits[named.trait].kind == "nic" else _BESIDE
         return [
             count
-            for count in sorted(self._telling.values(), key=lambda count: self.place(count.trait))
+            for count in sorted(self._telling.values(), key=lambda count: self.sort_key(count.trait))
             if count.trait != named.trait
             and self._traits[count.trait].kind in kinds
             and self._traits[count.trait].side == self._traits[named.trait].side
@@ -368,14 +368,14 @@ class _Pool:
         ]
 
     def _first(self, scores: dict[int, float], having: dict[int, set[int]]) -> int | None:
-        """The trait with the best score, unless another trait of its kind explains as much."""
-        for trait in sorted(scores, key=lambda trait: (-scores[trait], self.place(trait))):
+        """Return the trait with the best score, unless another trait of its kind explains as much."""
+        for trait in sorted(scores, key=lambda trait: (-scores[trait], self.sort_key(trait))):
             if not any(having[trait] == having[other] for other in self._alike(trait, scores)):
                 return trait
         return None
 
     def _alike(self, trait: int, scores: dict[int, float]) -> list[int]:
-        """Others of its kind with the same score."""
+        """Return others of its kind with the same score."""
         kind, name, _ = self._traits[trait]
         alike = [other for other in scores if scores[other] == scores[trait] and self._traits[other].kind == kind]
         return [other for other in alike if self._traits[other].name != name]
@@ -383,7 +383,7 @@ class _Pool:
     def _is_sided(self, trait: int) -> bool:
         return self._traits[trait].side is not None
 
-    def place(self, trait: int) -> tuple[int, bool, str]:
-        """The sort key if all else is equal."""
+    def sort_key(self, trait: int) -> tuple[int, bool, str]:
+        """Return the sort key if all else is equal."""
         kind, name, side = self._traits[trait]
         return self._order[kind], side is not None, name

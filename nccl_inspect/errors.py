@@ -45,7 +45,7 @@ class TopologyError(NcclInspectError):
 
 
 def suggestion(word: str, candidates: Iterable[str]) -> str:
-    """A question that names similar words; empty if there are none."""
+    """Return a question that names similar words; empty if there are none."""
     from difflib import get_close_matches  # only for the error
 
     similar = get_close_matches(word, list(candidates), n=3, cutoff=0.5)

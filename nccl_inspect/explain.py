@@ -33,7 +33,7 @@ class Lead(Frozen):
 
 
 def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
-    """The rule that the grammar names for a line, else the rule that has a finding for this line alone."""
+    """Return the rule that the grammar names for a line, else the rule that has a finding for this line alone."""
     named = meaning.production.rule
     findings = _judged(text, meaning)
     rules = {entry.rule.name: entry.rule for entry in registered()}
@@ -44,7 +44,7 @@ def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
 
 
 def _judged(text: str, meaning: Meaning) -> list[Finding]:
-    """The findings for this line alone, except those about log quality."""
+    """Return the findings for this line alone, except those about log quality."""
     judge = reading.Judge(reading.Options())
     try:
         job = judge(reading.fold(encode(f"{_as_in_a_log(text, meaning)}\n{_FOLLOWING}\n")))
@@ -89,7 +89,7 @@ class Explanation(Frozen):
 
 
 def rule_page(text: str) -> str | None:
-    """The page of the named rule; None if there is no such rule."""
+    """Return the page of the named rule; None if there is no such rule."""
     name = text.strip().lower()
     return next((entry.rule.page for entry in registered() if entry.rule.name == name), None)
 
@@ -157,20 +157,20 @@ def _printer(origin: Origin) -> str:
 
 
 def _unknown(text: str) -> NcclInspectError:
-    """The error for an unknown text: one word is taken for a rule, anything else for a line."""
+    """Return the error for an unknown text: one word is taken for a rule, anything else for a line."""
     if text.strip().lower() in CATEGORIES:
         names = [entry.rule.name for entry in registered() if entry.rule.category == text.strip().lower()]
         return NcclInspectError(f"'{text.strip()}' is a rule category", f"choose one of its rules: {', '.join(names)}")
     if setting := _SETTING.fullmatch(text.strip()):
-        return _of_setting(setting[1])
+        return _setting_error(setting[1])
     if len(text.split()) == 1:
         similar = suggestion(text, [entry.rule.name for entry in registered()])
         return NcclInspectError(f"no rule '{text}'", similar or LIST_RULES)
     return NcclInspectError("no such rule, and not a recognized log line", LIST_RULES)
 
 
-def _of_setting(name: str) -> NcclInspectError:
-    """The error for the name of a setting: the rules that mention it, most often first."""
+def _setting_error(name: str) -> NcclInspectError:
+    """Return the error for the name of a setting: the rules that mention it, most often first."""
     times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in registered()}
     rules = sorted(filter(times.get, times), key=lambda rule: -times[rule])
     hint = f"rules that mention it: {listed(rules)}" if rules else "no rule mentions it; see NCCL's documentation"

@@ -96,14 +96,14 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
 
 
 def _without_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:
-    """The findings of the wanted rules, without those superseded by a more specific wanted rule."""
+    """Return the findings of the wanted rules, without those superseded by a more specific wanted rule."""
     present = {finding.rule for finding in findings} & wanted
     kept = {name for name in present if present.isdisjoint(superseding_by_rule()[name])}
     return [finding for finding in findings if finding.rule in kept]
 
 
 def _confirmed(findings: list[Finding]) -> list[Finding]:
-    """The findings; those that a file beside the log explains for certain become certain."""
+    """Return the findings; those that a file beside the log explains for certain become certain."""
     proven = {rule for finding in findings if finding.confidence == "certain" for rule in finding.explains}
     sure = [finding.rule in proven and not finding.clue for finding in findings]
     return [
@@ -113,7 +113,7 @@ def _confirmed(findings: list[Finding]) -> list[Finding]:
 
 
 def _doubted(facts: Facts, findings: list[Finding]) -> list[Finding]:
-    """The findings; those that only torn lines show are possible."""
+    """Return the findings; those that only torn lines show are possible."""
     doubtful = facts.job.doubtful
     if not doubtful:
         return findings
@@ -128,7 +128,7 @@ def _doubted(facts: Facts, findings: list[Finding]) -> list[Finding]:
 
 
 def _doubted_dumps(facts: Facts, findings: list[Finding]) -> list[Finding]:
-    """The findings; those by dumps that may be of another run are possible."""
+    """Return the findings; those by dumps that may be of another run are possible."""
     if not any(artifact.reader == "flight_recorder" for artifact in facts.job.artifacts):
         return findings
     from nccl_inspect.judging.evidence import flight_recorder  # most jobs are a log alone
@@ -137,7 +137,7 @@ def _doubted_dumps(facts: Facts, findings: list[Finding]) -> list[Finding]:
 
 
 def _settled(facts: Facts, findings: list[Finding]) -> list[Finding]:
-    """The findings, settled by files from the machines."""
+    """Return the findings, settled by files from the machines."""
     if not facts.job.artifacts:
         return findings
     from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
@@ -146,7 +146,7 @@ def _settled(facts: Facts, findings: list[Finding]) -> list[Finding]:
 
 
 def _open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> list[NotJudged]:
-    """The open questions, without those about an effect of a finding: that finding answers them."""
+    """Return the open questions, without those about an effect of a finding: that finding answers them."""
     asked = (question for question in questions if question.rule in wanted)
     return [question for question in asked if present.isdisjoint(_leading(question.rule))]
 
@@ -159,7 +159,7 @@ def _leading(name: str) -> list[str]:
 def _with_causes(
     findings: list[Finding], by_name: dict[str, Rule], accepted: set[str], lowered: set[str], place: Mapping[str, int]
 ) -> list[Finding]:
-    """The findings, each with its causes: those of failures by the story, the others by what rules declare."""
+    """Return the findings, each with its causes: those of failures by the story, the others by what rules declare."""
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in findings}
     sure = {one.rule for one in findings if one.severity != "info" and one.confidence == "certain"} - lowered
     beside = {entry.rule.name for entry in registered() if entry.explain}
@@ -169,14 +169,14 @@ def _with_causes(
         shown = [by_name[other.rule] for other in findings if finding.rule in other.explains and other.rule in beside]
         able = {name for name, severity in present.items() if severity >= present[rule.name]}
         able |= sure if finding.confidence != "certain" else set()
-        joined.append(_joined(finding, rule, present, accepted, able, place, shown))
+        joined.append(_join_causes(finding, rule, present, accepted, able, place, shown))
     return joined
 
 
 def _sorted(
     findings: list[Finding], by_name: dict[str, Rule], aside: set[str], place: Mapping[str, int]
 ) -> list[Finding]:
-    """The findings in the order of the report."""
+    """Return the findings in the order of the report."""
     worst = {finding.rule: _worst(finding, findings, by_name) for finding in findings}
     causes = {name for finding in findings for name in finding.because}
     nested = {name for name in causes if by_name[name].nest_under_effect}
@@ -246,7 +246,7 @@ def _kind(notice: Notice) -> tuple[str, object]:
     return notice.production, value(notice, "status")
 
 
-def _joined(
+def _join_causes(
     finding: Finding,
     rule: Rule,
     present: Container[str],
@@ -255,7 +255,7 @@ def _joined(
     place: Mapping[str, int],
     shown: Iterable[Rule],
 ) -> Finding:
-    """The finding with its causes, leading ones first.
+    """Return the finding with its causes, leading ones first.
 
     Args:
         finding: as returned by its rule, or with its causes by the story.
@@ -280,7 +280,7 @@ def _joined(
 
 
 def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) -> int:
-    """The severity of a finding and of the causes nested under it: a slow path leads, whatever its cause."""
+    """Return the severity of a finding and of the causes nested under it: a slow path leads, whatever its cause."""
     under = [other for other in findings if other.rule in finding.because and by_name[other.rule].nest_under_effect]
     return max(SEVERITIES.index(other.severity) for other in (finding, *under))
 

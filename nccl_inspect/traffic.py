@@ -173,7 +173,7 @@ def find_datatype(number: int) -> tuple[str, int]:
 
 
 def count_traffic(job: Job, names: list[str]) -> Traffic:
-    """The traffic of a job.
+    """Return the traffic of a job.
 
     Args:
         job: what the log shows.
@@ -234,7 +234,7 @@ class _Counter:
         if not size:
             self._lose(f"{name} is not known", 0.0)
         elif calls.nranks > 1:
-            self._place(calls, comm, total, operation)
+            self._assign(calls, comm, total, operation)
 
     def _list(self, operation: Operation, calls: Calls) -> None:
         key = (calls.communicator, calls.nranks, calls.func, calls.datatype, calls.largest.bit_length())
@@ -248,7 +248,7 @@ class _Counter:
             total.smallest = min(total.smallest, operation.smallest)
             total.largest = max(total.largest, operation.largest)
 
-    def _place(self, calls: Calls, comm: CommunicatorInfo | None, total: float, operation: Operation) -> None:
+    def _assign(self, calls: Calls, comm: CommunicatorInfo | None, total: float, operation: Operation) -> None:
         if comm is None:
             if calls.func != "Recv":
                 self._lose("the log does not show the communicator", _share(calls) * total * calls.nranks)
@@ -300,7 +300,7 @@ class _Counter:
 def _pairs(
     calls: Calls, comm: CommunicatorInfo, sent: set[tuple[str | None, int, int | None]]
 ) -> Iterator[tuple[int | None, int | None]]:
-    """The rank pairs of a call without a ring; a Recv counts only if its Send is not in the log."""
+    """Yield the rank pairs of a call without a ring; a Recv counts only if its Send is not in the log."""
     match calls.func:
         case "Send":
             yield from ((rank, calls.root) for rank in calls.ranks)
@@ -336,7 +336,7 @@ def _basis(calls: Calls, choices: list[AlgorithmChoice]) -> str:
 
 
 def _bottleneck(flows: list[Flow]) -> Bottleneck | None:
-    """The kind of path whose busiest pair takes longest, by the middle of the range of its bandwidth."""
+    """Return the kind of path whose busiest pair takes longest, by the middle of the range of its bandwidth."""
     busiest: dict[str, Flow] = {}
     for flow in flows:
         busiest.setdefault(flow.detail, flow)
@@ -349,7 +349,7 @@ def _bottleneck(flows: list[Flow]) -> Bottleneck | None:
 
 
 def render_json(traffic: Traffic, by: str, style: Style) -> str:
-    """A document with ``operations``, ``paths``, ``unplaced`` and ``bottleneck``."""
+    """Return a document with ``operations``, ``paths``, ``unplaced`` and ``bottleneck``."""
     slowest = traffic.bottleneck
     document = {
         "operations": list(map(operation_to_dict, traffic.operations)),
@@ -361,7 +361,7 @@ def render_json(traffic: Traffic, by: str, style: Style) -> str:
 
 
 def operation_to_dict(operation: Operation) -> dict[str, Any]:
-    """One kind of call."""
+    """Return one kind of call."""
     return {
         **picked(operation, "communicator", "nranks"),
         "operation": operation.func,
@@ -374,7 +374,7 @@ def operation_to_dict(operation: Operation) -> dict[str, Any]:
 
 
 def flow_to_dict(flow: Flow) -> dict[str, Any]:
-    """The traffic of one path."""
+    """Return the traffic of one path."""
     times = flow.seconds
     return {
         "src": flow.src,
@@ -389,7 +389,7 @@ def flow_to_dict(flow: Flow) -> dict[str, Any]:
 
 
 def render_csv(traffic: Traffic, by: str, style: Style) -> str:
-    """The columns of the JSON; lists are separated by semicolons, unknown values are empty."""
+    """Return the columns of the JSON; lists are separated by semicolons, unknown values are empty."""
     if by == "path":
         names = list(flow_to_dict(Flow(0, 0)))
         rows = list(map(flow_to_dict, traffic.flows))
@@ -408,7 +408,7 @@ _NO_CALLS = (
 
 
 def render_text(traffic: Traffic, by: str, style: Style) -> str:
-    """Two tables, and notes on their assumptions."""
+    """Return two tables, and notes on their assumptions."""
     if not traffic.operations:
         return "\n".join(block("", _NO_CALLS, style, 0, 0)) + "\n"
     parts = [_fit_table(_OPERATION_HEAD, _operations(traffic.operations), style)]
@@ -419,7 +419,7 @@ def render_text(traffic: Traffic, by: str, style: Style) -> str:
 
 
 def _fit_table(head: list[str], rows: list[list[str]], style: Style) -> str:
-    """A table, or a paragraph per row if the terminal is too narrow."""
+    """Return a table, or a paragraph per row if the terminal is too narrow."""
     table = tabulate(rows, head, tablefmt="simple", disable_numparse=True)
     if max(map(len, table.splitlines())) <= style.width:
         return table
@@ -493,7 +493,7 @@ def _notes(traffic: Traffic, style: Style) -> list[str]:
 
 
 def amount(size: float) -> str:
-    """Bytes in words: ``16.8 MB``."""
+    """Return bytes in words: ``16.8 MB``."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if size < 1000 or unit == "TB":
             break

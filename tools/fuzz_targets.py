@@ -23,7 +23,7 @@ from jsonschema import Draft202012Validator
 
 import nccl_inspect
 from nccl_inspect import topology
-from nccl_inspect.cli import cli, shown
+from nccl_inspect.cli import cli, join_lines
 from nccl_inspect.errors import NcclInspectError, TopologyError
 from nccl_inspect.extras.gate import learning, policy
 from nccl_inspect.grammar import engine
@@ -99,7 +99,7 @@ def _read(data: bytes) -> Job | None:
 
 
 def _one_line(error: NcclInspectError) -> None:
-    promise(is_safe(shown(str(error))) and bool(error.message), f"the error cannot be shown: {error!r}")
+    promise(is_safe(join_lines(str(error))) and bool(error.message), f"the error cannot be shown: {error!r}")
 
 
 @cache

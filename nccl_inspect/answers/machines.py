@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 
@@ -24,7 +24,7 @@ from nccl_inspect.util.times import in_order, moment
 
 
 def find_last(lines: Sequence[LastLine]) -> LastLine | None:
-    """The line printed last: by time if all lines have the same clock, else in reading order."""
+    """Return the line printed last: by time if all lines have the same clock, else in reading order."""
     if len(lines) < 2:
         return lines[0] if lines else None
     times = [moment(line.time) for line in lines]
@@ -78,7 +78,7 @@ class NicRow(Frozen):
 
 
 def nic_name(row: NicRow) -> str:
-    """The name of a NIC for people."""
+    """Return the name of a NIC for people."""
     return row.nic or f"index {row.nic_index}"
 
 
@@ -127,7 +127,7 @@ _Key = tuple[str, str, str]
 
 
 def list_nics(job: Job) -> list[NicRow]:
-    """One for each NIC: hosts with idle ones first, each host's NICs by index."""
+    """Return one for each NIC: hosts with idle ones first, each host's NICs by index."""
     listed = _find_listed(job)
     nics = _find_used(job.paths, {(host, net, index): name for (host, net, name), (index, _) in listed.items()})
     busy = {(host, network) for host, network, _ in nics}
@@ -175,7 +175,7 @@ def _nic_row(key: _Key, nic: _Nic, job: Job, hosts_in_use: set[str], speeds: dic
 
 
 def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
-    """The NICs at the ends of network paths."""
+    """Return the NICs at the ends of network paths."""
     nics: dict[_Key, _Nic] = {}
     over_net = paths.where(lambda kind: kind.net is not None)
     for side, columns in (("send", ("src_host", "src")), ("receive", ("dst_host", "dst"))):
@@ -196,7 +196,7 @@ def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> d
 
 
 def _find_listed(job: Job) -> dict[_Key, tuple[int, str | None]]:
-    """The NICs that networks list when they start, with index and kind of link."""
+    """Return the NICs that networks list when they start, with index and kind of link."""
     nics: dict[_Key, tuple[int, str | None]] = {}
     for notice in job.notices:
         if not isinstance(notice.event, events.NetDevices):
@@ -316,21 +316,24 @@ class _Gathered(Record):
 
 
 def list_hosts(job: Job) -> list[HostRow]:
-    """One for each host: those with the worst findings first, then by slower paths than expected."""
+    """Return one for each host: those with the worst findings first, then by slower paths than expected."""
     by_host = {host.name: _Gathered() for host in job.hosts}
     _gather_paths(job, by_host)
-    _gather_nics(job, by_host)
+    for nic in list_nics(job):
+        if nic.host in by_host:
+            by_host[nic.host].nics.setdefault(nic.state, []).append(nic_name(nic))
     _gather_versions(job, by_host)
     _gather_findings(job, by_host)
     for line in job.last_lines:
         if line.process.host in by_host:
             by_host[line.process.host].last.append(line)
     weighed = [(_host_row(host, by_host[host.name]), by_host[host.name].blamed) for host in job.hosts]
-    return [row for row, _ in sorted(weighed, key=lambda entry: _badness(*entry), reverse=True)]
 
+    def badness(entry: tuple[HostRow, int]) -> tuple[int, ...]:
+        row, blamed = entry
+        return _WEIGHTS.get(row.severity or "", 0), blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown
 
-def _badness(row: HostRow, blamed: int) -> tuple[int, ...]:
-    return _WEIGHTS.get(row.severity or "", 0), blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown
+    return [row for row, _ in sorted(weighed, key=badness, reverse=True)]
 
 
 def _host_row(host: Host, gathered: _Gathered) -> HostRow:
@@ -363,12 +366,6 @@ def _gather_paths(job: Job, by_host: dict[str, _Gathered]) -> None:
         for host in {src, dst}:
             if host in by_host:
                 by_host[host].verdicts[verdict] = by_host[host].verdicts.get(verdict, 0) + number
-
-
-def _gather_nics(job: Job, by_host: dict[str, _Gathered]) -> None:
-    for row in list_nics(job):
-        if row.host in by_host:
-            by_host[row.host].nics.setdefault(row.state, []).append(nic_name(row))
 
 
 def _gather_versions(job: Job, by_host: dict[str, _Gathered]) -> None:
@@ -441,17 +438,16 @@ _BANDWIDTH_COLUMNS = (
 def list_bandwidths(job: Job, *, of_sizes: bool = False) -> list[BandwidthRow]:
     """Return one row for each operation, the furthest behind first, or one for each size."""
     entries = sorted(job.bandwidth, key=lambda entry: (entry.verdict != "low", entry.ratio or 0))
-    return [row for entry in entries for row in (_rows_by_size(entry) if of_sizes else [_best_row(entry)])]
-
-
-def _best_row(entry: Measured) -> BandwidthRow:
-    lower = next((row.lower for row in entry.sizes if row.size == entry.size), entry.measured_gbps)
-    return _bandwidth_row(entry, entry.size, entry.measured_gbps, lower, entry.verdict)
-
-
-def _rows_by_size(entry: Measured) -> Iterator[BandwidthRow]:
-    for row in entry.sizes:
-        yield _bandwidth_row(entry, row.size, row.gbps, row.lower, "dip" if row in entry.dips else "")
+    rows = []
+    for entry in entries:
+        if of_sizes:
+            for sized in entry.sizes:
+                verdict = "dip" if sized in entry.dips else ""
+                rows.append(_bandwidth_row(entry, sized.size, sized.gbps, sized.lower, verdict))
+        else:
+            lower = next((sized.lower for sized in entry.sizes if sized.size == entry.size), entry.measured_gbps)
+            rows.append(_bandwidth_row(entry, entry.size, entry.measured_gbps, lower, entry.verdict))
+    return rows
 
 
 def _bandwidth_row(entry: Measured, size: int, gbps: float, lower: float, verdict: str) -> BandwidthRow:

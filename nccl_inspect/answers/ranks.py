@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from nccl_inspect.answers import Answer, Column, name_line
 from nccl_inspect.answers.machines import find_last
-from nccl_inspect.event.base import Event, PlacedEvent, Process, is_named
+from nccl_inspect.event.base import PlacedEvent, Process, is_named
 from nccl_inspect.event.types import CommInit, Message
 from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.places import blamed_ranks
@@ -35,23 +36,14 @@ class Error(NamedTuple):
 
 
 def first_errors(job: Job) -> dict[Process, Error]:
-    """By process, in log order; errors that the job survived are left out."""
+    """Return the first error of each process, in log order; errors that the job survived are left out."""
     errors: dict[Process, Error] = {}
     for notice in job.notices:
-        if _is_trouble(notice, job):
-            for process, line in _error_lines(notice):
+        tone = getattr(notice.event, "tone", "info")
+        if (is_error(notice) and not is_survived(notice, job)) or tone == "echo":
+            for process, line in zip_longest(notice.processes, notice.evidence[: len(notice.processes)]):
                 errors.setdefault(process, Error(notice, line))
     return errors
-
-
-def _is_trouble(notice: Notice, job: Job) -> bool:
-    tone = getattr(notice.event, "tone", "info")
-    return (is_error(notice) and not is_survived(notice, job)) or tone == "echo"
-
-
-def _error_lines(notice: Notice) -> Iterator[tuple[Process, Evidence | None]]:
-    for place, process in enumerate(notice.processes):
-        yield process, notice.evidence[place] if place < len(notice.evidence) else None
 
 
 STATES = {
@@ -213,7 +205,7 @@ def _member_states(comm: CommunicatorInfo) -> dict[int, str]:
 
 
 def _find_silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process, Error]) -> set[int]:
-    """Ranks of a failed job whose lines stop before its first error, while most others continue after it."""
+    """Return ranks of a failed job whose lines stop before its first error, while most others continue after it."""
     begun = {error.line.source: error.line.order for error in reversed(list(errors.values())) if error.line}
     if job.verdict != "failed" or job.excerpt or not begun:
         return set()
@@ -261,7 +253,7 @@ _SETTING_COLUMNS = (
 
 
 def list_settings(job: Job) -> list[SettingRow]:
-    """One for each variable and value, by name."""
+    """Return one for each variable and value, by name."""
     sizes: dict[str, dict[str, int]] = {}
     for setting in job.environment:
         sizes.setdefault(setting.name, {})[setting.value] = len(setting.processes)
@@ -341,7 +333,7 @@ _TIMING_COLUMNS = (
 
 
 def list_timings(job: Job) -> list[TimingRow]:
-    """One for each communicator and rank, as far as NCCL says it (2.22 and later), the longest first."""
+    """Return one for each communicator and rank, as far as NCCL says it (2.22 and later), the longest first."""
     table = [_timing_row(comm, timing) for comm in job.communicators for timing in comm.timings]
     return sorted(table, key=lambda row: -row.total)
 
@@ -434,7 +426,7 @@ class _Sum(Record):
 
 
 def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
-    """One for each process, communicator and kind, the largest first.
+    """Return one for each process, communicator and kind, the largest first.
 
     Args:
         job: knows the ranks of processes.
@@ -449,25 +441,21 @@ def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
                 building[thread] = event.comm
             else:
                 building.pop(thread, None)
-        elif size := _allocated(event):
-            key = _Key(where.host, where.pid, building.get(thread), _memory_kind(event))
+        elif isinstance(event, Message) and (size := _allocated(event)):
+            kind = str(dict(event.values).get("what") or _KINDS[event.qualified_name])
+            key = _Key(where.host, where.pid, building.get(thread), kind)
             sums.setdefault(key, _Sum()).add(size)
     ranks = {(last.process.host, last.process.pid): last.ranks for last in job.last_lines}
     table = [_memory_row(key, total, ranks.get((key.host or "", key.pid or 0), [])) for key, total in sums.items()]
     return sorted(table, key=lambda row: -row.bytes)
 
 
-def _allocated(event: Event) -> int:
-    """The bytes that an event says were allocated; 0 for any other event."""
-    if not isinstance(event, Message) or event.qualified_name not in _KINDS:
+def _allocated(event: Message) -> int:
+    """Return the bytes that a message says were allocated; 0 for any other."""
+    if event.qualified_name not in _KINDS:
         return 0
     values = dict(event.values)
     return int(values.get("size") or 0) - int(values.get("old_size") or 0)
-
-
-def _memory_kind(event: Event) -> str:
-    assert isinstance(event, Message)
-    return str(dict(event.values).get("what") or _KINDS[event.qualified_name])
 
 
 def _memory_row(key: _Key, total: _Sum, ranks: list[int]) -> MemoryRow:

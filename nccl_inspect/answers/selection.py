@@ -34,8 +34,8 @@ class PlaceFilter(NamedTuple):
     ranks: list[range]
     hosts: tuple[str, ...]
 
-    def of(self, job: Job) -> Fits:
-        """A test whether ranks and hosts match: one of each that is named.
+    def make_test(self, job: Job) -> Fits:
+        """Return a test whether ranks and hosts match: one of each that is named.
 
         Raises:
             NcclInspectError: the log has none of them.
@@ -60,13 +60,13 @@ class PathFilter(NamedTuple):
     rules: frozenset[str] = frozenset()
     """Names of rules: only paths that their findings are about."""
 
-    def of(self, job: Job) -> Selection:
-        """The selected paths of a job.
+    def select(self, job: Job) -> Selection:
+        """Return the selected paths of a job.
 
         Raises:
             NcclInspectError: the log has none of the ranks, hosts or transports that are named.
         """
-        fits = self.places.of(job)
+        fits = self.places.make_test(job)
         details = match_transports(self.transports, job.paths)
         paths = job.paths.where(
             lambda kind: (
@@ -80,7 +80,7 @@ class PathFilter(NamedTuple):
 
 
 def sort_slowest_first(paths: Selection, job: Job) -> Selection:
-    """The slowest first; among equals, those that should be better."""
+    """Return the slowest first; among equals, those that should be better."""
     platform = platforms.find(job.platform) if job.platform else None
     return paths.ordered(lambda kind: (impact.usual(kind, platform), _BADNESS[kind.verdict]))
 
@@ -107,7 +107,7 @@ def _count_paths(paths: Selection, name: Callable[[PathKind], str]) -> Counter[s
 
 
 def match_rules(patterns: Sequence[str]) -> set[str]:
-    """The names of the rules that match patterns; empty without patterns.
+    """Return the names of the rules that match patterns; empty without patterns.
 
     Raises:
         NcclInspectError: a pattern matches no rule.
@@ -116,7 +116,7 @@ def match_rules(patterns: Sequence[str]) -> set[str]:
 
 
 def match_transports(words: Sequence[str], paths: Selection) -> set[str]:
-    """The transports, as in tables, that words match: a prefix of one or of its parts, ignoring case.
+    """Return the transports, as in tables, that words match: a prefix of one or of its parts, ignoring case.
 
     Raises:
         NcclInspectError: a word is not a transport, and the log has none with that prefix.
@@ -145,7 +145,7 @@ def _parts(detail: str) -> list[str]:
 
 
 def parse_ranges(noun: str, words: tuple[str, ...]) -> list[range]:
-    """The numbers that an option names: ``3``, ``0-7``, ``0-56:8``, or several with commas.
+    """Return the numbers that an option names: ``3``, ``0-7``, ``0-56:8``, or several with commas.
 
     Raises:
         NcclInspectError: a word has another form.
@@ -174,7 +174,7 @@ def require_numbers(noun: str, wanted: Sequence[range], present: Iterable[int]) 
 
 
 def match_names(noun: str, patterns: Sequence[str], present: Iterable[str]) -> list[str]:
-    """The names that match patterns.
+    """Return the names that match patterns.
 
     Raises:
         NcclInspectError: a pattern matches none.
@@ -194,7 +194,7 @@ def match_names(noun: str, patterns: Sequence[str], present: Iterable[str]) -> l
 
 
 def match_communicators(job: Job, patterns: tuple[str, ...]) -> list[str]:
-    """The names of the communicators that an option selects.
+    """Return the names of the communicators that an option selects.
 
     Raises:
         NcclInspectError: a pattern matches none.

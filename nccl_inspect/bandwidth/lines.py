@@ -71,7 +71,7 @@ _SAMPLE = 1 << 12
 """Bytes of each block that are looked at for the speed of a training."""
 
 
-def kept(text: bytes, is_begin: bool = True) -> Iterator[tuple[int, bytes]]:
+def select_lines(text: bytes, is_begin: bool = True) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a block that may belong to results, with their places from 0.
 
     Args:

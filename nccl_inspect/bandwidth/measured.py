@@ -122,7 +122,7 @@ def find_expected(facts: Facts, ran: Setup) -> Expected | str:
         return "number of ranks unknown"
     if ran.ranks < 2:
         return "one rank only"  # copies within a GPU
-    machine = facts.platform or platforms.of_gpus(ran.names)
+    machine = facts.platform or platforms.find_by_gpus(ran.names)
     named = _names(ran, machine)
     figures = [figure for figure in _data()["figure"] if _fits(figure, facts, ran, machine, named)]
     special = next((figure for figure in figures if "platforms" in figure), None)
@@ -131,7 +131,7 @@ def find_expected(facts: Facts, ran: Setup) -> Expected | str:
         nics = _nics(facts, ran)
         is_known = nics is not None and (nics.gbps is not None or not figures)  # GPUs tell what their NICs can do
         if nics and is_known and ran.operation in (*_RING, "alltoall", "sendrecv"):
-            return _of_network(ran, nics, machine)
+            return _expect_of_network(ran, nics, machine)
     figure = special or next(iter(figures), None)
     if figure is None and ran.nodes == 1 and machine and machine.nvlink and ran.operation in _RING and ran.ranks > 2:
         rate = impact.p2p(machine)
@@ -222,7 +222,8 @@ def _nics(facts: Facts, ran: Setup) -> Nics | None:
         return Nics(number, machine.nic_gbps, machine.network or "", has_gdr, machine.source("nic_gbps"), least)
     if any(kind.net in ("Socket", "FastSocket") for kind in inter.kinds):
         return None
-    rates = {rate for notice in facts.job.notices for rate in _rates(notice.message)}
+    messages = [notice.message for notice in facts.job.notices if "NET/IB" in notice.message]
+    rates = {int(rate) for message in messages for rate in re.findall(r"\bspeed=(\d+)\b", message)}  # Mb/s
     gbps = rates.pop() / 1000 if len(rates) == 1 else None
     lists = [notice.event for notice in facts.with_event(events.NetDevices, lambda event: event.net == "IB")]
     listed = max((len(each.devices) for each in lists if isinstance(each, events.NetDevices)), default=0)
@@ -233,12 +234,7 @@ def _nics(facts: Facts, ran: Setup) -> Nics | None:
     return Nics(meant, gbps, "", False if gdr == {False} else None, "", least=used or 1)
 
 
-def _rates(message: str) -> list[int]:
-    """Return the rates of devices of NET/IB in a message, in Mb/s."""
-    return [int(rate) for rate in re.findall(r"\bspeed=(\d+)\b", message)] if "NET/IB" in message else []
-
-
-def _of_network(ran: Setup, nics: Nics, machine: platforms.Platform | None) -> Expected:
+def _expect_of_network(ran: Setup, nics: Nics, machine: platforms.Platform | None) -> Expected:
     share = next(entry for entry in _data()["network"] if _is_one_of(nics.network, entry["names"]))
     slowest, fastest = (nics.gbps, nics.gbps) if nics.gbps else _USUAL_RATES
     slot = _GB_PER_S_OF_SLOT.get(machine.gpu or "", 0) * ran.per_node if machine else 0

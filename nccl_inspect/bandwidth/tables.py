@@ -569,7 +569,7 @@ def speeds(lines: Sequence[Evidence]) -> list[Speed]:
                 found.setdefault((what, kind), []).append((number * scale, line))
         if (match := _ROUNDED.search(line.text)) and (number := _value(match[1])):
             stated["seconds per step"] = Speed("seconds per step", 1 / number, 1, line)
-    stated.update((speed.what, speed) for speed in _of_bars(lines))
+    stated.update((speed.what, speed) for speed in _read_bars(lines))
     for what in dict.fromkeys(what for _, what, _ in _SPEEDS_STATED):
         if values := max((values for (other, _), values in found.items() if other == what), key=len, default=None):
             numbers = [number for number, _ in values]
@@ -578,7 +578,7 @@ def speeds(lines: Sequence[Evidence]) -> list[Speed]:
     return [stated[what] for what in dict.fromkeys(what for _, what, _ in _SPEEDS_STATED) if what in stated]
 
 
-def _of_bars(lines: Sequence[Evidence]) -> Iterator[Speed]:
+def _read_bars(lines: Sequence[Evidence]) -> Iterator[Speed]:
     """Yield what the progress bar of a training states, at its last line."""
     bars: dict[tuple[str, int], tuple[float, int, Evidence]] = {}
     for line in lines:

@@ -133,13 +133,13 @@ def _is_piped() -> bool:
 
 
 def prepared(command: click.Command) -> click.Command:
-    """A command with the help pages and the output checks of this program."""
+    """Return a command with the help pages and the output checks of this program."""
     command.context_class = _Context
     return command
 
 
 def _width() -> int:
-    """Columns for help; click's own minimum is 50."""
+    """Return columns for help; click's own minimum is 50."""
     columns = shutil.get_terminal_size((_MAX_COLUMNS, 24)).columns
     return max(min(columns, _MAX_COLUMNS) - 2, _MIN_COLUMNS - 2)
 
@@ -207,7 +207,10 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
         print_stderr(interruption.PROCESS.words())
         return interruption.PROCESS.status
     except click.ClickException as error:
-        print_stderr(_usage_error(error))
+        is_version = isinstance(error, click.NoSuchOption) and error.option_name == "--version"
+        print_stderr(
+            "--version goes without a command: nccl-inspect --version" if is_version else error.format_message()
+        )
         return 2
     except NcclInspectError as error:
         print_stderr(str(error))
@@ -223,13 +226,6 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
             f"{error.filename or 'standard output'}: {error.strerror or error}; free space there, or write elsewhere"
         )
         return 2
-
-
-def _usage_error(error: click.ClickException) -> str:
-    """Return what is wrong with the arguments, and what to type."""
-    if isinstance(error, click.NoSuchOption) and error.option_name == "--version":
-        return "--version goes without a command: nccl-inspect --version"
-    return error.format_message()
 
 
 def _prepare_streams() -> None:
@@ -257,9 +253,9 @@ def redirect_to_devnull(stream: TextIO) -> None:
 def print_stderr(message: str) -> None:
     """Print one line on stderr; if that fails, the exit status must suffice."""
     with suppress(OSError):
-        click.echo("nccl-inspect: " + shown(message), err=True)
+        click.echo("nccl-inspect: " + join_lines(message), err=True)
 
 
-def shown(message: str) -> str:
-    """A message on one line, with control characters from files and options escaped."""
+def join_lines(message: str) -> str:
+    """Return a message on one line, with control characters from files and options escaped."""
     return printable(" ".join(message.split()))

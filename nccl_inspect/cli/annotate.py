@@ -48,7 +48,7 @@ def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
 
 
 def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
-    """The logs in blocks of lines with their notes; read errors are reported at the end.
+    """Yield the logs in blocks of lines with their notes; read errors are reported at the end.
 
     Raises:
         NoInputError: nothing could be read, or no line is NCCL's.
@@ -84,14 +84,14 @@ class _Margin:
         """Whether there was a line of NCCL, or one related to it."""
 
     def noted(self, lines: Sequence[bytes]) -> Iterator[str]:
-        """The lines of a block, each with its note."""
+        """Yield the lines of a block, each with its note."""
         block = b"\n".join(lines)
         clean = envelopes.cleaned(lines, block)
         others = b"\n".join([line for line in clean if _MARK not in line])
         needles = [sign for candidate in self._grammar.foreign_in(others) for sign in candidate.signs]
         hides = may_hide(decode(block))
-        pasted = {} if self.has_nccl or len(block) > PASTE else self._of_excerpt(clean)
-        for place, (plain, shown) in enumerate(zip(clean, _shown(lines, block, hides), strict=True)):
+        pasted = {} if self.has_nccl or len(block) > PASTE else self._read_excerpt(clean)
+        for place, (plain, shown) in enumerate(zip(clean, _make_printable(lines, block, hides), strict=True)):
             production = pasted.get(place)
             if _MARK in plain or plain.startswith(b"NCCL ") or any(needle in plain for needle in needles):
                 production = self._production(plain, hides and may_hide(decode(plain)))
@@ -102,8 +102,8 @@ class _Margin:
                 self._noted.add(production)
                 yield paint(f"    ^ {production.says}", "dim", self._style)
 
-    def _of_excerpt(self, lines: Sequence[bytes]) -> dict[int, Production]:
-        """The productions of lines without a prefix, by the position of the last line of each message."""
+    def _read_excerpt(self, lines: Sequence[bytes]) -> dict[int, Production]:
+        """Return the productions of lines without a prefix, by the position of the last line of each message."""
         if any(map(prefix.split, lines)):
             return {}
         readings = Excerpt(self._grammar).readings(lines)
@@ -115,7 +115,7 @@ class _Margin:
         }
 
     def _production(self, line: bytes, hides: bool) -> Production | None:
-        """The production that knows a line."""
+        """Return the production that knows a line."""
         parts = prefix.split(line)
         if hides or parts is None or line.startswith(b"NCCL ") or envelopes.is_whole(line):
             return self._slowly(line)
@@ -132,8 +132,8 @@ class _Margin:
         return sense.production if sense else None
 
 
-def _shown(lines: Sequence[bytes], block: bytes, hides: bool) -> list[str]:
-    """The printable lines, usually converted all at once."""
+def _make_printable(lines: Sequence[bytes], block: bytes, hides: bool) -> list[str]:
+    """Return the printable lines, usually converted all at once."""
     if not hides:
         shown = printable_lines(decode(block)).split("\n")
         if len(shown) == len(lines):  # no line has an end within

@@ -94,7 +94,7 @@ def command(
         stream = event_stream.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
         wanted_events = _EventFilter(wanted, hosts, selection.parse_ranges("pid", pids), levels)
         columns = writers.kinds_named(KINDS.keys() - {"Event"}) if all_columns and not wanted else wanted
-        _write(writers.FORMATS[name], wanted_events.of(stream), columns, target)
+        _write(writers.FORMATS[name], wanted_events.select(stream), columns, target)
     for problem in stream.problems:
         print_stderr(str(problem))
     if not wanted_events.matches:
@@ -115,8 +115,8 @@ class _EventFilter:
         self._levels = levels
         self._processes: set[tuple[str | None, int | None]] = set()
 
-    def of(self, stream: event_stream.EventStream) -> Iterator[PlacedEvent]:
-        """The selected events; errors come at the end, so that no file is written.
+    def select(self, stream: event_stream.EventStream) -> Iterator[PlacedEvent]:
+        """Yield the selected events; errors come at the end, so that no file is written.
 
         Raises:
             NoInputError: there was no NCCL line.
@@ -160,7 +160,7 @@ def _write(
 
 
 def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
-    """The file or stream to write to.
+    """Return the file or stream to write to.
 
     Raises:
         NcclInspectError: the format cannot go to standard output.

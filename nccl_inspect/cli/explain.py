@@ -49,14 +49,14 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
 
 
 def _separate(what: tuple[str, ...]) -> list[str]:
-    """The texts to explain: one line given as separate words, or several lines and rules."""
+    """Return the texts to explain: one line given as separate words, or several lines and rules."""
     lines = [line for text in what for line in text.splitlines() if line.strip()]
     are_words = all(len(text.split()) == 1 for text in what) and explaining.rule_page(what[0]) is None
     return [" ".join(what)] if are_words or len(lines) < 2 else _in_one_piece(lines)
 
 
 def _piped() -> list[str]:
-    """The lines of standard input.
+    """Return the lines of standard input.
 
     Raises:
         NcclInspectError: there are none, or too many.
@@ -75,13 +75,13 @@ def _piped() -> list[str]:
 
 
 def _in_one_piece(lines: list[str]) -> list[str]:
-    """The lines without repetitions; one line if they are a wrapped one."""
+    """Return the lines without repetitions; one line if they are a wrapped one."""
     line = meaning.joined(lines, engine.shipped()) if len(lines) > 1 else None
     return [line] if line else list(dict.fromkeys(lines))
 
 
 def _one_by_one(texts: list[str], style: Style, width: int, is_shown: bool) -> Iterator[str]:
-    """Each text with its meaning below it.
+    """Yield each text with its meaning below it.
 
     Raises:
         NcclInspectError: none is known.
@@ -99,18 +99,18 @@ def _one_by_one(texts: list[str], style: Style, width: int, is_shown: bool) -> I
 
 
 def _explained(text: str, style: Style, width: int, is_shown: bool) -> str:
-    """The page of a rule, or the meaning of a line.
+    """Return the page of a rule, or the meaning of a line.
 
     Raises:
         NcclInspectError: it is neither.
     """
     page = explaining.rule_page(text)
     if page is None:
-        return _of_line(explaining.line(text), style)
+        return _explain_line(explaining.line(text), style)
     return page_for_terminal(page, style.with_fields(width=width)) if is_shown else fit_page(page, width)
 
 
-def _of_line(explanation: explaining.Explanation, style: Style) -> str:
+def _explain_line(explanation: explaining.Explanation, style: Style) -> str:
     lines = [line for label, words in explanation.parts for line in block(label, words, style, indent=0, hang=12)]
     if explanation.fields:
         width = max(len(name) for name, _, _ in explanation.fields) + 2

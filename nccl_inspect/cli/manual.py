@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import click
 
+from nccl_inspect.util.wording import capital
+
 Row = tuple[str, str]
 GROUPS = (
     ("Jobs", ("job", "run")),
@@ -93,7 +95,7 @@ class Example(NamedTuple):
 
 
 def page(ctx: click.Context) -> str:
-    """The help of the command of a context, as wide as its formatter."""
+    """Return the help of the command of a context, as wide as its formatter."""
     formatter = ctx.make_formatter()
     command = ctx.command
     command.format_usage(ctx, formatter)
@@ -112,7 +114,7 @@ def page(ctx: click.Context) -> str:
 
 
 def tables(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
-    """The parts of a page that have a title and rows."""
+    """Yield the parts of a page that have a title and rows."""
     if isinstance(ctx.command, click.Group):
         yield from commands(ctx, ctx.command)
     if rows := arguments(ctx.command):
@@ -123,7 +125,7 @@ def tables(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
 
 
 def commands(ctx: click.Context, group: click.Group) -> Iterator[tuple[str, list[Row]]]:
-    """The commands of a group by purpose, each in a line."""
+    """Yield the commands of a group by purpose, each in a line."""
     members = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
     rows = {name: (name, command.get_short_help_str(limit=200)) for name, command in members if command}
     grouped = {name for _, names in COMMANDS for name in names}
@@ -139,7 +141,7 @@ def arguments(command: click.Command) -> list[Row]:
 
 
 def options(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
-    """The options of a command, by purpose."""
+    """Yield the options of a command, by purpose."""
     own = [option for option in ctx.command.get_params(ctx) if isinstance(option, click.Option)]
     records = {_long(option): option.get_help_record(ctx) for option in own}
     rows = {name: record for name, record in records.items() if record}
@@ -168,10 +170,15 @@ def paragraphs(command: click.Command) -> list[str]:
 
 
 def examples(command: click.Command) -> list[Example]:
-    """The examples of a command."""
+    """Return the examples of a command."""
     _, _, text = (command.epilog or "").partition(f"{_EXAMPLES}\n")
     lines = [line.strip() for line in text.partition("\n\n")[0].splitlines() if line.strip()]
-    return [_example(line) for line in lines]
+    found = []
+    for line in lines:
+        command_line, *note = re.split(r" {2,}", line, maxsplit=1)
+        text = note[0] if note else ""
+        found.append(Example(command_line, text[1:-1] if text.startswith("(") else text))
+    return found
 
 
 def fitted(rows: Sequence[Example], width: int) -> Iterator[str]:
@@ -185,11 +192,8 @@ def fitted(rows: Sequence[Example], width: int) -> Iterator[str]:
         yield from _continued(example.command, width)
 
 
-# --- how ------------------------------------------------------------------------------------------------------------
-
-
 def _long(parameter: click.Parameter) -> str:
-    """The long name of an option."""
+    """Return the long name of an option."""
     return max((*parameter.opts, ""), key=len).lstrip("-")
 
 
@@ -198,23 +202,13 @@ def _own_statuses(command: click.Command) -> dict[int, str]:
         sentence = next((part for part in text.strip().split("\n\n") if part.lstrip().startswith(_STATUS)), "")
         parts = re.split(r"(?:^|; )(\d+) ", " ".join(sentence.split()).removeprefix(f"{_STATUS} "))
         if len(parts) > 1:
-            return {int(status): _sentence(words) for status, words in zip(parts[1::2], parts[2::2], strict=True)}
+            meanings = (capital(words.rstrip(";,. ")) for words in parts[2::2])
+            return {int(status): f"{words}." for status, words in zip(parts[1::2], meanings, strict=True)}
     return {}
 
 
-def _sentence(words: str) -> str:
-    words = words.rstrip(";,. ")
-    return f"{words[:1].upper()}{words[1:]}."
-
-
-def _example(line: str) -> Example:
-    command, *note = re.split(r" {2,}", line, maxsplit=1)
-    text = note[0] if note else ""
-    return Example(command, text[1:-1] if text.startswith("(") else text)
-
-
 def _continued(command: str, width: int) -> Iterator[str]:
-    """A command in lines that a shell joins; quoted text stays on one line."""
+    """Yield a command in lines that a shell joins; quoted text stays on one line."""
     if len(command) <= width or width < _MIN_CONTINUED:
         yield command
         return
@@ -229,7 +223,7 @@ def _continued(command: str, width: int) -> Iterator[str]:
 
 
 def _units(command: str) -> Iterator[str]:
-    """The words of a command, an option together with its value."""
+    """Yield the words of a command, an option together with its value."""
     words = _WORD.findall(command)
     while words:
         word = words.pop(0)
@@ -237,5 +231,5 @@ def _units(command: str) -> Iterator[str]:
 
 
 def _unbroken(text: str) -> str:
-    """Text in which the names of options are not broken."""
+    """Return text in which the names of options are not broken."""
     return _OPTION.sub(lambda match: match[0].replace("-", _HYPHEN), text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import click
 from tabulate import tabulate
@@ -118,7 +119,7 @@ def command(
         raise click.UsageError("--matrix and --slowest exclude each other; omit one")
     wanted = selection.PathFilter(places, scope, transports, verdicts, rules)
     job = shared.read(logs, options)
-    chosen = wanted.of(job)
+    chosen = wanted.select(job)
     if not chosen:
         print_stderr(selection.explain_no_path(job, verdicts))
     if slowest:
@@ -130,7 +131,7 @@ def command(
             _matrix(chosen, job.paths, width, is_global, by) if as_matrix else _table(chosen, width, job, slowest)
         )
     else:
-        out.write(_MATRICES[form](grid(chosen, by)) if as_matrix else _FORMATS[form](chosen))
+        out.write(_MATRICES[form](grid(chosen, by)) if as_matrix else _LISTS[form](chosen))
     return shared.status(job)
 
 
@@ -141,15 +142,10 @@ def _table(paths: Selection, width: int, job: Job, slowest: int | None) -> str:
     speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.of(path, platform) or ""))
     table = pair_table(paths, width, job.rank_space == "global", [speed] if slowest else [])
     if width < UNBOUNDED and len(paths) > _MANY:
-        table = table._replace(notes=[*table.notes, _narrower(paths)])
+        worse = len(paths.where(lambda kind: kind.verdict == "fallback"))
+        how = "--verdict fallback" if 0 < worse < len(paths) else "--rank, --host or --slowest"
+        table = table._replace(notes=[*table.notes, f"{len(paths):,} paths; narrow with {how}"])
     return draw_table(table, width)
-
-
-def _narrower(paths: Selection) -> str:
-    """Return how to narrow a long table."""
-    worse = len(paths.where(lambda kind: kind.verdict == "fallback"))
-    how = "--verdict fallback" if 0 < worse < len(paths) else "--rank, --host or --slowest"
-    return f"{len(paths):,} paths; narrow with {how}"
 
 
 def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by: str | None) -> str:
@@ -169,17 +165,8 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
     return "\n\n".join([*parts, "\n".join([*whole.legend, *([] if is_global else [OWN_RANKS])])]) + "\n"
 
 
-def _csv(paths: Selection) -> str:
-    """The columns of the JSON."""
-    return tables.write_records(_COLUMNS, list(entries(paths)))
-
-
-def _json(paths: Selection) -> str:
-    return json.dumps(list(entries(paths)), indent=1) + "\n"
-
-
 def _matrix_csv(matrix: Grid) -> str:
-    """One row for each sender; several ways between two hosts are separated by semicolons."""
+    """Return one row for each sender; several ways between two hosts are separated by semicolons."""
     rows = ([src, *(_kinds(matrix, src, dst) for dst in matrix.names)] for src in matrix.names)
     return tables.write_csv([["src\\dst", *matrix.names], *rows])
 
@@ -191,7 +178,7 @@ def _kinds(matrix: Grid, src: str, dst: str) -> str:
 
 
 def _matrix_json(matrix: Grid) -> str:
-    """Names of rows and columns; each cell is a list of ways with the number of rank pairs that take them."""
+    """Return names of rows and columns; each cell is a list of ways with the number of rank pairs that take them."""
     rows = [[_ways(matrix.cells.get((src, dst), {})) for dst in matrix.names] for src in matrix.names]
     return json.dumps({"by": matrix.by, "names": matrix.names, "rows": rows}, indent=1) + "\n"
 
@@ -203,5 +190,8 @@ def _ways(cell: dict[PathClass, int]) -> list[dict[str, object]]:
     ]
 
 
-_FORMATS = {"csv": _csv, "json": _json}
+_LISTS: dict[str, Callable[[Selection], str]] = {
+    "csv": lambda paths: tables.write_records(_COLUMNS, list(entries(paths))),
+    "json": lambda paths: json.dumps(list(entries(paths)), indent=1) + "\n",
+}
 _MATRICES = {"csv": _matrix_csv, "json": _matrix_json}

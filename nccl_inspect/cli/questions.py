@@ -52,7 +52,7 @@ def question(
             **own: Any,
         ) -> int:
             job = shared.read(logs, options)
-            rows, none = rows_of(job, places.of(job), **own, **({"logs": logs} if tells_logs else {}))
+            rows, none = rows_of(job, places.make_test(job), **own, **({"logs": logs} if tells_logs else {}))
             if not rows:
                 print_stderr(none)
             out.write(_write_answer(answer, rows, noun, form, limit, shared.output_width(out.target, tables.UNBOUNDED)))

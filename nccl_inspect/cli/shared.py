@@ -41,7 +41,7 @@ _CLOSED = 141
 
 
 def choose_style(no_color: bool, target: str, verbose: bool = False) -> Style:
-    """The style of a report; only terminals get indented documents, and colors unless these are forced."""
+    """Return the style of a report; only terminals get indented documents, and colors unless these are forced."""
     is_seen = target == "-" and sys.stdout.isatty()
     is_wanted = target == "-" and any(os.environ.get(name, "0") != "0" for name in _FORCED)
     is_able = is_seen and os.environ.get("TERM") != "dumb"
@@ -50,7 +50,7 @@ def choose_style(no_color: bool, target: str, verbose: bool = False) -> Style:
 
 
 def output_width(target: str, usual: int) -> int:
-    """The width of the output: that of the terminal, else the usual one."""
+    """Return the width of the output: that of the terminal, else the usual one."""
     return shutil.get_terminal_size((usual, 24)).columns if target in atomic_files.STDOUT else usual
 
 
@@ -68,7 +68,7 @@ class Output(Frozen):
     style: Style
 
     @classmethod
-    def of(cls, output: str, no_color: bool, verbose: bool) -> Output:
+    def from_options(cls, output: str, no_color: bool, verbose: bool) -> Output:
         """From the options."""
         return cls(output, choose_style(no_color, output, verbose))
 
@@ -117,7 +117,7 @@ _PROGRESS = "Show progress on stderr. Default: long inputs on a terminal."
 
 
 def _pack_options(command: _Command, into: str, pack: Callable[..., object], **parts: object) -> _Command:
-    """The command with some of its options packed into one argument.
+    """Return the command with some of its options packed into one argument.
 
     Args:
         command: that takes the argument.
@@ -157,7 +157,7 @@ def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> N
 
 
 def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completions of a rule name, for the shell."""
+    """Return completions of a rule name, for the shell."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
     from nccl_inspect.judging.engine import registered
@@ -167,7 +167,7 @@ def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) 
 
 
 def _platform_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completions of a machine type, for the shell."""
+    """Return completions of a machine type, for the shell."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
     from nccl_inspect import platforms
@@ -181,7 +181,7 @@ def rule_or_line(command: _Command) -> _Command:
 
 
 def rules_option(name: str, *target: str, **about: Any) -> Callable[[_Command], _Command]:
-    """An option that takes rules and may be repeated; shells complete them."""
+    """Return an option that takes rules and may be repeated; shells complete them."""
     return click.option(name, *target, multiple=True, metavar="RULE", shell_complete=_rule_names, **about)
 
 
@@ -209,7 +209,7 @@ def gate_options(command: _Command) -> _Command:
 
 
 def status(job: Job, fail_on: str = "never") -> int:
-    """The exit status of a report: see :func:`gate`; 0 if findings do not matter."""
+    """Return the exit status of a report: see :func:`gate`; 0 if findings do not matter."""
     if fail_on == "never":
         return PROCESS.status if job.partial else 0
     from nccl_inspect.judging.engine import SEVERITIES  # a missing log is said before this is loaded
@@ -224,7 +224,7 @@ def status(job: Job, fail_on: str = "never") -> int:
 
 
 def gate(closed: bool, *jobs: Job) -> int:
-    """The exit status of a gate: that of the signal after an interruption, 1 if something is wrong.
+    """Return the exit status of a gate: that of the signal after an interruption, 1 if something is wrong.
 
     Otherwise it is 3 if part of the input could not be read: the fault may be there.
     """
@@ -271,7 +271,7 @@ def platform_options(command: _Command) -> _Command:
 
 
 def _kept_option(name: str, **about: Any) -> Callable[[_Command], _Command]:
-    """An option that is kept for later, so that commands need not pass it on."""
+    """Return an option that is kept for later, so that commands need not pass it on."""
     return click.option(name, expose_value=False, callback=_remember, **about)
 
 
@@ -280,7 +280,7 @@ def _remember(ctx: click.Context, option: click.Parameter, value: object) -> Non
 
 
 def with_settings_file(options: Options) -> Options:
-    """The options of the current command, completed by the settings file, which is named on stderr.
+    """Return the options of the current command, completed by the settings file, which is named on stderr.
 
     Raises:
         NcclInspectError: the file is invalid.
@@ -329,7 +329,9 @@ def output_options(command: _Command) -> _Command:
     words = "Write to FILE instead of standard output; FILE.gz is compressed."
     # It is parsed first: its suffix may imply the format.
     target = click.option("-o", "--output", metavar="FILE", type=FILE, default="-", is_eager=True, help=words)
-    return color_option(target(_pack_options(command, "out", Output.of, output="-", no_color=False, verbose=False)))
+    return color_option(
+        target(_pack_options(command, "out", Output.from_options, output="-", no_color=False, verbose=False))
+    )
 
 
 def append_option(command: _Command) -> _Command:
@@ -344,7 +346,7 @@ def verbose_option(words: str) -> Callable[[_Command], _Command]:
 
 
 def inputs_or_stdin(logs: tuple[str, ...]) -> list[str]:
-    """The inputs, or standard input if something is piped in.
+    """Return the inputs, or standard input if something is piped in.
 
     Raises:
         NcclInspectError: there is no input, and standard input is a terminal.
@@ -456,7 +458,7 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
     """
     choices = tuple(names)
 
-    def named(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    def choose_format(ctx: click.Context, option: click.Parameter, value: str) -> str:
         if ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
             return value
         output = ctx.params.get("output", "-")
@@ -476,13 +478,13 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
         default=choices[0],
         show_default=True,
         metavar="FORMAT",
-        callback=named,
+        callback=choose_format,
         help=f"Output format: {', '.join(choices)}. Without it, the suffix of FILE decides.",
     )
 
 
 def _find_format(suffix: str, names: Iterable[str], load: Callable[[str], object] | None) -> str:
-    """The format that a suffix belongs to; the suffix itself if it belongs to none."""
+    """Return the format that a suffix belongs to; the suffix itself if it belongs to none."""
     own = (name for name in names if load and suffix in getattr(load(name), "SUFFIXES", ()))
     return next(own, suffix) if suffix else suffix
 
@@ -572,13 +574,13 @@ def require_no_input(ctx: click.Context) -> None:
 
 
 def find_unwritten(ctx: click.Context) -> str:
-    """The file of ``-o``, which is not written yet when a command begins; empty for standard output."""
+    """Return the file of ``-o``, which is not written yet when a command begins; empty for standard output."""
     target = str(ctx.params.get(_OUTPUT, "-"))
     return "" if target in atomic_files.STDOUT else target
 
 
 def _named_inputs(ctx: click.Context) -> Iterator[str]:
-    """The files that parameters name, except the output."""
+    """Yield the files that parameters name, except the output."""
     for parameter in ctx.command.params:
         if parameter.type is not FILE or parameter.name in (None, _OUTPUT):
             continue
@@ -590,7 +592,7 @@ def _named_inputs(ctx: click.Context) -> Iterator[str]:
 
 
 def _find_lost(name: str, target: str, status: os.stat_result) -> str:
-    """The input file that would be overwritten; empty if there is none."""
+    """Return the input file that would be overwritten; empty if there is none."""
     if name == "-":
         with suppress(OSError, ValueError, AttributeError):  # no standard input, or something that only looks like it
             return "standard input" if os.path.samestat(os.fstat(sys.stdin.fileno()), status) else ""

@@ -31,7 +31,7 @@ Examples:
 
 
 def _fields(ctx: click.Context, _: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
-    """The named fields of the document, checked."""
+    """Return the named fields of the document, checked."""
     wanted = [field for value in values for field in value.replace(" ", "").split(",") if field]
     if wanted and not ctx.resilient_parsing:
         from nccl_inspect.model.document import fields  # only on request
@@ -91,7 +91,9 @@ def command(
 
     def write(job: Job) -> None:
         if is_brief:
-            out.write(_brief(job, form))
+            from nccl_inspect.report import brief  # only on request
+
+            out.write(brief.render(job, form))
         else:
             style = out.style.with_fields(only=only, indent=out.style.indent if indent is None else indent)
             out.write_lines(report.lines(form, job, style))
@@ -99,9 +101,3 @@ def command(
     job = shared.read(logs, options, tells_runs=True, tells_jobs=True, in_haste=write)
     write(job)
     return shared.status(job, fail_on)
-
-
-def _brief(job: Job, form: str) -> str:
-    from nccl_inspect.report import brief  # only on request
-
-    return brief.render(job, form)

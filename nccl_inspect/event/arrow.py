@@ -73,7 +73,7 @@ def _whole() -> pa.Schema:
 
 @cache
 def _columns(kind: str) -> tuple[str, ...]:
-    """The columns of the fields of a class, in their order."""
+    """Return the columns of the fields of a class, in their order."""
     return tuple(_RENAMED.get(field.name, field.name) for field in dataclasses.fields(KINDS[kind]))
 
 
@@ -85,7 +85,7 @@ def _column(name: str, hint: Any) -> pa.DataType:
 
 
 def batches(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) -> Iterator[pa.RecordBatch]:
-    """The events as record batches of at most 20,000 rows, in their order.
+    """Yield the events as record batches of at most 20,000 rows, in their order.
 
     Args:
         events: each with where it stood.
@@ -97,7 +97,7 @@ def batches(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) 
 
 
 def _batch(events: list[PlacedEvent], columns: pa.Schema) -> pa.RecordBatch:
-    """One batch: each event once, those of a class together, is put wherever a line states it."""
+    """Return one batch: each event once, those of a class together, is put wherever a line states it."""
     by_kind: dict[type[Event], dict[int, Event]] = {}
     for _, event in events:
         by_kind.setdefault(type(event), {})[id(event)] = event
@@ -135,13 +135,13 @@ class _Group:
         self.values["kind"] = [kind] * self._size
 
     def array(self, column: pa.Field) -> pa.Array:
-        """A column, which the events of this class may not have."""
+        """Return a column, which the events of this class may not have."""
         column_values = self.values.get(column.name)
         return pa.nulls(self._size, column.type) if column_values is None else _array(column, column_values)
 
 
 def _array(column: pa.Field, column_values: Sequence[Any]) -> pa.Array:
-    """A column; the few values that Arrow does not take as they are are looked for where there are some."""
+    """Return a column; the few values that Arrow does not take as they are are looked for where there are some."""
     if column.name not in _CONVERTED:
         try:
             return pa.array(column_values, column.type)
@@ -151,11 +151,11 @@ def _array(column: pa.Field, column_values: Sequence[Any]) -> pa.Array:
 
 
 def table(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) -> pa.Table:
-    """All events as one table; arguments as for :func:`batches`."""
+    """Return all events as one table; arguments as for :func:`batches`."""
     return pa.Table.from_batches(batches(events, kinds), schema=schema(kinds))
 
 
-def stated(event: Event) -> dict[str, Any]:
+def list_fields(event: Event) -> dict[str, Any]:
     """Return what an event states, by column; columns that it says nothing about are left out."""
     columns = zip(_columns(type(event).__name__), values(event), strict=True)
     plainly = {name: plain(name, value) for name, value in columns if name != _WHERE}
@@ -163,7 +163,7 @@ def stated(event: Event) -> dict[str, Any]:
 
 
 def plain(name: str, value: Any) -> Any:
-    """The value of a column as tables and files hold it."""
+    """Return the value of a column as tables and files hold it."""
     if isinstance(value, str):
         if value.isascii():
             return value

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.util import secrets as masking
-from nccl_inspect.util.records import Frozen, named
+from nccl_inspect.util.records import Frozen, keyword_only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Where(NamedTuple):
 _NOWHERE = Where()
 
 
-@named
+@keyword_only
 class Event(Frozen):
     """Holds what every event has: the message, the production that recognised it, and where it stood."""
 
@@ -130,7 +130,7 @@ class Event(Frozen):
 
     @classmethod
     def build(cls, production: Maker, values: Mapping[str, Any], message: str) -> Event:
-        """The event of a parsed message: its values, and the constants that the production states."""
+        """Return the event of a parsed message: its values, and the constants that the production states."""
         constants: dict[str, Any] = {name: _constant(text) for name, text in production.constants.items()}
         return cls(
             dialect=production.dialect,
@@ -157,7 +157,7 @@ def _constant(text: str) -> object:
     return int(text) if text.isdecimal() else _FLAGS.get(text, text)
 
 
-@named
+@keyword_only
 class Message(Event):
     """Recognised, and nothing that the model needs."""
 
@@ -170,11 +170,11 @@ class Message(Event):
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """All values in one tuple; names that begin with ``__`` are left out."""
+        """Return all values in one tuple; names that begin with ``__`` are left out."""
         return {"values": tuple(item for item in values.items() if item[0][:2] != "__")}
 
 
-@named
+@keyword_only
 class Notice(Message):
     """A statement that rules look for by the name of its production."""
 
@@ -185,7 +185,7 @@ class Notice(Message):
     (somebody's exception, which may have been caught)."""
 
     def value(self, name: str) -> Any:
-        """The value of one field, None when the message left it out.
+        """Return the value of one field, None when the message left it out.
 
         Raises:
             KeyError: the production has no such field.
@@ -194,7 +194,7 @@ class Notice(Message):
 
 
 def without_secrets(event: Event) -> Event:
-    """The event with its secrets hidden, in the message and in all values."""
+    """Return the event with its secrets hidden, in the message and in all values."""
     secrets = masking.secrets_in(event.message)
     if not secrets:
         return event

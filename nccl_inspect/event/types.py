@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from nccl_inspect.event.base import Event, Message, Notice, Where
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import later
-from nccl_inspect.util.records import named
+from nccl_inspect.util.records import keyword_only
 
 _DEVICE = r"\[(?P<index>\d+)\](?:=\{(?P<ports>[^}]*)\}|(?P<name>[^\s:]+):(?P<port>\d+)/(?P<link>\w+))"
 _PORT = r"\] (?P<name>[^\s:]+):(?P<port>\d+)/(?P<link>\w+)"
@@ -41,7 +41,7 @@ NEAR = 3
 """Lines, blank ones too, after which a report has no further line."""
 
 
-@named
+@keyword_only
 class ProcessEnded(Notice):
     """A launcher, a shell or a process itself says that a process ended: which one, and how."""
 
@@ -149,21 +149,21 @@ def join_lines(number: int, event: ProcessEnded, near: list[tuple[int, ProcessEn
 __all__ = ["KINDS", "Event", "Message", "Notice", "ProcessEnded", "Where"]
 
 
-@named
+@keyword_only
 class NcclVersion(Event):
     """The library version of a process (debug.cc, init.cc)."""
 
     version: str
 
 
-@named
+@keyword_only
 class CudaDriver(Event):
     """The CUDA level of the driver: 13000 is 13.0."""
 
     cuda_version: int
 
 
-@named
+@keyword_only
 class EnvSetting(Event):
     """A variable that was read from the environment, or that a plugin put there."""
 
@@ -173,7 +173,7 @@ class EnvSetting(Event):
     """``environment``, ``config`` or ``plugin``."""
 
 
-@named
+@keyword_only
 class PluginStatus(Event):
     """A plugin was found, loaded, missed, broken or chosen."""
 
@@ -186,14 +186,14 @@ class PluginStatus(Event):
     detail: str | None = None
 
 
-@named
+@keyword_only
 class NetworkInUse(Event):
     """``Using network X``: the network of the communicator whose start follows on the same thread."""
 
     net: str
 
 
-@named
+@keyword_only
 class NetDevices(Event):
     """The devices that a built-in network can use, in the order of their index."""
 
@@ -211,7 +211,7 @@ class NetDevices(Event):
         return Event.arrange({**merged, "devices": devices})
 
 
-@named
+@keyword_only
 class BootstrapInterface(Event):
     """The interface used for set-up traffic; ``devices`` are what old releases list behind it."""
 
@@ -220,7 +220,7 @@ class BootstrapInterface(Event):
     devices: tuple[Any, ...] = ()
 
 
-@named
+@keyword_only
 class OfiProvider(Event):
     """aws-ofi-nccl: the libfabric provider that was selected."""
 
@@ -229,7 +229,7 @@ class OfiProvider(Event):
     nics: int | None = None
 
 
-@named
+@keyword_only
 class OfiPlatform(Event):
     """aws-ofi-nccl: the instance type it runs on."""
 
@@ -238,7 +238,7 @@ class OfiPlatform(Event):
     """The topology file that NCCL is to use for it."""
 
 
-@named
+@keyword_only
 class GdrDecision(Event):
     """Why a NIC and a GPU use GPUDirect RDMA or not (subsystems NET and GRAPH)."""
 
@@ -252,7 +252,7 @@ class GdrDecision(Event):
     """The farthest class (up to 2.5: the nearest) with which it is (not) allowed."""
 
 
-@named
+@keyword_only
 class CommInit(Event):
     """One rank starts to build a communicator, or has finished (init.cc)."""
 
@@ -275,7 +275,7 @@ class CommInit(Event):
     world_rank: int | None = None
 
 
-@named
+@keyword_only
 class CommSplit(Event):
     """``bootstrapSplit``: the next start on this thread is a split (2.18 to 2.22)."""
 
@@ -289,14 +289,14 @@ class CommSplit(Event):
     next_rank: int
 
 
-@named
+@keyword_only
 class CommNoColor(Event):
     """This rank takes part in a split without becoming a member of a child."""
 
     rank: int
 
 
-@named
+@keyword_only
 class CommShape(Event):
     """States how the ranks of a communicator lie on nodes, as NCCL sees them (2.20 and later)."""
 
@@ -309,7 +309,7 @@ class CommShape(Event):
     mnnvl: int | None = None
 
 
-@named
+@keyword_only
 class CommEnd(Event):
     """A communicator was destroyed or aborted in this process."""
 
@@ -322,7 +322,7 @@ class CommEnd(Event):
     """Destroy, Abort or Revoke."""
 
 
-@named
+@keyword_only
 class InitTimings(Event):
     """States where the time of an initialisation went, in seconds (2.22 and later)."""
 
@@ -340,7 +340,7 @@ class InitTimings(Event):
     rest: float | None = None
 
 
-@named
+@keyword_only
 class ChannelCounts(Event):
     """States how many channels the communicator has for each kind of traffic."""
 
@@ -351,7 +351,7 @@ class ChannelCounts(Event):
     p2p_per_peer: int
 
 
-@named
+@keyword_only
 class RingOrder(Event):
     """The order of the ranks in the ring of one channel; printed by rank 0."""
 
@@ -362,7 +362,7 @@ class RingOrder(Event):
     """The list was cut by NCCL."""
 
 
-@named
+@keyword_only
 class TreeLinks(Event):
     """The tree neighbours of the printing rank: (channel, down, down, down, rank, up), -1 for none."""
 
@@ -371,7 +371,7 @@ class TreeLinks(Event):
     """The list was cut by NCCL."""
 
 
-@named
+@keyword_only
 class Connected(Event):
     """An algorithm's connections are all there."""
 
@@ -382,7 +382,7 @@ class Connected(Event):
     """1 when all ring NET edges of all ranks use GDR, and also when there is none."""
 
 
-@named
+@keyword_only
 class ChannelConnect(Event):
     """One connection of one channel, by the path it takes (transport/*.cc)."""
 
@@ -426,7 +426,7 @@ class ChannelConnect(Event):
         return self.transport == "SHM" or (self.transport == "P2P" and self.mechanism != "MNNVL")
 
 
-@named
+@keyword_only
 class P2pCheck(Event):
     """Whether all GPU pairs of the node can talk P2P (``isAllDirectP2p``), and whether ranks share a process."""
 
@@ -435,7 +435,7 @@ class P2pCheck(Event):
     all_cuda: int | None = None
 
 
-@named
+@keyword_only
 class P2pRefused(Event):
     """The driver or the hardware refuses peer access between two GPUs."""
 
@@ -444,7 +444,7 @@ class P2pRefused(Event):
     peer_gpu: str | None = None
 
 
-@named
+@keyword_only
 class Collective(Event):
     """One call of a collective or of send/recv (subsystem COLL)."""
 
@@ -465,7 +465,7 @@ class Collective(Event):
     global_rank: int | None = None
 
 
-@named
+@keyword_only
 class ErrorCascade(Event):
     """``file:line -> code``: an error passed up the call stack; the cause is the WARN before the first frame."""
 
@@ -476,7 +476,7 @@ class ErrorCascade(Event):
     thread: str | None = None
 
 
-@named
+@keyword_only
 class CudaFailure(Event):
     """A CUDA call failed."""
 
@@ -487,7 +487,7 @@ class CudaFailure(Event):
     error: str
 
 
-@named
+@keyword_only
 class CollectiveTimeout(Event):
     """PyTorch waited for a collective longer than the process group allows: this rank came, another did not."""
 
@@ -504,7 +504,7 @@ class CollectiveTimeout(Event):
     ran_ms: int | None = None
 
 
-@named
+@keyword_only
 class NcclTestResult(Event):
     """One row of nccl-tests: times in microseconds, bandwidths in GB/s; None where the test did not run or check."""
 
@@ -524,7 +524,7 @@ class NcclTestResult(Event):
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The columns as numbers; their number of digits varies, so the grammar keeps them as text."""
+        """Return the columns as numbers; their number of digits varies, so the grammar keeps them as text."""
         named = {name: value for name, value in values.items() if name[0] != "_"}
         return {name: float(v) if isinstance(v, str) and name != "redop" else v for name, v in named.items()}
 

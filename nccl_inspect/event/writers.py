@@ -37,7 +37,7 @@ class Format(NamedTuple):
 
 
 def kinds_named(names: Iterable[str]) -> frozenset[str]:
-    """The event classes that a user names.
+    """Return the event classes that a user names.
 
     Raises:
         NcclInspectError: there is no such class.
@@ -52,7 +52,7 @@ def kinds_named(names: Iterable[str]) -> frozenset[str]:
 
 
 def format_of(target: str) -> str:
-    """The format that a file name asks for.
+    """Return the format that a file name asks for.
 
     Raises:
         NcclInspectError: its suffix says nothing.
@@ -119,14 +119,14 @@ def _csv(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -
     places = {name: place for place, name in enumerate(names[1 + len(Where._fields) :])}
     blank: list[object] = [""] * len(places)
 
-    def stated(event: Event) -> str:
+    def write_fields(event: Event) -> str:
         cells = blank.copy()
-        for name, value in arrow.stated(event).items():
+        for name, value in arrow.list_fields(event).items():
             cells[places[name]] = _cell(name, value)
         return _row(cells)
 
     file.write(f"{_row(names)}\n".encode())
-    for line in _lines(events, lambda *begin: f"{_row(begin)},", lambda place: _row(place.values()), stated):
+    for line in _lines(events, lambda *begin: f"{_row(begin)},", lambda place: _row(place.values()), write_fields):
         file.write(line)
 
 
@@ -140,7 +140,7 @@ def _cell(name: str, value: Any) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        return _json(_named(name, value))
+        return _json(_name_values(name, value))
     return value
 
 
@@ -154,10 +154,10 @@ def _jsonl(events: Iterable[PlacedEvent], _kinds: frozenset[str], file: BinaryIO
     def placed(place: dict[str, Any]) -> str:
         return _json({name: value for name, value in place.items() if value is not None})[1:-1]
 
-    def stated(event: Event) -> str:
-        return _json({name: _named(name, value) for name, value in arrow.stated(event).items()})[1:]
+    def write_fields(event: Event) -> str:
+        return _json({name: _name_values(name, value) for name, value in arrow.list_fields(event).items()})[1:]
 
-    for line in _lines(events, begun, placed, stated):
+    for line in _lines(events, begun, placed, write_fields):
         file.write(line)
 
 
@@ -167,7 +167,7 @@ def _lines(
     placed: Callable[[dict[str, Any]], str],
     stated: Callable[[Event], str],
 ) -> Iterator[bytes]:
-    """A line for each event: what lines have alike is written once, and all but the number of the line mostly is.
+    """Yield a line for each event: what lines have alike is written once, and all but the number of the line mostly is.
 
     Args:
         events: each with where it stood.
@@ -183,13 +183,13 @@ def _lines(
         kind, source = of
         return begun(kind, arrow.plain("source", source))
 
-    def place(where: tuple[Any, ...]) -> str:
+    def write_place(where: tuple[Any, ...]) -> str:
         return placed({name: arrow.plain(name, value) for name, value in zip(names, where, strict=True)})
 
-    beginnings, places, rests = _Remembered(beginning), _Remembered(place), _Remembered(stated)
+    beginnings, places, rests = _Remembered(beginning), _Remembered(write_place), _Remembered(stated)
     for where, event in events:
         begin, at = (type(event).__name__, where.source), where[2:]
-        line = f"{beginnings.of(begin, begin)}{where.line},{places.of(at, at)},{rests.of(id(event), event)}\n"
+        line = f"{beginnings.write(begin, begin)}{where.line},{places.write(at, at)},{rests.write(id(event), event)}\n"
         yield line.encode()
 
 
@@ -206,7 +206,7 @@ class _Remembered(Generic[_Thing]):
         """By the key of a thing; the thing is kept because its key may be its identity."""
         self._size = 0
 
-    def of(self, key: Hashable, thing: _Thing) -> str:
+    def write(self, key: Hashable, thing: _Thing) -> str:
         """Return what is written for a thing."""
         entry = self._made.get(key)
         if entry is None:
@@ -218,7 +218,7 @@ class _Remembered(Generic[_Thing]):
         return entry[1]
 
 
-def _named(name: str, value: Any) -> Any:
+def _name_values(name: str, value: Any) -> Any:
     return dict(value) if name == "values" else value
 
 

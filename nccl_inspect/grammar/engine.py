@@ -82,13 +82,14 @@ class Grammar:
                 self._foreign.append(production)
                 continue
             if production.bare:
-                self._index_bare(production)
+                for lead in notation.quick_leads(production.line):
+                    self._bare.setdefault(lead.encode()[:_BARE_LEAD], []).append(production)
             if not production.follows:
                 self._index(production)
         self._foreign.sort(key=lambda production: (production.general, production.rest))
 
-    def named(self, dialect: str, name: str) -> Production | None:
-        """The production of that name, if any."""
+    def find(self, dialect: str, name: str) -> Production | None:
+        """Return the production of that name, if any."""
         if not self._named:
             self._named = {production.key: production for production in self.productions}
         return self._named.get((dialect, name))
@@ -102,12 +103,8 @@ class Grammar:
             else:
                 self._loose.append(production)
 
-    def _index_bare(self, production: Production) -> None:
-        for lead in notation.quick_leads(production.line):
-            self._bare.setdefault(lead.encode()[:_BARE_LEAD], []).append(production)
-
     def parse_bare(self, line: bytes) -> Parsed | None:
-        """The parsed line without a prefix: a version line, or one that continues a message of several lines."""
+        """Return the parsed line without a prefix: a version line, or one that continues a message of several lines."""
         among = self._bare.get(line[:_BARE_LEAD])
         if among is None:
             return None
@@ -118,7 +115,7 @@ class Grammar:
         return None
 
     def following(self) -> list[bytes]:
-        """The beginnings of lines that continue a message of several lines."""
+        """Return the beginnings of lines that continue a message of several lines."""
         return [
             lead
             for lead, productions in self._bare.items()
@@ -144,7 +141,7 @@ class Grammar:
         return [p for p in self._foreign if any(sign in block for sign in p.signs)]
 
     def words(self) -> set[str]:
-        """The words of all messages, in lower case."""
+        """Return the words of all messages, in lower case."""
         return {word.lower() for production in self.productions for word in _WORD.findall(production.line)}
 
     def signs(self) -> set[bytes]:
@@ -152,7 +149,7 @@ class Grammar:
         return {*self._bare, *(sign for production in self._foreign for sign in production.signs)}
 
     def parse_foreign(self, line: bytes, among: Iterable[Production] | None = None) -> Parsed | None:
-        """The parsed line of another program, if it matters for the job; None for any other line.
+        """Return the parsed line of another program, if it matters for the job; None for any other line.
 
         Args:
             line: a whole line.
@@ -167,7 +164,7 @@ class Grammar:
         return None
 
     def parse(self, message: bytes) -> Parsed | None:
-        """The parsed message; None if no production matches.
+        """Return the parsed message; None if no production matches.
 
         What was copied from a terminal or a table is filled up with blanks, which are not part of the message.
         """
@@ -188,13 +185,13 @@ class Grammar:
         return None
 
     def _needles_of(self, begins: bytes) -> list[tuple[bytes, bytes, Production]]:
-        """The productions with this lead, each with its needle; a short run needs few."""
+        """Return the productions with this lead, each with its needle; a short run needs few."""
         needles = [(lead, production.needle, production) for lead, production in self._by_lead[begins]]
         self._needled[begins] = needles
         return needles
 
     def candidates(self, message: bytes) -> Iterable[Production]:
-        """The productions whose literals match, longest lead first."""
+        """Yield the productions whose literals match, longest lead first."""
         for size in _LEAD_SIZES:
             for lead, production in self._by_lead.get(message[:size], ()):
                 if message.startswith(lead) and production.may_fit(message):
@@ -204,14 +201,14 @@ class Grammar:
                 yield production
 
     def beginnings(self, message: bytes) -> Iterable[Production]:
-        """The productions whose beginning a message may be."""
+        """Yield the productions whose beginning a message may be."""
         for size in _LEAD_SIZES:
             for lead, production in self._by_lead.get(message[:size], ()):
                 if message.startswith(lead):
                     yield production
 
     def parse_cut(self, message: bytes) -> Parsed | None:
-        """The beginning of a message that NCCL cut: recognized, without values.
+        """Return the beginning of a message that NCCL cut: recognized, without values.
 
         Until 2.28 prefix and message share 1,024 bytes (src/debug.cc); RCCL allows 4,096.
         """
@@ -249,7 +246,7 @@ def _parsed(production: Production, message: bytes, match: re.Match[bytes]) -> P
 
 
 def _texts(line: bytes) -> tuple[bytes, ...]:
-    """A text, also without trailing blanks: some NCCL messages end with one."""
+    """Return a text, also without trailing blanks: some NCCL messages end with one."""
     if not line[-1:].isspace():
         return (line,)
     text = line.rstrip()
@@ -257,7 +254,7 @@ def _texts(line: bytes) -> tuple[bytes, ...]:
 
 
 def _leads(line: str) -> set[bytes]:
-    """The literals with which a message can begin; for most lines a part of the notation suffices."""
+    """Return the literals with which a message can begin; for most lines a part of the notation suffices."""
     match = _PLAIN_LEAD.match(line)
     if match and match.end() >= _LEAD_SIZES[-1]:
         return {match[0].encode()}
@@ -271,7 +268,7 @@ _PLAIN_LEAD = re.compile("[^{}«␣]+")
 
 @cache
 def shipped() -> Grammar:
-    """The grammar of the package."""
+    """Return the grammar of the package."""
     productions: list[Production] = []
     for file in files.shipped():
         productions.extend(files.index(file.read_bytes().decode("utf-8"), file.name))
@@ -280,43 +277,43 @@ def shipped() -> Grammar:
 
 def says(dialect: str, production: str) -> str:
     """Return what a message means, for people; empty for an unknown production."""
-    entry = shipped().named(dialect, production)
+    entry = shipped().find(dialect, production)
     return entry.says if entry else ""
 
 
 def versions_of(dialect: str, production: str) -> str:
     """The releases that print a message, as its grammar file states them; empty for all, and for an unknown one."""
-    entry = shipped().named(dialect, production)
+    entry = shipped().find(dialect, production)
     return entry.versions if entry else ""
 
 
 def rule_of(event: events.Event) -> str:
-    """The rule that a message leads to; empty if none."""
-    production = shipped().named(event.dialect, event.production)
+    """Return the rule that a message leads to; empty if none."""
+    production = shipped().find(event.dialect, event.production)
     return production.rule if production else ""
 
 
 def roles_of(event: events.Event) -> frozenset[str]:
-    """The roles of a message (``role:`` in the grammar)."""
+    """Return the roles of a message (``role:`` in the grammar)."""
     return _roles(event.dialect, event.production)
 
 
 @cache
 def _roles(dialect: str, name: str) -> frozenset[str]:
-    production = shipped().named(dialect, name)
+    production = shipped().find(dialect, name)
     return production.roles if production else frozenset()
 
 
 @cache
 def layer_of(dialect: str, name: str) -> Layer:
     """Return how near to a cause a production is (``layer:`` in the grammar, else by its roles and its tone)."""
-    production = shipped().named(dialect, name)
+    production = shipped().find(dialect, name)
     return production.layer if production else Layer.RESOURCE
 
 
 def is_layer_stated(dialect: str, name: str) -> bool:
     """Whether a production itself states its layer."""
-    production = shipped().named(dialect, name)
+    production = shipped().find(dialect, name)
     return production is not None and bool(production.details.layer)
 
 
@@ -326,6 +323,6 @@ def is_of(event: events.Event, role: str) -> bool:
 
 
 def unlisted(event: events.Event, name: str) -> Value:
-    """A field that events do not list (``__name``), read from the message again."""
-    production = shipped().named(event.dialect, event.production)
+    """Return a field that events do not list (``__name``), read from the message again."""
+    production = shipped().find(event.dialect, event.production)
     return ((production and production.read(encode(event.message))) or {}).get(name)

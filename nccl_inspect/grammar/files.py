@@ -65,7 +65,7 @@ _KEYS = {
 
 
 def shipped() -> Iterator[Path]:
-    """The grammar files of the package, in a fixed order."""
+    """Yield the grammar files of the package, in a fixed order."""
     folder = Path(__file__).parent / "dialects"
     for dialect in sorted(entry.name for entry in os.scandir(folder)):
         inside = folder / dialect
@@ -75,7 +75,7 @@ def shipped() -> Iterator[Path]:
 
 
 def read(text: str, name: str = "<grammar>") -> list[Production]:
-    """The productions of one grammar file, checked.
+    """Return the productions of one grammar file, checked.
 
     Raises:
         GrammarError: an unknown key, a production without a line, or a value missing.
@@ -87,7 +87,7 @@ def read(text: str, name: str = "<grammar>") -> list[Production]:
 
 
 def index(text: str, name: str = "<grammar>") -> list[Production]:
-    """The productions of one grammar file by name and line; the rest is read on first use.
+    """Return the productions of one grammar file by name and line; the rest is read on first use.
 
     Raises:
         GrammarError: what precedes the first production is not well formed, or a production has no line.
@@ -102,8 +102,8 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
     for block in blocks:
         label = block[: block.find("\n")]
         line = _value(block, "\nline: ")
-        if is_renamed and "cu" in line:
-            line = _with_hip(line)
+        if is_renamed and "cu" in line and _CUDA.search(line):
+            line = _FIELD_OR_CUDA.sub(_with_hip, line)
         if not line:
             raise GrammarError(f"{name}: production '{label}' has no line")
         production = Production(label, dialect, family, line, partial(_details, block, common, name))
@@ -116,12 +116,8 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
     return productions
 
 
-def _with_hip(line: str) -> str:
-    """A line that names functions of CUDA, with HIP's names for them: RCCL's sources are NCCL's, renamed by hipify."""
-    return _FIELD_OR_CUDA.sub(_or_hip, line) if _CUDA.search(line) else line
-
-
-def _or_hip(match: re.Match[str]) -> str:
+def _with_hip(match: re.Match[str]) -> str:
+    """Return the name of a function of CUDA with HIP's: RCCL's sources are NCCL's, renamed by hipify."""
     prefix, field = match["prefix"], match[0]
     if prefix:
         return f"«{prefix}¦hip»"
@@ -135,7 +131,7 @@ _FIELD_OR_CUDA = re.compile(r"\{[^{}]*\}|" + _NAME)
 
 
 def _value(block: str, mark: str) -> str:
-    """The first value of a key with the marks around it, without parsing the whole block."""
+    """Return the first value of a key with the marks around it, without parsing the whole block."""
     start = block.find(mark)
     if start < 0:
         return ""
@@ -162,7 +158,7 @@ def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
 
 
 def _roles(own: dict[str, list[str]], name: str) -> frozenset[str]:
-    """The roles of a production, checked."""
+    """Return the roles of a production, checked."""
     given = frozenset(" ".join(own.get("role", ())).split())
     if unknown := sorted(given - ROLES.keys()):
         label, roles = own["production"][0], ", ".join(sorted(ROLES))
@@ -171,7 +167,7 @@ def _roles(own: dict[str, list[str]], name: str) -> frozenset[str]:
 
 
 def _layer(own: dict[str, list[str]], name: str) -> str:
-    """The layer that a production states, checked."""
+    """Return the layer that a production states, checked."""
     given = _entry("layer", own, {})
     if given and given not in BY_NAME:
         label = own["production"][0]
@@ -186,7 +182,7 @@ def _entry(key: str, own: dict[str, list[str]], common: dict[str, list[str]]) ->
 
 
 def _entries(text: str, name: str) -> dict[str, list[str]]:
-    """The keys of one block with their values."""
+    """Return the keys of one block with their values."""
     entries: dict[str, list[str]] = {}
     last = ""
     for line in text.split("\n"):

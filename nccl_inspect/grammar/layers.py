@@ -73,7 +73,7 @@ _OF_ECHO = {"nccl": Layer.LOSS, "torch": Layer.NONE, "launchers": Layer.LAUNCHER
 
 
 def layer_of(stated: str, event: str, roles: Collection[str], tone: str, dialect: str) -> Layer:
-    """The layer of a production.
+    """Return the layer of a production.
 
     Args:
         stated: in its ``layer:``; empty where it states none.

@@ -134,7 +134,7 @@ def fields(nodes: Sequence) -> Iterator[Field]:
 
 
 def leads(nodes: Sequence, limit: int = MAX_LEADS) -> list[str]:
-    """The literal texts with which a message of this shape can begin; an empty one means 'with anything'."""
+    """Return the literal texts with which a message of this shape can begin; an empty one means 'with anything'."""
     return [text for text, _ in _starts(nodes, limit)]
 
 
@@ -172,7 +172,7 @@ def _option(pieces: Iterator[str], limit: int, is_whole: bool = False) -> tuple[
 
 
 def _end_of_option(pieces: Iterator[str]) -> str:
-    """The next mark between options, past what can be no part of a lead."""
+    """Return the next mark between options, past what can be no part of a lead."""
     depth = 0
     for piece in pieces:
         if piece == "«":
@@ -197,7 +197,7 @@ def _options(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str]]:
 
 
 def past_word(nodes: Sequence) -> tuple[str, Sequence] | None:
-    """The literal before a word that may be anything, and what follows the blank after that word.
+    """Return the literal before a word that may be anything, and what follows the blank after that word.
 
     None where a message of this shape does not begin so. A program's own time stamp is such a word.
     """
@@ -243,7 +243,7 @@ def _words(spec: str) -> list[str] | None:
 
 
 def needle(nodes: Sequence) -> str:
-    """The longest literal in every message of this shape; empty if there is none."""
+    """Return the longest literal in every message of this shape; empty if there is none."""
     return max((node.text for node in nodes if isinstance(node, Literal)), key=len, default="")
 
 
@@ -251,7 +251,7 @@ _CHOICE = re.compile("«[^«»]*»\\??")
 
 
 def quick_needle(source: str) -> str:
-    """The longest of the literals in every message of this shape."""
+    """Return the longest of the literals in every message of this shape."""
     return max(quick_needles(source), key=len)
 
 
@@ -290,7 +290,7 @@ def _alternatives(source: str) -> Iterator[list[str]]:
 
 
 def quick_needles(source: str) -> list[str]:
-    """The literals in every message of this shape, without parsing the whole notation."""
+    """Return the literals in every message of this shape, without parsing the whole notation."""
     shorter = _CHOICE.sub("\n", source)
     while shorter != source:
         source, shorter = shorter, _CHOICE.sub("\n", shorter)
@@ -331,7 +331,7 @@ def _text(value: object) -> str:
 
 @lru_cache(maxsize=256)
 def field_type(spec: str) -> FieldType:
-    """The type that a field's specification names.
+    """Return the type that a field's specification names.
 
     Raises:
         GrammarError: no such type.
@@ -421,7 +421,7 @@ class ListType(Frozen):
         return f"(?:{self.fragment.bare})*"
 
     def read(self, data: bytes) -> Value:
-        """The items of a matched list."""
+        """Return the items of a matched list."""
         if self.fragment.is_numbers:
             items = self.fragment.regex.findall(data)
             return _numbers(items) if items and isinstance(items[0], tuple) else tuple(map(int, items))
@@ -432,7 +432,7 @@ class ListType(Frozen):
         return tuple(rows)
 
     def write(self, value: object) -> str:
-        """The list as printed."""
+        """Return the list as printed."""
         assert isinstance(value, tuple)
         names = self.fragment.names
         items = (dict(zip(names, item if len(names) > 1 else (item,), strict=True)) for item in value)
@@ -440,7 +440,7 @@ class ListType(Frozen):
 
 
 def _numbers(items: list[tuple[bytes, ...]]) -> tuple[tuple[int, ...], ...]:
-    """The numbers of each item; most items differ only in the first one, the channel."""
+    """Return the numbers of each item; most items differ only in the first one, the channel."""
     cache: dict[tuple[bytes, ...], tuple[int, ...]] = {}
     rows = []
     for item in items:
@@ -527,7 +527,7 @@ class Shape:
         return "".join(parts)
 
     def _matched(self, kind: FieldType | ListType, rest: Sequence, last: bool) -> str:
-        """The pattern of a field that ``rest`` follows."""
+        """Return the pattern of a field that ``rest`` follows."""
         final = last and not rest and self._whole
         if isinstance(kind, ListType):
             return kind.pattern
@@ -545,7 +545,7 @@ class Shape:
         return f"{start}{run}{{{least},{_MAX_RUN}}}"
 
     def _item(self, rest: Sequence, last: bool) -> list[str]:
-        """The beginning of a list item, if one may follow."""
+        """Return the beginning of a list item, if one may follow."""
         if rest:
             first = rest[0]
             if isinstance(first, Field) and first.spec.startswith("*"):
@@ -562,7 +562,7 @@ class Shape:
             raise GrammarError(f"no such fragment: '{spec[1:]}'") from None
 
     def values(self, match: re.Match[bytes]) -> dict[str, Value]:
-        """The named values of a match; fields of options not taken are None."""
+        """Return the named values of a match; fields of options not taken are None."""
         groups = match.groups()
         values: dict[str, Value] = {}
         for name, kind, group in self.fields:
@@ -578,11 +578,11 @@ class Shape:
         return tuple(match[group] is not None for group in self._options)
 
     def free_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
-        """The spans of the free-text fields of a match."""
+        """Return the spans of the free-text fields of a match."""
         return [match.span(group) for _, kind, group in self.fields if isinstance(kind, FieldType) and kind.free]
 
     def open_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
-        """The spans of the word and free-text fields of a match, in order."""
+        """Return the spans of the word and free-text fields of a match, in order."""
         open_ = [
             match.span(group)
             for _, kind, group in self.fields
@@ -591,7 +591,7 @@ class Shape:
         return sorted(span for span in open_ if span[0] >= 0)
 
     def write(self, values: Mapping[str, Value], taken: tuple[bool, ...]) -> str:
-        """The text with these values and options."""
+        """Return the text with these values and options."""
         text, used = self._write(self.nodes, values, taken, 0)
         assert used == len(taken)
         return text
@@ -621,7 +621,7 @@ def _has_free(node: Node) -> bool:
 
 
 def _ahead(nodes: Sequence, last: bool) -> list[str] | None:
-    """The possible beginnings of nodes, as patterns; None if unknown."""
+    """Return the possible beginnings of nodes, as patterns; None if unknown."""
     if not nodes:
         return [r"\Z"] if last else None
     first = nodes[0]
@@ -640,7 +640,7 @@ def _any(texts: list[str]) -> str:
 
 
 def _taken(nodes: Sequence, values: Mapping[str, Value]) -> Iterator[bool]:
-    """The options of an item of a list: those whose fields have a value."""
+    """Yield the options of an item of a list: those whose fields have a value."""
     for node in nodes:
         for option in node.options if isinstance(node, Choice) else ():
             yield any(values[field.name] is not None for field in fields(option))
@@ -690,7 +690,7 @@ def beginning(pattern: bytes) -> Beginning:
 
 
 def rewritten(pattern: bytes) -> bytes:
-    """The pattern of all beginnings of the messages that a pattern matches."""
+    """Return the pattern of all beginnings of the messages that a pattern matches."""
     made, at, size = list[bytes](), 0, len(pattern)
     while at < size:
         if pattern.startswith(_NEVER, at):
@@ -706,7 +706,7 @@ def rewritten(pattern: bytes) -> bytes:
 
 
 def _group_end(pattern: bytes, at: int) -> int:
-    """The end of the group that opens at a position."""
+    """Return the end of the group that opens at a position."""
     depth = 0
     for token in _PATTERN_TOKEN.finditer(pattern, at):
         depth += (token["open"] is not None) - (token["close"] is not None)

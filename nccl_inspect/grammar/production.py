@@ -219,27 +219,27 @@ class Production:
         return self._regex.fullmatch(message)
 
     def event_of(self, match: re.Match[bytes], message: bytes) -> Event:
-        """The event of a matched message, without source and line."""
+        """Return the event of a matched message, without source and line."""
         if self._event_of is None:
             self._event_of = maker(self)
         return self._event_of(match, message)
 
     def match(self, message: bytes) -> re.Match[bytes] | None:
-        """The match if the whole message has this shape."""
+        """Return the match if the whole message has this shape."""
         return self.shape.regex.fullmatch(message)
 
     def render(self, match: re.Match[bytes]) -> bytes:
-        """The message, rendered from the values of a match."""
+        """Return the message, rendered from the values of a match."""
         shape = self.shape
         return encode(shape.write(shape.values(match), shape.taken(match)))
 
     def read(self, message: bytes) -> dict[str, Value] | None:
-        """The named values of the message; None if it has another shape."""
+        """Return the named values of the message; None if it has another shape."""
         match = self.match(message)
         return self.shape.values(match) if match else None
 
     def matched_up_to(self, message: bytes) -> int:
-        """The number of bytes of the message that match this shape: for error texts and cut lines."""
+        """Return the number of bytes of the message that match this shape: for error texts and cut lines."""
         from nccl_inspect.grammar import notation  # few messages are cut
 
         fits = notation.beginning(self.shape.pattern.encode())
@@ -268,7 +268,7 @@ def _is_arranged_by(kind: type[Event], production: Production) -> bool:
 
 
 def maker(production: Production) -> Maker:
-    """A function that makes the events of a production."""
+    """Return a function that makes the events of a production."""
     kind: Any = KINDS[production.event]
     shape = production.shape
     if _is_arranged_by(Message, production):

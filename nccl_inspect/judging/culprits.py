@@ -126,8 +126,8 @@ class _Compared:
         """Bad paths against good ones."""
         networks = {kind.net for kind in self._bad.kinds} & {kind.net for kind in self._good.kinds}
         traits = Traits(self._facts.job, _of_ranks(self._facts), with_nics=bool(networks - {None}))
-        good = partial(traits.of_paths, self._good)
-        bad = traits.of_each(self._bad) if self._good else []
+        good = partial(traits.select_paths, self._good)
+        bad = traits.list_each(self._bad) if self._good else []
         group = culprits.Population(bad, good, len(self._good))
         return _Case(group, traits, _OF_PATHS, words.Scene("path", self._scope, self._hosts()))
 
@@ -135,8 +135,8 @@ class _Compared:
         """Ends that lack GPUDirect RDMA against those that have it, including those on the same paths."""
         traits = Traits(self._facts.job, _of_ranks(self._facts))
         paths = self._facts.inter_host_rdma_paths()
-        bad = traits.of_ends(self._bad & paths, lambda end: not end.gdr)
-        good = traits.of_ends(paths, lambda end: end.gdr)
+        bad = traits.list_ends(self._bad & paths, lambda end: not end.gdr)
+        good = traits.list_ends(paths, lambda end: end.gdr)
         group = culprits.Population(bad, lambda wanted: (traits_of_end & wanted for traits_of_end in good), len(good))
         return _Case(group, traits, _OF_PATHS, words.Scene("end", self._scope, self._hosts()))
 
@@ -158,12 +158,12 @@ def _ranks(facts: Facts, finding: Finding) -> _Case:
     traits = Traits(facts.job, _of_ranks(facts))
     if finding.ranks:
         nics = _nics(facts, finding)
-        bad = [traits.of_rank(rank, nics.get(rank, ())) for rank in finding.ranks]
-        good = [traits.of_rank(rank) for rank in sorted(set(facts.job.ranks_seen).difference(finding.ranks))]
+        bad = [traits.list_rank(rank, nics.get(rank, ())) for rank in finding.ranks]
+        good = [traits.list_rank(rank) for rank in sorted(set(facts.job.ranks_seen).difference(finding.ranks))]
     else:
-        bad = [traits.of_hosts([host]) for host in finding.hosts]
+        bad = [traits.list_hosts([host]) for host in finding.hosts]
         others = sorted(hosts.difference(finding.hosts))
-        good = [traits.of_hosts([host]) for host in others] if len(others) > 1 else []  # one may be an excerpt's end
+        good = [traits.list_hosts([host]) for host in others] if len(others) > 1 else []  # one may be an excerpt's end
     group = culprits.Population(
         bad, lambda wanted: (traits_of_good & wanted for traits_of_good in good), len(good), 1, _OF_MESSAGES
     )
@@ -174,8 +174,8 @@ def _ranks(facts: Facts, finding: Finding) -> _Case:
 def _pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
     """Pairs of hosts with failed transfers against those without."""
     traits = Traits(facts.job, {})
-    bad = [traits.of_hosts(transfer.pair, transfer.host, transfer.nic) for transfer in broken]
-    good = [traits.of_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
+    bad = [traits.list_hosts(transfer.pair, transfer.host, transfer.nic) for transfer in broken]
+    good = [traits.list_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
     group = culprits.Population(
         bad, lambda wanted: (traits_of_good & wanted for traits_of_good in good), len(good), hidden=_OF_MESSAGES
     )

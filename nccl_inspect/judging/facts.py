@@ -20,7 +20,7 @@ from nccl_inspect.model.paths.path import PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refined
 from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.platforms import Platform
-from nccl_inspect.topology import P2P_CLASSES, Named, Topology, named
+from nccl_inspect.topology import P2P_CLASSES, Named, Topology, parse_bracket
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import listed
 
@@ -229,7 +229,7 @@ class Facts:
         """The GPU of a rank as its initialization names it, else as the bracket of a connection line does."""
         gpu = self.job.gpus.get(rank)
         if gpu is None or (gpu.nvml_dev is None and gpu.bus_id is None):
-            return named(bracket)
+            return parse_bracket(bracket)
         return Named(gpu.nvml_dev, gpu.bus_id)
 
     def allows_p2p(self, kind: PathKind) -> bool | None:

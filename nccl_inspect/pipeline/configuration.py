@@ -72,7 +72,7 @@ def completed(options: Options, path: Path) -> Options:
 
 def _check_platform(table: Table, name: str) -> None:
     try:
-        platforms.named(name)
+        platforms.require_platform(name)
     except NcclInspectError as error:
         raise table.error(error.message, error.hint) from None
 

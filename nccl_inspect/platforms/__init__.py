@@ -146,12 +146,12 @@ def _frozen(value: Any) -> Any:
 
 @cache
 def shipped() -> dict[str, Platform]:
-    """All platforms by name and alias; an alias with ``*`` stands for names that :func:`find` knows."""
+    """Return all platforms by name and alias; an alias with ``*`` stands for names that :func:`find` knows."""
     return {name: platform for platform in _all() for name in (platform.name, *platform.aliases) if "*" not in name}
 
 
 def _as_here(name: str) -> str:
-    """A name as files have it: ``Standard_ND96isr_H100_v5`` is nd96isr-h100-v5, ``NVIDIA DGX H100`` dgx-h100."""
+    """Return a name as files have it: ``Standard_ND96isr_H100_v5`` is nd96isr-h100-v5, ``NVIDIA DGX H100`` dgx-h100."""
     plain = "-".join(name.lower().replace("_", " ").split())
     return next((plain.removeprefix(lead) for lead in _IN_FRONT if plain.startswith(lead)), plain)
 
@@ -199,12 +199,12 @@ def common(candidates: list[Platform]) -> Platform:
     return shared if same else replace(shared, nic_gbps=None, gpu_gbps=None)
 
 
-def of_gpus(names: Iterable[str]) -> Platform | None:
+def find_by_gpus(names: Iterable[str]) -> Platform | None:
     """Return what the names of all GPUs of a job show; None where they differ, or where one shows nothing."""
     plain = without_maker(names)
     only = next(iter(plain), "") if len(plain) == 1 else ""
     exactly = (platform for platform in _all() if plain <= {*platform.gpu_names})
-    alike = (platform for platform in _all() if _is_listed(only, platform.gpu_names))
+    alike = (platform for platform in _all() if any(fnmatchcase(only, pattern) for pattern in platform.gpu_names))
     return next(chain(exactly, alike), None) if plain else None
 
 
@@ -213,12 +213,8 @@ def without_maker(names: Iterable[str]) -> set[str]:
     return {name.strip().removeprefix("NVIDIA ") for name in names}
 
 
-def _is_listed(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def named(name: str) -> Platform:
-    """The platform that a user names.
+def require_platform(name: str) -> Platform:
+    """Return the platform that a user names.
 
     Raises:
         NcclInspectError: there is none; the message names similar ones.
@@ -246,7 +242,7 @@ _LIMITS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
 def expected_of(
     platform: Platform, releases: Collection[str], gpus: int, settings: Collection[tuple[str, str]]
 ) -> Platform:
-    """A platform without what does not hold for a job, or may not.
+    """Return a platform without what does not hold for a job, or may not.
 
     GPUDirect RDMA that depends on the release is not expected of an unknown one: to miss it would be an error.
 
@@ -260,33 +256,22 @@ def expected_of(
         settings: names and values.
     """
     few = bool(platform.p2p_least_gpus and 0 < gpus < platform.p2p_least_gpus)
-    may_use_it = few or any(_is_before(release, platform.p2p_since) for release in releases)
+    may_use_it = few or any(
+        platform.p2p_since is not None
+        and "or later" not in release  # of a range all are older
+        and order(release.rpartition(" to ")[2]) < order(platform.p2p_since)
+        for release in releases
+    )
     if platform.p2p is False and may_use_it and any(name in _LIMITS for name, _ in settings):
         platform = replace(platform, p2p=None)
-    if platform.gdr and not _does_by_default(platform, releases) and not _is_on(platform, settings):
+    since = platform.gdr_since
+    by_default = since is None or (
+        bool(releases) and all("or earlier" not in release and order(release) >= order(since) for release in releases)
+    )
+    name, _, value = (platform.gdr_setting or "").partition("=")
+    if platform.gdr and not by_default and (name, value) not in settings:
         platform = replace(platform, gdr=None)
     return platform
-
-
-def _does_by_default(platform: Platform, releases: Collection[str]) -> bool:
-    if platform.gdr_since is None:
-        return True
-    return bool(releases) and all(_is_since(release, platform.gdr_since) for release in releases)
-
-
-def _is_on(platform: Platform, settings: Collection[tuple[str, str]]) -> bool:
-    name, _, value = (platform.gdr_setting or "").partition("=")
-    return (name, value) in settings
-
-
-def _is_since(release: str, first: str) -> bool:
-    """Whether a release, or all of a range, are not older."""
-    return "or earlier" not in release and order(release) >= order(first)
-
-
-def _is_before(release: str, first: str | None) -> bool:
-    """Whether a release, or all of a range, are older."""
-    return first is not None and "or later" not in release and order(release.rpartition(" to ")[2]) < order(first)
 
 
 SETTINGS = ("NCCL_IB_TC", "NCCL_TOPO_FILE")
@@ -316,7 +301,7 @@ def recognise_platform(shown: Shown) -> Platform | None:
     for word in shown.plugin:
         if named := find(word):
             return named
-    by_gpus = of_gpus(shown.gpu_names) if shown.gpu_names else None
+    by_gpus = find_by_gpus(shown.gpu_names) if shown.gpu_names else None
     fitting = [
         platform
         for platform in _platforms_by_signs(shown)
@@ -326,7 +311,7 @@ def recognise_platform(shown: Shown) -> Platform | None:
 
 
 def _platforms_by_signs(shown: Shown) -> list[Platform]:
-    """The types that fit every sign in the log."""
+    """Return the types that fit every sign in the log."""
     networks = {name for name in shown.networks if any(fnmatchcase(name, pattern) for pattern in NETWORKS)}
     settings = {name for name, _ in shown.settings} & {*SETTINGS}
     if not (networks or settings or shown.plugin or shown.nvlink_domain):
@@ -334,17 +319,17 @@ def _platforms_by_signs(shown: Shown) -> list[Platform]:
     gpus = without_maker(shown.gpu_names)
     candidates = [one for one in signed() if not one.signs.gpus or (gpus and gpus <= {*one.signs.gpus})]
     by_sign = [
-        {platform.name for platform in candidates if _has_settings(platform, shown)},
+        {
+            platform.name
+            for platform in candidates
+            if any(all(_is_set(condition, shown) for condition in sign.split()) for sign in platform.signs.settings)
+        },
         {platform.name for platform in candidates if _any_fits(platform.signs.networks, networks)},
         {platform.name for platform in candidates if _any_fits(platform.signs.plugin, shown.plugin)},
         {platform.name for platform in candidates if 0 < shown.nvlink_domain == platform.signs.nvlink_domain},
     ]
     signs = [names for names in by_sign if names]
     return [platform for platform in candidates if signs and all(platform.name in names for names in signs)]
-
-
-def _has_settings(platform: Platform, shown: Shown) -> bool:
-    return any(all(_is_set(condition, shown) for condition in sign.split()) for sign in platform.signs.settings)
 
 
 def _is_set(condition: str, shown: Shown) -> bool:
@@ -370,7 +355,7 @@ class Network(Frozen):
 
 @cache
 def find_network(name: str | None) -> Network:
-    """The network of that name; one of which nothing is known for any other name."""
+    """Return the network of that name; one of which nothing is known for any other name."""
     file = Path(__file__).parent / "networks" / f"{name}.toml"
     if name is None or not file.is_file():
         return Network()

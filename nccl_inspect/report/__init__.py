@@ -36,7 +36,7 @@ class Format(Protocol):
     """The interface of a format module."""
 
     def render(self, job: Job, style: Style) -> str:
-        """The report as text that ends with a line end."""
+        """Return the report as text that ends with a line end."""
 
 
 _SHARED = ("brief", "digest", "head", "jobs", "picture", "tables", "words")
@@ -45,7 +45,7 @@ names, load = _MODULES.names, _MODULES.load
 
 
 def lines(name: str, job: Job, style: Style) -> Iterable[str]:
-    """A report in the named format, in parts that end where lines end; large reports are streamed."""
+    """Return a report in the named format, in parts that end where lines end; large reports are streamed."""
     form = load(name)
     in_parts: Callable[[Job, Style], Iterable[str]] | None = getattr(form, "pieces", None)
     return in_parts(job, style) if in_parts else form.render(job, style).removesuffix("\n").split("\n")

@@ -51,7 +51,7 @@ class BriefLine(NamedTuple):
 
 
 def lines(job: Job) -> list[BriefLine]:
-    """The lines of a judged job; of several jobs those of the worst, and one about the others."""
+    """Return the lines of a judged job; of several jobs those of the worst, and one about the others."""
     first = head.make_head(job)
     headline = f"{first.headline} (partial: reading was interrupted)" if job.partial else first.headline
     rest = _sound(job) if job.verdict == "ok" else _unsound(job, first)
@@ -64,19 +64,22 @@ def lines(job: Job) -> list[BriefLine]:
 
 
 def render(job: Job, form: str = "text") -> str:
-    """The lines as text that ends with a line end.
+    """Return the lines as text that ends with a line end.
 
     Args:
         job: judged.
         form: ``text`` or ``markdown``.
     """
-    write = _in_markdown if form == "markdown" else _in_text
-    return "".join(f"{write(line)}\n" for line in lines(job))
+    if form != "markdown":
+        texts = ((line.label, f"{line.text}: {_quoted(line)}" if line.quote else line.text) for line in lines(job))
+        return "".join(f"{label}: {printable(text)}\n" if label else f"{printable(text)}\n" for label, text in texts)
+    marked = ((line.label, _marked(line) if line.label else f"**{escape_markdown(line.text)}**") for line in lines(job))
+    return "".join(f"- **{label}:** {text}\n" if label else f"{text}\n\n" for label, text in marked)
 
 
 def _sound(job: Job) -> Iterator[BriefLine]:
-    """Two lines: the job and its paths."""
-    yield from _of_several(job)
+    """Yield two lines: the job and its paths."""
+    yield from _mention_others(job)
     yield from _job(job)
     kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in by_kind(job.paths)]
     if kinds:
@@ -85,14 +88,16 @@ def _sound(job: Job) -> Iterator[BriefLine]:
 
 def _unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     lead = find_lead(job)
-    told = _told(lead, job) if lead else None
+    told = _find_cause(lead, job) if lead else None
     yield from _labelled("where", first.where)
     if has_story(job):
         yield BriefLine("story", digest.join_story(job))
     else:
         yield from _labelled("since", first.since if job.verdict == "failed" or lead is None else "")
-    if lead:
-        yield BriefLine("cause", _fitted(_cause(lead, told or lead)))
+    if lead and told:
+        cause = told.cause if told is lead else told.summary
+        is_sure = told.confidence == "certain" or "likely" in cause
+        yield BriefLine("cause", _fitted(cause if is_sure else f"{told.confidence}: {cause}"))
         yield from _labelled("cost", "" if lead.fatal else _fitted(lead.impact))
         yield from _labelled("confirm", _fitted(lead.confirm))
     yield from _labelled("fix" if lead else "do", first.do)
@@ -103,7 +108,7 @@ def _unsound(job: Job, first: Head) -> Iterator[BriefLine]:
         yield from _signs(job)
         for entry in job.not_judged[:1]:
             yield BriefLine("open", _fitted(f"{entry.reason}; {entry.needs}"))
-    yield from _of_several(job)
+    yield from _mention_others(job)
     yield from _job(job)
     yield BriefLine("more", _more(told, job))
 
@@ -121,7 +126,7 @@ def _labelled(label: str, text: str) -> Iterator[BriefLine]:
         yield BriefLine(label, text)
 
 
-def _of_several(job: Job) -> Iterator[BriefLine]:
+def _mention_others(job: Job) -> Iterator[BriefLine]:
     """If the input holds several jobs: which one this is, and the verdicts of the others."""
     if job.jobs:
         yield BriefLine("jobs", f"{jobs.headline(job)}; the worst is {job.name}; --job N or NAME reports another one")
@@ -135,7 +140,7 @@ def _job(job: Job) -> Iterator[BriefLine]:
 
 
 def _more(lead: Finding | None, job: Job) -> str:
-    """The command that shows more."""
+    """Return the command that shows more."""
     if lead:
         return f"nccl-inspect explain {lead.rule}   # the rule and all its fixes"
     names = [source.name for source in job.sources]
@@ -143,15 +148,10 @@ def _more(lead: Finding | None, job: Job) -> str:
     return f"nccl-inspect summarize {shlex.quote(names[0]) if named else 'LOG'} -v   # the whole report"
 
 
-def _told(lead: Finding, job: Job) -> Finding:
-    """The finding that the cause is taken from: what leads to this one, if that is known, else itself."""
+def _find_cause(lead: Finding, job: Job) -> Finding:
+    """Return the finding that the cause is taken from: what leads to this one, if that is known, else itself."""
     roots = [finding for finding in find_nested(lead, job) if finding.root and finding.confidence != "possible"]
     return lead if not roots or (lead.confidence == "certain" and lead.fatal) else roots[0]
-
-
-def _cause(lead: Finding, told: Finding) -> str:
-    text = told.cause if told is lead else told.summary
-    return text if told.confidence == "certain" or "likely" in text else f"{told.confidence}: {text}"
 
 
 def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evidence]:
@@ -184,17 +184,6 @@ def _fitted(text: str) -> str:
 
 def _quoted(line: BriefLine) -> str:
     return cut(printable(line.quote).strip(), _MAX_QUOTED)
-
-
-def _in_text(line: BriefLine) -> str:
-    text = f"{line.text}: {_quoted(line)}" if line.quote else printable(line.text)
-    return f"{line.label}: {printable(text)}" if line.label else text
-
-
-def _in_markdown(line: BriefLine) -> str:
-    if not line.label:
-        return f"**{escape_markdown(line.text)}**\n"
-    return f"- **{line.label}:** {_marked(line)}"
 
 
 def _marked(line: BriefLine) -> str:

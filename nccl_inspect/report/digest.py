@@ -51,7 +51,7 @@ def describe_gap(job: Job, are_ok: bool) -> str:
 
 
 def describe_missing_ranks(job: Job) -> str:
-    """Ranks of the world without a line, or the processes without a rank that they probably are."""
+    """Return ranks of the world without a line, or the processes without a rank that they probably are."""
     absent = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
     mute = [last for last in job.last_lines if not last.ranks]
     likely = {last.likely_rank: last.process for last in mute if last.likely_rank is not None}
@@ -85,7 +85,7 @@ _PLAIN = (UNKNOWN, OTHER)
 
 
 def evidence_rows(job: Job) -> Iterator[tuple[str, str]]:
-    """The evidence in use by kind, the unused evidence, and the skipped files, if any."""
+    """Yield the evidence in use by kind, the unused evidence, and the skipped files, if any."""
     used = Counter(entry.kind for entry in job.artifacts if not entry.problem)
     if used:
         yield "evidence", ", ".join(count(number, kind) for kind, number in used.items())
@@ -116,7 +116,7 @@ def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> 
 
 
 def _describe_skipped(files: list[PassedOver]) -> str:
-    """A few skipped files, first those whose name does not explain the reason."""
+    """Return a few skipped files, first those whose name does not explain the reason."""
     ordered = sorted(files, key=lambda file: _weight(file.reason))
     words = (
         _base_name(file.name) if file.reason in _PLAIN else f"{_base_name(file.name)} ({file.reason})"
@@ -128,7 +128,7 @@ def _describe_skipped(files: list[PassedOver]) -> str:
 
 
 def _weight(reason: str) -> int:
-    """The sort key of a skipped file: first those that may have been meant as input."""
+    """Return the sort key of a skipped file: first those that may have been meant as input."""
     if reason == OTHER:
         return 3
     return 1 if reason == UNKNOWN else 2 if reason in HARMLESS else 0
@@ -158,7 +158,7 @@ def is_brief(finding: Finding, job: Job, verbose: bool) -> bool:
 
 
 def one_line(finding: Finding) -> str:
-    """A finding without its details."""
+    """Return a finding without its details."""
     return f"{finding.severity.upper()} {finding.rule}: {finding.summary}"
 
 
@@ -176,7 +176,7 @@ class AlreadyShown:
         self._is_first = True
 
     def steps(self, finding: Finding, steps: Iterable[str], most: int = MOST_STEPS) -> list[str]:
-        """The first few new steps of a fix, and a word about the others."""
+        """Return the first few new steps of a fix, and a word about the others."""
         steps = list(steps)
         if self._verbose:
             return steps
@@ -189,7 +189,7 @@ class AlreadyShown:
         return shown + ([f"{more} more with -v."] if more > 0 else [])
 
     def evidence(self, evidence: Iterable[Evidence], most: int = _FIRST_EVIDENCE) -> list[Evidence]:
-        """The first few new lines; one line for later findings."""
+        """Return the first few new lines; one line for later findings."""
         evidence = list(evidence)
         if self._verbose:
             return evidence
@@ -227,25 +227,25 @@ _TRACEBACK_HEAD = "torch/rank-traceback"
 
 
 def verdict_line(job: Job) -> str:
-    """The verdict with its reason: ``UNKNOWN, likely: GPUDirect RDMA is off for mlx5_0``."""
+    """Return the verdict with its reason: ``UNKNOWN, likely: GPUDirect RDMA is off for mlx5_0``."""
     joint = ", " if job.verdict == "unknown" and _leads(job) else ": "
     return f"{verdict_word(job)}{joint}{reason(job)}"
 
 
 def verdict_word(job: Job) -> str:
-    """The verdict in capitals; ``WAITING`` if ranks are stuck and the log may end before the job does."""
+    """Return the verdict in capitals; ``WAITING`` if ranks are stuck and the log may end before the job does."""
     leads = _leads(job) if job.verdict == "failed" else []
     return "WAITING" if leads and leads[0].open_end else job.verdict.upper()
 
 
 def _leads(job: Job) -> list[Finding]:
-    """The candidates for the headline; in a job without a verdict, likely ones before possible ones."""
+    """Return the candidates for the headline; in a job without a verdict, likely ones before possible ones."""
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
     return sorted(leads, key=lambda f: f.confidence == "possible") if job.verdict == "unknown" else leads
 
 
 def find_lead(job: Job) -> Finding | None:
-    """The finding in the headline; None if an error without a rule is there, or nothing explains the verdict."""
+    """Return the finding in the headline; None if an error without a rule is there, or nothing explains the verdict."""
     leads = _leads(job)
     return None if job.verdict == "failed" and not _explain(leads, job) else next(iter(leads), None)
 
@@ -270,12 +270,12 @@ def has_story(job: Job) -> bool:
 
 
 def first_unexplained(job: Job) -> Notice | None:
-    """The error to begin with, if no finding explains it."""
+    """Return the error to begin with, if no finding explains it."""
     return _first(job.unexplained) if job.unexplained else None
 
 
 def describe_subject(finding: Finding) -> str:
-    """The confidence and subject of a finding, for its heading: the culprit if known, else its ranks."""
+    """Return the confidence and subject of a finding, for its heading: the culprit if known, else its ranks."""
     about = culprit_words.subject(finding.culprits) if finding.culprits else ""
     about = about or (ranks_word(finding.ranks) if finding.ranks else "")
     act = finding.action if finding.action == ACTIONS[0] else ""  # the one for which somebody has to choose hosts
@@ -283,7 +283,7 @@ def describe_subject(finding: Finding) -> str:
 
 
 def reason(job: Job) -> str:
-    """The reason for the verdict, in one sentence."""
+    """Return the reason for the verdict, in one sentence."""
     leads = _leads(job)
     if job.verdict == "failed" and not _explain(leads, job) and job.unexplained:
         return f"{_MEANING['failed']}; the log says: {_first_message(job.unexplained)}"
@@ -304,14 +304,14 @@ def reason(job: Job) -> str:
         return lacking
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
         unjudged, left_out = _unjudged(job), _left_out(job)
-        return "; ".join([*left_out, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
+        return "; ".join([*left_out, *([f"{_count_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
     if job.verdict == "unknown" and job.unplaced_lines and job.paths:
         return f"{count(job.unplaced_lines, 'connection line')} could not be placed: the path of each is unknown"
     return _path_summary(job) if job.verdict == "ok" else _MEANING[job.verdict]
 
 
 def _doubt(lead: Finding, text: str, job: Job) -> str:
-    """The likely reason of a job without a verdict, and what the log shows of its paths."""
+    """Return the likely reason of a job without a verdict, and what the log shows of its paths."""
     how = "possibly" if lead.confidence == "possible" else "likely"
     paths = _path_summary(job)
     # The paths that an excerpt lacks may be bad.
@@ -320,20 +320,20 @@ def _doubt(lead: Finding, text: str, job: Job) -> str:
 
 
 def _whose(lead: Finding, job: Job) -> str:
-    """The failed ranks, if they are few and the summary names none."""
+    """Return the failed ranks, if they are few and the summary names none."""
     is_named = "rank" in lead.summary or job.verdict != "failed"
     return "" if is_named or not 0 < len(lead.ranks) <= _MAX_NAMED else f" ({ranks_word(lead.ranks)})"
 
 
 def _path_summary(job: Job) -> str:
-    """The paths in the log, summed up."""
+    """Return the paths in the log, summed up."""
     if left_out := _left_out(job):
         return left_out[0]
     if _unjudged(job) or not job.paths:
         return _MEANING["unknown"]
     worse = len(job.paths.where(lambda kind: kind.verdict == "fallback"))
     if worse:
-        return f"{_of_all(worse, job)} could be better; your settings lower this to info"
+        return f"{_count_of_all(worse, job)} could be better; your settings lower this to info"
     return _MEANING["ok"]
 
 
@@ -343,13 +343,13 @@ def _unjudged(job: Job) -> int:
 
 
 def _left_out(job: Job) -> list[str]:
-    """A sentence if deselected rules have findings; the findings themselves are not shown."""
+    """Return a sentence if deselected rules have findings; the findings themselves are not shown."""
     if job.withheld:
-        return [f"{_of_all(job.withheld, job)} not judged: a rule that is left out has findings there"]
+        return [f"{_count_of_all(job.withheld, job)} not judged: a rule that is left out has findings there"]
     return ["a rule that is left out has findings"] if job.left_out else []
 
 
-def _of_all(number: int, job: Job) -> str:
+def _count_of_all(number: int, job: Job) -> str:
     return f"{number} of {count(len(job.paths), 'path')}"
 
 
@@ -358,7 +358,7 @@ def _first_message(unexplained: list[Notice]) -> str:
 
 
 def _first(unexplained: list[Notice]) -> Notice:
-    """The message to begin with: errors and unrecognized warnings before messages that may be harmless."""
+    """Return the message to begin with: errors and unrecognized warnings before messages that may be harmless."""
     errors = [notice for notice in unexplained if notice.event is None or getattr(notice.event, "tone", "") == "error"]
     errors = [notice for notice in errors if notice.production != _TRACEBACK_HEAD] or errors
     return next((notice for notice in errors if not is_propagated_error(notice)), (errors or unexplained)[0])
@@ -374,7 +374,7 @@ def _earlier(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def list_facts(job: Job) -> Iterator[tuple[str, str]]:
-    """The facts of a job as labels and texts; a text without a label continues the previous one."""
+    """Yield the facts of a job as labels and texts; a text without a label continues the previous one."""
     yield "log", _sources(job)
     if job.excerpt:
         yield "", _EXCERPT
@@ -408,7 +408,7 @@ def list_facts(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _benchmarks(job: Job) -> Iterator[tuple[str, str]]:
-    """The measured bandwidth, the furthest behind first, and how fast a training runs."""
+    """Yield the measured bandwidth, the furthest behind first, and how fast a training runs."""
     entries = sorted(job.bandwidth, key=lambda entry: (_BY_VERDICT.index(entry.verdict), entry.ratio or 0))
     lead = find_lead(job)
     if lead and lead.rule == "bandwidth-low" and entries and entries[0].verdict == "low":
@@ -422,7 +422,7 @@ def _benchmarks(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _stops(job: Job) -> Iterator[tuple[str, str]]:
-    """The first error, or for how long ranks have been waiting."""
+    """Yield the first error, or for how long ranks have been waiting."""
     if job.first_failure and not has_story(job):
         yield "first error", _first_failure(job, job.first_failure, short_names(job))
     if job.waiting and (quiet := describe_silence(job.waiting)):
@@ -448,7 +448,7 @@ def _process(host: str, pid: int, gpu: int | None) -> str:
 
 
 def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]]:
-    """Communicators of one split that look the same are listed together."""
+    """Return communicators of one split that look the same are listed together."""
     groups: dict[tuple[object, ...], list[CommunicatorInfo]] = {}
     for comm in communicators:
         kind = comm.id.partition(" color ")[0] if comm.parent else comm.id
@@ -458,7 +458,7 @@ def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]
 
 
 def short_names(job: Job) -> dict[str, str]:
-    """Sources without their folders, where that leaves them different."""
+    """Return sources without their folders, where that leaves them different."""
     sources = [*(source.name for source in job.sources), *(beside.name for beside in job.artifacts)]
     short = {name: name.rpartition("/")[2] or name for name in sources}
     names = short if len(set(short.values())) == len(short) else {name: name for name in short}
@@ -486,7 +486,7 @@ def _sources(job: Job) -> str:
 
 
 def _setting(setting: Setting) -> str:
-    """A variable with its value; who has it, where that are not all, and who put it there, if not the user."""
+    """Return a variable with its value; who has it, where that are not all, and who put it there, if not the user."""
     about = [] if setting.source == "environment" else [setting.source]
     if setting.ranks:
         about.append(ranks_word(setting.ranks))
@@ -496,7 +496,7 @@ def _setting(setting: Setting) -> str:
 
 
 def _hosts(job: Job) -> str:
-    """The hosts with their names; hosts without a known rank are listed separately."""
+    """Return the hosts with their names; hosts without a known rank are listed separately."""
     named = [host.name for host in job.hosts if host.ranks]
     others = [host.name for host in job.hosts if not host.ranks]
     if not named:
@@ -585,13 +585,13 @@ def meaning(notice: Notice) -> str:
 
 
 def explain_notice(notice: Notice) -> str:
-    """A message with what it means, if known."""
+    """Return a message with what it means, if known."""
     means = meaning(notice)
     return f"{notice.message} ({means})" if means else notice.message
 
 
 def accepted_causes(finding: Finding, job: Job) -> list[str]:
-    """The accepted findings that explain a finding, in words."""
+    """Return the accepted findings that explain a finding, in words."""
     reported = {other.rule for other in job.findings}
     return [
         f"{entry.finding.rule} (accepted: {entry.reason}): {entry.finding.summary}"
@@ -601,13 +601,13 @@ def accepted_causes(finding: Finding, job: Job) -> list[str]:
 
 
 def find_nested(lead: Finding, job: Job) -> list[Finding]:
-    """The findings nested under a finding: its causes and its effects."""
+    """Return the findings nested under a finding: its causes and its effects."""
     leaders = nest_findings(job.findings)
     return [finding for finding in job.findings if leaders.get(finding.rule) == lead.rule]
 
 
 def find_untold(lead: Finding, job: Job) -> list[Finding]:
-    """The findings nested under a finding, without its effects that the story of the job tells."""
+    """Return the findings nested under a finding, without its effects that the story of the job tells."""
     told = {entry.rule for entry in job.story[1:]} if has_story(job) else set()
     return [finding for finding in find_nested(lead, job) if finding.rule in lead.because or finding.rule not in told]
 

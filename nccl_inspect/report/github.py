@@ -20,19 +20,19 @@ _VERDICT = {"ok": "notice", "unknown": "warning", "degraded": "warning", "failed
 
 
 def render(job: Job, style: Style) -> str:
-    """One command for the verdict and one for each finding; GitHub shows the first ten of each kind."""
+    """Return one command for the verdict and one for each finding; GitHub shows the first ten of each kind."""
     return "\n".join([*_jobs(job), *_commands(job)]) + "\n"
 
 
 def _jobs(job: Job) -> Iterator[str]:
-    """The number of jobs, if there are several, and each bad one; the other commands are about the worst."""
+    """Yield the number of jobs, if there are several, and each bad one; the other commands are about the worst."""
     if job.jobs:
         text = f"{jobs.headline(job)}; worst: {jobs.worst(job)}"
         yield f"::{_VERDICT[job.verdict]} title=nccl-inspect::{_data(text)}"
     for standing in job.jobs[1:]:
         if standing.verdict not in ("ok", "unknown"):
             text = f"{standing.verdict.upper()}: {standing.reason}"
-            place, title = _place(standing.first), _property(jobs.title(standing))
+            place, title = _locate(standing.first), _property(jobs.title(standing))
             yield f"::{_VERDICT[standing.verdict]} {place}title={title}::{_data(text)}"
 
 
@@ -53,7 +53,7 @@ def _commands(job: Job) -> Iterator[str]:
 
 
 def unread(job: Job) -> Iterator[str]:
-    """A command for each input that could not be read, and one if the reading was interrupted."""
+    """Yield a command for each input that could not be read, and one if the reading was interrupted."""
     if job.partial:
         yield annotation("error", "partial", digest.describe_interruption(job))
     for source in job.sources:
@@ -66,7 +66,7 @@ def _command(name: str, finding: Finding, message: str) -> str:
 
 
 def annotation(name: str, title: str, message: str, evidence: Sequence[Evidence] = ()) -> str:
-    """A command that annotates the first of some lines.
+    """Return a command that annotates the first of some lines.
 
     Args:
         name: ``error``, ``warning`` or ``notice``.
@@ -74,12 +74,12 @@ def annotation(name: str, title: str, message: str, evidence: Sequence[Evidence]
         message: below it, of any number of lines.
         evidence: may be empty.
     """
-    place = _place(evidence[0]) if evidence else ""
+    place = _locate(evidence[0]) if evidence else ""
     return f"::{name} {place}title={_property(title)}::{_data(message)}"
 
 
-def _place(line: Evidence) -> str:
-    """The file and line; empty for standard input, which cannot be annotated."""
+def _locate(line: Evidence) -> str:
+    """Return the file and line; empty for standard input, which cannot be annotated."""
     return "" if line.source.startswith("<") else f"file={_property(line.source)},line={line.line},"
 
 
@@ -92,7 +92,7 @@ def _message(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    """The text after the second ``::``."""
+    """Return the text after the second ``::``."""
     return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 

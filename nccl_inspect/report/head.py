@@ -27,7 +27,7 @@ _BESIDE = ("setting", "version")
 
 
 def make_head(job: Job, is_now: bool = False) -> Head:
-    """The head of a judged job.
+    """Return the head of a judged job.
 
     Args:
         job: with its verdict.
@@ -37,7 +37,7 @@ def make_head(job: Job, is_now: bool = False) -> Head:
         return Head(verdict_line(job))
     lead, notice = find_lead(job), first_unexplained(job)
     located = next(_located(lead, job), lead) if lead else None
-    places = _places(job, located, notice)
+    places = _list_places(job, located, notice)
     reporters = _reporters(job, located, notice) if located and _are_only_named(located, job) else []
     since = (
         "" if has_story(job) else _begin(job, lead, notice),
@@ -61,21 +61,21 @@ def _culprits(job: Job) -> str:
 
 
 def _located(lead: Finding, job: Job) -> Iterator[Finding]:
-    """The leading finding and its causes, if they locate the fault; effects only name victims."""
+    """Yield the leading finding and its causes, if they locate the fault; effects only name victims."""
     for finding in (lead, *find_nested(lead, job)):
         if finding.where and (finding is lead or finding.root):
             yield finding
 
 
-def _places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
-    """The places of the ranks in the headline."""
+def _list_places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
+    """Return the places of the ranks in the headline."""
     index = Places(job)
     ranks = culprit_ranks(lead) if lead else notice.ranks if notice else []
     return [index.of(rank) for rank in ranks] if ranks else _reporters(job, lead, notice)
 
 
 def _reporters(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
-    """The processes that report the fault."""
+    """Return the processes that report the fault."""
     failure = job.first_failure
     processes = failure.processes if failure else [process[:2] for process in notice.processes] if notice else []
     if lead and lead.hosts and {host for host, _ in processes} != set(lead.hosts):
@@ -84,7 +84,7 @@ def _reporters(job: Job, lead: Finding | None, notice: Notice | None) -> list[Pl
 
 
 def _where(job: Job, lead: Finding | None, places: list[Place], reporters: list[Place]) -> str:
-    """The culprit on one line."""
+    """Return the culprit on one line."""
     words = _in_words(job, lead, places)
     if lead and _are_only_named(lead, job):
         by = "; ".join(_describe_place(place, is_missed=False) for place in reporters) or shortened(
@@ -128,13 +128,13 @@ def _are_only_named(finding: Finding, job: Job) -> bool:
 
 
 def _speakers(job: Job) -> set[int]:
-    """The ranks that failed first, or that are named in front of a line."""
+    """Return the ranks that failed first, or that are named in front of a line."""
     first = job.first_failure.ranks if job.first_failure else []
     return {*first, *(rank for entry in job.notices if (rank := rank_prefix(entry)) is not None)}
 
 
 def _describe_place(place: Place, is_missed: bool) -> str:
-    """A rank with its process, or a process without a rank; a missing rank as such."""
+    """Return a rank with its process, or a process without a rank; a missing rank as such."""
     parts = [place.host if place.rank is None else f"on {place.host}"] if place.host else []
     parts += [f"pod {place.pod}"] if place.pod and place.pod != place.host else []
     parts += [f"pid {place.pid}"] if place.pid is not None else []
@@ -146,7 +146,7 @@ def _describe_place(place: Place, is_missed: bool) -> str:
 
 
 def _begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
-    """The first line that shows the fault, with its time."""
+    """Return the first line that shows the fault, with its time."""
     names = short_names(job)
     if job.first_failure:
         return _line("first error", job.first_failure.evidence, job.first_failure.time, names)
@@ -166,7 +166,7 @@ def _begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
 
 
 def _silence(job: Job, places: list[Place]) -> Iterator[str]:
-    """The last lines of the ranks to blame that report no error, if others continue after them."""
+    """Yield the last lines of the ranks to blame that report no error, if others continue after them."""
     few = places if len(places) <= _MOST_PLACES and len(places) < len(job.ranks_seen) else []
     ends = {(place.host, place.pid): place.rank for place in few if place.rank is not None}
     spoke = {rank for entry in job.notices if is_error(entry) for rank in (*entry.ranks, rank_prefix(entry))}
@@ -186,7 +186,7 @@ def _line(what: str, line: Evidence, when: str | None, names: dict[str, str]) ->
 
 
 def _end(job: Job, is_now: bool) -> str:
-    """The last line of the log, and its age, if known."""
+    """Return the last line of the log, and its age, if known."""
     stamps = [row.stamps["last"] for row in job.timeline if "last" in row.stamps]
     if stamps:
         last = max(stamps, key=lambda stamp: stamp.seconds)
@@ -205,7 +205,7 @@ def _end(job: Job, is_now: bool) -> str:
 
 
 def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
-    """The first step of what leads."""
+    """Return the first step of what leads."""
     if lead and lead.fix:
         return lead.fix[0]
     if notice and job.verdict == "failed":
@@ -217,10 +217,10 @@ def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
 
 
 def step_command(step: str) -> str:
-    """The command of a step without its comment, or the whole sentence."""
+    """Return the command of a step without its comment, or the whole sentence."""
     return step.partition(COMMENT)[0]
 
 
 def label_lines(head: Head) -> list[tuple[str, str]]:
-    """The lines under the headline, with their labels."""
+    """Return the lines under the headline, with their labels."""
     return [(name, text) for name, text in (("where", head.where), ("since", head.since), ("do", head.do)) if text]

@@ -85,7 +85,7 @@ class Once:
         self.values: list[Any] = []
 
     def number(self, value: Any) -> int:
-        """The number of a value."""
+        """Return the number of a value."""
         key = json.dumps(value)
         if key not in self._numbers:
             self._numbers[key] = len(self.values)
@@ -111,7 +111,7 @@ class Texts:
         self._order.append(kind)
 
     def document(self) -> dict[str, Any]:
-        """The kind of each text in their order, and of each kind its words and its columns of numbers."""
+        """Return the kind of each text in their order, and of each kind its words and its columns of numbers."""
         kinds = zip(self._kinds, self._rows, strict=True)
         return {
             "order": packed(self._order),
@@ -134,14 +134,14 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
 def page_data(job: Job, names: dict[str, str]) -> str:
-    """The data as JSON in which nothing can end the ``script`` element that holds it."""
+    """Return the data as JSON in which nothing can end the ``script`` element that holds it."""
     text = json.dumps(clean(_page_data(job, names)), ensure_ascii=True, separators=(",", ":"))
     return "".join(_UNSAFE.get(char, char) for char in text) if set(_UNSAFE) & set(text) else text
 
 
 def _page_data(job: Job, names: dict[str, str]) -> dict[str, Any]:
     drawn = make_views(job)
-    hosts = _hosts(job)
+    hosts = _ranks_by_host(job)
     incomplete = {comm.id: comm for comm in job.communicators}
     return {
         "hosts": [[host, ranks] for host, ranks in hosts.items()],
@@ -183,8 +183,8 @@ def culprits(job: Job) -> dict[str, list[int]]:
     return {name(culprit): culprit.ranks for finding in job.findings for culprit in finding.culprits if culprit.ranks}
 
 
-def _hosts(job: Job) -> dict[str, list[int]]:
-    """The ranks of each host, hosts in the order of the job; ranks of unknown hosts under ``?``."""
+def _ranks_by_host(job: Job) -> dict[str, list[int]]:
+    """Return the ranks of each host, hosts in the order of the job; ranks of unknown hosts under ``?``."""
     hosts = {host.name: list(host.ranks) for host in job.hosts if host.ranks}
     placed = {rank for ranks in hosts.values() for rank in ranks}
     named = job.paths.ends()
@@ -194,7 +194,7 @@ def _hosts(job: Job) -> dict[str, list[int]]:
 
 
 def look_of_kind(kind: PathKind) -> str:
-    """The key of how a path looks."""
+    """Return the key of how a path looks."""
     return find_look(DrawnLink(0, 0, "connection", (), kind.detail, kind.transport, kind.gdr)).key
 
 
@@ -242,13 +242,13 @@ def _ring(shape: DrawnShape, cut: set[int]) -> dict[str, Any]:
 
 
 def _columns(rows: Iterable[Sequence[int | None]], width: int) -> list[str]:
-    """Rows by their first column; the order of those that share it stays."""
+    """Return rows by their first column; the order of those that share it stays."""
     ordered = sorted((tuple(map(_rank_number, row)) for row in rows), key=itemgetter(0))
     return [packed(row[at] for row in ordered) for at in range(width)]
 
 
 def _rank_number(rank: int | None) -> int:
-    """A rank as a number; -1 where the log does not have it."""
+    """Return a rank as a number; -1 where the log does not have it."""
     return -1 if rank is None else rank
 
 
@@ -390,7 +390,7 @@ class Timeline(NamedTuple):
 
 
 def list_leads(job: Job) -> list[LeadFinding]:
-    """The findings, roots first, each with causes and echoes folded under it."""
+    """Return the findings, roots first, each with causes and echoes folded under it."""
     nested = nest_findings(job.findings)
     return [
         LeadFinding(
@@ -411,7 +411,7 @@ def answer_table(asked: Answer, job: Job) -> MarkedTable:
 
 
 def list_versions(job: Job, names: dict[str, str]) -> list[Version]:
-    """Versions of NCCL, driver and plug-ins, with the ranks that state them."""
+    """Return versions of NCCL, driver and plug-ins, with the ranks that state them."""
     counts: dict[str, Counter[str]] = {}
     entries = []
     for notice in job.notices:
@@ -434,7 +434,7 @@ def list_versions(job: Job, names: dict[str, str]) -> list[Version]:
 
 
 def describe_condition(source: SourceInfo) -> str:
-    """The condition of a source, in a few words."""
+    """Return the condition of a source, in a few words."""
     if source.problem:
         return "not read to its end"
     troubles = {
@@ -447,7 +447,7 @@ def describe_condition(source: SourceInfo) -> str:
 
 
 def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
-    """The time line of init, from the first line of any rank; None where the log has no times."""
+    """Return the time line of init, from the first line of any rank; None where the log has no times."""
     timed = [row for row in job.timeline if "started" in row.stamps or "completed" in row.stamps]
     if not timed:
         return None
@@ -530,7 +530,7 @@ _URL = re.compile(r"(https?://[^\s()<>\"',;]+[^\s()<>\"',;.:])")
 
 
 def render(job: Job, style: Style) -> str:
-    """The page; it needs no other file and no network."""
+    """Return the page; it needs no other file and no network."""
     from markupsafe import Markup
 
     names = short_names(job)
@@ -579,7 +579,7 @@ def render(job: Job, style: Style) -> str:
 
 
 def page_look(verdict: str) -> dict[str, Any]:
-    """The looks that every page gets."""
+    """Return the looks that every page gets."""
     from markupsafe import Markup
 
     css = (_PAGE / "page.css").read_text(encoding="utf-8")
@@ -616,12 +616,12 @@ def environment(folder: Path) -> Environment:
 
 
 def _show_value(value: Any) -> Any:
-    """A value for the page: text without control characters; what is marked as safe stays as it is."""
+    """Return a value for the page: text without control characters; what is marked as safe stays as it is."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _link_addresses(text: str) -> Any:
-    """Text whose web addresses are links; only for texts of rules: a log must not lead readers anywhere."""
+    """Return text whose web addresses are links; only for texts of rules: a log must not lead readers anywhere."""
     from markupsafe import Markup, escape
 
     parts = _URL.split(printable(text))

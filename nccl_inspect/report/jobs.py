@@ -24,7 +24,7 @@ _DROPPED = ("lines", "began", "NCCL", "culprit")
 
 
 def headline(job: Job) -> str:
-    """The number of jobs by verdict: ``3 jobs: 1 failed, 2 ok``."""
+    """Return the number of jobs by verdict: ``3 jobs: 1 failed, 2 ok``."""
     numbers = Counter(standing.verdict for standing in job.jobs)
     verdicts = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in VERDICTS if numbers[verdict])
     return f"{count(len(job.jobs), 'job')}: {verdicts}"
@@ -37,7 +37,7 @@ def worst(job: Job) -> str:
 
 
 def rows(standings: Sequence[Standing]) -> list[list[str]]:
-    """A row for each job, with a cell for each name in :data:`HEAD`."""
+    """Return a row for each job, with a cell for each name in :data:`HEAD`."""
     return [[printable(cell) for cell in _row(standing)] for standing in standings]
 
 
@@ -71,13 +71,13 @@ def left_out(job: Job) -> str:
 
 
 def details(job: Job) -> list[Standing]:
-    """The jobs to report in full: the worst few, and ok ones only if all are ok."""
+    """Return the jobs to report in full: the worst few, and ok ones only if all are ok."""
     detailed = [standing for standing in job.jobs if standing.detail is not None]
     return [standing for standing in detailed if standing.verdict != "ok"] or detailed[:1]
 
 
 def title(standing: Standing) -> str:
-    """The heading of a job in detail."""
+    """Return the heading of a job in detail."""
     number = f"job {standing.number}"
     return number if standing.name == number else f"{number}, {standing.name}"
 
@@ -89,7 +89,7 @@ def others(job: Job) -> str:
 
 
 def in_text(job: Job, style: Style, render: Callable[[Job, Style], str]) -> str:
-    """The report for a terminal."""
+    """Return the report for a terminal."""
     lines = [paint(headline(job), "bold", style)]
     lines += block("worst", printable(worst(job)), style, indent=0, hang=7)
     lines += ["", *_table(job, style), ""]

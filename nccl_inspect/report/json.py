@@ -15,14 +15,19 @@ from nccl_inspect.report import Style
 
 
 def render(job: Job, style: Style) -> str:
-    """The document as JSON."""
+    """Return the document as JSON."""
     return "\n".join(pieces(job, style)) + "\n"
 
 
 def pieces(job: Job, style: Style) -> Iterator[str]:
     """Yield the same in parts that end where lines end, indented for reading if the style says so."""
     fields = list(document.parts(job, style.only))
-    text = _indented if style.indent else _compact
+
+    def text(value: Any, depth: int) -> str:
+        if style.indent:
+            return json.dumps(value, indent=1).replace("\n", f"\n{' ' * depth}")
+        return json.dumps(value, separators=(",", ":"))
+
     pad, gap = (" ", " ") if style.indent else ("", "")
     yield "{"
     for place, (name, value) in enumerate(fields, 1):
@@ -36,16 +41,8 @@ def pieces(job: Job, style: Style) -> Iterator[str]:
     yield "}"
 
 
-def _compact(value: Any, _: int) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _indented(value: Any, depth: int) -> str:
-    return json.dumps(value, indent=1).replace("\n", f"\n{' ' * depth}")
-
-
 def _entries(paths: Selection, text: Callable[[Any, int], str], pad: str, gap: str) -> Iterator[str]:
-    """The entries of ``paths``."""
+    """Yield the entries of ``paths``."""
     new = f"\n{pad * 3}" if pad else ""
     begin, end = f"{pad * 2}{{{new}", f"\n{pad * 2}}}" if pad else "}"
 

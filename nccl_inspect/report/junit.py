@@ -39,7 +39,7 @@ def render(job: Job, style: Style) -> str:
 
 
 def document(suites: Iterable[TestSuite]) -> str:
-    """The report of some suites."""
+    """Return the report of some suites."""
     report = JUnitXml(_NAME)
     for each in suites:
         report.add_testsuite(each)
@@ -56,7 +56,7 @@ def suite(name: str, cases: Iterable[TestCase]) -> TestSuite:
 
 
 def new_case(name: str, category: str) -> TestCase:
-    """A case that passes until it gets a result."""
+    """Return a case that passes until it gets a result."""
     return TestCase(printable(name), f"{_NAME}.{category}", 0)
 
 
@@ -74,7 +74,7 @@ def _verdict(job: Job) -> TestCase:
 
 
 def _standing(standing: Standing) -> TestCase:
-    """The verdict on one of several jobs, in brief."""
+    """Return the verdict on one of several jobs, in brief."""
     case = new_case("verdict", "jobs")
     words = printable(standing.reason)
     if standing.verdict == "unknown":
@@ -85,7 +85,7 @@ def _standing(standing: Standing) -> TestCase:
 
 
 def unread(job: Job) -> Iterator[TestCase]:
-    """A case for each input that could not be read, and one if the reading was interrupted."""
+    """Yield a case for each input that could not be read, and one if the reading was interrupted."""
     if job.partial:
         case = new_case("complete", "verdict")
         case.result = [Error(digest.describe_interruption(job), "partial")]
@@ -98,7 +98,7 @@ def unread(job: Job) -> Iterator[TestCase]:
 
 
 def _case(job: Job, rule: str, category: str) -> TestCase | None:
-    """The case of a rule; None if it has no result."""
+    """Return the case of a rule; None if it has no result."""
     findings = [finding for finding in job.findings if finding.rule == rule]
     accepted = [entry for entry in job.suppressed if entry.finding.rule == rule]
     open_questions = [question for question in job.not_judged if question.rule == rule]
@@ -118,14 +118,14 @@ def _case(job: Job, rule: str, category: str) -> TestCase | None:
 
 
 def failure(message: str, kind: str, text: str) -> Failure:
-    """The result of a case that fails."""
+    """Return the result of a case that fails."""
     result = Failure(printable(message), kind)
     result.text = printable_lines(text)
     return result
 
 
 def lines(finding: Finding) -> Iterator[str]:
-    """A finding in full."""
+    """Yield a finding in full."""
     yield f"{finding.severity.upper()} {finding.rule} ({describe_subject(finding)})"
     yield f"what      {finding.summary}"
     if finding.where:

@@ -51,7 +51,7 @@ def render(job: Job, style: Style) -> str:
 
 
 def _jobs(job: Job, style: Style) -> Iterator[str]:
-    """Several jobs: a table of all, then the worst few."""
+    """Yield several jobs: a table of all, then the worst few."""
     yield f"# {escape_markdown(jobs.headline(job))}"
     yield f"Worst: {escape_markdown(jobs.worst(job))}"
     yield markdown_table(jobs.HEAD, [tuple(map(escape_markdown, row)) for row in jobs.rows(job.jobs[: jobs.MAX_ROWS])])
@@ -74,7 +74,7 @@ def _single(job: Job, style: Style) -> str:
         _suppressed(job),
         _errors(job, style),
         _open(job),
-        _foot(),
+        [f"<sub>nccl-inspect {__version__}</sub>"],
     ]
     return "\n\n".join(text for part in parts for text in part) + "\n"
 
@@ -139,7 +139,8 @@ def _finding(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
     if finding.where:
         yield f"**Where:** {escape_markdown(finding.where)}"
     yield f"**Cause:** {escape_markdown(finding.cause)}"
-    yield f"**Impact:** {escape_markdown(finding.impact)}{_footnote_mark(finding)}"
+    sources = f" [^{finding.rule}]" if finding.references else ""
+    yield f"**Impact:** {escape_markdown(finding.impact)}{sources}"
     if finding.confirm:
         yield f"**Confirm:** {escape_markdown(finding.confirm)}"
     if finding.fix:
@@ -150,13 +151,8 @@ def _finding(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
         yield f"[^{finding.rule}]: {escape_markdown('; '.join(map(str, finding.references)))}"
 
 
-def _footnote_mark(finding: Finding) -> str:
-    """The reference to the sources of the figures."""
-    return f" [^{finding.rule}]" if finding.references else ""
-
-
 def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: AlreadyShown) -> Iterator[str]:
-    """A cause or an effect of the finding before."""
+    """Yield a cause or an effect of the finding before."""
     kind = "Because" if finding.rule in lead.because else "Effect"
     yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {escape_markdown(finding.summary)}"
     if finding.where and finding.where != lead.where:
@@ -208,10 +204,6 @@ def _open(job: Job) -> Iterator[str]:
             yield f"To capture it: {code_span(command)}"
 
 
-def _foot() -> Iterator[str]:
-    yield f"<sub>nccl-inspect {__version__}</sub>"
-
-
 def _in_line(text: str, label: str) -> str:
-    """A line of the head; commands as code."""
+    """Return a line of the head; commands as code."""
     return code_span(text) if label == "do" and not is_sentence(text) else escape_markdown(text)

@@ -81,7 +81,7 @@ class View(Frozen):
 
 
 def make_views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] = ()) -> list[View]:
-    """The communicators to draw.
+    """Return the communicators to draw.
 
     Args:
         job: what the log shows.
@@ -98,7 +98,7 @@ def make_views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] =
 
 
 def list_channels(job: Job, wanted: Iterable[str]) -> set[int]:
-    """The channels of some communicators in the log; of all if none is named."""
+    """Return the channels of some communicators in the log; of all if none is named."""
     names = set(wanted)
     comms = [comm for comm in job.communicators if not names or comm.id in names]
     sizes = [max(comm.channels or 0, len(comm.rings), len(comm.trees)) for comm in comms]
@@ -107,7 +107,7 @@ def list_channels(job: Job, wanted: Iterable[str]) -> set[int]:
 
 
 def pick_largest(candidates: list[View]) -> list[View]:
-    """The communicator that a picture shows by default: the largest one with links."""
+    """Return the communicator that a picture shows by default: the largest one with links."""
     if len(candidates) < 2:
         return candidates
     best = max(candidates, key=lambda view: (bool(view.links), view.nranks))
@@ -135,11 +135,11 @@ class _Links:
                     self._ways.setdefault((name, path.src, path.dst), way)
 
     def way(self, path: Path, comm: str) -> Path | AlsoPath:
-        """The path between two ranks in a communicator; that in others if the log lacks it."""
+        """Return the path between two ranks in a communicator; that in others if the log lacks it."""
         return self._ways.get((comm, path.src, path.dst), path)
 
     def hosts(self, ranks: list[int]) -> dict[str, list[int]]:
-        """The ranks of each host; those of unknown hosts under ``?``."""
+        """Return the ranks of each host; those of unknown hosts under ``?``."""
         return grouped((self.host_of.get(rank) or UNKNOWN_HOST, rank) for rank in ranks)
 
 
@@ -253,25 +253,25 @@ _BY_KEY = {look.key: look for look in LOOKS}
 
 
 def find_look(link: DrawnLink) -> Look:
-    """The look of a link."""
+    """Return the look of a link."""
     if link.transport == "NET":
         return _BY_KEY["gdr" if link.gdr is True else "net"]
     return _BY_KEY.get((link.transport or "unknown").lower(), _BY_KEY["unknown"])
 
 
 def channel_words(channels: Sequence[int]) -> str:
-    """Channels in words: ``channel 0``, ``channels 0-3``."""
+    """Return channels in words: ``channel 0``, ``channels 0-3``."""
     return f"channel{'s' if len(channels) > 1 else ''} {ranges(channels)}"
 
 
 def describe_link(link: DrawnLink) -> str:
-    """A link in words."""
+    """Return a link in words."""
     way = printable(link.detail or "no connection line") + ("/GDRDMA" if link.gdr is True else "")
     return f"{link.src} -> {link.dst}: {way}, {channel_words(link.channels)}"
 
 
 def view_title(view: View) -> str:
-    """The head line of a communicator."""
+    """Return the head line of a communicator."""
     hosts = count(len(view.hosts), "host")
     lanes = f", {count(view.channels, 'channel')}" if view.channels else ""
     return (
@@ -280,7 +280,7 @@ def view_title(view: View) -> str:
 
 
 def gpu_words(view: View, rank: int) -> str:
-    """The GPU of a rank; empty if the log does not name it."""
+    """Return the GPU of a rank; empty if the log does not name it."""
     gpu = view.gpus.get(rank)
     if gpu is None:
         return ""
@@ -298,7 +298,7 @@ class Bundle(NamedTuple):
 
 
 def bundles(view: View, kind: str) -> list[Bundle]:
-    """The links of one kind, host by host."""
+    """Return the links of one kind, host by host."""
     host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
     counts: dict[tuple[str, str, str], int] = {}
     for link in view.links:
@@ -316,7 +316,7 @@ class Place(NamedTuple):
 
 
 def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
-    """The positions of all hosts; hosts that the tree does not reach are extra roots at the bottom."""
+    """Return the positions of all hosts; hosts that the tree does not reach are extra roots at the bottom."""
     neighbours = _children(view, tree)
     below = {child for some in neighbours.values() for child in some}
     levels: dict[str, int] = {}
@@ -338,7 +338,7 @@ def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
 def _walked(
     root: str, neighbours: dict[str, list[str]], levels: dict[str, int], children: dict[str, list[str]]
 ) -> list[str]:
-    """A host and all below it, each before its children; records levels and parents."""
+    """Return a host and all below it, each before its children; records levels and parents."""
     levels[root] = 0
     order, waiting = [], [root]
     while waiting:
@@ -351,7 +351,7 @@ def _walked(
 
 
 def _children(view: View, tree: DrawnShape) -> dict[str, list[str]]:
-    """The hosts directly below each host."""
+    """Return the hosts directly below each host."""
     host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
     below: dict[str, dict[str, None]] = {}
     for parent, child in tree.links:

@@ -21,12 +21,12 @@ _LINES = ("nccl", "typed", "unrecognised", "repaired", "damaged", "related")
 
 
 def render(job: Job, style: Style) -> str:
-    """The metrics as text; all are gauges that describe the job whose log was read last."""
-    return of_job(job).text()
+    """Return the metrics as text; all are gauges that describe the job whose log was read last."""
+    return collect_metrics(job).text()
 
 
-def of_job(job: Job) -> Metrics:
-    """The metrics of a job, which others may be added to."""
+def collect_metrics(job: Job) -> Metrics:
+    """Return the metrics of a job, which others may be added to."""
     metrics = Metrics()
     metrics.add("info", "Version of nccl-inspect that read the log.", ("version",), [((__version__,), 1)])
     metrics.verdict(job.verdict)
@@ -98,5 +98,5 @@ class Metrics:
         self.add("verdict", "1 for the verdict of the job, 0 for the others.", ("verdict",), rows)
 
     def text(self) -> str:
-        """The text format."""
+        """Return the text format."""
         return generate_latest(self.registry).decode()

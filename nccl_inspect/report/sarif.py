@@ -35,7 +35,7 @@ _TITLE = re.compile(r"\A# .*\n+")
 
 
 def render(job: Job, style: Style) -> str:
-    """One run; open questions are notifications, because they have no line."""
+    """Return one run; open questions are notifications, because they have no line."""
     findings = [(finding, "") for finding in job.findings]
     findings += [(entry.finding, entry.reason) for entry in job.suppressed]
     used = {finding.rule for finding, _ in findings}
@@ -47,7 +47,7 @@ def render(job: Job, style: Style) -> str:
 
 
 def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]], **properties: object) -> str:
-    """The document of one run."""
+    """Return the document of one run."""
     driver = {"name": "nccl-inspect", "version": __version__, "rules": rules}
     run = {
         "tool": {"driver": driver},
@@ -69,7 +69,7 @@ def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    """The rule with its page, without the examples, which are the rule's tests."""
+    """Return the rule with its page, without the examples, which are the rule's tests."""
     page = _EXAMPLES.sub("", _TITLE.sub("", rule.page)).strip()
     return {
         "id": rule.name,
@@ -85,7 +85,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
 def result(
     rule: str, index: int, level: str, message: str, evidence: Iterable[Evidence], fingerprints: dict[str, str]
 ) -> dict[str, Any]:
-    """A result, located at the first line of its evidence."""
+    """Return a result, located at the first line of its evidence."""
     locations = [_location(line) for line in evidence]
     return {
         "ruleId": rule,
@@ -126,7 +126,7 @@ def _message(finding: Finding) -> Iterator[str]:
 
 
 def fingerprints(rule: str, ranks: list[int], counts: Fingerprints) -> dict[str, str]:
-    """Fingerprints that are stable between runs: rule and ranks, not hosts, process ids or line numbers."""
+    """Return fingerprints that are stable between runs: rule and ranks, not hosts, process ids or line numbers."""
     key = (rule, tuple(ranks))
     text = json.dumps([*key, counts[key]])
     counts[key] += 1
@@ -141,7 +141,7 @@ def _location(line: Evidence) -> dict[str, Any]:
 
 
 def _uri(name: str) -> str:
-    """A source as a URI reference; ``<stdin>`` and members of archives are not files, and still named."""
+    """Return a source as a URI reference; ``<stdin>`` and members of archives are not files, and still named."""
     path = quote(name.encode("utf-8", "surrogateescape"), safe="/")
     return f"file://{path}" if PurePosixPath(name).is_absolute() else path
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from os.path import commonprefix
 from textwrap import wrap
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ def gdr_word(gdr: bool | str | None) -> str:
 
 
 def by_kind(paths: Selection) -> list[list[str]]:
-    """One row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
+    """Return one row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
     alike: dict[tuple[str, str, str, str], list[tuple[PathKind, int]]] = {}
     for kind, number in paths.counted():
         alike.setdefault((kind.scope, kind.detail, gdr_word(kind.gdr), kind.verdict), []).append((kind, number))
@@ -47,7 +48,7 @@ KIND_HEAD = ["scope", "path", "pairs", "GDR", "channels", "verdict"]
 
 
 def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table, as tabulate's format "simple" has them.
+    """Return the lines of a table, as tabulate's format "simple" has them.
 
     Loading tabulate takes as long as reading a short log, and a summary needs no more than this.
     """
@@ -84,7 +85,7 @@ class Grid(Frozen):
 
 
 def grid(paths: Selection, by: str | None) -> Grid:
-    """The paths by their ends.
+    """Return the paths by their ends.
 
     Args:
         paths: that are shown.
@@ -109,7 +110,7 @@ def _kind(kind: PathKind) -> PathClass:
 
 
 def names_of_ends(paths: Selection, by_rank: bool) -> set[tuple[str, str]]:
-    """The ranks or hosts at both ends, as the matrix names them."""
+    """Return the ranks or hosts at both ends, as the matrix names them."""
     name = str if by_rank else _host
     return {(name(src), name(dst)) for src, dst in paths.distinct(*_ends(by_rank))}
 
@@ -128,7 +129,7 @@ class Matrix(Frozen):
 
 
 def matrix(paths: Selection, among: Selection, width: int, by: str | None = None) -> Matrix:
-    """The rank by rank matrix; above 64 ranks host by host, with the number of pairs.
+    """Return the rank by rank matrix; above 64 ranks host by host, with the number of pairs.
 
     Args:
         paths: that are shown.
@@ -166,31 +167,29 @@ def matrix(paths: Selection, among: Selection, width: int, by: str | None = None
         return Matrix([CORNER, *receivers], body, legend)
     legend.append("; ".join(filter(None, [f"number of pairs{' that the filter leaves' * is_part}", marks])))
     whole = Matrix([CORNER, *receivers], body, legend)
-    return whole if total_width(whole) <= width else _numbered(whole, whole_grid.names)
-
-
-def _numbered(whole: Matrix, names: Sequence[str]) -> Matrix:
-    """The matrix with numbers for heads, which the rows explain; those without a row are in the legend."""
-    numbers = {name: str(number) for number, name in enumerate(names, 1)}
+    if total_width(whole) <= width:
+        return whole
+    # Numbers are the heads, which the rows explain; those without a row are in the legend.
+    numbers = {name: str(number) for number, name in enumerate(whole_grid.names, 1)}
     body = [[f"{name} = {numbers[name]}", *cells] for name, *cells in whole.body]
-    senders = {row[0] for row in whole.body}
-    unexplained = [f"{numbers[name]} = {name}" for name in whole.head[1:] if name not in senders]
+    explained = {row[0] for row in whole.body}
+    unexplained = [f"{numbers[name]} = {name}" for name in whole.head[1:] if name not in explained]
     return Matrix([CORNER, *(numbers[name] for name in whole.head[1:])], body, [*unexplained, *whole.legend])
 
 
 def total_width(whole: Matrix) -> int:
-    """The columns that a matrix takes in one part; nothing follows the last one."""
+    """Return the columns that a matrix takes in one part; nothing follows the last one."""
     return sum(_column_widths(whole)) - 2
 
 
 def _column_widths(whole: Matrix) -> list[int]:
-    """The widths of the columns with what stands between them, as tabulate has them under a head."""
+    """Return the widths of the columns with what stands between them, as tabulate has them under a head."""
     columns = zip(whole.head, *whole.body, strict=True)
     return [2 + max(len(head) + 2, *map(len, cells), 0) for head, *cells in columns]
 
 
 def side_by_side(whole: Matrix, width: int) -> list[Matrix]:
-    """The matrix in parts that fit a width, one below the other; each has all rows."""
+    """Return the matrix in parts that fit a width, one below the other; each has all rows."""
     first, *widths = _column_widths(whole)
     parts: list[list[int]] = [[]]
     used = first
@@ -218,7 +217,7 @@ _NO_MARK = ("", "")
 
 
 def letters_of(paths: Selection) -> dict[str, str]:
-    """A letter for each kind of path, its initial where that is free."""
+    """Return a letter for each kind of path, its initial where that is free."""
     letters: dict[str, str] = {}
     for kind in sorted(paths.kinds, key=lambda kind: (kind.transport != "P2P", kind.detail)):
         label = _kind(kind).label
@@ -252,17 +251,18 @@ class Table(NamedTuple):
 
 
 def make_cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[str]]:
-    """The cells of some records, one row each."""
-    return [[_column_cell(column, record) for column in columns] for record in records]
-
-
-def _column_cell(column: Column, record: Any) -> str:
-    text = column.text(record) if column.text else value_text(getattr(record, column.name))
-    return printable(text) or NOTHING
+    """Return the cells of some records, one row each."""
+    return [
+        [
+            printable(column.text(record) if column.text else value_text(getattr(record, column.name))) or NOTHING
+            for column in columns
+        ]
+        for record in records
+    ]
 
 
 def value_text(value: object) -> str:
-    """A value for people; empty where there is none."""
+    """Return a value for people; empty where there is none."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
@@ -271,7 +271,7 @@ def value_text(value: object) -> str:
 
 
 def fit_table(columns: Sequence[Column], body: list[list[str]], width: int) -> Table:
-    """The table, fitted to a width if possible.
+    """Return the table, fitted to a width if possible.
 
     Empty columns are left out. If the rest is too wide, the common prefix of host names is removed, values that all
     rows share move below, long cells are cut, and finally columns are dropped.
@@ -285,7 +285,7 @@ def fit_table(columns: Sequence[Column], body: list[list[str]], width: int) -> T
 
 
 def draw_table(table: Table, width: int) -> str:
-    """The text of a table."""
+    """Return the text of a table."""
     from tabulate import tabulate  # slow to load, and summaries do not need it
 
     # With a head of its own, tabulate would widen each column by two.
@@ -295,7 +295,7 @@ def draw_table(table: Table, width: int) -> str:
 
 
 def wrap_notes(notes: Sequence[str], width: int) -> list[str]:
-    """The notes below a table, in lines of a width."""
+    """Return the notes below a table, in lines of a width."""
     return [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
 
 
@@ -331,7 +331,7 @@ class _Fit:
         """Remove the common prefix of host names, if there are several."""
         places = [at for at in self._widths if self._columns[at].is_host]
         names = {row[at] for row in self._body for at in places}
-        start = _shared_start(names) if len(names) > 1 else ""
+        start = commonprefix(list(names)) if len(names) > 1 else ""  # noqa: RUF071 - names, no paths
         if len(start) <= _MIN_PREFIX:
             return
         self._change(places, lambda cell: _ELLIPSIS + cell[len(start) :])
@@ -385,13 +385,8 @@ class _Fit:
         return Table(head, [[row[at] for at in self._widths] for row in self._body], notes)
 
 
-def _shared_start(names: set[str]) -> str:
-    first, last = min(names), max(names)  # what these two share, all between them share
-    return first[: next((at for at, char in enumerate(first) if last[at : at + 1] != char), len(first))]
-
-
 def _end_nics(path: Path) -> str:
-    """The NICs of sender and receiver; a question mark if the log lacks the line."""
+    """Return the NICs of sender and receiver; a question mark if the log lacks the line."""
     sender, receiver = path.nic_at("send"), path.nic_at("receive")
     if sender or receiver:
         return f"{sender or '?'} -> {receiver or '?'}"
@@ -416,7 +411,7 @@ _COMMUNICATORS = Column("communicators", "communicator")
 
 
 def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: Sequence[Column] = ()) -> Table:
-    """One row for each directed pair, so that the table fits a width if it can.
+    """Return one row for each directed pair, so that the table fits a width if it can.
 
     Communicators are named where ranks are not global, so that the same pair appears for each.
 
@@ -451,7 +446,7 @@ class _Worst(Frozen):
     letters: Mapping[str, str]
 
     def text(self, pairs: Iterable[tuple[str, str]]) -> str:
-        """The letter of the worst of some pairs of hosts."""
+        """Return the letter of the worst of some pairs of hosts."""
         pairs = list(pairs)
         kinds = [self.cells[pair] for pair in pairs if pair in self.cells]
         if kinds:
@@ -459,29 +454,27 @@ class _Worst(Frozen):
         return LEFT_OUT if any(pair in self.left_out for pair in pairs) else _NO_LINE
 
     def mark(self, kind: PathClass) -> str:
-        """The letter of a kind of path, with a sign if it is not good."""
+        """Return the letter of a kind of path, with a sign if it is not good."""
         return self.letters[kind.label] + MARKS.get(kind.verdict, ("", ""))[0]
 
 
 def fold_hosts(paths: Selection, among: Selection, width: int) -> tuple[list[str], list[str]]:
-    """The lines of the matrix, and its legend.
+    """Return the lines of the matrix, and its legend.
 
     Args:
         paths: that are shown.
         among: all paths of the job.
         width: in columns; if the hosts do not fit, those that look alike are folded, then neighbors.
     """
-    worst = _find_worst(grid(paths, "host"), paths, among)
-    drawn = next(
-        table for groups in _group_hosts(worst) if _is_narrow(table := _draw_groups(groups, worst), width, groups)
-    )
-    return drawn, _host_legend(worst, paths, drawn)
-
-
-def _find_worst(by_host: Grid, paths: Selection, among: Selection) -> _Worst:
+    by_host = grid(paths, "host")
     cells = {pair: max(kinds, key=_rank_badness) for pair, kinds in by_host.cells.items()}
     others = names_of_ends(among, by_rank=False) - cells.keys() if len(paths) < len(among) else set()
-    return _Worst(by_host.names, cells, frozenset(others), letters_of(paths))
+    worst = _Worst(by_host.names, cells, frozenset(others), letters_of(paths))
+    for groups in _group_hosts(worst):
+        drawn = _draw_groups(groups, worst)
+        if max(map(len, drawn)) <= width or len(groups) == 1:
+            break
+    return drawn, _host_legend(worst, paths, drawn)
 
 
 def _rank_badness(kind: PathClass) -> tuple[bool, bool, int, bool, bool]:
@@ -490,7 +483,7 @@ def _rank_badness(kind: PathClass) -> tuple[bool, bool, int, bool, bool]:
 
 
 def _group_hosts(worst: _Worst) -> Iterator[list[list[str]]]:
-    """Each host alone, then neighbors that look alike, then more and more neighbors."""
+    """Yield each host alone, then neighbors that look alike, then more and more neighbors."""
     yield [[host] for host in worst.hosts]
     seen: dict[str, set[tuple[str, str]]] = {host: set() for host in worst.hosts}
     for (src, dst), kind in worst.cells.items():
@@ -501,10 +494,6 @@ def _group_hosts(worst: _Worst) -> Iterator[list[list[str]]]:
     while size < 2 * len(worst.hosts):
         yield [worst.hosts[at : at + size] for at in range(0, len(worst.hosts), size)]
         size *= 2
-
-
-def _is_narrow(table: Sequence[str], width: int, groups: Sequence[Sequence[str]]) -> bool:
-    return max(map(len, table)) <= width or len(groups) == 1
 
 
 def _draw_groups(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
@@ -533,7 +522,7 @@ def _group_cells(groups: Sequence[Sequence[str]], worst: _Worst) -> dict[tuple[i
 
 
 def _group_label(hosts: Sequence[str]) -> str:
-    """Hosts as one name if only their numbers differ, else the first and the last."""
+    """Return hosts as one name if only their numbers differ, else the first and the last."""
     names = folded(hosts)
     return names[0] if len(names) == 1 else f"{hosts[0]} … {hosts[-1]}"
 

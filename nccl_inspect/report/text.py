@@ -55,7 +55,7 @@ _STEPS_UNDER = 2
 
 
 def render(job: Job, style: Style) -> str:
-    """The summary; it fits any width from 40 columns."""
+    """Return the summary; it fits any width from 40 columns."""
     if not job.jobs:
         text = _single(job, style)
         if len(job.findings) == 1 and not style.verbose and style.width >= _WIDE:
@@ -70,7 +70,8 @@ def render(job: Job, style: Style) -> str:
 
 def _single(job: Job, style: Style) -> str:
     parts = [
-        _verdict(job, style),
+        [f"partial: {digest.describe_interruption(job)}"] if job.partial else [],
+        [*headline(job, style), ""],
         _story(job, style),
         _job(job, style),
         _paths(job, style),
@@ -84,21 +85,14 @@ def _single(job: Job, style: Style) -> str:
 
 
 def brief(finding: Finding, job: Job, style: Style) -> list[str]:
-    """A finding in few lines: what, the first fix and the first line of evidence."""
+    """Return a finding in few lines: what, the first fix and the first line of evidence."""
     names = short_names(job)
     steps = [line for fix in finding.fix[:1] for line in step_block("fix", printable(fix), style)]
     return [*_summary(finding, style), *steps, *_evidence(finding.evidence[:1], style, names)]
 
 
-def _verdict(job: Job, style: Style) -> Iterator[str]:
-    if job.partial:
-        yield f"partial: {digest.describe_interruption(job)}"
-    yield from headline(job, style)
-    yield ""
-
-
 def headline(job: Job, style: Style) -> Iterator[str]:
-    """The head of the report: the verdict with its main reason, where, since when, and what to do now."""
+    """Yield the head of the report: the verdict with its main reason, where, since when, and what to do now."""
     first = head.make_head(job, is_now=True)
     word = paint(first.word, verdict_color(job.verdict), style)
     lines = _at_most(block("", printable(first.headline), style, indent=0, hang=0), _MAX_HEADLINE, style)
@@ -107,7 +101,9 @@ def headline(job: Job, style: Style) -> Iterator[str]:
     for label, text in label_lines(first):
         shown = printable(text)
         if label == "do":
-            lines = _step_lines(shown, style)
+            lines = step_block("do", shown, style, indent=0, hang=_HANG)
+            if len(lines) > _MAX_LABELLED:  # without its comment
+                lines = step_block("do", step_command(shown), style, indent=0, hang=_HANG)
         else:
             most = _MAX_LABELLED if label == "where" else _MAX_SINCE
             lines = _at_most(block(label, shown, style, 0, _HANG), most, style)
@@ -115,14 +111,8 @@ def headline(job: Job, style: Style) -> Iterator[str]:
         yield from lines[1:]
 
 
-def _step_lines(step: str, style: Style) -> list[str]:
-    """The step to do now; without its comment if both need too many lines."""
-    lines = step_block("do", step, style, indent=0, hang=_HANG)
-    return lines if len(lines) <= _MAX_LABELLED else step_block("do", step_command(step), style, indent=0, hang=_HANG)
-
-
 def _at_most(lines: list[str], most: int, style: Style) -> list[str]:
-    """The first lines; all of them on narrow terminals, where a line holds few words."""
+    """Return the first lines; all of them on narrow terminals, where a line holds few words."""
     if len(lines) <= most or style.width < NARROW:
         return lines
     return [*lines[: most - 1], cut(f"{lines[most - 1]}…", style.width)]
@@ -208,7 +198,7 @@ def _in_brief(leads: list[Finding], job: Job, style: Style) -> Iterator[str]:
 
 
 def _suppressed(job: Job, style: Style) -> Iterator[str]:
-    """The accepted findings, one line each with the reason."""
+    """Yield the accepted findings, one line each with the reason."""
     for entry in job.suppressed:
         finding = entry.finding
         text = f"{finding.rule} ({finding.severity}): {finding.summary}; accepted: {entry.reason}"
@@ -273,7 +263,7 @@ def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> 
 
 
 def _in_one(label: str, text: str, style: Style) -> str:
-    """A quoted line cut to the width, if need be without what precedes NCCL's message."""
+    """Return a quoted line cut to the width, if need be without what precedes NCCL's message."""
     place, _, quoted = text.partition(": ")
     _, mark, message = quoted.partition(" NCCL ")
     line = f"  {label:10}{place}: {f'…NCCL {message}' if mark else quoted}"

@@ -32,17 +32,17 @@ _MIN_WIDTH = 40
 
 
 def paint(text: str, color: str, style: Style) -> str:
-    """The text in a color, if the style has colors."""
+    """Return the text in a color, if the style has colors."""
     return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if style.color else text
 
 
 def verdict_color(verdict: str) -> str:
-    """The color of a verdict."""
+    """Return the color of a verdict."""
     return _VERDICT_COLOR[verdict]
 
 
 def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, deeper: int = 0) -> list[str]:
-    """A labelled paragraph, wrapped to the width: the label in a column of its own.
+    """Return a labelled paragraph, wrapped to the width: the label in a column of its own.
 
     Args:
         label: may be empty.
@@ -74,19 +74,19 @@ def _wrap(text: str, style: Style, first: str, rest: str) -> list[str]:
 
 
 def describe_proof(match: re.Match[str]) -> str:
-    """The expected result of a log on a rule's page, in words."""
+    """Return the expected result of a log on a rule's page, in words."""
     words = ", ".join(option.replace("=", " ") for option in match[2].split())
     words = _ONE_RANK.sub("rank", words)
     return _PROVES[match[1]] + (f": {words}" if words else "")
 
 
 def with_proofs(page: str) -> str:
-    """The page of a rule with the expected result of each log in words."""
+    """Return the page of a rule with the expected result of each log in words."""
     return EXAMPLE.sub(lambda match: f"```text {describe_proof(match)}", page)
 
 
 def fit_page(page: str, width: int) -> str:
-    """A Markdown page for a terminal: paragraphs fit its width; code, tables and headings stay as they are.
+    """Return a Markdown page for a terminal: paragraphs fit its width; code, tables and headings stay as they are.
 
     Args:
         page: with paragraphs and list items of one line or several.
@@ -105,14 +105,11 @@ def page_for_terminal(page: str, style: Style) -> str:
     """A page as a terminal shows it: headings in bold, code indented, and no link that leads nowhere from there."""
     parts = _CODE.split(fit_page(_LINK.sub(_address, page), style.width))
     parts[::2] = [_HEADING.sub(lambda match: paint(match[1], "bold", style), prose) for prose in parts[::2]]
-    parts[1::2] = [_indented(code) for code in parts[1::2]]
+    for place in range(1, len(parts), 2):
+        head, *lines, _ = parts[place].split("\n")
+        title = head.strip().strip("`").partition(" ")[2]
+        parts[place] = "\n".join([*([f"{title}:"] if title else []), *(f"    {line}".rstrip() for line in lines)])
     return "".join(parts)
-
-
-def _indented(code: str) -> str:
-    head, *lines, _ = code.split("\n")
-    words = head.strip().strip("`").partition(" ")[2]
-    return "\n".join([*([f"{words}:"] if words else []), *(f"    {line}".rstrip() for line in lines)])
 
 
 def _address(match: re.Match[str]) -> str:
@@ -128,7 +125,7 @@ def _paragraph(text: str, style: Style) -> str:
 
 
 def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int = 10) -> list[str]:
-    """A step of a fix; if it does not fit on one line, its comment follows on lines of its own."""
+    """Return a step of a fix; if it does not fit on one line, its comment follows on lines of its own."""
     whole = block(label, step, style, indent, hang, deeper=2)
     code, mark, words = step.partition(COMMENT)
     if len(whole) == 1 or not mark:
@@ -143,13 +140,13 @@ def shortened(items: Iterable[str], limit: int = 6) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in the largest unit with a value of at least two: ``90 s``, ``5 min``, ``30 h``, ``3 d``."""
+    """Return a time in the largest unit with a value of at least two: ``90 s``, ``5 min``, ``30 h``, ``3 d``."""
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= 2 * size), (1, "s"))
     return f"{seconds / size:.0f} {unit}"
 
 
 def clock(time: str) -> str:
-    """The time of a line to the second: ``2026-11-20 23:15:18Z``."""
+    """Return the time of a line to the second: ``2026-11-20 23:15:18Z``."""
     return _FRACTION.sub("", time.strip("[]")).replace("T", " ", 1)
 
 
@@ -173,23 +170,23 @@ def folded_lines(title: str, lines: Iterable[str], style: Style) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are markup already."""
+    """Return a table of cells that are markup already."""
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
 def escape_markdown(text: str) -> str:
-    """Text in which nothing is markup, a mention or a reference."""
+    """Return text in which nothing is markup, a mention or a reference."""
     escaped = _SPECIAL.sub(r"\\\g<0>", printable(text).strip())
     return _CALLS.sub(r"\1<!-- -->", escaped)
 
 
 def step_item(step: str) -> str:
-    """A step as an item of a list; commands as code."""
+    """Return a step as an item of a list; commands as code."""
     return f"- {escape_markdown(step) if is_sentence(step) else code_span(step)}"
 
 
 def code_span(text: str) -> str:
-    """A code span that can be copied as it is."""
+    """Return a code span that can be copied as it is."""
     text = printable(text)
     ticks = "`" * (_ticks(text) + 1)
     space = " " if text.startswith(("`", " ")) or text.endswith(("`", " ")) else ""
@@ -197,5 +194,5 @@ def code_span(text: str) -> str:
 
 
 def _ticks(text: str) -> int:
-    """The longest run of backticks."""
+    """Return the longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)

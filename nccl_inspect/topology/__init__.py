@@ -36,7 +36,7 @@ class Named(Frozen):
     bus_id: str | None
 
 
-def named(bracket: str | None) -> Named:
+def parse_bracket(bracket: str | None) -> Named:
     """Return what the bracket of a connection line (``0[19000]``, ``0[3]``) says: nvmlDev, before 2.18.3 the bus id.
 
     No GPU has a bus id of one digit, and no nvmlDev has two, except on rare machines with more than ten GPUs.
@@ -47,7 +47,7 @@ def named(bracket: str | None) -> Named:
 
 
 def bus_number(bus_id: str) -> int | None:
-    """A bus id as NCCL counts it: ``0000:19:00.0`` and ``19000`` are the same; None for what is none."""
+    """Return a bus id as NCCL counts it: ``0000:19:00.0`` and ``19000`` are the same; None for what is none."""
     digits = re.sub(r"[:.]", "", bus_id)
     return int(digits, 16) if re.fullmatch(r"[0-9A-Fa-f]{1,15}", digits) else None
 
@@ -106,28 +106,33 @@ class Topology(Frozen):
         return len(self.devices)
 
     def between(self, src: int, dst: int) -> str | None:
-        """The class of a pair of nvmlDev indices, None when it is not known."""
+        """Return the class of a pair of nvmlDev indices, None when it is not known."""
         return self.pair(Named(src, None), Named(dst, None))
 
     def pair(self, src: Named, dst: Named) -> str | None:
-        """The class of a pair of GPUs, None when it is not known, or when the names fit several that differ."""
-        ends = ((a, b) for a in self._places(src) for b in self._places(dst))
+        """Return the class of a pair of GPUs, None when it is not known, or when the names fit several that differ."""
+        ends = ((a, b) for a in self._find_places(src) for b in self._find_places(dst))
         kinds = {self.classes[pair] for pair in ends if pair in self.classes}
         return kinds.pop() if len(kinds) == 1 else None
 
     def gpu(self, gpu: Named) -> Gpu | None:
-        """The GPU of that name, None when there is none or several."""
-        places = self._places(gpu)
+        """Return the GPU of that name, None when there is none or several."""
+        places = self._find_places(gpu)
         return self.devices[places[0]] if len(places) == 1 else None
 
-    def _places(self, gpu: Named) -> list[int]:
+    def _find_places(self, gpu: Named) -> list[int]:
         """Return where a GPU may be in ``devices``: by its bus id where that is known here, else by its index."""
         if gpu.bus_id is not None:
             wanted = bus_number(gpu.bus_id)
             places = [
                 i for i, device in enumerate(self.devices) if device.bus_id and bus_number(device.bus_id) == wanted
             ]
-            if places and gpu.nvml_dev is None and gpu.bus_id.isdigit() and self._places(Named(int(gpu.bus_id), None)):
+            if (
+                places
+                and gpu.nvml_dev is None
+                and gpu.bus_id.isdigit()
+                and self._find_places(Named(int(gpu.bus_id), None))
+            ):
                 return []  # it may as well be an index
             if places:
                 return places
@@ -171,7 +176,7 @@ _PROVED = ("NVL", "NVB", "PIX", "PXB")
 
 
 def topologies(job: Job) -> list[Topology]:
-    """One for each host whose log shows paths, and the matrix in the log."""
+    """Return one for each host whose log shows paths, and the matrix in the log."""
     lines_by_host: dict[str, list[_PathLine]] = {}
     for notice in job.notices:
         event = notice.event
@@ -228,6 +233,6 @@ def _topology_of_host(host: str, lines: Iterable[_PathLine]) -> Topology | None:
 
 
 def _split_id(gpu: str) -> tuple[str, str]:
-    """The number of the host and the bus id: ``0-60``, until 2.20 only ``60``."""
+    """Return the number of the host and the bus id: ``0-60``, until 2.20 only ``60``."""
     system, _, bus_id = gpu.rpartition("-")
     return system, bus_id

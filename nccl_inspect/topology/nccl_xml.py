@@ -66,7 +66,7 @@ def read(text: str, name: str) -> Topology:
 
 
 def parsed(text: str, name: str) -> Element:
-    """The root element of a document, read without entities, which could blow up.
+    """Return the root element of a document, read without entities, which could blow up.
 
     Raises:
         TopologyError: it is not well-formed XML.
@@ -86,7 +86,7 @@ def parsed(text: str, name: str) -> Element:
 
 
 def number(element: Element, name: str) -> int | None:
-    """A whole number of 64 bits, decimal or hexadecimal (``0x2``); None when it is absent or something else."""
+    """Return a whole number of 64 bits, decimal or hexadecimal (``0x2``); None when it is absent or something else."""
     try:
         value = int(element.get(name, ""), 0)
     except ValueError:
@@ -205,7 +205,7 @@ def _links(gpu: _Found) -> dict[object, int]:
 
 
 def _class(gpus: list[_Found], links: list[dict[object, int]], numbers: list[int | None], a: int, b: int) -> str | None:
-    """The class of two GPUs of one host; None where the file may leave out NVLinks that are there."""
+    """Return the class of two GPUs of one host; None where the file may leave out NVLinks that are there."""
     direct = links[a].get(numbers[b], 0)
     if not direct and "switch" in links[a] and "switch" in links[b]:
         direct = min(links[a]["switch"], links[b]["switch"])
@@ -264,7 +264,7 @@ def _neighbours(graph: Element, channel: Element) -> Iterator[tuple[int, int]]:
 
 
 def _entries(channel: Element) -> Iterator[tuple[int, int]]:
-    """The NICs of a channel with the GPUs beside them: data comes in at the first and leaves at the last."""
+    """Yield the NICs of a channel with the GPUs beside them: data comes in at the first and leaves at the last."""
     nets, gpus = _numbers(channel, "net"), _numbers(channel, "gpu")
     if nets and gpus:
         yield nets[0], gpus[0]

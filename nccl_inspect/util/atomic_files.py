@@ -14,7 +14,6 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -57,8 +56,11 @@ def replacing(target: str, option: str, mode: int | None = None) -> Iterator[Bin
         with PROCESS.undone_by(lambda: beside.unlink(missing_ok=True)):
             try:
                 permissions = 0o666 if mode is None else mode
-                opener = partial(_made, permissions)
-                with open(beside, "wb", opener=opener) as file:
+
+                def create(name: str, flags: int) -> int:
+                    return os.open(name, flags | os.O_EXCL, permissions)
+
+                with open(beside, "wb", opener=create) as file:
                     yield file
                 if mode is None and path.exists():
                     beside.chmod(stat.S_IMODE(path.stat().st_mode))
@@ -67,11 +69,9 @@ def replacing(target: str, option: str, mode: int | None = None) -> Iterator[Bin
             finally:
                 beside.unlink(missing_ok=True)
     except OSError as error:
-        raise NcclInspectError(f"{target}: {error.strerror or error}", _hint(target, option)) from None
-
-
-def _made(permissions: int, name: str, flags: int) -> int:
-    return os.open(name, flags | os.O_EXCL, permissions)
+        what = "name" if Path(target).is_dir() else "folder"
+        hint = f"check the {what} given with {option}"
+        raise NcclInspectError(f"{target}: {error.strerror or error}", hint) from None
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def compressing(target: str, option: str) -> Iterator[BinaryIO]:
 
 
 def uncompressed(name: str) -> str:
-    """The name of a file without the suffix of its compression."""
+    """Return the name of a file without the suffix of its compression."""
     return name[: -len(_COMPRESSED)] if name.lower().endswith(_COMPRESSED) else name
 
 
@@ -104,10 +104,6 @@ def lines(target: str, option: str, text: Iterable[str]) -> None:
     """
     with compressing(target, option) as file:
         file.writelines(f"{line}\n".encode("utf-8", "backslashreplace") for line in text)
-
-
-def _hint(target: str, option: str) -> str:
-    return f"check the {'name' if Path(target).is_dir() else 'folder'} given with {option}"
 
 
 def _may_replace(target: str, path: Path) -> bool:

@@ -19,7 +19,7 @@ _SPARSE = 8
 
 
 def joint(*columns: Column) -> Column:
-    """One number for each row, the same in rows that are equal in all columns, and in the order of these."""
+    """Return one number for each row, the same in rows that are equal in all columns, and in the order of these."""
     key: Column = _joint(columns, _MAX_KEY)[0].astype(np.int64, copy=False)
     return key
 
@@ -54,7 +54,7 @@ def order_of(*columns: Column) -> Column:
 
 
 def distinct(*columns: Column) -> tuple[Column, Column]:
-    """The first row of each group of equal rows, in their order, and the number of the group of each row."""
+    """Return the first row of each group of equal rows, in their order, and the number of the group of each row."""
     rows = np.arange(len(columns[0]))
     key, size = _joint(columns, _SPARSE * len(rows))
     if size > _SPARSE * len(rows):
@@ -83,18 +83,18 @@ def _close(key: Column, size: int) -> tuple[Column, int]:
 
 
 def ranges(begins: Column, sizes: Column) -> Column:
-    """The numbers of several ranges, one range after the other."""
+    """Return the numbers of several ranges, one range after the other."""
     ends = np.cumsum(sizes)
     return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begins - (ends - sizes), sizes)
 
 
 def joined(columns: Sequence[Column], kind: Any = np.int64) -> Column:
-    """Columns one behind the other; an empty one if there are none."""
+    """Return columns one behind the other; an empty one if there are none."""
     return np.concatenate(columns) if columns else np.empty(0, kind)
 
 
 def groups(key: Column) -> list[Column]:
-    """The rows of each value, in their order."""
+    """Return the rows of each value, in their order."""
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     return np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1) if len(order) else []

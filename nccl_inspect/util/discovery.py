@@ -19,12 +19,12 @@ _NEAR = 0.6
 
 
 def settings_file(folder: Path) -> Path | None:
-    """The settings file of a folder: there, or in the nearest folder above."""
+    """Return the settings file of a folder: there, or in the nearest folder above."""
     return next((path for above in (folder, *folder.parents) if (path := above / SETTINGS).is_file()), None)
 
 
 def modules(package_file: str, *parts: str) -> list[str]:
-    """The names of the modules beside a package's ``__init__.py``, in order.
+    """Return the names of the modules beside a package's ``__init__.py``, in order.
 
     Args:
         package_file: the ``__file__`` of the package.
@@ -52,11 +52,11 @@ class Package(Generic[_Module]):
         return tuple(sorted(modules(self._file, *self._parts), key=lambda name: name != self._first))
 
     def names(self) -> tuple[str, ...]:
-        """The names of all modules, in order."""
+        """Return the names of all modules, in order."""
         return self._names
 
     def load(self, name: str) -> _Module:
-        """The module of that name."""
+        """Return the module of that name."""
         return cast(_Module, import_module(f"{self._name}.{name}"))
 
 

@@ -10,7 +10,7 @@ _Value = TypeVar("_Value")
 
 
 def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
-    """The values of each key as a list."""
+    """Return the values of each key as a list."""
     groups: dict[_Key, list[_Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
@@ -18,7 +18,7 @@ def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
 
 
 def grouped_sets(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, set[_Value]]:
-    """The values of each key as a set."""
+    """Return the values of each key as a set."""
     groups: dict[_Key, set[_Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, set()).add(value)

@@ -92,7 +92,7 @@ class Interruption:
         return _FINISHING if self.is_last else _AT_ONCE
 
     def until(self, items: Iterable[_Item]) -> Iterator[_Item]:
-        """The items up to an interruption; waiting for the next one is broken off, work on one is not."""
+        """Yield the items up to an interruption; waiting for the next one is broken off, work on one is not."""
         self._stage = _READING
         iterator = iter(items)
         while not self.happened:
@@ -103,7 +103,7 @@ class Interruption:
         self._stage = self._after()
 
     def _next(self, iterator: Iterator[Any]) -> object:
-        """The next item; the end when there is none, or when the wait for it was broken off."""
+        """Return the next item; the end when there is none, or when the wait for it was broken off."""
         try:
             try:
                 self._waiting = True

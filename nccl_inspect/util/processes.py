@@ -193,7 +193,7 @@ def _write(file: BinaryIO, result: object) -> None:
 
 
 def _read(file: BinaryIO) -> Any:
-    """The result in a file; what is changed of it is changed here only."""
+    """Return the result in a file; what is changed of it is changed here only."""
     data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     spans = pickle.loads(data[int.from_bytes(data[-_NUMBER:], "little") :])  # noqa: S301 - from our own process
     *columns, rest = (data[begin:end] for begin, end in spans)

@@ -51,7 +51,7 @@ class Bar:
         now = time.monotonic()
         if self._bar is None and self._is_long(now):
             self._open.enter_context(PROCESS.undone_by(self._open.close))  # it hides the cursor
-            self._bar = self._open.enter_context(self._made())
+            self._bar = self._open.enter_context(self._make_bar())
         if now - self._drawn >= _REDRAW:
             self._drawn = now
             self._draw()
@@ -63,7 +63,7 @@ class Bar:
             return self._done > _LONG or now - self._began > _LONG_WAIT
         return self._total > _LONG
 
-    def _made(self) -> Any:
+    def _make_bar(self) -> Any:
         return click.progressbar(
             None if self._total is not None else repeat(None),  # click wants to know either the length or the items
             length=self._total,

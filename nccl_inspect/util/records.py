@@ -169,7 +169,7 @@ def frozen(kind: _Kind) -> _Kind:
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def named(kind: _Kind) -> _Kind:
+def keyword_only(kind: _Kind) -> _Kind:
     """Declare a dataclass that inherits from :class:`Frozen` and whose fields are given by name."""
     made: Any = _with_slots(kind)
     made._by_name = True
@@ -177,7 +177,7 @@ def named(kind: _Kind) -> _Kind:
 
 
 def _with_slots(kind: Any) -> Any:
-    """The class with a slot for each of its fields instead of a default in its body."""
+    """Return the class with a slot for each of its fields instead of a default in its body."""
     body = {name: value for name, value in kind.__dict__.items() if name not in ("__dict__", "__weakref__")}
     own = {
         name: body.pop(name, MISSING)
@@ -209,7 +209,7 @@ def _as_dataclass(kind: type[Slotted]) -> type:
 
 
 def _first_ones(kind: Any) -> Callable[..., None]:
-    """A constructor for the first few objects of a class, which does what the generated one will do."""
+    """Return a constructor for the first few objects of a class, which does what the generated one will do."""
     left = _FEW
 
     def init(self: Any, *given: Any, **values: Any) -> None:
@@ -237,12 +237,12 @@ def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any
         put(made, value)
     for name, default, put in places[len(given) :]:
         value = values.pop(name, default)
-        put(made, _made(kind, name) if value is MISSING else value)
+        put(made, _default_value(kind, name) if value is MISSING else value)
     if values:
         raise TypeError(f"{kind.__name__} has no field '{next(iter(values))}'")
 
 
-def _made(kind: Any, name: str) -> Any:
+def _default_value(kind: Any, name: str) -> Any:
     """Return what a field is if no value is given for it."""
     default = kind._declared[name]
     if not isinstance(default, Field) or default.default_factory is MISSING:
@@ -264,12 +264,12 @@ def slots(kind: Any) -> dict[str, Callable[[Any, Any], None]]:
 
 
 def values(record: Slotted) -> tuple[Any, ...]:
-    """The values of all fields, from which :func:`again` makes the record."""
+    """Return the values of all fields, from which :func:`again` makes the record."""
     return tuple([getattr(record, name) for name in record._declared])
 
 
 def again(kind: Any, values: Sequence[Any]) -> Any:
-    """A record from the values of its fields: what pickle calls."""
+    """Return a record from the values of its fields: what pickle calls."""
     made = kind.__new__(kind)
     for put, value in zip(slots(kind).values(), values, strict=True):
         put(made, value)
@@ -277,5 +277,5 @@ def again(kind: Any, values: Sequence[Any]) -> Any:
 
 
 def picked(record: object, *names: str) -> dict[str, Any]:
-    """Some fields of a record with their names, as the entries of documents have them."""
+    """Return some fields of a record with their names, as the entries of documents have them."""
     return {name: getattr(record, name) for name in names}

@@ -48,7 +48,7 @@ def is_secret(name: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """The text with ``***`` instead of each secret in it; what is masked already stays as it is."""
+    """Return the text with ``***`` instead of each secret in it; what is masked already stays as it is."""
     if not may_hide(text):
         return text
     for pattern in _patterns():
@@ -57,12 +57,12 @@ def masked(text: str) -> str:
 
 
 def value_of(name: str, value: str) -> str:
-    """The value of a variable, hidden when its name says that it is a secret."""
+    """Return the value of a variable, hidden when its name says that it is a secret."""
     return MASK if value and is_secret(name) else masked(value)
 
 
 def secrets_in(text: str) -> list[str]:
-    """The secrets that :func:`masked` hides, the longest first."""
+    """Return the secrets that :func:`masked` hides, the longest first."""
     if masked(text) == text:
         return []
     values = {match["value"].strip("\"'") for pattern in _patterns() for match in pattern.finditer(text)}
@@ -70,7 +70,7 @@ def secrets_in(text: str) -> list[str]:
 
 
 def without(text: str, secrets: list[str]) -> str:
-    """The text without these secrets, wherever in it they stand."""
+    """Return the text without these secrets, wherever in it they stand."""
     for secret in secrets:
         if text == secret:
             return MASK

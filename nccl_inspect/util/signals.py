@@ -19,12 +19,12 @@ _IN_STATUS = 128
 
 
 def number(text: str) -> int | None:
-    """The number of a signal: of ``9``, ``SIGKILL``, ``Signals.SIGKILL`` or ``Killed``; None for other words."""
+    """Return the number of a signal: of ``9``, ``SIGKILL``, ``Signals.SIGKILL`` or ``Killed``; None for other words."""
     return int(text) if text.isdecimal() else _NUMBERS.get(text.removeprefix("Signals."))
 
 
 def name(number: int) -> str:
-    """The name of a signal; its number where it has none."""
+    """Return the name of a signal; its number where it has none."""
     return _NAMES.get(number, str(number))
 
 
@@ -34,6 +34,6 @@ def from_status(status: int) -> int:
 
 
 def status_words(status: int) -> str:
-    """An exit status, with the signal that it stands for: ``137 (SIGKILL)``."""
+    """Return an exit status, with the signal that it stands for: ``137 (SIGKILL)``."""
     signal = _NAMES.get(-from_status(status))
     return f"{status} ({signal})" if signal else str(status)

@@ -16,17 +16,17 @@ _CONTROL_IN_LINES = later(r"(?!\n)" + _CONTROL.pattern)
 
 
 def decode(data: bytes) -> str:
-    """Bytes of a log as text that :func:`encode` turns back into the same bytes."""
+    """Return bytes of a log as text that :func:`encode` turns back into the same bytes."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def encode(text: str) -> bytes:
-    """The inverse of :func:`decode`."""
+    """Return the inverse of :func:`decode`."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def printable(text: str) -> str:
-    """Text that is safe to show: undecodable bytes and control characters become ``\\xNN``.
+    """Return text that is safe to show: undecodable bytes and control characters become ``\\xNN``.
 
     A log is not trusted, so an escape sequence in it must not reach the reader's terminal.
     """
@@ -43,7 +43,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """The text, cut at its end, with a mark."""
+    """Return the text, cut at its end, with a mark."""
     return text if len(text) <= width else text[: max(width - 1, 1)] + "…"
 
 

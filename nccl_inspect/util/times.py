@@ -28,7 +28,7 @@ _FORMS = (
 
 
 def moment(text: str | None) -> Moment | None:
-    """The moment that a time stamp names; None when it is none, or of a form that is not known.
+    """Return the moment that a time stamp names; None when it is none, or of a form that is not known.
 
     Args:
         text: ISO 8601 or nearly so (NCCL 2.26 and later, Kubernetes, Slurm), seconds since 1970 or thousandths,
@@ -42,7 +42,7 @@ def moment(text: str | None) -> Moment | None:
     try:
         when = datetime.fromisoformat(text.replace(",", ".").replace("/", "-").strip())
     except ValueError:
-        return _of_form(text)
+        return _parse_form(text)
     if when.tzinfo is not None:
         return Moment("utc", when.timestamp())
     return Moment("local", when.replace(tzinfo=UTC).timestamp())
@@ -56,8 +56,8 @@ def _since_1970(text: str) -> float:
     return seconds
 
 
-def _of_form(text: str) -> Moment | None:
-    """The moment that a time stamp names which is not ISO 8601."""
+def _parse_form(text: str) -> Moment | None:
+    """Return the moment that a time stamp names which is not ISO 8601."""
     for clock, form in _FORMS:
         try:
             when = datetime.strptime(f"2000 {text}" if clock == "day" else text, form)

@@ -33,7 +33,7 @@ class Table:
         return key in self._values
 
     def text(self, key: str, choices: tuple[str, ...] = ()) -> str | None:
-        """A string, one of some choices if there are any."""
+        """Return a string, one of some choices if there are any."""
         value = self._get(key, str, f'{key} = "…"')
         if value is not None and choices and value not in choices:
             hint = suggestion(value, choices) or f"known are {', '.join(choices)}"
@@ -41,7 +41,7 @@ class Table:
         return None if value is None else str(value)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of strings; a single string is a list of one."""
+        """Return a list of strings; a single string is a list of one."""
         value = self._get(key, (str, list), f'{key} = ["…", "…"]')
         words = [value] if isinstance(value, str) else value or []
         if not all(isinstance(word, str) for word in words):
@@ -49,18 +49,18 @@ class Table:
         return tuple(words)
 
     def number(self, key: str) -> int | None:
-        """A whole number that is not negative."""
+        """Return a whole number that is not negative."""
         value = self._get(key, int, f"{key} = 8")
         if value is not None and (isinstance(value, bool) or not 0 <= value < _LIMIT):
             raise self.error(f"{key} is not a count", f"write {key} = 8")
         return None if value is None else int(value)
 
     def flag(self, key: str) -> bool:
-        """A switch, off when it is not there."""
+        """Return a switch, off when it is not there."""
         return bool(self._get(key, bool, f"{key} = true"))
 
     def ranks(self, key: str) -> frozenset[int] | None:
-        """Ranks as a list, or as a string such as ``0-3,7`` or ``0-56:8``."""
+        """Return ranks as a list, or as a string such as ``0-3,7`` or ``0-56:8``."""
         example = f'write {key} = "0-3,7" or {key} = [0, 1]'
         value = self._get(key, (str, list, int), f'{key} = "0-3,7"')
         if value is None:
@@ -77,19 +77,19 @@ class Table:
         return frozenset(ranks)
 
     def table(self, key: str) -> Table:
-        """A table within this one, empty when it is not there."""
+        """Return a table within this one, empty when it is not there."""
         value = self._get(key, dict, f"a table: [{self._path(key)}]")
         return Table(self.file, value or {}, self._path(key))
 
     def tables(self, key: str) -> list[Table]:
-        """An array of tables: ``[[key]]``."""
+        """Return an array of tables: ``[[key]]``."""
         value = self._get(key, list, f"[[{key}]] for each of them") or []
         if not all(isinstance(entry, dict) for entry in value):
             raise self.error(f"{key} is not a list of tables", f"write [[{key}]] for each of them")
         return [Table(self.file, entry, f"{key} {number}") for number, entry in enumerate(value, 1)]
 
     def names(self) -> list[str]:
-        """The keys of a table in which they are free, such as names of rules."""
+        """Return the keys of a table in which they are free, such as names of rules."""
         return list(self._values)
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class Table:
                 raise self.error(f"unknown key '{key}'", hint)
 
     def error(self, what: str, hint: str) -> NcclInspectError:
-        """An error about something in this table."""
+        """Return an error about something in this table."""
         return NcclInspectError(f"{self.file}: {f'[{self._where}] ' if self._where else ''}{what}", hint)
 
     def _path(self, key: str) -> str:
@@ -119,7 +119,7 @@ class Table:
 
 
 def load(path: Path, option: str) -> Table:
-    """The tables of a file.
+    """Return the tables of a file.
 
     Args:
         path: the file.

@@ -28,17 +28,17 @@ _MAX_EXPANDED = 100_000
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Ranks in words, as short as can be: ``0-3,7``, ``0-1016:8``."""
+    """Return ranks in words, as short as can be: ``0-3,7``, ``0-1016:8``."""
     return ",".join(range_words(numbers))
 
 
 def range_words(numbers: Iterable[int]) -> list[str]:
-    """The parts of :func:`ranges`."""
+    """Return the parts of :func:`ranges`."""
     return [range_word(part) for part in _parts(numbers)]
 
 
 def some_ranks(numbers: Iterable[int], limit: int = 12) -> str:
-    """Ranks in words; of those that are many and scattered the first, with the number of the others."""
+    """Return ranks in words; of those that are many and scattered the first, with the number of the others."""
     parts = _parts(numbers)
     more = sum(map(len, parts[limit:]))
     return ",".join(map(range_word, parts[:limit])) + (f",… {more} more" if more else "")
@@ -54,7 +54,7 @@ def read_range(word: str) -> range | None:
 
 
 def range_word(part: range, width: int = 0) -> str:
-    """One part in words, filled up with zeros to a width."""
+    """Return one part in words, filled up with zeros to a width."""
     first = f"{part[0]:0{width}}"
     if len(part) == 1:
         return first
@@ -62,18 +62,14 @@ def range_word(part: range, width: int = 0) -> str:
 
 
 def _parts(numbers: Iterable[int]) -> list[range]:
-    """Numbers as ranges: one after the other, or by strides that lie within each other, whatever is shorter."""
+    """Return numbers as ranges: one after the other, or by strides that lie within each other, whatever is shorter."""
     ordered = sorted(set(numbers))
     simple = _runs(ordered)
     if len(simple) < _LEAST_STEPS:
         return simple
     gaps = Counter(after[0] - before[0] for before, after in pairwise(simple))
     strides = [_in_strides(ordered, step) for step, _ in gaps.most_common(_MOST_STEPS_TRIED) if step > 1]
-    return min([_with_steps(simple), *strides], key=_length)
-
-
-def _length(parts: Sequence[range]) -> int:
-    return sum(len(range_word(part)) + 1 for part in parts)
+    return min([_with_steps(simple), *strides], key=lambda parts: sum(len(range_word(part)) + 1 for part in parts))
 
 
 def _runs(ordered: Sequence[int]) -> list[range]:
@@ -128,7 +124,7 @@ def _in_strides(ordered: Sequence[int], step: int) -> list[range]:
 
 
 def folded(names: Iterable[str]) -> list[str]:
-    """Names that differ in numbers only, as one: ``mlx5_[0-7]``, ``rack[1-2]-node[01-16]``.
+    """Return names that differ in numbers only, as one: ``mlx5_[0-7]``, ``rack[1-2]-node[01-16]``.
 
     Folding goes from the last number to the first, so that names come together that have the same numbers behind.
     Names with brackets or commas of their own stay as they are.
@@ -161,7 +157,7 @@ def _counts(group: Sequence[str], place: int) -> bool:
 
 
 def _folded_numbers(numbers: Sequence[str]) -> list[str]:
-    """Numbers in brackets: those filled up with zeros to one width together, all others together."""
+    """Return numbers in brackets: those filled up with zeros to one width together, all others together."""
     widths = {len(number) for number in numbers if len(number) > 1 and number.startswith("0")}
     by_width: dict[int, list[int]] = {}
     for number in numbers:
@@ -175,7 +171,7 @@ def _bracketed(parts: Sequence[range], width: int) -> str:
 
 
 def expand(name: str) -> list[str]:
-    """The names that a folded one stands for; itself where it is none."""
+    """Return the names that a folded one stands for; itself where it is none."""
     texts = _BRACKETS.split(name)
     choices = [_numbers(text) if at % 2 else [text] for at, text in enumerate(texts)]
     number = 1
@@ -185,7 +181,7 @@ def expand(name: str) -> list[str]:
 
 
 def _numbers(text: str) -> list[str]:
-    """The numbers of brackets, with their leading zeros; empty where it is not a list of numbers."""
+    """Return the numbers of brackets, with their leading zeros; empty where it is not a list of numbers."""
     numbers: list[str] = []
     for word in text.split(","):
         part = read_range(word)
@@ -197,7 +193,7 @@ def _numbers(text: str) -> list[str]:
 
 
 def some_names(names: Iterable[str], limit: int = 3) -> str:
-    """Names in a row; where they are more than a few, folded, with the number of those left out."""
+    """Return names in a row; where they are more than a few, folded, with the number of those left out."""
     names = list(dict.fromkeys(names))
     parts = folded(names) if len(names) > limit else names
     own = set(names)
@@ -217,23 +213,23 @@ STATES = {
 
 
 def ranks_word(ranks: Iterable[int]) -> str:
-    """Ranks with the noun in the right form: ``rank 3``, ``ranks 0-3``."""
+    """Return ranks with the noun in the right form: ``rank 3``, ``ranks 0-3``."""
     distinct = set(ranks)
     return f"rank{'s' * (len(distinct) > 1)} {some_ranks(distinct)}"
 
 
 def count(number: int, noun: str, ending: str = "s") -> str:
-    """A number with its noun in the right form: ``1 pair``, ``2 pairs``."""
+    """Return a number with its noun in the right form: ``1 pair``, ``2 pairs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}{ending}"
 
 
 def does(number: int, verb: str) -> str:
-    """A verb in the form that fits a number: ``1 pair uses``, ``2 pairs use``; ``has`` and ``have``."""
+    """Return a verb in the form that fits a number: ``1 pair uses``, ``2 pairs use``; ``has`` and ``have``."""
     return verb if number != 1 else "has" if verb == "have" else f"{verb}s"
 
 
 def be(number: int) -> str:
-    """The verb that fits a number."""
+    """Return the verb that fits a number."""
     return "is" if number == 1 else "are"
 
 
@@ -243,12 +239,12 @@ def without_stop(words: str) -> str:
 
 
 def capital(words: str) -> str:
-    """Words as the beginning of a sentence."""
+    """Return words as the beginning of a sentence."""
     return f"{words[:1].upper()}{words[1:]}"
 
 
 def listed(words: Iterable[str], limit: int = 4) -> str:
-    """Some words in a row, with the number of those left out."""
+    """Return some words in a row, with the number of those left out."""
     words = list(dict.fromkeys(words))
     more = len(words) - limit
     return ", ".join(words[:limit]) + (f" and {more} more" if more > 0 else "")

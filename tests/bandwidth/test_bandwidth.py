@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nccl_inspect
 from nccl_inspect.bandwidth import measured, tables
-from nccl_inspect.bandwidth.lines import kept
+from nccl_inspect.bandwidth.lines import select_lines
 from nccl_inspect.extras.gate import differences
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.text import decode
@@ -19,7 +19,7 @@ FORMATS = Path(__file__).with_name("tables.txt")
 
 
 def lines_of(text: str) -> list[Evidence]:
-    return [Evidence("job.log", place + 1, decode(line)) for place, line in kept(text.encode())]
+    return [Evidence("job.log", place + 1, decode(line)) for place, line in select_lines(text.encode())]
 
 
 def test_tables_of_all_formats_are_rows() -> None:

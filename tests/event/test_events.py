@@ -87,7 +87,7 @@ def test_nothing_that_an_event_states_is_lost() -> None:
     for event, row in zip(nccl_inspect.events(LOG), rows, strict=True):
         assert row["kind"] == type(event).__name__
         assert (row["host"], row["line"], row["message"]) == (event.host, event.line, event.message)
-        stated = {name: value for name, value in arrow.stated(event).items() if name != "values"}
+        stated = {name: value for name, value in arrow.list_fields(event).items() if name != "values"}
         assert {name: row[name] for name in stated} == _with_lists(stated)
     plugin = next(row for row in rows if row["kind"] == "PluginStatus")
     assert (plugin["plugin_kind"], plugin["plugin"]) == ("NET", "Libfabric")

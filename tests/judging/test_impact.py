@@ -10,7 +10,7 @@ from repository import ROOT
 import nccl_inspect
 from nccl_inspect.judging import impact
 from nccl_inspect.judging.impact import Rate
-from nccl_inspect.platforms import named
+from nccl_inspect.platforms import require_platform
 
 SHM = b"vm:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"
 NET = (
@@ -42,27 +42,27 @@ def test_rates_follow_the_machine() -> None:
     assert [str(impact.nic(gbps)) for gbps in (100, 400, 25)] == ["11-12 GB/s", "45-49 GB/s", "2.8-3 GB/s"]
     assert impact.nic(None).low < impact.nic(100).high < impact.nic(None).high
     for machine, gbps in NIC_OF_A_GPU.items():
-        assert named(machine).rate == gbps, machine
-        assert impact.network(named(machine))[:2] == impact.nic(gbps)[:2], machine
+        assert require_platform(machine).rate == gbps, machine
+        assert impact.network(require_platform(machine))[:2] == impact.nic(gbps)[:2], machine
     for (machine, nvlink), rate in BETWEEN_GPUS.items():
-        found = impact.p2p(named(machine), nvlink)
+        found = impact.p2p(require_platform(machine), nvlink)
         assert (str(found) if isinstance(rate, str) else found) == rate, machine
     assert impact.p2p(None) is impact.P2P
     assert impact.p2p(None, nvlink=True) is impact.ON_NVLINK
-    assert impact.socket(None) is impact.socket(named("p5.48xlarge")) is impact.SOCKET
-    assert str(impact.socket(named("a2-highgpu-8g"))) == "1.3-12.5 GB/s"
-    assert impact.socket(named("p3.16xlarge")).high < impact.SOCKET.high
+    assert impact.socket(None) is impact.socket(require_platform("p5.48xlarge")) is impact.SOCKET
+    assert str(impact.socket(require_platform("a2-highgpu-8g"))) == "1.3-12.5 GB/s"
+    assert impact.socket(require_platform("p3.16xlarge")).high < impact.SOCKET.high
 
 
 def test_no_figure_is_told_where_none_is_known() -> None:
-    ahead = replace(named("b200-sxm"), nvlink=6)
+    ahead = replace(require_platform("b200-sxm"), nvlink=6)
     assert impact.p2p(ahead) is None
     against = str(impact.against_nvlink(nccl_inspect.read(SHM).paths, ahead))
     assert against.startswith("NVLink is idle; SHM/direct/direct gives 13-35 GB/s")
     (path,) = nccl_inspect.read(NET).paths
     assert impact.of(path) is None
     (direct,) = nccl_inspect.read(NET.replace(b"IB/0", b"IB/0/GDRDMA")).paths
-    assert impact.of(direct, named("p5en.48xlarge")) == impact.network(named("p5en.48xlarge"))
+    assert impact.of(direct, require_platform("p5en.48xlarge")) == impact.network(require_platform("p5en.48xlarge"))
 
 
 def test_every_rate_says_where_it_can_be_read() -> None:

@@ -85,7 +85,7 @@ def impossible(one: Platform) -> Iterator[str]:
     for name in (one.name, *one.aliases):
         if name != name.lower().replace("_", "-") or name.startswith(("standard-", "ml.")):
             yield f"{name} is not written as it is looked up"
-        if platforms.find(name) is not one or platforms.named(name.upper()) is not one:
+        if platforms.find(name) is not one or platforms.require_platform(name.upper()) is not one:
             yield f"{name} does not lead to it"
 
 
@@ -93,14 +93,14 @@ def test_each_platform_is_sound() -> None:
     wrong = []
     for file in FILES:
         table = table_of(file)
-        one = platforms.named(file.stem)
+        one = platforms.require_platform(file.stem)
         assert table["name"] == file.stem == one.name
         wrong += [f"{file}: {what}" for what in (*unsourced(table), *mistyped(table), *impossible(one))]
     assert not wrong, "\n".join(wrong)
 
 
 def test_no_name_of_a_platform_or_a_gpu_stands_for_two() -> None:
-    every = [platforms.named(file.stem) for file in FILES]
+    every = [platforms.require_platform(file.stem) for file in FILES]
     names = [name.lower() for one in every for name in (one.name, *one.aliases)]
     gpus = [name for one in every for name in one.gpu_names]
     assert len(names) == len(set(names))
@@ -140,18 +140,18 @@ UNKNOWN = {
 
 def test_a_platform_is_found_as_users_write_it() -> None:
     names = dict(row.strip().split(" = ") for row in WRITTEN.split(";"))
-    assert {written: platforms.named(written).name for written in names} == names
-    assert platforms.named(" BM.GPU.GB200-v2.4 ").name == "bm.gpu.gb200.4"
-    assert platforms.named("P5.48xlarge or p5e.48xlarge").name == "p5.48xlarge or p5e.48xlarge"
+    assert {written: platforms.require_platform(written).name for written in names} == names
+    assert platforms.require_platform(" BM.GPU.GB200-v2.4 ").name == "bm.gpu.gb200.4"
+    assert platforms.require_platform("P5.48xlarge or p5e.48xlarge").name == "p5.48xlarge or p5e.48xlarge"
     assert platforms.find("no such machine") is None
-    assert platforms.named("hgx-h100").nics is None, "the board does not tell the NICs"
+    assert platforms.require_platform("hgx-h100").nics is None, "the board does not tell the NICs"
 
 
 def test_a_name_that_is_not_known_gets_those_with_the_same_gpu() -> None:
     wrong = []
     for written, hint in UNKNOWN.items():
         with pytest.raises(NcclInspectError) as raised:
-            platforms.named(written)
+            platforms.require_platform(written)
         if hint not in f"{raised.value} {raised.value.hint}":
             wrong.append(f"{written}: {raised.value} {raised.value.hint}, not {hint}")
     assert not wrong, "\n".join(wrong)
@@ -175,5 +175,5 @@ CHECKED: dict[str, tuple[int, int | None, int | None, int]] = {
 
 
 def test_what_was_checked_stays_so() -> None:
-    every = {name: platforms.named(name) for name in CHECKED}
+    every = {name: platforms.require_platform(name) for name in CHECKED}
     assert {name: (one.gpus, one.nics, one.nic_gbps, one.rate) for name, one in every.items()} == CHECKED

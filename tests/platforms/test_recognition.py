@@ -22,7 +22,7 @@ def test_only_gpus_that_all_have_nvlink_are_known_by_name() -> None:
         *("NVIDIA A100-SXM4-40GB MIG 3g.20gb", "Tesla V100-SXM2-16GB", "NVIDIA L40S", "NVIDIA GH200 480GB"),
         *("NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 4090"),
     ]
-    found = {gpu: platforms.of_gpus([gpu]) for gpu in every}
+    found = {gpu: platforms.find_by_gpus([gpu]) for gpu in every}
     generations = [(machine.nvlink or None) if machine else None for machine in found.values()]
     assert generations == [3, 3, 4, 4, 5, *[None] * 11], found
 
@@ -37,8 +37,8 @@ def test_gpus_contradict_only_a_machine_with_others() -> None:
         ("NVIDIA GB200", "p6-b200.48xlarge", False),
         ("NVIDIA GeForce RTX 4090", "p5.48xlarge", False),
     ):
-        found = platforms.of_gpus([gpu])
-        assert found is not None and found.excludes(platforms.named(machine)) is not fits, (gpu, machine)
+        found = platforms.find_by_gpus([gpu])
+        assert found is not None and found.excludes(platforms.require_platform(machine)) is not fits, (gpu, machine)
 
 
 def test_gpus_and_a_network_together_name_a_machine_type() -> None:
@@ -46,19 +46,19 @@ def test_gpus_and_a_network_together_name_a_machine_type() -> None:
     assert recognised(networks={"AWS Libfabric"}, gpu_names=v100).name == "p3dn.24xlarge"
     for networks, gpus in (({"IB"}, v100), ({"AWS Libfabric"}, {"NVIDIA L4"}), ({"AWS Libfabric"}, set())):
         assert platforms.recognise_platform(Shown(networks=networks, gpu_names=gpus)) is None
-    found = platforms.of_gpus(["GeForce GTX 1080 Ti"])
-    assert found == platforms.named("geforce") and (found.gdr, found.p2p) == (False, None)
-    assert platforms.of_gpus(["GeForce GTX 1080 Ti", "NVIDIA GeForce RTX 4090"]) is None
+    found = platforms.find_by_gpus(["GeForce GTX 1080 Ti"])
+    assert found == platforms.require_platform("geforce") and (found.gdr, found.p2p) == (False, None)
+    assert platforms.find_by_gpus(["GeForce GTX 1080 Ti", "NVIDIA GeForce RTX 4090"]) is None
 
 
 def test_a_machine_type_that_is_named_excludes_others() -> None:
-    assert platforms.named("p5.48xlarge").excludes(platforms.named("nd96isr-h100-v5"))
-    assert not platforms.named("p5.48xlarge").excludes(platforms.named("P5.48xlarge"))
-    assert recognised(networks={"FasTrak"}).excludes(platforms.named("p5.48xlarge"))
+    assert platforms.require_platform("p5.48xlarge").excludes(platforms.require_platform("nd96isr-h100-v5"))
+    assert not platforms.require_platform("p5.48xlarge").excludes(platforms.require_platform("P5.48xlarge"))
+    assert recognised(networks={"FasTrak"}).excludes(platforms.require_platform("p5.48xlarge"))
     either = recognised(networks={"gIB"}, gpus=8)
-    assert not either.excludes(platforms.named("a4-highgpu-8g"))
-    assert either.excludes(platforms.named("a3-megagpu-8g"))
-    assert not platforms.named("nvl72").excludes(platforms.named("gb200-nvl72"))
+    assert not either.excludes(platforms.require_platform("a4-highgpu-8g"))
+    assert either.excludes(platforms.require_platform("a3-megagpu-8g"))
+    assert not platforms.require_platform("nvl72").excludes(platforms.require_platform("gb200-nvl72"))
 
 
 def test_types_that_fit_equally_claim_only_what_they_share() -> None:
@@ -77,7 +77,7 @@ def test_types_that_fit_equally_claim_only_what_they_share() -> None:
 
 def test_p2p_over_an_amd_cpu_depends_on_release_and_number() -> None:
     def p2p(machine: str, release: str, gpus: int, *settings: tuple[str, str]) -> bool | None:
-        return platforms.expected_of(platforms.named(machine), [release], gpus, settings).p2p
+        return platforms.expected_of(platforms.require_platform(machine), [release], gpus, settings).p2p
 
     off = ("NCCL_P2P_DISABLE", "1")
     for release, gpus, expected in (
@@ -100,4 +100,6 @@ def test_a_range_of_releases_is_as_new_as_its_oldest() -> None:
         ("2.26.2 to 2.28.3 (inferred)", None),
         ("2.28.3 or earlier (inferred)", None),
     ):
-        assert platforms.expected_of(platforms.named("gb200-nvl72"), [release], 4, set()).gdr is expected, release
+        assert platforms.expected_of(platforms.require_platform("gb200-nvl72"), [release], 4, set()).gdr is expected, (
+            release
+        )

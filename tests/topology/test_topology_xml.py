@@ -12,7 +12,7 @@ from repository import TESTS
 import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.errors import TopologyError
-from nccl_inspect.topology import Named, named
+from nccl_inspect.topology import Named, parse_bracket
 from nccl_inspect.topology.nccl_xml import parsed
 
 DATA = TESTS / "data"
@@ -122,7 +122,7 @@ def test_hosts_of_one_nvlink_domain_are_told_apart(tmp_path: Path) -> None:
     )
     assert found.gpus == 4
     assert found.between(0, 1) is None  # PIX on one host, PHB on the other
-    assert found.pair(named("19000"), named("1a000")) == "PIX"
+    assert found.pair(parse_bracket("19000"), parse_bracket("1a000")) == "PIX"
 
 
 def test_a_bracket_is_an_index_or_a_bus_id(tmp_path: Path) -> None:
@@ -136,19 +136,19 @@ def test_a_bracket_is_an_index_or_a_bus_id(tmp_path: Path) -> None:
         ("0", "9", None),
         ("0", None, None),
     ):
-        assert found.pair(named(src), named(dst)) == kind, (src, dst)
+        assert found.pair(parse_bracket(src), parse_bracket(dst)) == kind, (src, dst)
 
 
 def test_a_bus_id_that_may_be_an_index_is_left_open(tmp_path: Path) -> None:
     # Until 2.18.2 brackets hold bus ids: 60 is 0000:00:06.0, and no GPU has the index 60.
     buses = ["0000:00:06.0", "0000:00:07.0"]
     found = read(tmp_path, system(cpu(0, *(gpu(n, bus) for n, bus in enumerate(buses)))))
-    assert found.pair(named("60"), named("70")) == "PHB"
+    assert found.pair(parse_bracket("60"), parse_bracket("70")) == "PHB"
     many = system(cpu(0, *(gpu(n, f"0000:00:{n + 1:02x}.0") for n in range(16))))
-    assert read(tmp_path, many).pair(named("10"), named("20")) is None
+    assert read(tmp_path, many).pair(parse_bracket("10"), parse_bracket("20")) is None
     matrix = "\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tNV4\tX\n"
-    assert read(tmp_path, matrix).pair(named("0"), named("1")) == "NV4"
-    assert read(tmp_path, matrix).pair(named("10"), named("1")) is None
+    assert read(tmp_path, matrix).pair(parse_bracket("0"), parse_bracket("1")) == "NV4"
+    assert read(tmp_path, matrix).pair(parse_bracket("10"), parse_bracket("1")) is None
 
 
 def test_a_graph_proves_what_is_near_and_nothing_else(tmp_path: Path) -> None:

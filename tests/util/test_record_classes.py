@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nccl_inspect.util.patterns import later
-from nccl_inspect.util.records import Deferring, Frozen, Record, named, record
+from nccl_inspect.util.records import Deferring, Frozen, Record, keyword_only, record
 
 MANY = 200
 """Objects after which a class has a constructor of its own."""
@@ -124,7 +124,7 @@ def test_a_field_that_is_none_is_named() -> None:
             _ = late.wordz  # type: ignore[attr-defined]
 
 
-@named
+@keyword_only
 class Called(Frozen):
     """One whose fields are given by name."""
 

@@ -309,7 +309,7 @@ def _request(platform: str | None, topology: list[str] | str | None, job: str | 
 def _answer_paths(
     job: Job, wanted: selection.PathFilter, slowest_first: bool, offset: int, limit: int
 ) -> CallToolResult:
-    chosen = wanted.of(job)
+    chosen = wanted.select(job)
     text = "" if chosen else selection.explain_no_path(job, wanted.verdicts)
     kinds = path_kinds(chosen)
     if slowest_first:

@@ -66,7 +66,7 @@ def metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
     """Return the metrics of a watch: those of the job since its first verdict, and how the watch goes."""
     status, job = watch.status(), watch.reported
     if job:
-        made = prometheus.of_job(job)
+        made = prometheus.collect_metrics(job)
     else:  # what is known of a job that begins: its findings may be those of a moment
         made = prometheus.Metrics()
         made.verdict("unknown")
