@@ -13,7 +13,7 @@ from nccl_inspect.judging.facts import ENDS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import End
 from nccl_inspect.model.job import Job, Selection
-from nccl_inspect.model.paths.nics import listed_as
+from nccl_inspect.model.paths.ends import listed_as
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 USED, IDLE, UNKNOWN = "used", "idle", "unknown"
