@@ -17,7 +17,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Host, LastLine
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.model.measured import Measured
-from nccl_inspect.model.paths.nics import listed_as
+from nccl_inspect.model.paths.ends import listed_as
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 from nccl_inspect.util.times import in_order, moment

@@ -24,7 +24,7 @@ from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInf
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs.parts import Part
 from nccl_inspect.model.paths import build, placement
-from nccl_inspect.model.paths.nics import NicNames
+from nccl_inspect.model.paths.ends import NicNames
 from nccl_inspect.model.paths.table import Paths
 from nccl_inspect.model.processes import gathering, identity
 from nccl_inspect.model.processes.gathering import Gathered, walked
