@@ -178,7 +178,11 @@ def half_connected(facts: Facts) -> Selection:
         silent = nets.where(partial(_lacks_end, side))
         able = {rank for (rank,) in nets.without(silent).distinct(RANKS[side])}
         halves = halves | silent.only((RANKS[side],), able.__contains__)
-    return halves
+    return halves if len(halves) > max(_LOST, len(nets) // 8) else facts.no_paths()
+
+
+_LOST = 2
+"""Paths of which a line may be lost, and one in eight."""
 
 
 def _lacks_end(side: str, kind: PathKind) -> bool:
@@ -191,7 +195,7 @@ def last_to_connect(facts: Facts) -> set[int]:
     late: set[int] = set()
     for comm in facts.job.communicators if _may_end_early(facts) else ():
         rest = set(range(comm.nranks)) - set(comm.connected)
-        if len(comm.completed) == comm.nranks and not comm.ended and 0 < len(rest) <= len(comm.connected):
+        if comm.state == "complete" and len(comm.completed) == comm.nranks and 0 < len(rest) <= len(comm.connected):
             late |= global_ranks(comm, rest)
     return late
 
