@@ -24,8 +24,7 @@ GROUPS = (
         (
             *("rank", "host", "scope", "transport", "verdict", "finding", "state", "differs", "slowest", "limit"),
             *("communicator", "channel", "kind", "category", "search", "dialect", "pid", "level", "only-nccl"),
-            "memory",
-            "sizes",
+            *("memory", "sizes", "since"),
         ),
     ),
     ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "follow", "keep")),
@@ -42,7 +41,7 @@ GROUPS = (
         "Judging",
         ("policy", "learn", "force", "strict", "fail-on", "exit-on", "on-exit", "exit-code", "select", "ignore"),
     ),
-    ("Machine and settings", ("topology", "platform", "config", "no-config")),
+    ("Machine and settings", ("topology", "platform", "image", "config", "no-config")),
     ("Serving", ("root", "http")),
     (
         "Reading",

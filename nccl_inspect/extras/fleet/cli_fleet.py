@@ -30,7 +30,7 @@ _ADD = """
 Examples:
   nccl-inspect fleet add job-4711.log --store /shared/fleet
   nccl-inspect fleet add 2026-11-28/ --store s3://bucket/fleet --jobs 8
-  nccl-inspect fleet add s3://bucket/logs/2026-11-28/*.log --store s3://bucket/fleet --cluster tcp://dask:8786
+  nccl-inspect fleet add s3://logs/2026-11-28/*.log --store s3://bucket/fleet --cluster tcp://dask:8786
   kubectl logs job/llama | nccl-inspect fleet add --store /shared/fleet --image llama:1.4
 
 Exit status: 0 added, or there already; 3 nothing could be read, or no NCCL line in it
@@ -40,7 +40,7 @@ Examples:
   nccl-inspect fleet report --store /shared/fleet
   nccl-inspect fleet report --store /shared/fleet --since 7d --by host
   nccl-inspect fleet report --store /shared/fleet -o fleet.html
-  nccl-inspect fleet report --store s3://bucket/fleet -o /var/lib/node_exporter/nccl_fleet.prom
+  nccl-inspect fleet report --store s3://bucket/fleet -o /var/lib/metrics/fleet.prom
 """
 _QUERY = """
 Examples:
@@ -137,9 +137,15 @@ def _since(_ctx: click.Context, _option: click.Parameter, value: str | None) -> 
 @store_option
 @format_option(forms.names(), forms.load)
 @click.option("--since", metavar="7d|4w", callback=_since, help="Only jobs of the last days before the newest one.")
-@click.option("--by", type=click.Choice(_KINDS), default=None, help="Also list all of a kind, worst first.")
+@click.option(
+    "--by",
+    "by_kind",
+    type=click.Choice(_KINDS),
+    metavar="KIND",
+    help=f"Also list all of a kind, worst first: {', '.join(_KINDS)}.",
+)
 @shared.output_options
-def report(store: str, form: str, since: timedelta | None, by: str | None, out: shared.Output) -> int:
+def report(store: str, form: str, since: timedelta | None, by_kind: str | None, out: shared.Output) -> int:
     """Report verdicts over time, frequent causes, and which host, NIC, GPU, image, release or setting is behind them.
 
     A suspect has more bad jobs than chance explains: by Fisher's exact test and against jobs of like size and day, both
@@ -150,7 +156,7 @@ def report(store: str, form: str, since: timedelta | None, by: str | None, out: 
     from nccl_inspect.extras.fleet.report import report as made  # loads pyarrow
     from nccl_inspect.extras.fleet.store import Store
 
-    document = made(Store(store), since, by or "")
+    document = made(Store(store), since, by_kind or "")
     out.write(forms.load(form).render(document, out.style))
     return 0
 
