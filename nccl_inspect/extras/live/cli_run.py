@@ -62,7 +62,9 @@ def command(directory: str, stall: float, report: str, store: str, quiet: bool, 
     session = Session(files, os.environ, Options(stall, report, quiet), print_stderr)
     status = session.run(argv)
     if store and session.is_first:
-        from nccl_inspect.extras.fleet import adding  # loads pyarrow
+        from nccl_inspect.extras.fleet import library
+
+        adding = library("nccl_inspect.extras.fleet.adding")  # loads pyarrow
 
         adding.append([str(files.folder)], store, print_stderr)
     return status

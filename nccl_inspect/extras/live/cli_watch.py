@@ -175,7 +175,9 @@ def command(
     for words in place.problems(job) if place else ():
         print_stderr(words)
     if store:
-        from nccl_inspect.extras.fleet import adding  # loads pyarrow
+        from nccl_inspect.extras.fleet import library
+
+        adding = library("nccl_inspect.extras.fleet.adding")  # loads pyarrow
 
         adding.append([name, *evidence], store, print_stderr, options)
     if alarm:
