@@ -168,6 +168,8 @@ def query(sql: str, store: str, form: str, out: shared.Output) -> int:
     opened = library("nccl_inspect.extras.fleet.store").Store(store)
     try:
         done = opened.retried(lambda: opened.connection().execute(sql))
+        if done is None:
+            raise NcclInspectError("SQL: empty", "'DESCRIBE job' lists the columns of a table")
         head, rows = [column[0] for column in done.description or ()], done.fetchall()
     except duckdb.Error as error:
         raise NcclInspectError(str(error).splitlines()[0], "'DESCRIBE job' lists the columns of a table") from None
