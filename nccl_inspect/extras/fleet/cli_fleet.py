@@ -18,6 +18,7 @@ from nccl_inspect.cli import prepared, print_stderr, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.fleet import formats as forms
+from nccl_inspect.extras.fleet import library
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def add(
 
     With --cluster, workers must reach the logs and the store by the same names, and have nccl-inspect installed.
     """
-    from nccl_inspect.extras.fleet import adding  # loads pyarrow
+    adding = library("nccl_inspect.extras.fleet.adding")  # loads pyarrow
 
     with tempfile.NamedTemporaryFile(prefix="nccl-inspect-", suffix=".log") as spooled:
         inputs = shared.inputs_or_stdin(logs)
@@ -153,10 +154,8 @@ def report(store: str, form: str, since: timedelta | None, by_kind: str | None, 
     jobs of a suspect are then set aside, so that hosts that shared them are cleared. Rates have Wilson intervals
     (95 %).
     """
-    from nccl_inspect.extras.fleet.report import report as made  # loads pyarrow
-    from nccl_inspect.extras.fleet.store import Store
-
-    document = made(Store(store), since, by_kind or "")
+    reporting = library("nccl_inspect.extras.fleet.report")  # loads pyarrow
+    document = reporting.report(reporting.Store(store), since, by_kind or "")
     out.write(forms.load(form).render(document, out.style))
     return 0
 
@@ -171,13 +170,12 @@ def query(sql: str, store: str, form: str, out: shared.Output) -> int:
 
     Each row has its job, when that began, its verdict, whether it is bad, and the day.
     """
-    from nccl_inspect.extras.fleet import library
-    from nccl_inspect.extras.fleet.store import Store
-
     duckdb = library("duckdb")
-    opened = Store(store)
+    opened = library("nccl_inspect.extras.fleet.store").Store(store)
     try:
         done = opened.retried(lambda: opened.connection().execute(sql))
+        if done is None:
+            raise NcclInspectError("SQL: empty", "'DESCRIBE job' lists the columns of a table")
         head, rows = [column[0] for column in done.description or ()], done.fetchall()
     except duckdb.Error as error:
         raise NcclInspectError(str(error).splitlines()[0], "'DESCRIBE job' lists the columns of a table") from None

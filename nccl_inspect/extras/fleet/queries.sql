@@ -1,7 +1,7 @@
 -- The queries of a report, by name. What stands in braces is put in by report.py: names of its own.
 
 -- name: totals
-SELECT min(start) AS first, max(start) AS last, count(*) AS jobs, count_if(bad) AS bad,
+SELECT min(start) AS first, max(start) AS last, count(*) AS jobs, count(*) FILTER (bad) AS bad,
     (SELECT count(DISTINCT host) FROM host) AS hosts FROM job
 
 -- name: verdicts

@@ -86,9 +86,11 @@ class _Report:
             for row in self._rows("changed", whole=True, kind=kind):
                 values = {"name": row["name"], "first": row["first"]}
                 (before,) = self._rows("before", values, whole=True, kind=kind)
+                if not before["jobs"]:
+                    continue  # no job in that week
                 compared += 1
                 chance = logs.fisher(row["bad"], row["jobs"], row["bad"] + before["bad"], row["jobs"] + before["jobs"])
-                if before["jobs"] and row["bad"] / row["jobs"] > before["bad"] / before["jobs"]:
+                if row["bad"] / row["jobs"] > before["bad"] / before["jobs"]:
                     told = {
                         "kind": kind,
                         "name": row["name"],

@@ -70,11 +70,15 @@ class Store:
                 if self._files.exists(self._root) and self._files.ls(self._root):
                     raise NcclInspectError(f"{self._name}: neither a store nor empty", "name a new folder with --store")
                 self._put(index, json.dumps({"schema": SCHEMA, "tables": list(TABLES)}).encode())
-            found = json.loads(self._files.cat_file(index))["schema"]
+            text = self._files.cat_file(index)
         except FileNotFoundError:
             raise NcclInspectError(f"{self._name}: no store", "make one with 'nccl-inspect fleet add'") from None
-        except (OSError, ValueError, KeyError, ImportError) as error:
+        except (OSError, ValueError, ImportError) as error:
             raise NcclInspectError(f"{self._name}: {error}", "check the folder or URL given with --store") from None
+        try:
+            found = json.loads(text)["schema"]
+        except (ValueError, KeyError, TypeError):
+            raise NcclInspectError(f"{self._name}: {_INDEX} names no schema", "name a store with --store") from None
         if found != SCHEMA:
             raise NcclInspectError(f"{self._name}: has the schema {found}, not {SCHEMA}", "add the logs to a new store")
 

@@ -7,6 +7,7 @@ import os
 import click
 
 from nccl_inspect.cli import print_stderr, shared
+from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.live.session import Options, Session, open_run_folder, replace_process
 
 _EXAMPLES = """
@@ -56,13 +57,12 @@ def command(directory: str, stall: float, report: str, store: str, quiet: bool, 
     the output stays as it was), NCCL_TOPO_DUMP_FILE, and PyTorch's flight recorder with dumps on timeout. Input,
     output, signals and the exit status of COMMAND are passed through.
     """
+    adding = library("nccl_inspect.extras.fleet.adding") if store else None  # loads pyarrow
     files = open_run_folder(directory, os.environ, print_stderr)
     if files is None:
         return replace_process(argv)
     session = Session(files, os.environ, Options(stall, report, quiet), print_stderr)
     status = session.run(argv)
-    if store and session.is_first:
-        from nccl_inspect.extras.fleet import adding  # loads pyarrow
-
+    if adding and session.is_first:
         adding.append([str(files.folder)], store, print_stderr)
     return status

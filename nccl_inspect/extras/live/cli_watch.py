@@ -16,6 +16,7 @@ from nccl_inspect import artifacts, report
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.live import exit_conditions, tail
 from nccl_inspect.extras.live import metrics as monitoring
 from nccl_inspect.extras.live.ras import Asker
@@ -129,6 +130,7 @@ def command(
     job. EVIDENCE are folders and files, such as flight recorder dumps: they are read when the job makes no progress
     and at the end, and need not exist before.
     """
+    adding = library("nccl_inspect.extras.fleet.adding") if store else None  # loads pyarrow
     if on_exit is not None and not exit_on:
         raise click.UsageError("--on-exit needs --exit-on: choose what ends the watch")
     if ras and not ras.rpartition(":")[2].isdecimal():
@@ -174,9 +176,7 @@ def command(
         screen.clear()
     for words in place.problems(job) if place else ():
         print_stderr(words)
-    if store:
-        from nccl_inspect.extras.fleet import adding  # loads pyarrow
-
+    if adding:
         adding.append([name, *evidence], store, print_stderr, options)
     if alarm:
         return _ended(alarm, on_exit)

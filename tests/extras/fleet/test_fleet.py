@@ -197,6 +197,8 @@ def test_an_image_that_made_jobs_worse_is_told_with_what_was_before(tmp_path: Pa
     (change,) = document["changes"]
     assert (change["name"], change["before"]["name"], change["bad"], change["jobs"]) == ("app:2", "app:1", 16, 24)
     assert ("image", "app:2") in {(one["kind"], one["name"]) for one in document["new"]}
+    after_a_pause = [(40, [f"h{n % 8}"], "app:3", "program") for n in range(12)]
+    assert document_of(tmp_path / "pause", before + after_a_pause)["changes"] == []
 
 
 def test_a_store_is_told_from_other_folders_and_a_missing_library_is_named(
