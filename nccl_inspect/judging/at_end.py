@@ -34,6 +34,8 @@ from nccl_inspect.util.wording import count, does, listed, ranks_word
 _INITIALISATION, _CONNECTIONS = "initialisation", "connections"
 _LONG = 30.0
 """Seconds: no rank of a healthy job lags that much within one step of the initialization."""
+_LOST = 2
+"""Paths of which a line may be lost, or one in eight."""
 _FEWEST = 2
 """Ranks that wait at the same point: a single one may be the only rank with a log."""
 _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
@@ -400,7 +402,7 @@ def half_connected(facts: Facts) -> Selection:
         silent = nets.where(partial(_lacks_end, side))
         able = {rank for (rank,) in nets.without(silent).distinct(RANKS[side])}
         halves = halves | silent.only((RANKS[side],), able.__contains__)
-    return halves
+    return halves if len(halves) > max(_LOST, len(nets) // 8) else facts.no_paths()
 
 
 def _lacks_end(side: str, kind: PathKind) -> bool:
@@ -413,7 +415,7 @@ def last_to_connect(facts: Facts) -> set[int]:
     late: set[int] = set()
     for comm in facts.job.communicators if _may_end_early(facts) else ():
         rest = set(range(comm.nranks)) - set(comm.connected)
-        if len(comm.completed) == comm.nranks and not comm.ended and 0 < len(rest) <= len(comm.connected):
+        if comm.state == "complete" and len(comm.completed) == comm.nranks and 0 < len(rest) <= len(comm.connected):
             late |= global_ranks(comm, rest)
     return late
 

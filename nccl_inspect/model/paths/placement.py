@@ -38,8 +38,6 @@ class Fragment(Record):
     """The host of each rank that printed, or that shares memory with one that did."""
     devices: dict[int, str] = field(default_factory=dict)
     """The GPU of each rank, as brackets name it."""
-    gpus: dict[tuple[str, str], int] = field(default_factory=dict)
-    """The rank that has each GPU of each host: NCCL refuses a second one."""
 
     def admits(self, log: ProcessLog, burst: Burst) -> bool:
         """Whether nothing that is known contradicts that this burst is of this communicator."""
@@ -50,8 +48,7 @@ class Fragment(Record):
 
     def _contradicts(self, rank: int, host: str | None, device: str) -> bool:
         other_host = host is not None and self.hosts.get(rank, host) != host
-        other_rank = host is not None and self.gpus.get((host, device), rank) != rank
-        return other_host or other_rank or self.devices.get(rank, device) != device
+        return other_host or self.devices.get(rank, device) != device
 
     def take(self, log: ProcessLog, burst: Burst) -> None:
         """Remember what a burst says of hosts and GPUs."""
@@ -61,8 +58,6 @@ class Fragment(Record):
             self.devices[who] = device
             if host:
                 self.hosts[who] = host
-                if device and host != "localhost":
-                    self.gpus[host, device] = who
 
 
 def _named_ranks(log: ProcessLog, burst: Burst) -> Iterator[tuple[int, str | None, str]]:
