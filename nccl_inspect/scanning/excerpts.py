@@ -80,7 +80,7 @@ def quoted(line: bytes, grammar: Grammar, *, prose: bool = True) -> tuple[Origin
         found = next(filter(None, (_telling(text, grammar) for text in texts)), None)
         if prose and is_statement:
             beginnings = filter(None, (_telling(text, grammar) for text in decoration.beginnings(texts[0])))
-            found = max(beginnings, key=_own_signs, default=None)
+            found = max((one for one in beginnings if _level(one) in STATEMENTS), key=_own_signs, default=found)
         if found:
             return origin, Text(decode(match["level"]), found.message, found)
         is_glued = len(_HEAD.findall(head)) > _MOST_HEADS

@@ -141,6 +141,8 @@ def test_a_question_of_few_lines_may_mention_an_error() -> None:
             nccl_inspect.read(text.encode())
     wrapped = b"RuntimeError: NCCL error in: /src/ProcessGroupNCCL.cpp:1275,\ninvalid usage, NCCL version 2.14.3\n"
     assert [one.rule for one in nccl_inspect.read(wrapped).findings] == ["invalid-usage"]
+    cut = b"vm:100:140 [0] transport/net_ib.cc:2449 NCCL WARN NET/IB: Got completion from peer 10.0"
+    assert [one.rule for one in nccl_inspect.read(cut).findings] == ["ib-completion-error"]  # no node named "IB:"
 
 
 def test_a_line_that_was_broken_by_hand_is_one_again() -> None:
