@@ -13,6 +13,7 @@ from nccl_inspect.judging.page_words import Hit, tell_account
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.judging.watchdog import Wait, by_time, communicator_of_wait, in_words, latecomers, waits
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.story.origin import origin
 from nccl_inspect.util.wording import capital, listed, ranks_word
 
 
@@ -54,8 +55,10 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
     ranks = set(account.ranks) if account else flight_recorder.proved(facts)
     who = account.who if account else ranks_word(ranks) if ranks else ""
     told = account.words if account else ""
+    alone = origin(facts, waits(facts)) if ranks and not account else None
+    alone = alone if alone and alone.suspects and alone.suspects != ranks else None
     others = [name for name in dict.fromkeys(wait.group for wait in everything) if name not in (group, None)]
-    others = [name for name in others if name and name not in told]
+    others = [name for name in others if name and name not in f"{told} {alone.words if alone else ''}"]
     ended = exceptions.exceptions_of(facts).of_threads
     return Hit(
         named={
@@ -64,6 +67,8 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "told_first": told.partition(",")[0] if not who else "",
             "by_all": told,
             "proved": ranks if not account else set(),
+            "alone": alone.suspects if alone else set(),
+            "alone_words": alone.words if alone else "",
             "suspects": at_end.suspects(facts),
             "thread": f"{ended[0].text} ({short(ended[0].line)})" if ended else "",
             "others": others,
