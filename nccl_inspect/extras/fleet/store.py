@@ -67,7 +67,9 @@ class Store:
             self._is_local = "file" in (self._files.protocol, *self._files.protocol)
             index = f"{self._root}/{_INDEX}"
             if make and not self._files.exists(index):
-                if self._files.exists(self._root) and self._files.ls(self._root):
+                found = self._files.ls(self._root, detail=False) if self._files.exists(self._root) else []
+                others = [path for path in found if not Path(path).name.startswith(".")]  # another process begins it
+                if others and not self._files.exists(index):
                     raise NcclInspectError(f"{self._name}: neither a store nor empty", "name a new folder with --store")
                 self._put(index, json.dumps({"schema": SCHEMA, "tables": list(TABLES)}).encode())
             text = self._files.cat_file(index)
