@@ -250,7 +250,11 @@ class Excerpt:
         self._scanner.scan(lines, counts, lambda *row: rows.append(row))
         plain = [self._undecorated(text) for *_, text in rows]
         self.read += sum(text is not less for (*_, text), less in zip(rows, plain, strict=True))
-        rows = [(number, origin, text) for (number, origin, _), text in zip(rows, plain, strict=True)]
+        torn = _torn_off(lines)
+        rows = [
+            (number, origin, self._begun(text, counts) if number in torn else text)
+            for (number, origin, _), text in zip(rows, plain, strict=True)
+        ]
         recognized = {number for number, _, text in rows if text.parsed and not _is_vague(text.parsed.production)}
         unknown = {number for number, _, text in rows if text.parsed is None}
         begins = {number for number, _, text in rows if text.parsed}
@@ -265,17 +269,23 @@ class Excerpt:
             anew |= numbers
         self.read += len(better)
         rows = [row for row in rows if row[0] not in anew]
-        torn = _torn_off(lines)
         for number, origin, text in sorted([*rows, *better], key=lambda row: row[0]):
-            if text.parsed is None and text.level in STATEMENTS and number in torn:
-                begun = undecorated(text.message)
-                text = Text(text.level, begun, self._grammar.parse_torn(begun))
-                counts.typed_lines += text.parsed is not None
-                counts.unrecognised_lines -= text.parsed is not None
-                self.read += text.parsed is not None
+            if number in anew and number in torn:
+                text = self._begun(text, counts)
             if text.parsed:
                 self.productions.add(text.parsed.production)
             sink(number, origin, text)
+
+    def _begun(self, text: Text, counts: Counts) -> Text:
+        """Return a text with the message that it is the beginning of, if nothing is known of it otherwise."""
+        if text.parsed or text.level not in STATEMENTS:
+            return text
+        begun = undecorated(text.message)
+        parsed = self._grammar.parse_torn(begun)
+        counts.typed_lines += parsed is not None
+        counts.unrecognised_lines -= parsed is not None
+        self.read += parsed is not None
+        return Text(text.level, begun, parsed)
 
     def _undecorated(self, text: Text) -> Text:
         """A text without what follows the quoted line, where the last field of its message took that."""

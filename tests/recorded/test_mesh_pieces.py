@@ -268,3 +268,16 @@ def test_the_line_of_one_rank_does_not_place_the_host_of_a_log() -> None:
     log = "".join(text for text in on(recording, {0}).splitlines(True) if not text.startswith("[rank"))
     job = nccl_inspect.read(f"{log}{line.replace('rank4', 'rank12')}\n".encode())
     assert (job.world_size, job.ranks_seen) == (8, [0, 1])
+
+
+def test_dumps_from_before_the_beginning_of_a_log_are_at_most_a_possible_cause(tmp_path: Path) -> None:
+    PARTS["log, dumps"].write(MESH["loop-eager"], folder := tmp_path / "job")
+    log = folder / "job.log"
+    words = re.compile(r"Watchdog|dump signal|\[Rank \d|WorkNCCL|terminated|Exception|Error|Traceback")
+    lines = [line for line in log.read_text().splitlines(True) if not words.search(line)]
+    later = [re.sub(r"(\[W1123 10:)5\d", r"\g<1>58", line) for line in lines]
+    tail = [line for line in later if "Init START" not in line]
+    for kept, confidence in ((lines, "certain"), (later, "possible"), (tail, "certain")):
+        log.write_text("".join(kept))
+        lead = nccl_inspect.read(folder).findings[0]
+        assert (lead.rule, lead.confidence) == ("collective-not-called", confidence), lead.summary

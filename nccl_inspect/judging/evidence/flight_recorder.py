@@ -81,7 +81,12 @@ def is_of_run(facts: Facts) -> bool:
 
 
 def _began_before(facts: Facts) -> bool:
-    """Whether the first calls of the dumps were made before the log begins: in UTC, and soon after it in no zone."""
+    """Whether the first calls of the dumps were made before the log begins: in UTC, and soon after it in no zone.
+
+    A log without the initialization of a communicator may have lost its beginning.
+    """
+    if not any(comm.announced for comm in facts.job.communicators):
+        return False
     calls = (call for dump in dumps_of(facts) for some in dump.calls.values() for call in some)
     called = min((call.created_ns for call in calls), default=0) / 1e9
     first = line_seconds(datetime.fromtimestamp(called, UTC).isoformat(" "))
