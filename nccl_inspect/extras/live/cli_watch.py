@@ -144,7 +144,7 @@ def command(
         raise click.UsageError("--store needs LOG: standard input is not kept")
     source = tail.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
-    watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None)
+    watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None, asks=bool(ras))
     waiter = tail.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))
     pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
     screen = _Screen(shared.choose_style(no_color, "-"), interval)
@@ -176,10 +176,11 @@ def command(
         screen.clear()
     for words in place.problems(job) if place else ():
         print_stderr(words)
-    if adding:
+    ended = _ended(alarm, on_exit) if alarm else None
+    if adding:  # after the command of --on-exit, which has to end a job
         adding.append([name, *evidence], store, print_stderr, options)
-    if alarm:
-        return _ended(alarm, on_exit)
+    if ended is not None:
+        return ended
     assert job is not None
     return shared.status(job, fail_on)
 
@@ -302,7 +303,7 @@ class _Screen:
 
 def _progress(status: Status) -> tuple[str, str]:
     """The status in words: the clock, and the progress."""
-    begin = f"{status.seconds:.0f} s, {status.lines:,} lines"
+    begin = f"{status.seconds:.0f} s, {status.lines:,} line{'' if status.lines == 1 else 's'}"
     if not status.nccl_lines:
         return begin, "none of NCCL yet"
     parts = [f"ranks {status.ranks}/{status.world_size or '?'}"]

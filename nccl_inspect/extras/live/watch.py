@@ -135,6 +135,7 @@ class Watch:
         name: of the source.
         clock: the time in seconds.
         beside: reads the evidence next to the log, where somebody named a place for it.
+        asks: whether RAS is asked, and :meth:`take` will be called with its answers.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class Watch:
         name: str = STDIN,
         clock: Callable[[], float] = time.monotonic,
         beside: Callable[[], Inventory] | None = None,
+        asks: bool = False,
     ) -> None:
         self._beside, self._of_failure = beside, NOTHING
         self._judge = judge
@@ -164,7 +166,7 @@ class Watch:
         self._stall: Stall | None = None
         self._answer: Artifact | None = None
         self._counts: dict[tuple[str, str, int], int] = {}
-        self._ras, self._moved, self._is_same = "", 0.0, False
+        self._ras, self._moved, self._is_same = "no answer from RAS yet" if asks else "", 0.0, False
         self._behind: Behind | None = None
         self._next_behind = timing.stall
 
