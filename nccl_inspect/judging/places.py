@@ -42,7 +42,9 @@ class Places:
         self._hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
         self._gpus = {rank: gpu.nvml_dev for rank, gpu in job.gpus.items()}
         self._pods = {last.process.host: pod for last in job.last_lines if (pod := pod_of(last.process))}
-        self._told = {rank: host for entry in job.story for rank, host in entry.host_of.items()}
+        likely = {last.likely_rank for last in job.last_lines}
+        by_story = ((rank, host) for entry in job.story for rank, host in entry.host_of.items())
+        self._told = {rank: host for rank, host in by_story if rank not in likely}
 
     def of(self, rank: int) -> Place:
         """Return where a rank runs."""
