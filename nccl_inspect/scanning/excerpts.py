@@ -250,11 +250,9 @@ class Excerpt:
         self._scanner.scan(lines, counts, lambda *row: rows.append(row))
         plain = [self._undecorated(text) for *_, text in rows]
         self.read += sum(text is not less for (*_, text), less in zip(rows, plain, strict=True))
+        rows = [(number, origin, text) for (number, origin, _), text in zip(rows, plain, strict=True)]
         torn = _torn_off(lines)
-        rows = [
-            (number, origin, self._begun(text, counts) if number in torn else text)
-            for (number, origin, _), text in zip(rows, plain, strict=True)
-        ]
+        begun = {number: whole for number, _, text in rows if number in torn and (whole := self._begun(text))}
         recognized = {number for number, _, text in rows if text.parsed and not _is_vague(text.parsed.production)}
         unknown = {number for number, _, text in rows if text.parsed is None}
         begins = {number for number, _, text in rows if text.parsed}
@@ -264,28 +262,31 @@ class Excerpt:
             numbers = set(range(reading.place + 1, reading.place + reading.pieces + 1))
             if numbers <= unknown and not any(text.parsed for _, text in reading.messages):
                 continue
+            if numbers <= begun.keys():  # a shorter message in a line that is the beginning of a longer one
+                continue
             _count(reading, counts, len(unknown & numbers))
             better.extend((reading.place + 1, *row) for row in reading.messages)
             anew |= numbers
         self.read += len(better)
         rows = [row for row in rows if row[0] not in anew]
         for number, origin, text in sorted([*rows, *better], key=lambda row: row[0]):
-            if number in anew and number in torn:
-                text = self._begun(text, counts)
+            whole = begun.get(number) if number not in anew else self._begun(text) if number in torn else None
+            if whole:
+                text = whole
+                counts.typed_lines += 1
+                counts.unrecognised_lines -= 1
+                self.read += 1
             if text.parsed:
                 self.productions.add(text.parsed.production)
             sink(number, origin, text)
 
-    def _begun(self, text: Text, counts: Counts) -> Text:
-        """Return a text with the message that it is the beginning of, if nothing is known of it otherwise."""
+    def _begun(self, text: Text) -> Text | None:
+        """Return the warning that a text is the beginning of, if nothing is known of it otherwise."""
         if text.parsed or text.level not in STATEMENTS:
-            return text
-        begun = undecorated(text.message)
-        parsed = self._grammar.parse_torn(begun)
-        counts.typed_lines += parsed is not None
-        counts.unrecognised_lines -= parsed is not None
-        self.read += parsed is not None
-        return Text(text.level, begun, parsed)
+            return None
+        message = undecorated(text.message)
+        parsed = self._grammar.parse_torn(message)
+        return Text(text.level, message, parsed) if parsed else None
 
     def _undecorated(self, text: Text) -> Text:
         """A text without what follows the quoted line, where the last field of its message took that."""
