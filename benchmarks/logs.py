@@ -57,7 +57,7 @@ def flood_of_one_line(size: int) -> Iterator[bytes]:
 
 
 def flood_of_a_cycle(size: int) -> Iterator[bytes]:
-    """The same, with what stands between: an empty line, and a warning that ends in bytes that are no UTF-8."""
+    """Return the same, with what stands between: an empty line, and a warning that ends in bytes that are no UTF-8."""
     lines = [_lost(0), _lost(1), b"\n", _lost(2), _lost(3).replace(b"\n", b" \xff\xfe\n"), _lost(4)]
     return _flood(lines, size)
 
@@ -76,7 +76,7 @@ def _flood(lines: list[bytes], size: int) -> Iterator[bytes]:
 
 
 def docker(lines: Iterable[str]) -> Iterator[str]:
-    """The log as Docker keeps it: a JSON object for each line."""
+    """Yield the log as Docker keeps it: a JSON object for each line."""
     for number, line in enumerate(lines):
         record = {
             "log": line,

@@ -49,7 +49,7 @@ def compared(command: list[str], other: list[str], rounds: int = ROUNDS) -> Comp
 
 
 def cost(command: list[str]) -> Cost:
-    """One run; its output goes to a file, as a user's would."""
+    """Return one run; its output goes to a file, as a user's would."""
     with tempfile.TemporaryFile() as out:
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, env={**os.environ, "LC_ALL": "C"})
@@ -77,11 +77,11 @@ def machine() -> str:
 
 
 def peak_of(pid: int) -> float:
-    """The largest amount of memory that a running process had, in MB."""
+    """Return the largest amount of memory that a running process had, in MB."""
     sizes = [line.split()[1] for line in _lines_of(f"/proc/{pid}/status") if line.startswith("VmHWM")]
     return int(sizes[0]) / 1e3 if sizes else float("nan")
 
 
 def _lines_of(path: str) -> list[str]:
-    """A file of the kernel; nothing on other systems."""
+    """Return a file of the kernel; nothing on other systems."""
     return Path(path).read_text(encoding="utf-8").splitlines() if Path(path).exists() else []

@@ -113,7 +113,7 @@ def _job(path: Path, ranks: int, passed_on: Callable[[Iterable[str]], Iterator[s
 
 
 def _checked_job(path: Path, ranks: int, passed_on: Callable[[Iterable[str]], Iterator[str]]) -> str:
-    """The log of a wide job, which is read as its truth says."""
+    """Return the log of a wide job, which is read as its truth says."""
     job = WideJob(ranks)
     with path.open("w", encoding="utf-8") as file:
         file.writelines(passed_on(job.lines()))
@@ -164,7 +164,7 @@ def _streams() -> Iterator[tuple[object, ...]]:
 
 
 def _piped(blocks: Iterable[bytes], size: int) -> tuple[float, float, float]:
-    """The peak of memory in MB after a hundredth and at the end, and the seconds that it took."""
+    """Return the peak of memory in MB after a hundredth and at the end, and the seconds that it took."""
     start = time.perf_counter()
     early, done = 0.0, 0
     with tempfile.TemporaryFile() as out, subprocess.Popen([*TOOL, "-"], stdin=subprocess.PIPE, stdout=out) as process:
@@ -194,7 +194,7 @@ def _write(name: str, table: str) -> None:
 
 
 def written(path: Path, blocks: Iterable[bytes]) -> str:
-    """The name of a file with this content."""
+    """Return the name of a file with this content."""
     with path.open("wb") as file:
         file.writelines(blocks)
     return str(path)

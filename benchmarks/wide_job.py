@@ -40,17 +40,17 @@ class Group:
 
     @property
     def is_world(self) -> bool:
-        """Whether it was not split from another."""
+        """Return whether it was not split from another."""
         return self.made_by.startswith("commId")
 
     @cached_property
     def number(self) -> dict[int, int]:
-        """The rank in this communicator of each rank of the world."""
+        """Return the rank in this communicator of each rank of the world."""
         return {rank: number for number, rank in enumerate(self.ranks)}
 
     @cached_property
     def nodes(self) -> list[list[int]]:
-        """Its ranks node by node."""
+        """Return its ranks node by node."""
         nodes: dict[int, list[int]] = {}
         for rank in self.ranks:
             nodes.setdefault(rank // GPUS, []).append(rank)
@@ -58,7 +58,7 @@ class Group:
 
     @cached_property
     def rings(self) -> list[list[int]]:
-        """One ring for each GPU that may enter a node first; the channels take them in turn."""
+        """Return one ring for each GPU that may enter a node first; the channels take them in turn."""
         return [[rank for node in self.nodes for rank in _turned(node, first)] for first in range(len(self.nodes[0]))]
 
     @cached_property
@@ -73,7 +73,7 @@ class Group:
         ]
 
     def tree(self, rank: int, node: int, channel: int) -> tuple[int | None, list[int]]:
-        """The parent and the children of a rank: a chain inside each node, a binary heap of their first GPUs."""
+        """Return the parent and the children of a rank: a chain inside each node, a binary heap of their first GPUs."""
         first = channel % len(self.nodes[node])
         chain = _turned(self.nodes[node], first)
         place = chain.index(rank)
@@ -102,11 +102,11 @@ class WideJob:
 
     @property
     def hosts(self) -> list[str]:
-        """The names of the nodes."""
+        """Return the names of the nodes."""
         return [_host(node) for node in range(self.ranks // GPUS)]
 
     def lines(self) -> Iterator[str]:
-        """The log."""
+        """Yield the log."""
         world = Group(range(self.ranks), self._pointers(), 16, f"commId {self._chance.getrandbits(63):#x}")
         yield from self._mixed([world])
         nodes = range(self.ranks // GPUS)
@@ -129,7 +129,7 @@ class WideJob:
         return [self._chance.randrange(1 << 43, 1 << 46) & ~15 for _ in range(self.ranks)]
 
     def _mixed(self, groups: Sequence[Group], world: Group | None = None) -> Iterator[str]:
-        """The lines of all ranks, each rank's in its order."""
+        """Yield the lines of all ranks, each rank's in its order."""
         printing = [
             self._printed(group, rank, node, world)
             for group in groups
@@ -241,7 +241,7 @@ class WideJob:
         yield "Connected all trees"
 
     def _edges(self, group: Group, rank: int, edges: Iterable[tuple[int, int, int]], index: int = 0) -> Iterator[str]:
-        """The lines of a rank for its connections: (channel, from, to)."""
+        """Yield the lines of a rank for its connections: (channel, from, to)."""
         for channel, src, dst in edges:
             gpus = f"{group.number[src]}[{src % GPUS}] -> {group.number[dst]}[{dst % GPUS}]"
             front = f"Channel {channel:02d}/{index} : {gpus}"
@@ -264,7 +264,7 @@ def _host(node: int) -> str:
 
 
 def collected(lines: Iterable[str]) -> Iterator[str]:
-    """The log from ``kubectl logs --prefix --timestamps``: pod and time in front of each line."""
+    """Yield the log from ``kubectl logs --prefix --timestamps``: pod and time in front of each line."""
     for number, line in enumerate(lines):
         time = BEGIN + timedelta(microseconds=37 * number)
         pod = line[: line.index(":")].replace("gpu-node", "train-worker")

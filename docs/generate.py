@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def generated() -> Iterator[tuple[Path, str]]:
-    """Every file with generated parts, and what it must hold."""
+    """Yield every file with generated parts, and what it must hold."""
     yield from generated_pages()
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("tools/*.md"), *ROOT.glob("docs/**/*.md")]):
         if path.parent != REFERENCE and "log-format" not in path.parts:
@@ -67,7 +67,7 @@ def generated() -> Iterator[tuple[Path, str]]:
 
 
 def generated_pages() -> Iterator[tuple[Path, str]]:
-    """The files that are generated as a whole."""
+    """Yield the files that are generated as a whole."""
     pages = [(REFERENCE / f"{name}.md", list(page())) for name, page in PAGES.items()]
     for path, lines in (*pages, *log_format.pages(ROOT / "docs" / "log-format")):
         yield path, "\n".join((NOTE, "", *lines)).rstrip() + "\n"
@@ -75,7 +75,7 @@ def generated_pages() -> Iterator[tuple[Path, str]]:
 
 
 def output(command: str) -> str:
-    """A marked command with its real output, and its exit status when that is not 0."""
+    """Return a marked command with its real output, and its exit status when that is not 0."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", command],
@@ -101,7 +101,7 @@ def output(command: str) -> str:
 
 
 def cli_page() -> Iterator[str]:
-    """The help of every command."""
+    """Yield the help of every command."""
     yield "# Commands"
     top = man_pages.top(terminal_width=98)
     yield from _help(top)
@@ -115,7 +115,7 @@ def _help(context: click.Context) -> Iterator[str]:
 
 
 def rules_page() -> Iterator[str]:
-    """Every rule, by category."""
+    """Yield every rule, by category."""
     yield "# Rules\n"
     yield "What is looked for. The severity is the usual one: a finding may have another, by its effect."
     rules = [entry.rule for entry in engine.registered()]
@@ -136,7 +136,7 @@ def rules_page() -> Iterator[str]:
 
 
 def events_page() -> Iterator[str]:
-    """Every event class with its fields."""
+    """Yield every event class with its fields."""
     yield "# Events\n"
     yield inspect.getdoc(types) or ""
     yield "\n`nccl_inspect.events(log)` gives one for each recognised line; which message becomes which is told by"
@@ -154,7 +154,7 @@ def events_page() -> Iterator[str]:
 
 
 def _field_notes(source: str) -> dict[str, dict[str, str]]:
-    """The sentences under the fields of every class."""
+    """Return the sentences under the fields of every class."""
     return {
         node.name: {field: note for pair in pairwise(node.body) for field, note in _field_note(*pair)}
         for node in ast.parse(source).body
@@ -179,7 +179,7 @@ def _properties(kind: type) -> Iterator[tuple[str, str, str]]:
 
 
 def json_page() -> Iterator[str]:
-    """Every key of the JSON documents, from their schemas."""
+    """Yield every key of the JSON documents, from their schemas."""
     yield "# JSON\n"
     yield "The JSON Schemas are part of the package. In Python `job.to_dict()` gives the first of these documents."
     for path in SCHEMAS:

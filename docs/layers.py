@@ -25,12 +25,12 @@ rect { fill: #e8eef2; stroke: #9fb0bb } .page { fill: #ffffff; stroke: none }"""
 
 @cache
 def modules() -> tuple[str, ...]:
-    """All modules, as paths below the package without their suffix: ``model/job``, ``cli/__init__``."""
+    """Return all modules, as paths below the package without their suffix: ``model/job``, ``cli/__init__``."""
     return tuple(sorted(file.relative_to(PACKAGE).with_suffix("").as_posix() for file in PACKAGE.rglob("*.py")))
 
 
 def room_of(module: str) -> str:
-    """The folder or the module at the root; empty for the package itself."""
+    """Return the folder or the module at the root; empty for the package itself."""
     first = module.split("/")[0]
     return "" if first == "__init__" else first
 
@@ -54,7 +54,7 @@ def _targets(module: str, names: list[str]) -> set[str]:
 
 
 def rows() -> list[list[str]]:
-    """The rooms, from those that import no other one upward."""
+    """Return the rooms, from those that import no other one upward."""
     used: dict[str, set[str]] = {room_of(module): set() for module in modules()}
     for module in modules():
         used[room_of(module)] |= {target.split(".")[0] for target in imports_of(module)} - {room_of(module)}
@@ -70,7 +70,7 @@ def rows() -> list[list[str]]:
 
 
 def svg() -> str:
-    """The rows as boxes, the lowest at the bottom."""
+    """Return the rows as boxes, the lowest at the bottom."""
     drawn = list(reversed(rows()))
     width = max(map(len, drawn)) * (WIDTH + GAP) - GAP + 2 * PAD
     height = len(drawn) * (HEIGHT + GAP) - GAP + 2 * PAD

@@ -18,7 +18,7 @@ Family = tuple[str, list[Production]]
 
 
 def pages(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Every page with its lines.
+    """Yield every page with its lines.
 
     Args:
         folder: where the pages go: an index, and one folder for each dialect.
@@ -61,7 +61,7 @@ def _page(text: str, members: list[Production]) -> Iterator[str]:
 
 
 def _introduction(text: str) -> str:
-    """The comment at the head of a grammar file."""
+    """Return the comment at the head of a grammar file."""
     lines = text.split("\n")
     end = next(index for index, line in enumerate(lines) if not line.startswith("#"))
     return " ".join(line[1:].strip() for line in lines[:end])

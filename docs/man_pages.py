@@ -16,7 +16,7 @@ PLUGIN = "kubectl-nccl"
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """The text of every page, by its name."""
+    """Yield the text of every page, by its name."""
     program = top()
     names = cli.cli.list_commands(program)
     yield PROGRAM, page(program, [*(f"{PROGRAM}-{name}" for name in names), PLUGIN])
@@ -40,13 +40,13 @@ def contexts(above: click.Context, **settings: Any) -> Iterator[click.Context]:
 
 
 def top(terminal_width: int | None = None) -> click.Context:
-    """The context of the program, as if it were run."""
+    """Return the context of the program, as if it were run."""
     names = ["-h", "--help"]
     return cli.cli.context_class(cli.cli, info_name=PROGRAM, terminal_width=terminal_width, help_option_names=names)
 
 
 def page(ctx: click.Context, related: list[str]) -> str:
-    """A manual page in roff.
+    """Return a manual page in roff.
 
     Args:
         ctx: of the command.

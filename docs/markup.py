@@ -8,7 +8,7 @@ NOTE = "<!-- Written by docs/generate.py; change the code that it describes. -->
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """A table, nothing when it has no rows."""
+    """Yield a table, nothing when it has no rows."""
     if rows:
         yield f"| {' | '.join(head)} |\n|{'---|' * len(head)}"
         yield from (f"| {' | '.join(map(_cell, row))} |" for row in rows)

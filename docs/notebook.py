@@ -20,12 +20,12 @@ _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```\n(?:\n```text\n.*?^```\n)?", re
 
 
 def is_notebook(text: str) -> bool:
-    """Whether a page is one."""
+    """Return whether a page is one."""
     return MARK in text
 
 
 def run(text: str) -> str:
-    """The page with the outputs of its blocks; they run in an empty folder that has the sample logs."""
+    """Return the page with the outputs of its blocks; they run in an empty folder that has the sample logs."""
     names: dict[str, object] = {"__name__": "__main__"}
 
     def ran(found: re.Match[str]) -> str:

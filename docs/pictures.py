@@ -99,7 +99,7 @@ def terminal_pictures() -> Iterator[tuple[str, str]]:
 
 
 def svg(command: str, lines: list[str]) -> str:
-    """A terminal window with a command and its coloured output; each piece of text stands at its column."""
+    """Return a terminal window with a command and its coloured output; each piece of text stands at its column."""
     rows = [_text(0, [(0, "prompt", "$"), (2, "", command)])]
     rows += [_text(number, list(_pieces(line))) for number, line in enumerate(lines, 1)]
     width = COLUMNS * WIDE + 2 * PAD
@@ -119,7 +119,7 @@ def svg(command: str, lines: list[str]) -> str:
 
 
 def _pieces(line: str) -> Iterator[tuple[int, str, str]]:
-    """The pieces of a line with their columns and the class of their colour."""
+    """Yield the pieces of a line with their columns and the class of their colour."""
     column, kind = 0, ""
     for number, part in enumerate(SGR.split(line)):
         if number % 2:

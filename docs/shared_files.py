@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """The text of each file, by its name below ``share/``."""
+    """Yield the text of each file, by its name below ``share/``."""
     for name, text in man_pages.pages():
         yield f"man/man1/{name}.1", text
     for shell, name in SCRIPTS.items():

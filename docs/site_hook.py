@@ -64,7 +64,7 @@ def places() -> dict[str, str]:
 
 
 def rule_pages() -> dict[str, Path]:
-    """The page of each rule that has one, by name."""
+    """Return the page of each rule that has one, by name."""
     return {rule.name: page for page, rule in RULES.items() if page.exists()}
 
 

@@ -83,7 +83,7 @@ def read(
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
-    """The typed events of a log in line order; lines that form one message are one event.
+    """Return the typed events of a log in line order; lines that form one message are one event.
 
     Args:
         inputs: as for :func:`read`.
@@ -97,7 +97,7 @@ def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
 
 
 def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = ()) -> pyarrow.Table:
-    """The typed events of a log as an Arrow table; its ``to_pandas()`` gives a data frame.
+    """Return the typed events of a log as an Arrow table; its ``to_pandas()`` gives a data frame.
 
     Args:
         inputs: as for :func:`read`.

@@ -273,7 +273,7 @@ def _counts(group: Population) -> list[Count]:
 
 
 def _is_significant(count: Count, group: Population) -> bool:
-    """Whether more of its bearers are bad than by chance, and some good ones lack it."""
+    """Return whether more of its bearers are bad than by chance, and some good ones lack it."""
     bad, good = len(group.bad), group.goods
     inside, without = count.bad + count.good, bad + good - count.bad - count.good
     if count.good == good or count.bad / inside <= (bad - count.bad) / without:
@@ -301,7 +301,7 @@ def _worth(culprits: Sequence[Count]) -> float:
 
 
 def _are_most(culprits: Sequence[Count], traits: Sequence[Trait], hidden: Set[str]) -> bool:
-    """Whether culprits are more than half of all things of their kind."""
+    """Return whether culprits are more than half of all things of their kind."""
     named = Counter(traits[count.trait].kind for count in culprits)
     things = Counter(kind for kind, _ in {(trait.kind, trait.name) for trait in traits})
     return any(2 * number > things[kind] for kind, number in named.items() if kind in _THINGS and kind not in hidden)

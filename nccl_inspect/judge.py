@@ -192,7 +192,7 @@ def _without_repeated_symptoms(findings: Iterable[Finding], by_name: Mapping[str
 def _is_repeated(
     symptom: Finding, findings: Iterable[Finding], by_name: Mapping[str, Rule], *, joining: bool = True
 ) -> bool:
-    """Whether it is a symptom whose lines all appear in findings that say more.
+    """Return whether it is a symptom whose lines all appear in findings that say more.
 
     Args:
         symptom: maybe.

@@ -134,7 +134,7 @@ class Flow(Record):
 
     @property
     def detail(self) -> str:
-        """The kind of path."""
+        """Return the kind of path."""
         if self.path is None:
             return "no connection line"
         return self.path.detail + ("/GDRDMA" if self.path.gdr is True else "")

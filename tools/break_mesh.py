@@ -56,7 +56,7 @@ class Mesh:
     """The ranks of its pipeline, in order."""
 
     def tensor(self, elements: int = 1 << 18, dtype: str = "float32") -> Any:
-        """A tensor on the GPU of this rank."""
+        """Return a tensor on the GPU of this rank."""
         return self.torch.ones(elements, dtype=getattr(self.torch, dtype), device="cuda")
 
     def reduce(self, group: str, elements: int = 1 << 18, dtype: str = "float32") -> None:
@@ -71,7 +71,7 @@ class Mesh:
 
     @property
     def inner(self) -> str:
-        """The innermost group of more than one rank."""
+        """Return the innermost group of more than one rank."""
         return next(name for name in ("tp", "dp", "pp") if name in self.groups)
 
     def step(self) -> None:
@@ -233,7 +233,7 @@ def shape(size: int) -> tuple[int, int, int]:
 
 
 def victim_of(size: int) -> int:
-    """The rank that breaks: the last one of a few, and one in the middle of many."""
+    """Return the rank that breaks: the last one of a few, and one in the middle of many."""
     return size - 1 if size < 8 else size // 2 + 1
 
 
@@ -305,7 +305,7 @@ def _ask(out: Path) -> None:
 
 
 def _answer(host: str, port: int, form: str) -> bytes:
-    """The protocol of ``ncclras`` (src/ras/client_support.cc)."""
+    """Return the protocol of ``ncclras`` (src/ras/client_support.cc)."""
     with socket.create_connection((host, port), timeout=25) as connection, connection.makefile("rwb") as stream:
         for command in ("CLIENT PROTOCOL 2", f"SET FORMAT {form}"):
             stream.write(f"{command}\n".encode())

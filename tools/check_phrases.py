@@ -50,7 +50,7 @@ class Text(NamedTuple):
 
 
 def texts() -> Iterator[Text]:
-    """All texts that are checked; generated pages are checked where they come from."""
+    """Yield all texts that are checked; generated pages are checked where they come from."""
     for path in sorted((ROOT / "nccl_inspect").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
@@ -68,7 +68,7 @@ def texts() -> Iterator[Text]:
 
 
 def hits() -> Iterator[str]:
-    """Each phrase that came back, as ``file:line: phrase -> better``."""
+    """Yield each phrase that came back, as ``file:line: phrase -> better``."""
     for file, line, text in texts():
         for pattern, better in _FOUND.items():
             for match in pattern.finditer(text):

@@ -165,7 +165,7 @@ def _text(rows: Iterable[Row]) -> str:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """The page of the documentation."""
+    """Return the page of the documentation."""
     today = datetime.now(UTC).date().isoformat()
     parts = [_HEAD.format(today=today)]
     for source in SOURCES:

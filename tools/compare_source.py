@@ -42,7 +42,7 @@ class Result:
 
     @property
     def group(self) -> tuple[str, str]:
-        """The row of the table."""
+        """Return the row of the table."""
         if self.call.level != "INFO":
             return self.call.level, "always"
         return "INFO", "default (INIT, ENV, BOOTSTRAP)" if self.call.is_default else "other"
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def collect(tree: Path, rev: str | None, dialect: str) -> list[Call]:
-    """The distinct formats of a tree, each with the first place where it stands."""
+    """Return the distinct formats of a tree, each with the first place where it stands."""
     found: dict[tuple[str, bool, str], Call] = {}
     for call in _read(tree, rev, DIALECTS[dialect]):
         found.setdefault((call.level, call.is_default, call.format), call)

@@ -48,12 +48,12 @@ def difference(blocks: Blocks) -> str | None:
 
 
 def document(fold: Fold) -> Any:
-    """All that is said of a log."""
+    """Return all that is said of a log."""
     return json.loads("".join(report.pieces(Judge(Options())(fold), Style())))
 
 
 def folded(blocks: Blocks, large: float) -> Fold:
-    """The fold of a log.
+    """Return the fold of a log.
 
     Args:
         blocks: its lines.
@@ -70,7 +70,7 @@ _NAMES = ("processes", "unknown lines", "counts", "last lines", "productions", "
 
 
 def state(fold: Fold) -> tuple[Any, ...]:
-    """All that was read, in a form that compares."""
+    """Return all that was read, in a form that compares."""
     source = fold.sources[0]
     counts = {own.name: getattr(source.counts, own.name) for own in fields(source.counts) if own.name != "tail"}
     return (
@@ -110,7 +110,7 @@ def _step(step: Any) -> Any:
 
 
 def _first(mine: Any, others: Any) -> str:
-    """The innermost difference."""
+    """Return the innermost difference."""
     while isinstance(mine, list | tuple | dict) and type(mine) is type(others) and len(mine) == len(others):
         if isinstance(mine, dict) and isinstance(others, dict):
             mine, others = list(mine.items()), list(others.items())
@@ -126,14 +126,14 @@ _OPENED = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
 @cache
 def captures() -> tuple[tuple[bytes, ...], ...]:
-    """The lines of the captures."""
+    """Return the lines of the captures."""
     files = sorted(file for file in SAMPLES.rglob("*.log*") if file.is_file())
     contents = (_OPENED.get(file.suffix, bytes)(file.read_bytes()) for file in files)
     return tuple(tuple(content.split(b"\n")) for content in contents)
 
 
 def log(chance: random.Random) -> Blocks:
-    """A made-up log in blocks."""
+    """Return a made-up log in blocks."""
     lines = list(chance.choice(captures()))
     start = chance.randrange(max(1, len(lines) - _MOST))
     lines = lines[start : start + chance.randrange(2, _MOST)]
@@ -156,7 +156,7 @@ def _mixed(lines: list[bytes], others: list[bytes], chance: random.Random) -> li
 
 
 def _times(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """A time before each line, in one of several forms."""
+    """Return a time before each line, in one of several forms."""
     form = chance.choice(
         (b"2026-11-20T%02d:%02d:%02d.%09dZ ", b"[2026-11-20 %02d:%02d:%02d.%06d] ", b"%02d:%02d:%02d,%03d ")
     )
@@ -242,7 +242,7 @@ def _line_ends(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _ranks(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """The same in a larger job."""
+    """Return the same in a larger job."""
     first = chance.choice((1000, 999_990, 10**8, 2**31 - 2))
     return [re.sub(rb"(\d{1,9})(?=\[)", lambda found: b"%d" % (int(found[1]) + first), line) for line in lines]
 
@@ -270,14 +270,14 @@ def _torn(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _repeats(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """Some lines again and again."""
+    """Return some lines again and again."""
     place = chance.randrange(len(lines) + 1)
     again = [*lines[place : place + chance.randrange(1, 9)], *chance.choice(((), (b"",), (b"step 1 loss 2",)))]
     return lines[:place] + again * chance.randrange(1, 120) + lines[place:]
 
 
 def _again(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """The same lines in another order, as threads print them."""
+    """Return the same lines in another order, as threads print them."""
     found = list(lines)
     for _ in range(len(found) // 4):
         one, other = chance.randrange(len(found)), chance.randrange(len(found))
@@ -316,7 +316,7 @@ CHANGES: tuple[Change, ...] = (
 
 
 def smallest(blocks: Blocks) -> Blocks:
-    """The smallest part of a log that still shows a difference."""
+    """Return the smallest part of a log that still shows a difference."""
     for size in (64, 16, 4, 1):
         at = 0
         while at < sum(map(len, blocks)):
@@ -329,7 +329,7 @@ def smallest(blocks: Blocks) -> Blocks:
 
 
 def _without(blocks: Blocks, begin: int, size: int) -> Blocks:
-    """A log without some of its lines; blocks stay apart."""
+    """Return a log without some of its lines; blocks stay apart."""
     found, at = [], 0
     for block in blocks:
         found.append([line for index, line in enumerate(block, at) if not begin <= index < begin + size])

@@ -80,7 +80,7 @@ def logs() -> tuple[bytes, ...]:
 
 @cache
 def packed() -> tuple[bytes, ...]:
-    """A log packed in every way."""
+    """Return a log packed in every way."""
     data = logs()[0][:4000]
     tar, archive = io.BytesIO(), io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w") as file:
@@ -115,7 +115,7 @@ def wrapped() -> tuple[bytes, ...]:
 
 @cache
 def messages() -> tuple[bytes, ...]:
-    """The samples of all productions."""
+    """Return the samples of all productions."""
     return tuple(sample.encode() for one in engine.shipped().productions for sample in one.samples)
 
 
@@ -138,7 +138,7 @@ SEEDS: dict[str, Callable[[], Sequence[bytes]]] = {
 
 
 def mutated(data: bytes, others: Sequence[bytes], choice: random.Random) -> bytes:
-    """The data with a few things done to it that disks, pipes, collectors and people do."""
+    """Return the data with a few things done to it that disks, pipes, collectors and people do."""
     for _ in range(choice.choice((1, 1, 2, 3, 8))):
         data = choice.choice(_CHANGES)(data, others, choice)
     return data[: 4 * _MAX_SEED]

@@ -65,7 +65,7 @@ def promise(kept: bool, what: str) -> None:
 
 
 def is_safe(text: str) -> bool:
-    """Whether a text can be shown on any terminal."""
+    """Return whether a text can be shown on any terminal."""
     return UNSAFE.search(text) is None
 
 

@@ -37,7 +37,7 @@ _SECTION = re.compile(r"\]\s+\.rodata\s+PROGBITS\s+(\w+)\s+(\w+)\s+(\w+)")
 
 
 def library_calls(library: Path) -> Iterator[Call]:
-    """The messages of a library."""
+    """Yield the messages of a library."""
     sections = subprocess.run(["readelf", "-SW", library], capture_output=True, text=True, check=True).stdout
     found = _SECTION.search(sections)
     if found is None:
@@ -58,7 +58,7 @@ def library_calls(library: Path) -> Iterator[Call]:
 
 
 def calls_in(instructions: Iterable[str], text_at: Callable[[int], str | None]) -> Iterator[Call]:
-    """The messages that instructions print.
+    """Yield the messages that instructions print.
 
     Args:
         instructions: as ``objdump -d`` shows them.

@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _pythons() -> dict[str, str]:
-    """The Pythons of the path that the package supports, by version; this one first."""
+    """Return the Pythons of the path that the package supports, by version; this one first."""
     found = {platform.python_version(): sys.executable}
     for minor in MINORS:
         if minor != sys.version_info.minor and (path := shutil.which(f"python3.{minor}")):
@@ -90,7 +90,7 @@ def _pythons() -> dict[str, str]:
 
 
 def _environment(folder: Path, python: str, tools: Path, *packages: object) -> Path:
-    """An environment with packages, and nothing else: no pip."""
+    """Return an environment with packages, and nothing else: no pip."""
     _run(python, "-m", "venv", "--without-pip", folder)
     _run(tools / "bin" / "pip", "--python", folder, "install", "--quiet", *packages)
     return folder

@@ -67,7 +67,7 @@ class Truth(NamedTuple):
 
 
 def text(hosts: int, on_each: int, fault: str = "") -> bytes:
-    """The log of a job; the fault is that of host 0: of it, of its fourth NIC, or of the program."""
+    """Return the log of a job; the fault is that of host 0: of it, of its fourth NIC, or of the program."""
     lines = large_job.log(hosts, on_each, 2).splitlines(keepends=True)
     if fault == "nic":
         own = f"{_HOST}0:".encode()
@@ -79,7 +79,7 @@ def text(hosts: int, on_each: int, fault: str = "") -> bytes:
 
 @cache
 def model(hosts: int, on_each: int, fault: str) -> Tables:
-    """The judged job that others of its size and fault are like."""
+    """Return the judged job that others of its size and fault are like."""
     return of_job(reading.Judge(reading.Options()).worst(reading.fold(text(hosts, on_each, fault))), "", 0.0, None)
 
 
@@ -144,7 +144,7 @@ class Fleet:
 
 
 def rows(jobs: list[Simulated]) -> Tables:
-    """The rows of some jobs."""
+    """Return the rows of some jobs."""
     names = pa.array([host for job in jobs for host in job.hosts], pa.string())
     first = np.cumsum([0, *(len(job.hosts) for job in jobs)])[:-1]
     tables = {}

@@ -52,12 +52,12 @@ class Call:
 
     @property
     def is_default(self) -> bool:
-        """Whether the message shows without NCCL_DEBUG_SUBSYS."""
+        """Return whether the message shows without NCCL_DEBUG_SUBSYS."""
         return not self.subsystems or not DEFAULT_SUBSYSTEMS.isdisjoint(self.subsystems)
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the format itself says nothing: ``%s``, a variable."""
+        """Return whether the format itself says nothing: ``%s``, a variable."""
         return not re.search(r"[A-Za-z]|->", CONVERSION.sub("", self.format))
 
 
@@ -136,7 +136,7 @@ def _git(tree: Path, *arguments: str) -> str:
 
 
 def _blobs(tree: Path, names: list[str]) -> Iterator[str]:
-    """The content of many files of a repository, by one git process."""
+    """Yield the content of many files of a repository, by one git process."""
     command = ["git", "-C", str(tree), "cat-file", "--batch"]
     data = subprocess.run(command, check=True, capture_output=True, input="\n".join(names).encode()).stdout
     at = 0
@@ -148,7 +148,7 @@ def _blobs(tree: Path, names: list[str]) -> Iterator[str]:
 
 
 def calls(files: Iterable[tuple[str, str]], dialect: Dialect) -> Iterator[Call]:
-    """Every logging call of some source files; one call can print several formats."""
+    """Yield every logging call of some source files; one call can print several formats."""
     names = "|".join(map(re.escape, dialect.macros))
     pattern = re.compile(rf"\b({names})\)?\s*\(")
     for file, content in files:
@@ -177,7 +177,7 @@ def _of_call(macro: Macro, arguments: list[str], file: str, line: int) -> Iterat
 
 
 def without_comments(content: str) -> str:
-    """The content with comments blanked, line by line."""
+    """Return the content with comments blanked, line by line."""
     content = content.replace("\\\n", _CONTINUED)
     return _BLANKED.sub(lambda found: found[1] or "\n" * found[0].count("\n") or " ", content)
 
@@ -198,7 +198,7 @@ def arguments(text: str, at: int) -> list[str]:
 
 
 def formats(argument: str) -> list[str]:
-    """The formats that an argument can be; ``%s`` when it holds no literal."""
+    """Return the formats that an argument can be; ``%s`` when it holds no literal."""
     if '"' not in argument:
         return ["%s"]
     found = [""]

@@ -79,7 +79,7 @@ class Recogniser:
         }
 
     def _share(self, lines: set[str], bare: bool) -> dict[str, str]:
-        """A sample for each line of a format, if there is one that no other format fits better."""
+        """Return a sample for each line of a format, if there is one that no other format fits better."""
         shapes = [_Shape(line) for line in lines]
         found: dict[str, str] = {}
         for production in self._wanted(bare):
@@ -93,7 +93,7 @@ class Recogniser:
         return [p for p in self._productions if (p.bare if bare else not p.follows)]
 
     def message(self, text: str) -> str | None:
-        """A message of this format that the grammar recognises; None when there is none.
+        """Return a message of this format that the grammar recognises; None when there is none.
 
         In a format of several lines each line has to be recognised: only the first has NCCL's prefix.
         """
@@ -140,7 +140,7 @@ class _Shape:
         self.pattern = re.compile(text, re.DOTALL)
 
     def is_told_by(self, production: Production, message: str) -> bool:
-        """Whether the message has this shape and the production knows its words: they are not any text to it."""
+        """Return whether the message has this shape and the production knows its words: they are not any text to it."""
         mine = self.pattern.fullmatch(message)
         theirs = production.match(message.encode())
         if not mine or not theirs:
@@ -161,7 +161,7 @@ def _fill(
     words: list[str],
     steps: list[int],
 ) -> Iterator[str]:
-    """Every message that begins like ``head`` and may still become the pattern, until the steps are used up."""
+    """Yield every message that begins like ``head`` and may still become the pattern, until the steps are used up."""
     literal, conversion = parts[0]
     head += literal
     steps[0] -= 1
@@ -175,7 +175,7 @@ def _fill(
 
 
 def _parts(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
-    """The literals of a format, each with the conversion behind it."""
+    """Yield the literals of a format, each with the conversion behind it."""
     at, literal = 0, ""
     for found in CONVERSION.finditer(text):
         literal += text[at : found.start()]

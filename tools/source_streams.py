@@ -27,7 +27,7 @@ _MOST = 16
 
 
 def stream_calls(files: Iterable[tuple[str, str]], dialect: Dialect) -> Iterator[Call]:
-    """Every message of some source files, line by line."""
+    """Yield every message of some source files, line by line."""
     for file, content in files:
         text = _with_headers(without_comments(content))
         logged = () if file.startswith(dialect.answers) else (*_streams(text), *_additions(text))
@@ -37,7 +37,7 @@ def stream_calls(files: Iterable[tuple[str, str]], dialect: Dialect) -> Iterator
 
 
 def _with_headers(text: str) -> str:
-    """The text, with macros that stand for the beginning of a stream written out."""
+    """Return the text, with macros that stand for the beginning of a stream written out."""
     for header in _HEADER.finditer(text):
         text = re.sub(rf"(?<!#define ){header['name']}\b", lambda _, by=header["text"]: by, text)  # type: ignore[misc]
     return text
@@ -66,7 +66,7 @@ def _additions(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _lines(shown: str, dialect: Dialect) -> Iterator[str]:
-    """The messages of one text; one that is put together elsewhere as a whole has no words."""
+    """Yield the messages of one text; one that is put together elsewhere as a whole has no words."""
     first, *more = shown.split("\n")
     yield dialect.prefix + first if _WORD.search(first.replace("%s", "").replace("%d", "")) else "%s"
     yield from (line for line in more if _WORD.search(line.replace("%s", "").replace("%d", "")))

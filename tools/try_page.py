@@ -43,12 +43,12 @@ class Part:
 
     @classmethod
     def of(cls, name: str, data: bytes) -> Part:
-        """The part that holds these bytes."""
+        """Return the part that holds these bytes."""
         return cls(name, gzip.compress(data, 9, mtime=0))
 
     @property
     def file(self) -> str:
-        """Its name on the server, which changes with what it holds; one that no server unpacks by its suffix."""
+        """Return its name on the server, which changes with what it holds; one that no server unpacks by its suffix."""
         return f"{self.name}.{hashlib.sha256(self.packed).hexdigest()[:12]}.bin"
 
 
@@ -74,7 +74,7 @@ def build(target: Path = TARGET) -> Path:
 
 
 def runtime() -> Path:
-    """The folder of the npm package in the version that the lock file names, installed where it is not there."""
+    """Return the folder of the npm package in the version that the lock file names, installed where it is not there."""
     lock = json.loads((PAGE / "package-lock.json").read_text(encoding="utf-8"))
     folder = NPM / "node_modules" / "pyodide"
     if _version(folder) != lock["packages"]["node_modules/pyodide"]["version"]:
@@ -104,7 +104,7 @@ def _parts(pyodide: Path) -> Iterator[Part]:
 
 
 def _packages() -> bytes:
-    """The package, what it needs and the page's own module, as a zip."""
+    """Return the package, what it needs and the page's own module, as a zip."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as packed:
         for name, path in sorted(_files()):
@@ -124,7 +124,7 @@ def _files() -> Iterator[tuple[str, Path]]:
 
 
 def _compiled(packages: bytes, pyodide: Path) -> bytes:
-    """The same with its modules compiled, stored: it is packed as a whole afterwards."""
+    """Return the same with its modules compiled, stored: it is packed as a whole afterwards."""
     given, made = (NPM / name for name in ("packages.zip", "compiled.zip"))
     given.write_bytes(packages)
     subprocess.run(["node", PAGE / "compile.mjs", pyodide, given, made], check=True)

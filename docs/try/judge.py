@@ -25,7 +25,7 @@ FORMATS = ("html", "text", "json")
 
 
 def judged(names: Sequence[str], limit: int, told: Callable[..., None]) -> str:
-    """The reports on some files as a JSON object: each format, the verdict, and what could not be read.
+    """Return the reports on some files as a JSON object: each format, the verdict, and what could not be read.
 
     Args:
         names: of files or folders in :data:`FOLDER`.

@@ -31,7 +31,7 @@ class Error(NamedTuple):
 
     @property
     def is_echo(self) -> bool:
-        """Whether it only reports a failure elsewhere."""
+        """Return whether it only reports a failure elsewhere."""
         return not is_error(self.notice)
 
 
@@ -176,7 +176,7 @@ def _rank_row(rank: int | None, state: str, facts: _RankFacts) -> RankRow:
 
 
 def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
-    """Whether a rank failed itself, in a job that did."""
+    """Return whether a rank failed itself, in a job that did."""
     first = job.first_failure is not None and rank in job.first_failure.ranks
     return job.verdict == "failed" and (first or (error is not None and not error.is_echo))
 

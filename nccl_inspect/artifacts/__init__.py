@@ -73,7 +73,7 @@ class Kind(Protocol):
     KIND: str
 
     def recognises(self, name: str, head: bytes) -> bool:
-        """Whether a file is of this kind."""
+        """Return whether a file is of this kind."""
 
     def read(self, name: str, data: bytes) -> Any:
         """Return what it holds; a ValueError says what is wrong with it, a NotOfKindError that it is a log."""
@@ -91,7 +91,7 @@ def of(artifacts: Iterable[Artifact], *readers: str) -> list[Any]:
 
 @cache
 def kinds() -> tuple[Kind, ...]:
-    """All kinds."""
+    """Return all kinds."""
     from nccl_inspect.artifacts.machine import Tool  # most runs need none of the kinds
 
     loaded = (import_module(f"nccl_inspect.artifacts.{name}") for name in modules(__file__, *_PARTS))
@@ -99,7 +99,7 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def kind_of(name: str, head: bytes) -> Kind | None:
-    """The kind of a file, by its first bytes; None for a log and for all else."""
+    """Return the kind of a file, by its first bytes; None for a log and for all else."""
     if _OF_NCCL.search(head):
         return None  # most runs read logs only, and need none of the kinds
     return next((kind for kind in kinds() if kind.recognises(name, head)), None)
@@ -220,7 +220,7 @@ def is_artifact(name: str, head: bytes) -> bool:
 
 
 def head_of(file: File) -> bytes:
-    """The first bytes of a file on disk, unpacked: streams are logs."""
+    """Return the first bytes of a file on disk, unpacked: streams are logs."""
     if not isinstance(file.place, Path):
         return b""
     try:

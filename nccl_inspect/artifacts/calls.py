@@ -87,7 +87,7 @@ class Call(Frozen):
 
     @property
     def is_completed(self) -> bool:
-        """Whether it is over on this rank."""
+        """Return whether it is over on this rank."""
         return self.state == "completed"
 
     @property
@@ -179,7 +179,7 @@ def _times(entries: Iterable[Mapping[str, Any]], key: str) -> list[int]:
 
 
 def _rows(entries: Iterable[Mapping[str, Any]], record: Recorded) -> tuple[list[_Row], set[tuple[str, int, int]]]:
-    """The calls and the finished batches; the entry of a batch only says how far its calls got."""
+    """Return the calls and the finished batches; the entry of a batch only says how far its calls got."""
     rows: list[_Row] = []
     over: set[tuple[str, int, int]] = set()
     kinds: dict[tuple[Any, ...], tuple[str, Direction | None, _Lane]] = {}
@@ -272,7 +272,7 @@ def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _is_batch(name: str, entry: Mapping[str, Any]) -> bool:
-    """Whether this stands for calls that were made as one.
+    """Return whether this stands for calls that were made as one.
 
     A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
     """
@@ -347,7 +347,7 @@ def _is_library(filename: str) -> bool:
 
 
 def as_list(value: Any) -> Sequence[Any]:
-    """A list or tuple; of anything else nothing."""
+    """Return a list or tuple; of anything else nothing."""
     return value if isinstance(value, (list, tuple)) else ()
 
 
@@ -357,5 +357,5 @@ def as_text(value: Any) -> str:
 
 
 def as_number(value: Any) -> int:
-    """A number that fits 64 bits, as all do that PyTorch writes; else 0."""
+    """Return a number that fits 64 bits, as all do that PyTorch writes; else 0."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else 0

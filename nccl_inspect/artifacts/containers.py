@@ -87,7 +87,7 @@ class Container(Record):
     """Where the parts stand that the trainer of a TrainJob replaces."""
 
     def asks(self, *names: str) -> bool:
-        """Whether it asks for one of these resources; what is not a number yet (``$EFA``) may be any.
+        """Return whether it asks for one of these resources; what is not a number yet (``$EFA``) may be any.
 
         Args:
             names: whole ones; or beginnings that end with ``-`` or ``/``; or ends that begin with ``/``.
@@ -110,17 +110,17 @@ class Container(Record):
 
     @property
     def has_default_shm(self) -> bool:
-        """Whether nothing says how large its /dev/shm is to be."""
+        """Return whether nothing says how large its /dev/shm is to be."""
         return self.shm == DEFAULT_SHM and self.shm_line == self.line
 
     @property
     def gpus(self) -> int:
-        """The GPUs that it asks for; parts of GPUs (MIG) count like GPUs."""
+        """Return the GPUs that it asks for; parts of GPUs (MIG) count like GPUs."""
         return int(self.amount(*_GPUS))
 
     @property
     def has_gpus(self) -> bool:
-        """Whether it asks for GPUs, also where the number is not written yet."""
+        """Return whether it asks for GPUs, also where the number is not written yet."""
         return self.asks(*_GPUS)
 
 
@@ -158,18 +158,18 @@ class Pod(Record):
 
     @property
     def is_template(self) -> bool:
-        """Whether pods with other names are made from it."""
+        """Return whether pods with other names are made from it."""
         return self.kind not in ("Pod", "container")
 
     @property
     def hosts(self) -> list[str]:
-        """The names that its host may have in a log; none of a template."""
+        """Return the names that its host may have in a log; none of a template."""
         names = (self.name, self.hostname, self.node if self.host_network else "")
         return [] if self.is_template else [name for name in names if name]
 
     @property
     def is_host_known(self) -> bool:
-        """Whether its host has one of these names."""
+        """Return whether its host has one of these names."""
         if self.is_template or not self.is_whole:
             return False
         if self.kind == "container":
@@ -183,12 +183,12 @@ class Pod(Record):
 
     @property
     def workers(self) -> list[Container]:
-        """The containers with GPUs; the first one where nothing says which has some."""
+        """Return the containers with GPUs; the first one where nothing says which has some."""
         return [container for container in self.containers if container.has_gpus] or self.containers[:1]
 
 
 def quantity(text: str) -> float | None:
-    """A quantity as Kubernetes writes it: ``64Gi``, ``500m``; None for anything else."""
+    """Return a quantity as Kubernetes writes it: ``64Gi``, ``500m``; None for anything else."""
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         return None
@@ -204,5 +204,5 @@ def variables(pairs: Iterable[tuple[str, str | None, int]], owner: str) -> list[
 
 
 def is_relevant(name: str) -> bool:
-    """Whether a variable may say something of NCCL."""
+    """Return whether a variable may say something of NCCL."""
     return _RELEVANT.fullmatch(name) is not None

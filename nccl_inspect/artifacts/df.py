@@ -19,7 +19,7 @@ _UNITS = {unit: 1024**power for power, unit in enumerate("KMGTPE", 1)}
 
 
 def items(lines: list[Line]) -> Iterator[Item]:
-    """The file systems, sizes in bytes and in inodes."""
+    """Yield the file systems, sizes in bytes and in inodes."""
     block, part = 1, "filesystem"
     for line in lines:
         if line.text.startswith("Filesystem"):

@@ -34,7 +34,7 @@ _FAILED_BY_MEMORY = "OOMKilled"
 
 
 def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is what docker says of containers."""
+    """Return whether a file is what docker says of containers."""
     return all(key in head for key in _KEYS) and located.is_json(head) and head.lstrip()[:1] in (b"[", b"{")
 
 

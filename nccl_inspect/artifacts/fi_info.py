@@ -15,7 +15,7 @@ _NONE = re.compile(r"fi_getinfo: (-?\d+)(?: \(|\s*$)")
 
 
 def items(lines: list[Line]) -> Iterator[Item]:
-    """The providers."""
+    """Yield the providers."""
     first = next((line for line in lines if _PROVIDER.match(line.text) or _NONE.match(line.text)), None)
     if first:
         yield Item("list", "provider", line=first.number, text=first.text.strip())

@@ -49,7 +49,7 @@ class Group(Frozen):
 
     @property
     def label(self) -> str:
-        """Its description where it has one, else its name."""
+        """Return its description where it has one, else its name."""
         return self.desc if self.desc and self.desc != "undefined" else self.name
 
 
@@ -77,7 +77,7 @@ class Dump(Record):
 
     @property
     def last(self) -> Call | None:
-        """The last one of all."""
+        """Return the last one of all."""
         return self.recorded.last
 
     @property
@@ -93,15 +93,15 @@ class Dump(Record):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a call is not over."""
+        """Return whether a call is not over."""
         return any(not call.is_completed for calls in self.calls.values() for call in calls)
 
     def pending(self, group: str) -> list[Call]:
-        """The calls of a group that are not over, oldest first."""
+        """Return the calls of a group that are not over, oldest first."""
         return [call for call in self.calls.get(group, ()) if not call.is_completed]
 
     def has_called(self, group: str, seq: int) -> bool | None:
-        """Whether this rank made a collective of a group; None where that may have been overwritten."""
+        """Return whether this rank made a collective of a group; None where that may have been overwritten."""
         newest = max((call.seq for call in self.calls.get(group, ()) if not call.is_p2p), default=None)
         if newest is not None and newest >= seq:
             return True
@@ -111,7 +111,7 @@ class Dump(Record):
 
 
 def recognises(name: str, head: bytes) -> bool:
-    """Whether a file is a dump, by its first bytes."""
+    """Return whether a file is a dump, by its first bytes."""
     if _PICKLED.match(head):
         return sum(key in head for key in _KEYS) >= 2 or (b"entries" in head and b"version" in head)
     stripped = head.lstrip()
@@ -119,7 +119,7 @@ def recognises(name: str, head: bytes) -> bool:
 
 
 def read(name: str, data: bytes) -> Dump:
-    """A dump.
+    """Return a dump.
 
     Args:
         name: of the file: the number at its end is the rank.
@@ -171,7 +171,7 @@ def _dump(name: str, data: bytes) -> Dump:
 
 
 def _with_open_end(entries: list[dict[str, Any]], status: Mapping[str, int]) -> list[dict[str, Any]]:
-    """The calls, the last one not over where it was not put into the queue.
+    """Return the calls, the last one not over where it was not put into the queue.
 
     A rank that connects to its peers is in a call that it has yet to make: CUDA calls an event over that nobody
     has begun to record.

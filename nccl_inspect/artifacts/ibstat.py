@@ -21,7 +21,7 @@ _LAYER = ("link layer", "link_layer")
 
 
 def items(lines: list[Line]) -> Iterator[Item]:
-    """The ports."""
+    """Yield the ports."""
     card, model, ports = "", "", list[tuple[str, str, dict[str, object], list[Line]]]()
     for line, _, key, text in machine.pairs(lines):
         if match := _CARD.match(line.text):

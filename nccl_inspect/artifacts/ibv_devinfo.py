@@ -16,7 +16,7 @@ _LANES = re.compile(r"(\d+)X?")
 
 
 def items(lines: list[Line]) -> Iterator[Item]:
-    """The ports."""
+    """Yield the ports."""
     card, ports = "", list[tuple[str, dict[str, str], Line]]()
     for line, _, key, text in machine.pairs(lines):
         if key == "hca_id":

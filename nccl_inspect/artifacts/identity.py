@@ -73,7 +73,7 @@ class Traits(Record):
 
     @classmethod
     def of(cls, gathered: Gathered, sources: Iterable[str], earlier: Container[Process] = ()) -> Traits:
-        """The traits of a job."""
+        """Return the traits of a job."""
         logs = [log for log in gathered.living if log.process not in earlier]
         members = [member for comm in gathered.communicators for member in comm.members.values()]
         members = [member for member in members if member.log.process not in earlier]
@@ -95,18 +95,18 @@ class Traits(Record):
 
     @property
     def named_hosts(self) -> str:
-        """Some hosts in words."""
+        """Return some hosts in words."""
         return some(sorted(self.hosts)) or "no host"
 
 
 def _dated(times: Iterable[str | None]) -> list[Moment]:
-    """The moments that have a date, where all of them are of one clock."""
+    """Return the moments that have a date, where all of them are of one clock."""
     moments = [when for time in times if (when := moment(time)) and when.clock != "day"]
     return moments if len({when.clock for when in moments}) == 1 else []
 
 
 def comm_number(text: str) -> int | None:
-    """The hash of a communicator, as RAS and the log write it."""
+    """Return the hash of a communicator, as RAS and the log write it."""
     try:
         return int(text, 16)
     except ValueError:
@@ -114,12 +114,12 @@ def comm_number(text: str) -> int | None:
 
 
 def short(host: str) -> str:
-    """A host without its domain, as long as names of hosts can be; an address is not a name with a domain."""
+    """Return a host without its domain, as long as names of hosts can be; an address is not a name with a domain."""
     return host if re.fullmatch(r"[\d.:]+", host) else host.partition(".")[0][:_LABEL].lower()
 
 
 def some(names: Sequence[str]) -> str:
-    """A few names in words."""
+    """Return a few names in words."""
     more = len(names) - _MOST_SHOWN
     return ", ".join(names[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
@@ -138,7 +138,7 @@ def strength(evidence: Identity, job: Traits) -> int:
 
 
 def _has_number(evidence: Identity, job: Traits) -> bool:
-    """Whether a log or its folder is named after the job's number: ``slurm-4711.out``."""
+    """Return whether a log or its folder is named after the job's number: ``slurm-4711.out``."""
     parts = [part for name in job.sources for part in PurePath(name).parts[-2:]] if evidence.numbers else []
     return any(number in evidence.numbers for part in parts for number in _JOB_NUMBER.findall(part))
 

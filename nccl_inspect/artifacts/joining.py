@@ -45,7 +45,7 @@ def of(artifact: Artifact) -> Identity:
 
 
 def unused(artifact: Artifact, why: str) -> Artifact:
-    """A file with the reason why it is not used."""
+    """Return a file with the reason why it is not used."""
     return replace(artifact, value=None, problem=why)
 
 
@@ -104,7 +104,7 @@ class Allotment:
             self._give(artifact)
 
     def of(self, state: Fold | Share) -> Sequence[Artifact]:
-        """The evidence of a job, or of a run of it."""
+        """Return the evidence of a job, or of a run of it."""
         if not self._of:
             return self._artifacts
         for job, own in zip(self._jobs, self._of, strict=True):
@@ -138,7 +138,7 @@ class Allotment:
             self.left.append(unused(artifact, f"fits {len(chosen)} jobs{hint}; put it into the folder of its job"))
 
     def _near(self, name: str) -> Sequence[int]:
-        """The jobs with logs in the nearest folder that has some: the folder of the file, or one above it."""
+        """Return the jobs with logs in the nearest folder that has some: the folder of the file, or one above it."""
         folder = next((above for above in PurePath(name).parents if above in self._folders), None)
         return range(len(self._of)) if folder is None else list(self._folders[folder])
 
@@ -157,7 +157,7 @@ class Allotment:
 
 
 def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
-    """The jobs that have logs in each folder, or below it, by their numbers in order.
+    """Return the jobs that have logs in each folder, or below it, by their numbers in order.
 
     Args:
         jobs: the names of the logs of each.

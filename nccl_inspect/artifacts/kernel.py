@@ -11,11 +11,11 @@ _HOST = re.compile(r"(?:[A-Z][a-z]{2} +\d+ [\d:]{8}|\d{4}-\d\d-\d\dT[\d:.,+-]+Z?
 
 
 def is_log(head: bytes) -> bool:
-    """Whether a file begins with lines of the kernel."""
+    """Return whether a file begins with lines of the kernel."""
     return _BEGINNING.match(head) is not None
 
 
 def host(line: str) -> str | None:
-    """The host that a line of syslog names."""
+    """Return the host that a line of syslog names."""
     match = _HOST.match(line)
     return match[1] if match else None

@@ -29,7 +29,7 @@ _FORMS = tuple(
 
 
 def items(lines: list[Line]) -> Iterator[Item]:
-    """The limits; a size in bytes, None where there is no limit."""
+    """Yield the limits; a size in bytes, None where there is no limit."""
     for line in lines:
         for limit, unit, form in _FORMS:
             if match := form.match(line.text):

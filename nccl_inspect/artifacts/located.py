@@ -45,27 +45,27 @@ class Node(Record):
         return bool(self.kind)
 
     def at(self, *keys: str) -> Node:
-        """The node under these keys; an empty node where there is none."""
+        """Return the node under these keys; an empty node where there is none."""
         node = self
         for key in keys:
             node = node.entries.get(key, ABSENT)
         return node
 
     def word(self, *keys: str) -> str:
-        """The text under these keys, empty where there is none."""
+        """Return the text under these keys, empty where there is none."""
         return self.at(*keys).text or ""
 
     def number(self, *keys: str) -> int | None:
-        """The whole number under these keys."""
+        """Return the whole number under these keys."""
         text = self.word(*keys)
         return int(text) if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) < 16 else None
 
     def is_true(self, *keys: str) -> bool:
-        """Whether the value under these keys is true."""
+        """Return whether the value under these keys is true."""
         return self.word(*keys).lower() in _TRUE
 
     def words(self, *keys: str) -> list[str]:
-        """The texts of the sequence under these keys."""
+        """Return the texts of the sequence under these keys."""
         return [element.text for element in self.at(*keys).elements if element.text]
 
 
@@ -74,7 +74,7 @@ ABSENT = Node()
 
 
 def documents(data: bytes, most: int = _MAX_BYTES) -> list[Node]:
-    """The documents of a file.
+    """Return the documents of a file.
 
     Args:
         data: YAML or JSON.
@@ -190,7 +190,7 @@ def _place(event: Any) -> tuple[int, int]:
 
 
 def find(node: Node, *, key: str, having: str) -> Iterator[tuple[str, Node, Node]]:
-    """All mappings under a key that have another one: their paths, the mappings around them, and they themselves.
+    """Yield all mappings under a key that have another one: their paths, the mappings around them, and they themselves.
 
     Args:
         node: to begin with.

@@ -13,7 +13,7 @@ _MODULE = re.compile(r"(?P<name>\w+)\s+(?P<size>\d+)\s+-?\d+(?:\s|$)")
 
 
 def items(lines: list[Line]) -> Iterator[Item]:
-    """The modules."""
+    """Yield the modules."""
     rows = [(line, match) for line in lines if (match := _MODULE.match(line.text))]
     if rows:
         yield Item("list", "module", line=rows[0][0].number, text=f"{len(rows)} modules are loaded")

@@ -75,7 +75,7 @@ class Tool:
         self._items: Reader = module.items
 
     def recognises(self, _name: str, head: bytes) -> bool:
-        """Whether a file is such an output, by its first bytes."""
+        """Return whether a file is such an output, by its first bytes."""
         return begins(head, self.START)
 
     def read(self, name: str, data: bytes) -> Report:
@@ -95,12 +95,12 @@ class Tool:
 
 
 def begins(head: bytes, start: re.Pattern[bytes]) -> bool:
-    """Whether a file begins as a tool's output does, maybe behind a prompt or with the host in front."""
+    """Return whether a file begins as a tool's output does, maybe behind a prompt or with the host in front."""
     return _beginning(head, start) is not None and not is_of_job(head)
 
 
 def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
-    """Whether the output has the host in front of its lines; None where it does not begin so."""
+    """Return whether the output has the host in front of its lines; None where it does not begin so."""
     at = 0
     for _ in range(_MAX_LEADS):
         if start.match(data, at):
@@ -116,7 +116,7 @@ def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
 
 
 def sections(data: bytes, starts: Sequence[re.Pattern[bytes]]) -> list[tuple[int, bytes]]:
-    """The outputs of several tools in one file, each with its tool and preceded by that many lines."""
+    """Return the outputs of several tools in one file, each with its tool and preceded by that many lines."""
     begins: list[tuple[int, int]] = []
     places = sorted((match.start(), place) for place, start in enumerate(starts) for match in _starts(start, data))
     for at, place in places:
@@ -133,7 +133,7 @@ def _starts(start: re.Pattern[bytes], data: bytes) -> Iterator[re.Match[bytes]]:
 
 
 def _labeled(head: bytes, host: bytes) -> bytes:
-    """The lines of one host, which may be mixed with those of others."""
+    """Return the lines of one host, which may be mixed with those of others."""
     lines = (line for line in head.split(b"\n") if line.startswith(host + b":"))
     return b"\n".join(line[len(host) + 1 :].removeprefix(b" ") for line in lines)
 
@@ -144,7 +144,7 @@ def is_of_job(data: bytes) -> bool:
 
 
 def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Line]]:
-    """The lines by the hosts in front of them, which all lines have or none."""
+    """Return the lines by the hosts in front of them, which all lines have or none."""
     text = _ANSI.sub("", data.decode("utf-8-sig", "replace"))
     lines = [Line(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1)]
     if not _beginning(data, start):
@@ -157,7 +157,7 @@ def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Lin
 
 
 def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
-    """The hosts in front of the lines of a file.
+    """Return the hosts in front of the lines of a file.
 
     Raises:
         NotOfKindError: the rest of the file is the log of a job.
@@ -168,7 +168,7 @@ def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
 
 
 def number(text: str) -> float | None:
-    """The number that a value begins with; None where it is ``N/A`` or the like."""
+    """Return the number that a value begins with; None where it is ``N/A`` or the like."""
     match = re.match(r"\s*(\d+(?:\.\d+)?)", text)
     return float(match[1]) if match else None
 

@@ -85,7 +85,7 @@ class Manifest(Record):
 
 
 def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is a manifest from its beginning: a log may quote one."""
+    """Return whether a file is a manifest from its beginning: a log may quote one."""
     if _NCCL.search(head):
         return False
     if _JSON.match(head):
@@ -96,7 +96,7 @@ def recognises(_name: str, head: bytes) -> bool:
 
 
 def read(name: str, data: bytes) -> Manifest:
-    """A manifest.
+    """Return a manifest.
 
     Raises:
         ValueError: it is not YAML, holds too much, or describes no pod.
@@ -110,7 +110,7 @@ def read(name: str, data: bytes) -> Manifest:
 
 
 def _objects(document: Node) -> list[Node]:
-    """The objects of a list, or the one that a document is."""
+    """Return the objects of a list, or the one that a document is."""
     items = document.at("items")
     return items.elements if items.kind == "sequence" else [document]
 
@@ -149,7 +149,7 @@ def _owner(item: Node) -> str:
 
 
 def _trained(file: str, item: Node) -> Pod:
-    """The trainer of a TrainJob, which replaces parts of what its runtime has."""
+    """Return the trainer of a TrainJob, which replaces parts of what its runtime has."""
     trainer, path = item.at("spec", "trainer"), "spec.trainer"
     has_overrides = any(item.at("spec", key) for key in _OVERRIDES)
     container = Container(
@@ -225,7 +225,7 @@ def _shm(container: Node, spec: Node) -> tuple[float, int]:
 
 
 def _host_paths(container: Node, spec: Node) -> Iterator[str]:
-    """The folders of the node that are mounted into the container."""
+    """Yield the folders of the node that are mounted into the container."""
     mounted = {mount.word("name") for mount in container.at("volumeMounts").elements}
     for volume in spec.at("volumes").elements:
         if volume.word("name") in mounted and (path := volume.word("hostPath", "path")):
@@ -255,6 +255,6 @@ def _of_container(entry: Node, over: Node, where: str) -> Ended:
 
 
 def _kept(node: Node) -> Node:
-    """The keys that a fix may add to; others may be secret and are not kept."""
+    """Return the keys that a fix may add to; others may be secret and are not kept."""
     entries = {key: entry for key, entry in node.entries.items() if key in _KEPT}
     return replace(node, entries=entries)

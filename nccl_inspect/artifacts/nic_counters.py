@@ -22,7 +22,7 @@ _COMMAND = re.compile(r"ethtool\s+(?:-S|--statistics)\s+(\S+)")
 
 
 def items(lines: list[Line]) -> Iterator[Item]:
-    """The counters, each by the name of its card or network interface."""
+    """Yield the counters, each by the name of its card or network interface."""
     interface = ""
     for line in lines:
         text = line.text.strip()

@@ -17,7 +17,7 @@ _ERRORS = re.compile(r"\s+Link (?P<link>\d+): (?P<kind>\w+) Errors?: (?P<value>\
 
 
 def items(lines: list[Line]) -> Iterator[Item]:
-    """The GPUs and their links."""
+    """Yield the GPUs and their links."""
     gpu = -1
     values: dict[str, Any]
     for line in lines:

@@ -44,11 +44,11 @@ class Hosts:
         self._longest = max(map(len, self._by_name), default=0)
 
     def same(self, name: str) -> str | None:
-        """The host of that name, with or without its domain."""
+        """Return the host of that name, with or without its domain."""
         return self._by_name.get(name.lower()) or self._by_name.get(_short(name).lower())
 
     def of_path(self, path: str) -> str | None:
-        """The host that a path names; None where it names none.
+        """Return the host that a path names; None where it names none.
 
         Args:
             path: of a file: its own name may hold that of the host, a folder above it is named so.
@@ -60,7 +60,7 @@ class Hosts:
         return within or next((host for part in parts[1 : _ABOVE + 1] if (host := self.same(part))), None)
 
     def _within(self, part: str) -> str | None:
-        """The host whose name a part of a path holds, the longest where it holds several."""
+        """Return the host whose name a part of a path holds, the longest where it holds several."""
         text = part[:_MAX_PART].lower()
         starts, ends = ([match.start() for match in border.finditer(text)] for border in (_START, _END))
         words = (text[start:end] for start in starts for end in ends if start < end <= start + self._longest)
@@ -76,7 +76,7 @@ def hosts_of(names: tuple[str, ...]) -> Hosts:
 
 
 def joined(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
-    """The files with the hosts that they are about; one about a host that the job does not have is not used."""
+    """Return the files with the hosts that they are about; one about a host that the job does not have is not used."""
     hosts, gpus, parts = Hosts(host.name for host in job.hosts), nvidia_smi.most_gpus(job), _Parts(job)
     return [_joined(artifact, hosts, gpus, parts) for artifact in artifacts]
 
@@ -89,7 +89,7 @@ class _Parts:
 
     @cached_property
     def gpus(self) -> dict[str, set[str]]:
-        """The bus ids of the GPUs that its ranks use."""
+        """Return the bus ids of the GPUs that its ranks use."""
         bus_ids: dict[str, set[str]] = {}
         for host in self._job.hosts:
             own = [gpu.bus_id for rank in host.ranks if (gpu := self._job.gpus.get(rank)) and gpu.bus_id]
@@ -98,7 +98,7 @@ class _Parts:
 
     @cached_property
     def nics(self) -> dict[str, set[str]]:
-        """The InfiniBand and RoCE cards that NCCL lists."""
+        """Return the InfiniBand and RoCE cards that NCCL lists."""
         cards: dict[str, set[str]] = {}
         for notice in self._job.notices:
             if isinstance(notice.event, NetDevices) and notice.event.net == "IB":
@@ -121,7 +121,7 @@ def _other_machine(report: Report, host: str, parts: _Parts) -> str | None:
 
 
 def identity(artifact: Artifact, hosts: Hosts) -> Identity | None:
-    """The hosts that a file about machines names; None for all others.
+    """Return the hosts that a file about machines names; None for all others.
 
     Args:
         artifact: any.
@@ -161,7 +161,7 @@ def _joined(artifact: Artifact, hosts: Hosts, gpus: int, parts: _Parts) -> Artif
 
 
 def _by_lines(artifact: Artifact, report: Report, hosts: Hosts) -> Artifact:
-    """A file with the host in front of each line."""
+    """Return a file with the host in front of each line."""
     names = {item.host: hosts.same(item.host) for item in report.items if item.host}
     items: list[Item] = [replace(item, host=host) for item in report.items if (host := names.get(item.host or ""))]
     if not items:
@@ -180,12 +180,12 @@ def _unused(artifact: Artifact, names: Iterable[str | None], hosts: Hosts) -> Ar
 
 
 def foreign(path: str) -> str | None:
-    """The host after which the folder of a file is named, below ``hosts``."""
+    """Return the host after which the folder of a file is named, below ``hosts``."""
     parts: Sequence[str] = PurePath(path).parts
     places = [place for place, part in enumerate(parts[:-2]) if part == _FOLDER]
     return parts[places[-1] + 1] if places else None
 
 
 def _short(host: str) -> str:
-    """A host without its domain; an address is not a name with a domain."""
+    """Return a host without its domain; an address is not a name with a domain."""
     return host if re.fullmatch(r"[\d.:]+", host) else host.partition(".")[0]

@@ -18,7 +18,7 @@ from nccl_inspect.util.text import printable
 
 
 def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
-    """The evidence in an archive, and the names of its members that hold it.
+    """Return the evidence in an archive, and the names of its members that hold it.
 
     What is wrong with the archive itself is said where its logs are read.
 
@@ -43,7 +43,7 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
 
 
 def members(file: File, wanted: Wanted) -> Iterator[Member]:
-    """The members of an archive, tar or zip.
+    """Return the members of an archive, tar or zip.
 
     Raises:
         StreamError: it cannot be read.
@@ -65,7 +65,7 @@ class _Choice:
         """What the members are that were picked."""
 
     def may_be(self, name: str) -> bool:
-        """Whether a member may be evidence, by its name."""
+        """Return whether a member may be evidence, by its name."""
         if log_detection.is_hidden(name):
             return False
         if not log_detection.is_left_out(name) or log_detection.is_document(name):
@@ -74,7 +74,7 @@ class _Choice:
         return False
 
     def is_evidence(self, name: str, head: bytes | None) -> bool:
-        """Whether a member is evidence, by its first bytes; what cannot be read, its reading as a log says."""
+        """Return whether a member is evidence, by its first bytes; what cannot be read, its reading as a log says."""
         member = name.removeprefix("./")
         if head is None:
             return False

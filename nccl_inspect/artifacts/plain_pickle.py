@@ -45,7 +45,7 @@ class PlainPickleError(ValueError):
 
 
 def loads(data: bytes) -> Any:
-    """The value of a pickle.
+    """Return the value of a pickle.
 
     Raises:
         PlainPickleError: it is damaged, too large, or asks for more than plain values.
@@ -86,7 +86,7 @@ def _check(data: bytes) -> None:
 
 
 def _behind(data: bytes, at: int) -> int:
-    """The place behind a value that tells its length."""
+    """Return the place behind a value that tells its length."""
     width = _LENGTHS[data[at]]
     length = int.from_bytes(data[at + 1 : at + 1 + width], "little")
     if length > len(data):
@@ -97,7 +97,7 @@ def _behind(data: bytes, at: int) -> int:
 
 
 def _behind_lines(data: bytes, at: int) -> int:
-    """The place behind a value that ends with its line."""
+    """Return the place behind a value that ends with its line."""
     begin = at + 1
     for _ in range(_LINES[data[at]]):
         at = data.find(b"\n", at + 1)

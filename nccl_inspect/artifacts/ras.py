@@ -76,7 +76,7 @@ class Mismatch(Record):
 
     @property
     def behind(self) -> list[Member]:
-        """The ranks that have launched fewer than others."""
+        """Return the ranks that have launched fewer than others."""
         most = max((*(member.launched for member in self.members), self.usual or 0), default=0)
         return [member for member in self.members if member.launched < most]
 
@@ -147,14 +147,14 @@ class Answer(Record):
 
 
 def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is an answer, by its first bytes."""
+    """Return whether a file is an answer, by its first bytes."""
     if head.lstrip().startswith(b"{"):
         return b'"nccl_version"' in head and b'"communicators_count"' in head
     return _TEXT.search(head) is not None
 
 
 def read(name: str, data: bytes) -> Answer:
-    """An answer.
+    """Return an answer.
 
     Raises:
         ValueError: it is damaged.
@@ -194,7 +194,7 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
 
 
 def _of_all(sizes: Mapping[str, int], processes: int) -> list[str]:
-    """The communicators that have as many ranks as there are processes, or more."""
+    """Return the communicators that have as many ranks as there are processes, or more."""
     most = max(sizes.values(), default=0)
     return [comm_id for comm_id, size in sizes.items() if size == most >= processes]
 
@@ -230,7 +230,7 @@ def _errors(comm_id: str, ranks: Any) -> Iterator[State]:
 
 
 def _states(comm_id: str, ranks: Any, missing: Any) -> list[State]:
-    """The status of all ranks of a communicator, where they differ in it."""
+    """Return the status of all ranks of a communicator, where they differ in it."""
     by_status = grouped((_status(rank.get("status") or {}), _of_entry(rank)) for rank in ranks)
     for rank in missing:
         if _has_left(rank):
@@ -239,7 +239,7 @@ def _states(comm_id: str, ranks: Any, missing: Any) -> list[State]:
 
 
 def _status(entry: Mapping[str, Any]) -> str:
-    """The word for it in a text."""
+    """Return the word for it in a text."""
     if entry.get("abort_flag"):
         return "ABORT"
     if entry.get("finalize_called") or entry.get("destroy_flag"):
@@ -248,7 +248,7 @@ def _status(entry: Mapping[str, Any]) -> str:
 
 
 def _has_left(missing: Mapping[str, Any]) -> bool:
-    """Whether a process answered that has the communicator no more, or not yet."""
+    """Return whether a process answered that has the communicator no more, or not yet."""
     status = missing.get("status") or {}
     has_answered = status.get("unresponsive") is False and not status.get("considered_dead")
     return has_answered and (_number(missing, "pid") or 0) > 0
@@ -260,7 +260,7 @@ def _of_entry(rank: Mapping[str, Any], launched: int = 0) -> Member:
 
 
 def _alike(ranks: Any) -> dict[str, int]:
-    """The operations that all ranks have launched, equally often."""
+    """Return the operations that all ranks have launched, equally often."""
     counts = [rank.get("collective_counts") or {} for rank in ranks]
     first = counts[0] if counts else {}
     alike = {name for name, number in first.items() if number and all(of.get(name) == number for of in counts)}
@@ -268,7 +268,7 @@ def _alike(ranks: Any) -> dict[str, int]:
 
 
 def _number(entry: Mapping[str, Any], key: str) -> int | None:
-    """A number, where there is one; a TypeError for anything else."""
+    """Return a number, where there is one; a TypeError for anything else."""
     return None if entry.get(key) is None else index(entry[key])
 
 
@@ -317,7 +317,7 @@ def _add_members(answer: Answer) -> None:
 
 
 def _whole(text: str, processes: int) -> list[str]:
-    """The communicators of all processes, by the table of groups; without one that which is the only one."""
+    """Return the communicators of all processes, by the table of groups; without one that which is the only one."""
     groups = {match[1]: int(match[2]) for match in _GROUP.finditer(text)}
     comms = {f"0x{match[2].lstrip('0')}": match[1] for match in _HEADING.finditer(text)}
     if not groups:
@@ -378,7 +378,7 @@ def _member(match: re.Match[str], launched: int = 0) -> Member:
 
 
 def _lost(line: str, number: int, comm_id: str | None, kind: str) -> Iterator[Lost]:
-    """A process or rank of which RAS knows nothing."""
+    """Yield a process or rank of which RAS knows nothing."""
     if comm_id is None and (match := _LOST.match(line)):
         yield Lost(match["host"], int(match["pid"]), is_dead=kind == "DEAD", line=number)
     elif comm_id is not None and (match := _RANK.match(line)) and match["pid"]:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def ranks(answer: Answer) -> dict[int, int]:
-    """The rank of each process in the communicators of all, where these have the same one."""
+    """Return the rank of each process in the communicators of all, where these have the same one."""
     by_pid: dict[int, set[int]] = {}
     for member in (member for comm_id in answer.whole for member in answer.members.get(comm_id, ())):
         if member.pid is not None:
@@ -37,7 +37,7 @@ def last_to_come(answer: Answer) -> list[Member]:
 
 
 def in_step_with(answer: Answer, pid: int) -> list[Member]:
-    """The other ranks of communicators in which all launched as many operations as this process."""
+    """Return the other ranks of communicators in which all launched as many operations as this process."""
     differing = {mismatch.comm_id for mismatch in answer.mismatches}
     found: dict[int, Member] = {}
     for comm_id, members in answer.members.items():

@@ -17,7 +17,7 @@ _PORT = re.compile(
 
 
 def items(lines: list[Line]) -> Iterator[Item]:
-    """The ports."""
+    """Yield the ports."""
     for line in lines:
         if match := _PORT.match(line.text.strip()):
             values = {**match.groupdict(), "physical": match["physical"].replace("_", "")}

@@ -50,7 +50,7 @@ _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 
 
 def sorted_out(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
-    """The evidence, with a reason at dumps of another run."""
+    """Return the evidence, with a reason at dumps of another run."""
     entries = [_of_release(entry, job.nccl_versions) for entry in artifacts]
     if any(_is_dump(entry) and entry.value.is_waiting for entry in entries) and _has_finished(job):
         return [replace(entry, value=None, problem=_FINISHED) if _is_dump(entry) else entry for entry in entries]
@@ -66,7 +66,7 @@ def sorted_out(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
 
 
 def _of_release(entry: Artifact, releases: Sequence[str]) -> Artifact:
-    """A dump, with a reason if another release of NCCL wrote it than the log was printed by."""
+    """Return a dump, with a reason if another release of NCCL wrote it than the log was printed by."""
     match = _RELEASE.match(entry.value.nccl_version or "") if _is_dump(entry) else None
     logged = [match[0] for text in releases if "inferred" not in text and (match := _RELEASE.match(text))]
     if match is None or not logged or len(logged) < len(releases) or match[0] in logged:
@@ -75,7 +75,7 @@ def _of_release(entry: Artifact, releases: Sequence[str]) -> Artifact:
 
 
 def _has_finished(job: Job) -> bool:
-    """Whether by the log all ranks destroyed all their communicators, and no call ran out of time."""
+    """Return whether by the log all ranks destroyed all their communicators, and no call ran out of time."""
     comms = job.communicators
     is_whole = bool(comms) and all(comm.state == "destroyed" and len(comm.ended) == comm.nranks for comm in comms)
     has_timeout = any(isinstance(notice.event, CollectiveTimeout) for notice in job.notices)
@@ -124,13 +124,13 @@ def _began(notice: Notice, event: CollectiveTimeout) -> float | None:
 
 
 def _rank(event: Event) -> int | None:
-    """The rank of the job that announces its dump."""
+    """Return the rank of the job that announces its dump."""
     rank = dict(getattr(event, "values", ())).get("global_rank")
     return rank if isinstance(rank, int) else None
 
 
 def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
-    """Whether a dump holds a call that timed out on its rank; None where that cannot be known."""
+    """Return whether a dump holds a call that timed out on its rank; None where that cannot be known."""
     dump = entry.value
     timeouts = reported.get(dump.rank)
     if timeouts is None or not dump.calls:
@@ -144,14 +144,14 @@ def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
 
 
 def _holds(calls: Sequence[Call], timeout: _Timeout) -> bool | None:
-    """Whether one of the calls of a group is the one; None where it may have been overwritten, or came later."""
+    """Return whether one of the calls of a group is the one; None where it may have been overwritten, or came later."""
     if calls and timeout.seq < min(call.seq for call in calls):
         return None
     return any(_is_alike(call, timeout) for call in calls) or (None if timeout.is_later else False)
 
 
 def _is_alike(call: Call, timeout: _Timeout) -> bool:
-    """Whether it may be that call: what is over did not run out of time."""
+    """Return whether it may be that call: what is over did not run out of time."""
     return _is_number_and_size(call, timeout) and not call.is_completed and _is_of_time(call, timeout)
 
 
@@ -161,7 +161,7 @@ def _is_number_and_size(call: Call, timeout: _Timeout) -> bool:
 
 
 def _is_of_time(call: Call, timeout: _Timeout) -> bool:
-    """Whether it began when the log says, in some zone."""
+    """Return whether it began when the log says, in some zone."""
     if timeout.began is None or call.created_ns <= 0:
         return True
     late = (timeout.began - call.created_ns / 1e9 + _EARLY) % _ZONES

@@ -16,7 +16,7 @@ _ROW = re.compile(
 
 
 def items(lines: list[Line]) -> Iterator[Item]:
-    """The rows of the tables."""
+    """Yield the rows of the tables."""
     if lines:
         yield Item("list", "gid", line=lines[0].number, text=lines[0].text.strip())
     for line in lines:

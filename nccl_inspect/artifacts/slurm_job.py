@@ -42,7 +42,7 @@ class Entry(Record):
 
     @property
     def nodes(self) -> set[str]:
-        """The nodes on which it ran, as far as it names some."""
+        """Return the nodes on which it ran, as far as it names some."""
         return set(islice(_nodes(self.values.get("NodeList", "")), _MOST))
 
 
@@ -65,13 +65,13 @@ class JobFile(Record):
 
 
 def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is nothing but such an answer: many scripts print it at the beginning of a log."""
+    """Return whether a file is nothing but such an answer: many scripts print it at the beginning of a log."""
     lines = head.split(b"\n")
     return _FIRST.match(head) is not None and all(map(_LINE.match, lines[:-1] if len(lines) > 1 else lines))
 
 
 def read(name: str, data: bytes) -> JobFile:
-    """An answer.
+    """Return an answer.
 
     Raises:
         ValueError: it names no job, or is too long.
@@ -92,7 +92,7 @@ def read(name: str, data: bytes) -> JobFile:
 
 
 def _nodes(text: str) -> Iterator[str]:
-    """The nodes of a list as Slurm writes it: ``gpu-[01-04,7],login``."""
+    """Yield the nodes of a list as Slurm writes it: ``gpu-[01-04,7],login``."""
     for before, numbers, behind in _LIST.findall("" if text == "(null)" else text):
         for part in numbers.split(",") if numbers else ():
             first, _, last = part.partition("-")

@@ -46,12 +46,12 @@ class Script(Record):
 
 
 def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is a script for sbatch: a log may quote one."""
+    """Return whether a file is a script for sbatch: a log may quote one."""
     return head.startswith(b"#!") and _DIRECTIVE.search(head) is not None and not _NCCL.search(head)
 
 
 def read(name: str, data: bytes) -> Script:
-    """A script.
+    """Return a script.
 
     Raises:
         ValueError: it is too long.

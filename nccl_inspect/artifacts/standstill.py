@@ -105,7 +105,7 @@ class _Blocked(Frozen):
 
     @property
     def is_cause(self) -> bool:
-        """Whether it needs no other reason."""
+        """Return whether it needs no other reason."""
         return self.still is not None and self.still.kind == DIFFERENT
 
 
@@ -132,7 +132,7 @@ def of(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
 
 
 def groups(rows: _Rows) -> list[tuple[Group, list[int]]]:
-    """Each group with its ranks; the same name with other ranks is another group.
+    """Return each group with its ranks; the same name with other ranks is another group.
 
     Early versions number groups per process: there only number 0 is the same group everywhere.
     """
@@ -206,7 +206,7 @@ def _blocked_collectives(every: _Groups, rows: _Rows) -> Iterator[_Blocked]:
 def _different(
     group: Group, calls: Mapping[int, Mapping[int, Call]], last: int, rows: _Rows, usual: _Usual
 ) -> Standstill | None:
-    """The first number under which ranks made different calls, up to the one in which they wait."""
+    """Return the first number under which ranks made different calls, up to the one in which they wait."""
     for seq in sorted({seq for made in calls.values() for seq in made if seq <= last}):
         here = {rank: made[seq] for rank, made in calls.items() if seq in made}
         kinds = Counter(map(_kind, here.values()))
@@ -280,7 +280,7 @@ def _blocked_transfers(every: _Groups, rows: _Rows) -> Iterator[_Blocked]:
 
 
 def _first(calls: Sequence[Call]) -> dict[Direction, Call]:
-    """The first open call with a peer, or the batch of them: what is in a batch has no order."""
+    """Return the first open call with a peer, or the batch of them: what is in a batch has no order."""
     first: dict[Direction, Call] = {}
     for call in calls:
         if call.peers and call.seq == calls[0].seq:
@@ -351,13 +351,13 @@ class _Chains:
         return [rank for rank in idle if rank not in self._busy] or ([] if self.unknown(number) else idle)
 
     def unknown(self, number: int) -> list[int]:
-        """The ranks that may have made a call, and of which nothing shows that they stand elsewhere."""
+        """Return the ranks that may have made a call, and of which nothing shows that they stand elsewhere."""
         call = self.calls[number]
         silent = [rank for rank in (*call.silent, *call.older) if rank not in self._busy]
         return [*silent, *(rank for rank in call.overwritten if rank not in self._stands)]
 
     def held(self, number: int) -> list[int]:
-        """The ranks that a call waits for and that are in another one."""
+        """Return the ranks that a call waits for and that are in another one."""
         call = self.calls[number]
         if call.is_cause:
             return []
@@ -366,7 +366,7 @@ class _Chains:
 
     @cached_property
     def roots(self) -> list[int]:
-        """The calls in which a wait begins.
+        """Return the calls in which a wait begins.
 
         Ranks of which nothing is known are where it begins only if nothing that is known holds up the call.
         """
@@ -385,7 +385,7 @@ class _Chains:
 
     @cached_property
     def _stuck_in_rings(self) -> set[int]:
-        """The calls that wait for ranks that wait for each other, and those of these ranks."""
+        """Return the calls that wait for ranks that wait for each other, and those of these ranks."""
         left = {number: len({self._stands[rank] for rank in self.held(number)}) for number in range(len(self.calls))}
         ends = [number for number, count in left.items() if not count]
         for number in ends:
@@ -396,7 +396,7 @@ class _Chains:
         return set(left) - set(ends)
 
     def following(self, roots: Iterable[int]) -> list[int]:
-        """The calls that wait because of others, nearest first, behind those."""
+        """Return the calls that wait because of others, nearest first, behind those."""
         reached = dict.fromkeys(roots)
         queue = list(reached)
         for number in queue:
@@ -423,7 +423,7 @@ class _Chains:
 
 
 def _root(number: int, chains: _Chains, rows: _Rows) -> Standstill:
-    """A wait for ranks that wait for nobody."""
+    """Return a wait for ranks that wait for nobody."""
     wait, unknown = chains.calls[number], set(chains.unknown(number))
     return Standstill(
         NO_PARTNER if wait.is_transfer else MISSING,

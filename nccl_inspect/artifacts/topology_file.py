@@ -17,12 +17,12 @@ _XML = re.compile(rb"(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<(?:system|graphs) 
 
 
 def recognises(_name: str, head: bytes) -> bool:
-    """Whether a file is of one of these formats, by its first bytes."""
+    """Return whether a file is of one of these formats, by its first bytes."""
     return machine.begins(head, START) or machine.begins(head, _XML)
 
 
 def read(name: str, data: bytes) -> Topology:
-    """The topology.
+    """Return the topology.
 
     Raises:
         NotOfKindError: the rest of the file is the log of a job.

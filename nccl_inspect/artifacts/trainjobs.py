@@ -14,7 +14,7 @@ _TRAINED = ("node", "trainer")
 
 
 def joined(pods: Sequence[Pod]) -> list[Pod]:
-    """The pods, those of a runtime as the TrainJob has them that refers to it."""
+    """Return the pods, those of a runtime as the TrainJob has them that refers to it."""
     runtimes = grouped((pod.name, pod) for pod in pods if pod.kind in RUNTIMES)
     whole = {id(job): _of_job(job, runtimes[job.runtime]) for job in pods if job.runtime in runtimes}
     used = {job.runtime for job in pods if id(job) in whole}
@@ -24,7 +24,7 @@ def joined(pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _of_job(job: Pod, runtime: Sequence[Pod]) -> list[Pod]:
-    """The pods of a job; what stands neither here nor there they do not have."""
+    """Return the pods of a job; what stands neither here nor there they do not have."""
     (trainer,) = job.containers
     return [
         replace(

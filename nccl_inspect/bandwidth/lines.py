@@ -139,12 +139,12 @@ def _line_end(text: bytes, at: int) -> int:
 
 
 def goes_on(text: bytes) -> bool:
-    """Whether a table near the end of a block may continue in the next one."""
+    """Return whether a table near the end of a block may continue in the next one."""
     return text.find(_HEAD, max(0, len(text) - NEAR)) >= 0
 
 
 def is_kept(line: bytes) -> bool:
-    """Whether a line may belong to results, or state a speed."""
+    """Return whether a line may belong to results, or state a speed."""
     return _is_kept(line, _WORDS, _SPEED_WORDS)
 
 

@@ -147,7 +147,7 @@ class Table(Record):
 
     @property
     def wrong(self) -> list[Evidence]:
-        """The rows with wrong results."""
+        """Return the rows with wrong results."""
         return [row.line for row in self.rows if self.counts_wrong and row.errors]
 
 

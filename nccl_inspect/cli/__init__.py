@@ -125,7 +125,7 @@ def _modules() -> dict[str, tuple[str, str]]:
 
 
 def _is_piped() -> bool:
-    """Whether standard input is a pipe or a file; nothing is read from a terminal or from the null device."""
+    """Return whether standard input is a pipe or a file; nothing is read from a terminal or from the null device."""
     with suppress(OSError, ValueError, AttributeError):
         mode = os.fstat(sys.stdin.fileno()).st_mode
         return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)

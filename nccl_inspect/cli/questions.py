@@ -81,7 +81,7 @@ def _write_answer(answer: Answer, rows: Sequence[Record], noun: str, form: str, 
 
 
 def _fits_rank(row: Any, fits: Fits) -> bool:
-    """Whether a row about one rank is about one of the wanted ranks and hosts."""
+    """Return whether a row about one rank is about one of the wanted ranks and hosts."""
     return fits([] if row.rank is None else [row.rank], [row.host])
 
 

@@ -606,7 +606,7 @@ def _find_lost(name: str, target: str, status: os.stat_result) -> str:
 
 
 def _covers(target: str, status: os.stat_result, place: Path) -> bool:
-    """Whether a file is the output, or below it."""
+    """Return whether a file is the output, or below it."""
     if stat.S_ISDIR(status.st_mode):
         return place.resolve().is_relative_to(Path(target).resolve())
     with suppress(OSError):

@@ -28,7 +28,7 @@ NO_HOST = "?"
 
 
 def is_named(host: str | None) -> bool:
-    """Whether a log names a host: of two that it does not name nobody knows whether they are one."""
+    """Return whether a log names a host: of two that it does not name nobody knows whether they are one."""
     return host is not None and not host.startswith(NO_HOST)
 
 
@@ -77,7 +77,7 @@ class Event(Frozen):
 
     @property
     def source(self) -> str:
-        """The name of the input."""
+        """Return the name of the input."""
         return self.where.source
 
     @property
@@ -87,27 +87,27 @@ class Event(Frozen):
 
     @property
     def time(self) -> str | None:
-        """The time stamp as printed, by NCCL or by what collected the log."""
+        """Return the time stamp as printed, by NCCL or by what collected the log."""
         return self.where.time
 
     @property
     def host(self) -> str | None:
-        """The host that the prefix names: under Kubernetes the pod; None for a bare line."""
+        """Return the host that the prefix names: under Kubernetes the pod; None for a bare line."""
         return self.where.host
 
     @property
     def pid(self) -> int | None:
-        """The process."""
+        """Return the process."""
         return self.where.pid
 
     @property
     def tid(self) -> int | None:
-        """The kernel's id of the thread; equal to pid for the main thread."""
+        """Return the kernel's id of the thread; equal to pid for the main thread."""
         return self.where.tid
 
     @property
     def device(self) -> int | None:
-        """The current CUDA device of the calling thread; not always that of the rank."""
+        """Return the current CUDA device of the calling thread; not always that of the rank."""
         return self.where.device
 
     @property
@@ -125,7 +125,7 @@ class Event(Frozen):
 
     @property
     def qualified_name(self) -> str:
-        """The production with its dialect, ``nccl/channel-p2p``, as rules name it."""
+        """Return the production with its dialect, ``nccl/channel-p2p``, as rules name it."""
         return f"{self.dialect}/{self.production}"
 
     @classmethod

@@ -412,7 +412,7 @@ class ChannelConnect(Event):
 
     @property
     def detail(self) -> str:
-        """The transport with its mechanism, without NIC index and flags, as the version prints it."""
+        """Return the transport with its mechanism, without NIC index and flags, as the version prints it."""
         if self.transport in ("NET", "COLLNET"):
             return f"{self.transport}/{self.net}"
         if self.mechanism == "direct shared memory":
@@ -422,7 +422,7 @@ class ChannelConnect(Event):
 
     @property
     def is_local(self) -> bool:
-        """Whether this transport proves that both ranks are on one host; multi-node NVLink does not."""
+        """Return whether this transport proves that both ranks are on one host; multi-node NVLink does not."""
         return self.transport == "SHM" or (self.transport == "P2P" and self.mechanism != "MNNVL")
 
 

@@ -41,7 +41,7 @@ class Parsed(Record):
 
     @property
     def event(self) -> events.Event:
-        """The event, without source and line."""
+        """Return the event, without source and line."""
         if self._event is None:
             match = self._match or self.production.match(self.message)
             assert match is not None
@@ -312,13 +312,13 @@ def layer_of(dialect: str, name: str) -> Layer:
 
 
 def is_layer_stated(dialect: str, name: str) -> bool:
-    """Whether a production itself states its layer."""
+    """Return whether a production itself states its layer."""
     production = shipped().find(dialect, name)
     return production is not None and bool(production.details.layer)
 
 
 def is_of(event: events.Event, role: str) -> bool:
-    """Whether the production of an event has a role."""
+    """Return whether the production of an event has a role."""
     return role in roles_of(event)
 
 

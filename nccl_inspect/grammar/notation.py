@@ -124,7 +124,7 @@ def _choice(tokens: list[re.Match[str]], at: int, source: str, depth: int) -> tu
 
 
 def fields(nodes: Sequence) -> Iterator[Field]:
-    """Every field of a sequence, in order."""
+    """Yield every field of a sequence, in order."""
     for node in nodes:
         if isinstance(node, Field):
             yield node
@@ -482,18 +482,18 @@ class Shape:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the fields, each once, in order."""
+        """Return the names of the fields, each once, in order."""
         return tuple(dict.fromkeys(name for name, _, _ in self.fields))
 
     @cached_property
     def is_numbers(self) -> bool:
-        """Whether all fields are numbers with different names, none of them optional."""
+        """Return whether all fields are numbers with different names, none of them optional."""
         kinds = [isinstance(kind, FieldType) and kind.read is int for _, kind, _ in self.fields]
         return all(kinds) and len(kinds) == self._groups == len(self.names)
 
     @cached_property
     def bare(self) -> str:
-        """The pattern without groups: in a list, those of the fragment would only cost time."""
+        """Return the pattern without groups: in a list, those of the fragment would only cost time."""
         return re.sub(r"(?<!\\)\((?!\?)", "(?:", self.pattern)
 
     def _group(self) -> int:
@@ -574,7 +574,7 @@ class Shape:
         return values
 
     def taken(self, match: re.Match[bytes]) -> tuple[bool, ...]:
-        """Whether the message took each option of each choice: :meth:`write` needs it besides the values."""
+        """Return whether the message took each option of each choice: :meth:`write` needs it besides the values."""
         return tuple(match[group] is not None for group in self._options)
 
     def free_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
@@ -616,7 +616,7 @@ class Shape:
 
 
 def _has_free(node: Node) -> bool:
-    """Whether a node contains free text."""
+    """Return whether a node contains free text."""
     return any(field.spec in ("t", "e") for field in fields((node,)))
 
 
@@ -669,7 +669,7 @@ class Beginning(Protocol):
     """Whether bytes can be the beginning of a message."""
 
     def __call__(self, message: bytes, end: int) -> bool:
-        """Whether the message up to ``end`` can."""
+        """Return whether the message up to ``end`` can."""
 
 
 @lru_cache(maxsize=256)

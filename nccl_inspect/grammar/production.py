@@ -112,14 +112,14 @@ class Production:
 
     @property
     def nodes(self) -> notation.Sequence:
-        """The parsed notation."""
+        """Return the parsed notation."""
         if self._nodes is None:
             self._nodes = notation.parse(self.line)
         return self._nodes
 
     @property
     def shape(self) -> Shape:
-        """The compiled notation."""
+        """Return the compiled notation."""
         if self._shape is None:
             fragments = {
                 name: Shape(notation.parse(text), whole=False) for name, text in self.details.fragments.items()
@@ -129,7 +129,7 @@ class Production:
 
     @property
     def event(self) -> str:
-        """The name of the event class it becomes."""
+        """Return the name of the event class it becomes."""
         return self.details.event
 
     @property
@@ -154,12 +154,12 @@ class Production:
 
     @property
     def rule(self) -> str:
-        """The rule that judges the line; empty if it leads to none."""
+        """Return the rule that judges the line; empty if it leads to none."""
         return self.details.rule
 
     @property
     def roles(self) -> frozenset[str]:
-        """The roles of the line."""
+        """Return the roles of the line."""
         return self.details.roles
 
     @property
@@ -175,7 +175,7 @@ class Production:
 
     @property
     def needle(self) -> bytes:
-        """A literal in every message of this shape."""
+        """Return a literal in every message of this shape."""
         if self._needle is None:
             self._needle = notation.quick_needle(self.line).encode()
         return self._needle
@@ -188,7 +188,7 @@ class Production:
         return self._signs
 
     def may_fit(self, message: bytes) -> bool:
-        """Whether literals and beginning match: cheaper than compiling the shape."""
+        """Return whether literals and beginning match: cheaper than compiling the shape."""
         if self.needle not in message or (self._shape is None and not self._holds_all(message)):
             return False
         if self._beginnings is None:
@@ -198,7 +198,7 @@ class Production:
         return message.startswith(self._beginnings, message.find(b" ", self._past_word) + 1 if self._past_word else 0)
 
     def _holds_all(self, message: bytes) -> bool:
-        """Whether all literals are present, for shapes that are not compiled yet."""
+        """Return whether all literals are present, for shapes that are not compiled yet."""
         if self._literals is None:
             self._literals = [literal.encode() for literal in notation.quick_needles(self.line) if literal]
         at = 0
@@ -253,7 +253,7 @@ class Production:
         return low
 
     def is_cut(self, message: bytes) -> bool:
-        """Whether the message is an incomplete beginning of this shape."""
+        """Return whether the message is an incomplete beginning of this shape."""
         return 0 < len(message) == self.matched_up_to(message) and self.match(message) is None
 
 

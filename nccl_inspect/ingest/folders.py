@@ -25,7 +25,7 @@ _DENIED = "no read permission"
 
 
 def of_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterator[File]:
-    """The files below a folder, in the natural order of their names.
+    """Yield the files below a folder, in the natural order of their names.
 
     Args:
         folder: where to look; what is hidden there counts for nothing.
@@ -43,7 +43,7 @@ def of_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterator[Fil
 
 
 def walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:
-    """The files below a folder, without what is hidden; links to folders are not followed.
+    """Yield the files below a folder, without what is hidden; links to folders are not followed.
 
     Args:
         folder: to begin with.

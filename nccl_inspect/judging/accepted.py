@@ -22,7 +22,7 @@ class Suppression(Frozen):
     """None for all."""
 
     def covers(self, finding: Finding) -> bool:
-        """Whether it covers the whole finding: one that also concerns other ranks or hosts is not accepted."""
+        """Return whether it covers the whole finding: one that also concerns other ranks or hosts is not accepted."""
         if finding.rule not in self.rules:
             return False
         if self.ranks is not None and not (finding.ranks and self.ranks.issuperset(finding.ranks)):
@@ -42,7 +42,7 @@ class Terms(Frozen):
     suppressions: tuple[Suppression, ...] = ()
 
     def with_user_severities(self, findings: Iterable[Finding]) -> list[Finding]:
-        """The findings with the severities that the user set."""
+        """Return the findings with the severities that the user set."""
         return [f.with_fields(severity=self.severities.get(f.rule, f.severity)) for f in findings]
 
     def split_accepted(self, findings: Iterable[Finding]) -> tuple[list[Finding], list[Suppressed]]:

@@ -98,7 +98,7 @@ AGREEMENTS = (
 
 
 def errors_of(facts: Facts, effect: Effect | None) -> list[Notice]:
-    """The errors in the log that such a disagreement leads to; none if other CUDA calls failed as well."""
+    """Return the errors in the log that such a disagreement leads to; none if other CUDA calls failed as well."""
     if effect is None:
         return []
     failures = cuda.failures(facts)
@@ -115,7 +115,7 @@ _WAYS = (lambda kind: kind.transport == "P2P", lambda kind: kind.transport == "S
 
 
 def crashes_of(facts: Facts, effect: Effect | None, ranks: Collection[int]) -> list[Notice]:
-    """The crashes of processes whose connection to or from some ranks uses another transport in each direction.
+    """Return the crashes of processes whose connection to or from some ranks uses another transport in each direction.
 
     Args:
         facts: about the job.
@@ -130,7 +130,7 @@ def crashes_of(facts: Facts, effect: Effect | None, ranks: Collection[int]) -> l
 
 
 def ranks_without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
-    """The ranks without a setting that every rank with it prints, on the same hosts if that matters."""
+    """Return the ranks without a setting that every rank with it prints, on the same hosts if that matters."""
     others = ranks_with_full_start(facts) - set(setting.ranks or ())
     others -= facts.ranks_with(facts.settings(agreement.hidden_by))
     if not agreement.on_host:
@@ -153,12 +153,12 @@ def ranks_with_full_start(facts: Facts) -> set[int]:
 
 
 def ranks_with_interface(facts: Facts) -> set[int]:
-    """The ranks that report the interface they chose, which is among the first lines."""
+    """Return the ranks that report the interface they chose, which is among the first lines."""
     return {rank for notice in facts.with_event(BootstrapInterface) for rank in notice.ranks}
 
 
 def with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:
-    """The settings, without ranks that other processes have as well: those of communicators without a world."""
+    """Return the settings, without ranks that other processes have as well: those of communicators without a world."""
     if facts.job.rank_space == "global":
         return settings
     owners: dict[int, set[Process]] = {}

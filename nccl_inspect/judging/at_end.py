@@ -43,7 +43,7 @@ _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
 
 @once
 def waiting_ranks(facts: Facts) -> Waiting | None:
-    """The ranks that wait at the end of the log; None if none do, or an error explains why they do."""
+    """Return the ranks that wait at the end of the log; None if none do, or an error explains why they do."""
     if facts.job.failed or facts.errors(forced_ends=False) or node_failed(facts):
         return None
     comms = facts.job.communicators
@@ -80,7 +80,7 @@ def waiting_ranks(facts: Facts) -> Waiting | None:
 
 @once
 def is_stuck(facts: Facts) -> bool:
-    """Whether these ranks are stuck, as far as a log that may have been cut can show."""
+    """Return whether these ranks are stuck, as far as a log that may have been cut can show."""
     wait = waiting_ranks(facts)
     job = facts.job
     if wait is None or job.going_on or job.ended_by:
@@ -93,7 +93,7 @@ def is_stuck(facts: Facts) -> bool:
 
 
 def is_at_the_end(facts: Facts) -> bool:
-    """Whether the log ends where ranks wait in a communicator: their processes began no other one afterwards.
+    """Return whether the log ends where ranks wait in a communicator: their processes began no other one afterwards.
 
     A torn or missing line may be the one that shows that they got further.
     """
@@ -116,7 +116,7 @@ def is_at_the_end(facts: Facts) -> bool:
 
 
 def _is_open(facts: Facts, comm: CommunicatorInfo) -> bool:
-    """Whether ranks began a communicator that they never completed, as far as the log shows."""
+    """Return whether ranks began a communicator that they never completed, as far as the log shows."""
     return not (set(comm.started) <= set(comm.completed) or comm.ended or facts.paths_of(comm))
 
 
@@ -132,7 +132,7 @@ def _lines_of(facts: Facts, ranks: Iterable[int]) -> list[LastLine]:
 
 
 def evidence(facts: Facts) -> list[Evidence]:
-    """The evidence: the last lines of the silent ranks and of those that wait."""
+    """Return the evidence: the last lines of the silent ranks and of those that wait."""
     wait = waiting_ranks(facts)
     if wait is None:
         return []
@@ -160,7 +160,7 @@ def idle_processes(facts: Facts) -> list[LastLine]:
 
 
 def _never_came(facts: Facts, wait: Waiting) -> bool:
-    """Whether some ranks have no line at all, and all others are where NCCL waits for every rank.
+    """Return whether some ranks have no line at all, and all others are where NCCL waits for every rank.
 
     If whole hosts are missing, it may be only their logs: then most of the job must be present.
     """
@@ -179,7 +179,7 @@ def _never_came(facts: Facts, wait: Waiting) -> bool:
 
 
 def shows_beginning(facts: Facts, comm: CommunicatorInfo) -> bool:
-    """Whether the log has its beginning: a tail lacks the lines of ranks that started before the others."""
+    """Return whether the log has its beginning: a tail lacks the lines of ranks that started before the others."""
     begun = {process for kind in _BEGINNING for notice in facts.with_event(kind) for process in notice.processes}
     return {last.process for last in _lines_of(facts, ranks_of(comm, comm.started))} <= begun
 
@@ -195,7 +195,7 @@ def _lags(facts: Facts, wait: Waiting) -> bool:
 
 
 def describe(facts: Facts) -> str:
-    """A sentence: who waits for whom and since when, and that the log may have been cut there."""
+    """Return a sentence: who waits for whom and since when, and that the log may have been cut there."""
     wait = waiting_ranks(facts)
     assert wait is not None
     late = wait.missing or wait.silent
@@ -227,7 +227,7 @@ def _end_of_log(facts: Facts) -> str:
 
 
 def undecided(facts: Facts) -> str:
-    """The possible reasons why a log ends in the middle, for the end of a sentence."""
+    """Return the possible reasons why a log ends in the middle, for the end of a sentence."""
     at = _end_of_log(facts)
     return f"{',' if at else ''}{at}: still starting, stuck, or cut"
 
@@ -304,7 +304,7 @@ def absent_elsewhere(facts: Facts, comm: CommunicatorInfo) -> set[int]:
 
 
 def is_starting_another(facts: Facts) -> bool:
-    """Whether a communicator was started that no rank finished: the hang is in its initialization."""
+    """Return whether a communicator was started that no rank finished: the hang is in its initialization."""
     begun = (comm for comm in facts.job.communicators if comm.started and not (comm.completed or comm.ended))
     return any(not facts.paths_of(comm) for comm in begun)
 
@@ -315,7 +315,7 @@ def suspects(facts: Facts) -> str:
 
 
 def suspicion(facts: Facts) -> str:
-    """The first of these differences, for a summary."""
+    """Return the first of these differences, for a summary."""
     return f"; suspect: {found[0]}" if (found := _differences(facts)) else ""
 
 
@@ -326,7 +326,7 @@ def _differences(facts: Facts) -> list[str]:
 
 
 def ranks_that_differ(facts: Facts) -> set[int]:
-    """The ranks of the job that have such a setting."""
+    """Return the ranks of the job that have such a setting."""
     return {rank for value in _outliers(facts) for rank in value.ranks or ()}
 
 
@@ -356,7 +356,7 @@ def ends_after_nccl(facts: Facts, ends: Sequence[Evidence]) -> list[Evidence]:
 
 
 def empty_tables(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
-    """The headers of nccl-tests tables that the end of the job directly follows: no row was printed.
+    """Return the headers of nccl-tests tables that the end of the job directly follows: no row was printed.
 
     nccl-tests flushes each line as it prints it, and prints a row when all ranks have run that size (src/common.cu).
     A line in between may be such a row.
@@ -366,7 +366,7 @@ def empty_tables(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
 
 
 def ends_with_empty_table(facts: Facts) -> bool:
-    """Whether a source ends with the header of an nccl-tests table."""
+    """Return whether a source ends with the header of an nccl-tests table."""
     lines = {source.name: source.lines for source in facts.job.sources}
     return any(lines.get(head.source, 0) - head.order <= 1 for head in _heads(facts))
 
@@ -376,7 +376,7 @@ def _heads(facts: Facts) -> list[Evidence]:
 
 
 def connections_at_end(facts: Facts) -> list[Evidence]:
-    """The connections at the end of a log that shows the start of the job: no line says that they came up.
+    """Return the connections at the end of a log that shows the start of the job: no line says that they came up.
 
     Connection lines alone are an excerpt of a log; a log that leads up to them from the start is stuck there, or was
     cut there.
@@ -421,7 +421,7 @@ def last_to_connect(facts: Facts) -> set[int]:
 
 
 def _may_end_early(facts: Facts) -> bool:
-    """Whether the log is whole up to its end, which nothing shows to be that of the job."""
+    """Return whether the log is whole up to its end, which nothing shows to be that of the job."""
     job = facts.job
     is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(NcclTestResult)
     is_torn = any(source.damaged_lines or source.repaired_lines or source.problem for source in job.sources)
@@ -429,13 +429,13 @@ def _may_end_early(facts: Facts) -> bool:
 
 
 def is_local_p2p(facts: Facts) -> bool:
-    """Whether all connections are P2P, on one host."""
+    """Return whether all connections are P2P, on one host."""
     paths = facts.job.paths
     return bool(paths) and not facts.spans_hosts() and all(kind.transport == "P2P" for kind in paths.kinds)
 
 
 def unexplained_ends(facts: Facts) -> list[Evidence]:
-    """The ends of the job right after NCCL's last line, if no launcher states why it ended.
+    """Return the ends of the job right after NCCL's last line, if no launcher states why it ended.
 
     A healthy job without output ends like that as well: a stated reason is better evidence. An nccl-tests table without
     a row counts in any case: no collective returned, whoever ended the job.
@@ -451,13 +451,13 @@ def unexplained_ends(facts: Facts) -> list[Evidence]:
 
 
 def node_failed(facts: Facts) -> bool:
-    """Whether Slurm reports that a node of the job failed: that explains a hang."""
+    """Return whether Slurm reports that a node of the job failed: that explains a hang."""
     notices = since_start(facts, facts.notices("launchers/slurm-node-failure", "launchers/slurm-cancelled"))
     return any(job_end.reason(notice.event) == job_end.NODE_FAILURE for notice in notices)
 
 
 def is_timed_out(ends: Iterable[Evidence]) -> bool:
-    """Whether a watcher of the job timed out; a time limit of the scheduler also ends healthy jobs."""
+    """Return whether a watcher of the job timed out; a time limit of the scheduler also ends healthy jobs."""
     return any(_GAVE_UP.search(end.text) and not _LIMIT.search(end.text) for end in ends)
 
 

@@ -12,7 +12,7 @@ _LOGS = "/logs"
 
 
 def command(job: Job) -> str | None:
-    """The command that answers the open questions; None if there are none, or no log would answer them.
+    """Return the command that answers the open questions; None if there are none, or no log would answer them.
 
     ``<the job>`` stands for the launch command, ``NAME`` for the machine type.
     """
@@ -24,7 +24,7 @@ def command(job: Job) -> str | None:
 
 
 def _again(needs: list[Needs]) -> str | None:
-    """The job again with a fuller log; None if that would not help."""
+    """Return the job again with a fuller log; None if that would not help."""
     asked = {name for need in needs for name in need.subsystems}
     everyone = any(need.all_ranks for need in needs)
     if not (asked or everyone):
@@ -38,7 +38,7 @@ def _again(needs: list[Needs]) -> str | None:
 
 
 def _read(needs: list[Needs], job: Job, again: bool) -> list[str]:
-    """The command that reads the log, with the topology or platform it needs."""
+    """Return the command that reads the log, with the topology or platform it needs."""
     topology = any(need.topology for need in needs)
     platform = not topology and any(need.platform for need in needs)
     summarize = f"nccl-inspect summarize {_log(needs, job, again)}"

@@ -25,13 +25,13 @@ _GOOGLE = re.compile(r"\b(?:FasTrak|GPUDirectTCPX|gIB|FastSocket|tcpxo?)\b")
 
 
 def is_ec2(host: str) -> bool:
-    """Whether a host has a name of EC2's pattern."""
+    """Return whether a host has a name of EC2's pattern."""
     return _EC2.fullmatch(host) is not None
 
 
 @once
 def clouds_of(facts: Facts) -> set[str]:
-    """The clouds that the log or the user indicates."""
+    """Return the clouds that the log or the user indicates."""
     clouds = {facts.platform.vendor} if facts.platform and facts.platform.vendor else set[str]()
     shown = [notice.message for notice in facts.job.notices]
     shown += [setting.name for setting in facts.job.environment]
@@ -45,12 +45,12 @@ def clouds_of(facts: Facts) -> set[str]:
 
 
 def applicable(steps: Iterable[str], clouds: set[str]) -> list[str]:
-    """The steps without those for clouds where the job, as far as known, does not run."""
+    """Return the steps without those for clouds where the job, as far as known, does not run."""
     return [step for step in steps if all(name in clouds or not words.search(step) for name, words in _WORDS.items())]
 
 
 def may_be_google_network(facts: Facts) -> bool:
-    """Whether the network in use is unknown: it may be one of :func:`is_google_network`."""
+    """Return whether the network in use is unknown: it may be one of :func:`is_google_network`."""
     return not (facts.platform or facts.job.network.name or facts.job.paths)
 
 

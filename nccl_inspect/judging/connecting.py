@@ -31,7 +31,7 @@ def retried_connections(facts: Facts, *errors: str) -> list[Notice]:
 
 
 def has_error(notice: Notice, errors: tuple[str, ...]) -> bool:
-    """Whether a connection failed with one of these errors."""
+    """Return whether a connection failed with one of these errors."""
     return any(error in reason(notice) for error in errors)
 
 
@@ -53,12 +53,12 @@ def link_local_refused(facts: Facts) -> list[Notice]:
 
 
 def peer(notice: Notice) -> str:
-    """The address that a connection went to; empty if the line does not have it."""
+    """Return the address that a connection went to; empty if the line does not have it."""
     return str(value(notice, "peer") or value(notice, "address") or "")
 
 
 def addresses(notices: Iterable[Notice]) -> str:
-    """The addresses that these connections went to, in words."""
+    """Return the addresses that these connections went to, in words."""
     return listed(filter(None, map(peer, notices)))
 
 
@@ -73,7 +73,7 @@ def is_connected(facts: Facts) -> bool:
 
 
 def is_single_host(facts: Facts) -> bool:
-    """Whether the log proves a job on one host: it has all ranks of the communicators, all on that host."""
+    """Return whether the log proves a job on one host: it has all ranks of the communicators, all on that host."""
     comms = facts.job.communicators
     whole = bool(comms) and all(len(comm.started) == comm.nranks or comm.nnodes == 1 for comm in comms)
     return whole and not facts.spans_hosts()

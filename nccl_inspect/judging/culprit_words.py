@@ -37,7 +37,7 @@ class Scene(Frozen):
 
 
 def name(culprit: Culprit) -> str:
-    """A culprit by its kind and name: ``host node-a``, ``GPU 5 of node-a``, ``NCCL_ALGO=Tree``."""
+    """Return a culprit by its kind and name: ``host node-a``, ``GPU 5 of node-a``, ``NCCL_ALGO=Tree``."""
     side = _SIDES[culprit.side]
     if culprit.kind in ("host", "rank", "rail", "communicator"):
         return f"{side}{culprit.kind} {culprit.name}"
@@ -45,7 +45,7 @@ def name(culprit: Culprit) -> str:
 
 
 def _device(culprit: Culprit) -> str:
-    """A GPU or a NIC with its host; the name of all else."""
+    """Return a GPU or a NIC with its host; the name of all else."""
     host, mark, thing = culprit.name.partition(" ")
     return f"{thing} of {host}" if mark and culprit.kind in ("gpu", "nic") else culprit.name
 
@@ -59,7 +59,7 @@ def subject(culprits: Sequence[Culprit]) -> str:
 
 
 def line(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job: Job) -> str:
-    """All culprits in a sentence.
+    """Return all culprits in a sentence.
 
     Args:
         named: the culprits that explain the fault.
@@ -94,13 +94,13 @@ def _all(scene: Scene) -> str:
 
 
 def _singular(verb: str) -> str:
-    """A verb for the only one."""
+    """Return a verb for the only one."""
     first, blank, rest = verb.partition(" ")
     return {"are": "is", "have": "has", "touch": "touches"}.get(first, f"{first}s") + blank + rest
 
 
 def _verb(culprit: Culprit, scene: Scene) -> str:
-    """The verb between the bad ones and a culprit, in the plural."""
+    """Return the verb between the bad ones and a culprit, in the plural."""
     kind, side = culprit.kind, culprit.side
     if scene.noun in ("rank", "host"):
         return {"host": "are on", "nic": "name", "communicator": "are in"}.get(kind, "have")
@@ -134,13 +134,13 @@ def _object(culprit: Culprit, beside: Sequence[Culprit], scene: Scene, job: Job)
 
 
 def _few(ranks: Sequence[int]) -> str:
-    """The ranks in brackets, where they are no longer than a phrase."""
+    """Return the ranks in brackets, where they are no longer than a phrase."""
     text = ranks_word(ranks) if ranks else ""
     return f" ({text})" if text and text.count(",") < _MOST_RANKS else ""
 
 
 def _whose(culprit: Culprit, job: Job) -> str:
-    """A rank with its place."""
+    """Return a rank with its place."""
     if culprit.kind != "rank":
         return culprit.name
     rank = int(culprit.name)
@@ -151,13 +151,13 @@ def _whose(culprit: Culprit, job: Job) -> str:
 
 
 def _inside(named: Sequence[Culprit], verb: str) -> str:
-    """The good ones that share the trait."""
+    """Return the good ones that share the trait."""
     good = sum(culprit.of - culprit.bad for culprit in named)
     return f", as {_auxiliary(verb, good)} {good:,} good {'one' if good == 1 else 'ones'}" if good else ""
 
 
 def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
-    """The state of those without the trait."""
+    """Return the state of those without the trait."""
     elsewhere = scene.good - sum(culprit.of - culprit.bad for culprit in named)
     where = _place(named, scene)
     if (rest := scene.bad - scene.explained) > 0:

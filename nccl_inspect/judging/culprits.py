@@ -57,7 +57,7 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: I
 
 
 def _is_doubtful(finding: Finding) -> bool:
-    """Whether something may be wrong: a certain info needs no inspection."""
+    """Return whether something may be wrong: a certain info needs no inspection."""
     return finding.severity != "info" or finding.confidence == "possible"
 
 
@@ -117,7 +117,7 @@ class _Compared:
         self._good = others.where(lambda kind: _slowness(kind) < fastest) | sound
 
     def is_one_sided(self) -> bool:
-        """Whether paths show which of their ends lacks GPUDirect RDMA."""
+        """Return whether paths show which of their ends lacks GPUDirect RDMA."""
         if self._finding.category != "gpudirect":
             return False
         return any(len({end.gdr for side in SIDES for end in kind.ends(side)}) > 1 for kind in self._bad.kinds)
@@ -141,19 +141,19 @@ class _Compared:
         return _Case(group, traits, _OF_PATHS, words.Scene("end", self._scope, self._hosts()))
 
     def _hosts(self) -> int:
-        """The number of compared hosts."""
+        """Return the number of compared hosts."""
         return len((self._bad.hosts() | self._good.hosts()) - {None})
 
 
 def _slowness(kind: PathKind) -> int:
-    """The order of connections by speed, as far as it is the same on all machines."""
+    """Return the order of connections by speed, as far as it is the same on all machines."""
     if kind.transport != "NET":
         return {"P2P": 0, "SHM": 1}.get(kind.transport, 2)
     return 4 if kind.net in _TCP else 2 if kind.gdr is True else 3
 
 
 def _ranks(facts: Facts, finding: Finding) -> _Case:
-    """The ranks of a finding against the others; its hosts if it has no ranks."""
+    """Return the ranks of a finding against the others; its hosts if it has no ranks."""
     hosts = {host.name for host in facts.job.hosts}
     traits = Traits(facts.job, _of_ranks(facts))
     if finding.ranks:
@@ -183,7 +183,7 @@ def _pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
 
 
 def _notices(facts: Facts, finding: Finding) -> list[Notice]:
-    """The statements with the wording of a finding's evidence, which has only the first of their lines."""
+    """Return the statements with the wording of a finding's evidence, which has only the first of their lines."""
     lines = {(line.source, line.order) for line in finding.evidence}
     shown = [notice for notice in facts.job.notices if any((e.source, e.order) in lines for e in notice.evidence)]
     kinds = {(notice.production, value(notice, "status")) for notice in shown if notice.event}
@@ -192,7 +192,7 @@ def _notices(facts: Facts, finding: Finding) -> list[Notice]:
 
 
 def _nics(facts: Facts, finding: Finding) -> dict[int, set[tuple[str, str]]]:
-    """The NICs that the ranks of a finding name in its messages."""
+    """Return the NICs that the ranks of a finding name in its messages."""
     by_rank: dict[int, set[tuple[str, str]]] = {}
     for notice in _notices(facts, finding):
         nic = next((str(name) for field in _DEVICES if (name := value(notice, field))), None)

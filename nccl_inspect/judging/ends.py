@@ -80,12 +80,12 @@ class ProcessEnd(Frozen):
 
     @property
     def report(self) -> ProcessEnded:
-        """The report of its end; empty if only its own output shows it."""
+        """Return the report of its end; empty if only its own output shows it."""
         return report_of(self.notice)
 
     @property
     def who(self) -> str:
-        """The process in words."""
+        """Return the process in words."""
         parts = [*([self.host] if self.host else []), *([f"pid {self.pid}"] if self.pid is not None else [])]
         return self._who + (f" ({', '.join(parts)})" if parts else "")
 
@@ -110,34 +110,34 @@ class ProcessEnd(Frozen):
 
     @property
     def is_loader(self) -> bool:
-        """Whether it was not a rank but a DataLoader worker of one."""
+        """Return whether it was not a rank but a DataLoader worker of one."""
         return self.report.process == "loader"
 
     @property
     def begin(self) -> Notice:
-        """The first line about it."""
+        """Return the first line about it."""
         return self.trace.begin if self.trace else self.notice
 
     @property
     def is_nameless(self) -> bool:
-        """Whether the process is unidentified."""
+        """Return whether the process is unidentified."""
         return self.pid is None and not self.ranks and self.report.process not in ("spawned", "task")
 
     @property
     def is_by_exception(self) -> bool:
-        """Whether an exception ended it; PyTorch's clean-up after one may end with an abort."""
+        """Return whether an exception ended it; PyTorch's clean-up after one may end with an abort."""
         is_stated = self.report.exception and self.echo is None and not self.is_cause_unknown
         is_raised = self.raised is not None or self.trace is not None or is_stated
         return is_raised and (self.code >= 0 or self.code == -signal.SIGABRT)
 
     @property
     def is_crash(self) -> bool:
-        """Whether it crashed with a signal of its own making."""
+        """Return whether it crashed with a signal of its own making."""
         return -self.code in _CRASHES
 
     @property
     def is_cause_unknown(self) -> bool:
-        """Whether the process is gone for an unknown reason."""
+        """Return whether the process is gone for an unknown reason."""
         return self.code == 0 and self.raised is None and not self.words
 
     @property
@@ -148,7 +148,7 @@ class ProcessEnd(Frozen):
 
     @property
     def has_given_up(self) -> bool:
-        """Whether it ended after it lost another one or timed out waiting for it, without a crash."""
+        """Return whether it ended after it lost another one or timed out waiting for it, without a crash."""
         return self.echo is not None and (self.code >= 0 or self.code == -signal.SIGABRT)
 
     @property
@@ -172,7 +172,7 @@ class ProcessEnd(Frozen):
 
 @once
 def process_ends(facts: Facts) -> list[ProcessEnd]:
-    """Each process once, in the order of its source, without those that a launcher ended."""
+    """Return each process once, in the order of its source, without those that a launcher ended."""
     traces = exceptions.exceptions_of(facts).traces
     ends = [*_identified(facts), *_spawned(facts)]
     of_ends = [next((t for t in traces if t.rank in end.ranks and not end.is_loader), None) for end in ends]
@@ -202,7 +202,7 @@ def _with_echoes(facts: Facts, ends: list[ProcessEnd]) -> list[ProcessEnd]:
 
 
 def _is_own(event: ProcessEnded) -> bool:
-    """Whether the reporter neither restarts the process nor kills others with the same signal."""
+    """Return whether the reporter neither restarts the process nor kills others with the same signal."""
     return not (event.retries or event.kills_with or event.process in ("spawned", "command"))
 
 
@@ -242,7 +242,7 @@ def _identified(facts: Facts) -> list[ProcessEnd]:
 
 
 def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
-    """Whether it is not a process with NCCL, where that matters, or cannot be distinguished from the others."""
+    """Return whether it is not a process with NCCL, where that matters, or cannot be distinguished from the others."""
     if event.process != "any":
         return False
     if event.signal == "SIGKILL" and _are_all_killed(facts):
@@ -252,7 +252,7 @@ def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
 
 @once
 def _are_all_killed(facts: Facts) -> bool:
-    """Whether a shell reports all processes with NCCL as killed: then they were killed from outside."""
+    """Return whether a shell reports all processes with NCCL as killed: then they were killed from outside."""
     killed = facts.with_event(ProcessEnded, lambda event: event.process == "any" and event.signal == "SIGKILL")
     return {report_of(notice).ended_pid for notice in killed}.issuperset(_by_pid(facts))
 
@@ -277,7 +277,7 @@ def _aborts(facts: Facts) -> dict[tuple[int, ...], Notice]:
 
 
 def _of_process(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
-    """The process of a report: its rank is that of NCCL's lines with its pid, else that of the report."""
+    """Return the process of a report: its rank is that of NCCL's lines with its pid, else that of the report."""
     event = report_of(notice)
     if event.ended_pid is None and len(event.ranks) == 1:
         return ProcessEnd([*event.ranks], *place(facts, event.ranks[0]), code, notice)
@@ -442,7 +442,7 @@ def task_ends(facts: Facts) -> list[Notice]:
 
 
 def _is_end_of_task(facts: Facts, notice: Notice) -> bool:
-    """Whether a report shows that tasks ended on their own, or were killed before the job was ended."""
+    """Return whether a report shows that tasks ended on their own, or were killed before the job was ended."""
     event = report_of(notice)
     if event.how == "waiting":
         # They had ended when srun stopped waiting for the others; if all is over they had done their work.
@@ -516,12 +516,12 @@ def raised_in_ray(facts: Facts, notice: Notice) -> set[int]:
 
 
 def is_maybe_caught(facts: Facts, notice: Notice) -> bool:
-    """Whether a driver may have caught the exception of a task of Ray and continued."""
+    """Return whether a driver may have caught the exception of a task of Ray and continued."""
     return is_of_task(notice) and not facts.with_event(ProcessEnded, lambda event: event.process == "training")
 
 
 def is_of_task(notice: Notice) -> bool:
-    """Whether it is an exception of a task or an actor of Ray."""
+    """Return whether it is an exception of a task or an actor of Ray."""
     return _is_task(report_of(notice))
 
 
@@ -636,12 +636,12 @@ def since_start(facts: Facts, notices: Collection[Notice]) -> list[Notice]:
 
 
 def is_unordered(ends: Sequence[ProcessEnd]) -> bool:
-    """Whether it is unknown which of several processes ended first: lines of different sources have no order."""
+    """Return whether it is unknown which of several processes ended first: lines of different sources have no order."""
     return len({end.begin.evidence[0].source for end in ends}) > 1 and not all(map(_time_of, ends))
 
 
 def in_order(ends: list[ProcessEnd]) -> list[ProcessEnd]:
-    """The ends in the order of their times, if lines of several sources have them; else in the given order."""
+    """Return the ends in the order of their times, if lines of several sources have them; else in the given order."""
     is_timed = len({end.begin.evidence[0].source for end in ends}) > 1 and not is_unordered(ends)
     return sorted(ends, key=_time_of) if is_timed else ends
 
@@ -653,7 +653,7 @@ def _time_of(end: ProcessEnd) -> str:
 
 
 def last_words(facts: Facts, ends: Iterable[ProcessEnd]) -> Mapping[int, Notice]:
-    """The errors that PyTorch printed for ranks that ended."""
+    """Return the errors that PyTorch printed for ranks that ended."""
     ranks = {rank for end in ends for rank in end.ranks}
     by_rank: dict[int, Notice] = {}
     for notice in facts.notices(*_LAST_WORDS):
@@ -670,7 +670,7 @@ def silent_workers(facts: Facts) -> list[int]:
 
 
 def is_last(facts: Facts, line: Evidence) -> bool:
-    """Whether only lines of launchers and schedulers follow a line in its source."""
+    """Return whether only lines of launchers and schedulers follow a line in its source."""
     last = next(source.lines for source in facts.job.sources if source.name == line.source)
     if last - line.order > _NEAR_THE_END:
         return False

@@ -171,7 +171,7 @@ class Rule(Frozen):
         return NotJudged(self.name, reason, needs, paths)
 
     def causes(self, effect: Rule) -> bool:
-        """Whether it may cause the kinds of effects that a rule shows."""
+        """Return whether it may cause the kinds of effects that a rule shows."""
         return not set(effect.shows).isdisjoint(self.may_cause)
 
     @property
@@ -181,14 +181,14 @@ class Rule(Frozen):
 
     @property
     def page(self) -> str:
-        """The Markdown page of the rule, in words only."""
+        """Return the Markdown page of the rule, in words only."""
         from nccl_inspect.judging import pages  # which makes rules
 
         return pages.render_page((_RULES / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8"), self)
 
 
 def sort_lines(evidence: Iterable[Evidence]) -> list[Evidence]:
-    """Each line once: a line may show both that a rank waited and that it lags."""
+    """Return each line once: a line may show both that a rank waited and that it lags."""
     lines = {(line.source, line.order): line for line in evidence}
     return [lines[place] for place in sorted(lines)]
 
@@ -247,7 +247,7 @@ class Registered(Frozen):
 
 @cache
 def registered() -> tuple[Registered, ...]:
-    """All rules, ordered by category and name."""
+    """Return all rules, ordered by category and name."""
     from nccl_inspect.judging import pages  # which makes rules
 
     loaded = [import_module(f"nccl_inspect.rules.{name}") for name in modules(str(_RULES / "__init__.py"))]
@@ -273,7 +273,7 @@ def superseding_by_rule() -> dict[str, frozenset[str]]:
 
 
 def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:
-    """The rules to run.
+    """Return the rules to run.
 
     Args:
         select: names, globs or categories; empty for all.

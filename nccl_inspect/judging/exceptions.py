@@ -60,27 +60,27 @@ class RaisedException(Frozen):
 
     @property
     def text(self) -> str:
-        """The exception, no longer than a report shows it."""
+        """Return the exception, no longer than a report shows it."""
         return cut(self.whole, _WIDTH)
 
     @property
     def is_of_cuda(self) -> bool:
-        """Whether a CUDA call or a kernel failed."""
+        """Return whether a CUDA call or a kernel failed."""
         return "Error: CUDA error: " in self.whole
 
     @property
     def is_loss_of_peer(self) -> bool:
-        """Whether it reports the loss of another process."""
+        """Return whether it reports the loss of another process."""
         return _OF_PEERS.match(self.whole) is not None
 
     @property
     def is_error(self) -> bool:
-        """Whether its class is an error by its name."""
+        """Return whether its class is an error by its name."""
         return _ERROR.match(self.whole) is not None
 
     @property
     def is_termination(self) -> bool:
-        """Whether it reports that the process was terminated."""
+        """Return whether it reports that the process was terminated."""
         return _ENDED.search(self.whole) is not None
 
 
@@ -98,7 +98,7 @@ class Trace(Frozen):
 
     @property
     def texts(self) -> list[Notice]:
-        """The statements of its exceptions."""
+        """Return the statements of its exceptions."""
         return [raised.notice for raised in (self.first, self.last) if raised is not None and raised.notice is not None]
 
 
@@ -121,7 +121,7 @@ class Exceptions(Frozen):
 
 @once
 def exceptions_of(facts: Facts) -> Exceptions:
-    """The exceptions of a log."""
+    """Return the exceptions of a log."""
     traces, echoes = _of_ranks(facts)
     loose, of_threads = _unattributed(facts.job.raised)
     by = facts.job.raised_by
@@ -166,7 +166,7 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
 
 
 def _of_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
-    """The exceptions of a rank since its launcher last restarted it."""
+    """Return the exceptions of a rank since its launcher last restarted it."""
     here = begin.evidence[0]
     mine = [notice for notice in notices if is_before(here, notice.evidence[0])]
     if len(mine) < 2:
@@ -233,7 +233,7 @@ def _statements(facts: Facts) -> list[Notice]:
 
 
 def is_of_nccl(raised: RaisedException) -> bool:
-    """Whether it only passes on an error of NCCL, or of PyTorch's store."""
+    """Return whether it only passes on an error of NCCL, or of PyTorch's store."""
     return raised.notice is not None and not {"nccl-exception", "store-failed"}.isdisjoint(raised.notice.roles)
 
 
@@ -252,19 +252,19 @@ def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collectio
 
 
 def absent_ranks(facts: Facts) -> set[int]:
-    """The ranks that, according to others, did not reach a barrier."""
+    """Return the ranks that, according to others, did not reach a barrier."""
     texts = [trace.last.text for trace in exceptions_of(facts).echoes if trace.last]
     matches = (match for text in texts for match in _ABSENT.finditer(text))
     return {int(rank) for match in matches for rank in match[1].replace(",", " ").split()}
 
 
 def is_of_a_loader(raised: RaisedException) -> bool:
-    """Whether it only passes on an exception of a DataLoader worker."""
+    """Return whether it only passes on an exception of a DataLoader worker."""
     return _AGAIN.search(raised.text) is not None
 
 
 def is_caught(facts: Facts, notice: Notice) -> bool:
-    """Whether a program continued after an exception, as far as the log shows.
+    """Return whether a program continued after an exception, as far as the log shows.
 
     Other exceptions ended it, it ended in order, or NCCL came up afterwards.
     """
@@ -274,19 +274,19 @@ def is_caught(facts: Facts, notice: Notice) -> bool:
 
 
 def is_survived(facts: Facts, notice: Notice) -> bool:
-    """Whether a program continued after an exception or warning from its own start of CUDA."""
+    """Return whether a program continued after an exception or warning from its own start of CUDA."""
     if notice.production == "torch/device-count-warned":
         return bool(facts.job.communicators) or is_used_below(facts, notice)
     return came_up_below(facts, notice) or ("program-exception" in notice.roles and is_caught(facts, notice))
 
 
 def came_up_below(facts: Facts, notice: Notice) -> bool:
-    """Whether all communicators started after a statement, and all their ranks are initialized."""
+    """Return whether all communicators started after a statement, and all their ranks are initialized."""
     return _is_up(facts) and _precedes(notice, _begins(facts))
 
 
 def connected_below(facts: Facts, notice: Notice) -> bool:
-    """Whether the first connections follow a statement, and every rank is initialized: the job continued."""
+    """Return whether the first connections follow a statement, and every rank is initialized: the job continued."""
     if not _is_up(facts) or any(is_before(one, line) for one in _some_connection(facts) for line in notice.evidence):
         return False  # as most are: then the first lines of all paths need not be made
     return _precedes(notice, _first_connections(facts))
@@ -320,7 +320,7 @@ def _first_connections(facts: Facts) -> dict[str, int]:
 
 
 def is_used_below(facts: Facts, notice: Notice) -> bool:
-    """Whether NCCL prints anything after a statement, so that the program has loaded and called it."""
+    """Return whether NCCL prints anything after a statement, so that the program has loaded and called it."""
     here = notice.evidence[0]
     versions = (line for start in facts.with_event(events.NcclVersion) for line in start.evidence)
     lasts = {(last.source, last.order) for last in facts.job.last_lines}

@@ -69,7 +69,7 @@ class Facts:
         self.paths_with_hardware = self._with_hardware(job.paths)
 
     def _with_hardware(self, paths: Paths) -> Paths:
-        """The paths with the known links between their GPUs."""
+        """Return the paths with the known links between their GPUs."""
         fabric = ranks_in(self.notices("nccl/nvls-available"))
         if not fabric and not self.topologies:
             return paths
@@ -98,7 +98,7 @@ class Facts:
         return "NVLink" if kind.on_fabric else None
 
     def expected(self, kind: PathKind) -> str | None:
-        """The best transport that a pair could have; None if unknown."""
+        """Return the best transport that a pair could have; None if unknown."""
         if kind.scope == "inter":
             return "NET/GDRDMA" if kind.transport == "NET" and self.platform and self.platform.gdr else None
         allowed = self.allows_p2p(kind) if kind.scope == "intra" else None
@@ -108,7 +108,7 @@ class Facts:
         return (f"P2P ({named})" if named else "P2P") if allowed else "SHM"
 
     def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> Selection:
-        """The paths of that kind, even if it is only one of several connections between the ranks."""
+        """Return the paths of that kind, even if it is only one of several connections between the ranks."""
         return self.paths_with_hardware.where(
             lambda kind: (
                 (scope is None or kind.scope == scope)
@@ -118,11 +118,11 @@ class Facts:
         )
 
     def no_paths(self) -> Selection:
-        """An empty selection of paths."""
+        """Return an empty selection of paths."""
         return Selection(self.paths_with_hardware.table, ())
 
     def paths_of(self, comm: CommunicatorInfo) -> Selection:
-        """The paths that a communicator has connections on."""
+        """Return the paths that a communicator has connections on."""
         if comm.id not in self._of_communicator:
             rows = self.paths_with_hardware.table.rows_in(comm.id)
             self._of_communicator[comm.id] = Selection(self.paths_with_hardware.table, (), rows)
@@ -134,7 +134,7 @@ class Facts:
         return self.paths(transport="NET").where(lambda kind: kind.scope != "intra")
 
     def none_initialized(self, comms: Iterable[CommunicatorInfo]) -> bool:
-        """Whether no rank of these communicators finished the initialization, as far as the log shows."""
+        """Return whether no rank of these communicators finished the initialization, as far as the log shows."""
         return not any(comm.completed or comm.connected or self.paths_of(comm) for comm in comms)
 
     @once
@@ -143,18 +143,18 @@ class Facts:
         return self.inter_host_net_paths().where(lambda kind: kind.net not in _TCP)
 
     def notices(self, *productions: str) -> list[Notice]:
-        """The statements of these productions, in the order of the log."""
+        """Return the statements of these productions, in the order of the log."""
         entries = [entry for name in set(productions) for entry in self._by_production.get(name, ())]
         return [notice for _, notice in sorted(entries, key=itemgetter(0))]
 
     def with_role(self, *roles: str) -> list[Notice]:
-        """The statements of productions with one of these roles (``role:``), in the order of the log."""
+        """Return the statements of productions with one of these roles (``role:``), in the order of the log."""
         by_role = _by_role(self)
         by_index = {index: notice for role in roles for index, notice in by_role.get(role, ())}
         return [by_index[index] for index in sorted(by_index)]
 
     def with_event(self, kind: type[_Event], where: Callable[[_Event], bool] = lambda _: True) -> list[Notice]:
-        """The statements with an event of that class, without lines that only complete others."""
+        """Return the statements with an event of that class, without lines that only complete others."""
         if kind not in self._by_event:
             every = [notice for notice in self.job.notices if isinstance(notice.event, kind)]
             self._by_event[kind] = [notice for notice in every if not getattr(notice.event, "completes", "")]
@@ -173,19 +173,19 @@ class Facts:
         return self.with_event(events.PluginStatus, fits)
 
     def settings(self, *names: str) -> list[Setting]:
-        """The settings of these variables."""
+        """Return the settings of these variables."""
         return [setting for setting in self.job.environment if setting.name in names]
 
     def enabled_settings(self, *names: str) -> list[Setting]:
-        """The settings of these variables with a value other than 0."""
+        """Return the settings of these variables with a value other than 0."""
         return [setting for setting in self.settings(*names) if setting.value not in ("0", "")]
 
     def user_settings(self, *names: str) -> list[Setting]:
-        """The settings of these variables by the user, without those by plugins."""
+        """Return the settings of these variables by the user, without those by plugins."""
         return [setting for setting in self.settings(*names) if setting.source != "plugin"]
 
     def ranks_with(self, settings: Iterable[Setting]) -> set[int]:
-        """The ranks that show these settings."""
+        """Return the ranks that show these settings."""
         ranks = [self.job.ranks_seen if setting.ranks is None else setting.ranks for setting in settings]
         return {rank for some in ranks for rank in some}
 
@@ -199,23 +199,23 @@ class Facts:
         return errors if forced_ends else [notice for notice in errors if not job_end.is_forced(notice.event)]
 
     def errors_of_rule(self, rule: str) -> list[Notice]:
-        """The :meth:`errors` whose productions in the grammar name that rule (``rule: NAME``)."""
+        """Return the :meth:`errors` whose productions in the grammar name that rule (``rule: NAME``)."""
         return _by_rule(self).get(rule, [])
 
     def is_over(self) -> bool:
-        """Whether all communicators that were used were finalized in order."""
+        """Return whether all communicators that were used were finalized in order."""
         return usage.is_over(self.job)
 
     def hosts(self) -> list[str]:
-        """The hosts that the log shows."""
+        """Return the hosts that the log shows."""
         return [host.name for host in self.job.hosts]
 
     def is_rccl(self) -> bool:
-        """Whether the library is RCCL, and the GPUs are of AMD."""
+        """Return whether the library is RCCL, and the GPUs are of AMD."""
         return "rccl" in self.job.dialects
 
     def spans_hosts(self) -> bool:
-        """Whether the job is known to span hosts."""
+        """Return whether the job is known to span hosts."""
         several = len([host for host in self.hosts() if is_named(host)]) > 1 or bool(self.paths("inter"))
         return several or any((comm.nnodes or 1) > 1 for comm in self.job.communicators)
 
@@ -226,14 +226,14 @@ class Facts:
         return kinds[0] if len({kind.startswith(P2P_CLASSES) for kind in kinds}) == 1 else None
 
     def gpu(self, rank: int, bracket: str | None = None) -> Named:
-        """The GPU of a rank as its initialization names it, else as the bracket of a connection line does."""
+        """Return the GPU of a rank as its initialization names it, else as the bracket of a connection line does."""
         gpu = self.job.gpus.get(rank)
         if gpu is None or (gpu.nvml_dev is None and gpu.bus_id is None):
             return parse_bracket(bracket)
         return Named(gpu.nvml_dev, gpu.bus_id)
 
     def allows_p2p(self, kind: PathKind) -> bool | None:
-        """Whether the hardware lets NCCL use P2P between these ranks; None if unknown."""
+        """Return whether the hardware lets NCCL use P2P between these ranks; None if unknown."""
         if kind.pair_class:
             return kind.pair_class.startswith(P2P_CLASSES)
         return self.platform.p2p if self.platform else None
@@ -259,17 +259,17 @@ _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
 def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
-    """The global ranks of some ranks of a communicator, as far as the log shows them."""
+    """Return the global ranks of some ranks of a communicator, as far as the log shows them."""
     return {global_rank for rank in members if rank < len(comm.ranks) and (global_rank := comm.ranks[rank]) is not None}
 
 
 def ranks_of_paths(paths: Selection) -> set[int]:
-    """The ranks at both ends of some paths."""
+    """Return the ranks at both ends of some paths."""
     return paths.ends()
 
 
 def hosts_of_paths(paths: Selection) -> set[str | None]:
-    """The hosts at both ends of some paths."""
+    """Return the hosts at both ends of some paths."""
     return paths.hosts()
 
 
@@ -293,7 +293,7 @@ RANKS = {"send": "src", "receive": "dst"}
 
 
 def nics_used(paths: Selection) -> dict[str, dict[int, set[int]]]:
-    """The NICs of each host, by index, that its ends of network paths use, with the ranks that use them."""
+    """Return the NICs of each host, by index, that its ends of network paths use, with the ranks that use them."""
     by_host: dict[str, dict[int, set[int]]] = {}
     for side in SIDES:
         for host, rank, end in ends_of(paths, side):
@@ -304,18 +304,18 @@ def nics_used(paths: Selection) -> dict[str, dict[int, set[int]]]:
 
 
 def hosts_with(job: Job, ranks: AbstractSet[int]) -> list[str]:
-    """The hosts that have some of these ranks."""
+    """Return the hosts that have some of these ranks."""
     return [host.name for host in job.hosts if not ranks.isdisjoint(host.ranks)]
 
 
 def ranks_in(notices: Iterable[Notice]) -> set[int]:
-    """The ranks that made a statement; where no line of its process names one, the rank in front of it."""
+    """Return the ranks that made a statement; where no line of its process names one, the rank in front of it."""
     ranks = (notice.ranks or (rank_prefix(notice),) for notice in notices)
     return {rank for several in ranks for rank in several if rank is not None}
 
 
 def ranks_concerned(facts: Facts, notices: Iterable[Notice], *fields: str) -> set[int]:
-    """The ranks that statements are about: those that they name in these fields, else those that made them."""
+    """Return the ranks that statements are about: those that they name in these fields, else those that made them."""
     ranks: set[int] = set()
     for notice in notices:
         named = [rank for field in fields if isinstance(rank := value(notice, field), int)]
@@ -338,17 +338,17 @@ def members_named(facts: Facts, notice: Notice, members: Collection[int]) -> set
 
 @once
 def _by_rank(facts: Facts) -> dict[int | None, list[CommunicatorInfo]]:
-    """The communicators of each rank."""
+    """Return the communicators of each rank."""
     return grouped((rank, comm) for comm in facts.job.communicators for rank in comm.ranks)
 
 
 def hosts_in(notices: Iterable[Notice]) -> set[str]:
-    """The hosts of these statements."""
+    """Return the hosts of these statements."""
     return {host for notice in notices for host in notice.hosts}
 
 
 def first_evidence(notices: Iterable[Notice]) -> list[Evidence]:
-    """The first line of each statement."""
+    """Return the first line of each statement."""
     return [notice.evidence[0] for notice in notices]
 
 
@@ -367,16 +367,16 @@ def as_shell(settings: Iterable[Setting]) -> str:
 
 
 def evidence_of_settings(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
-    """The first lines of each setting."""
+    """Return the first lines of each setting."""
     return [line for setting in settings for line in setting.evidence[:limit]]
 
 
 def unset_steps(settings: Iterable[Setting]) -> list[str]:
-    """The steps that remove settings."""
+    """Return the steps that remove settings."""
     notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
     return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
 
 
 def first_lines(paths: Selection) -> Sequence[Evidence]:
-    """The first line of each path."""
+    """Return the first line of each path."""
     return paths.first_lines()

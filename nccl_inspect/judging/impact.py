@@ -21,7 +21,7 @@ _LINKS = "github.com/stas00/ml-engineering"
 
 
 def cited(figure: str, what: str, link: str) -> Reference:
-    """The source of a figure; a link that is not a page of the documentation becomes a URL."""
+    """Return the source of a figure; a link that is not a page of the documentation becomes a URL."""
     is_page = link.startswith(("docs/", "sample_logs/", "https://"))
     return Reference(figure, what, link if is_page else f"https://{link}")
 
@@ -41,12 +41,12 @@ class Rate(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The source, for brackets after the rate."""
+        """Return the source, for brackets after the rate."""
         return f"{self.what}: {self.link}"
 
     @property
     def reference(self) -> Reference:
-        """The source, for a list of references."""
+        """Return the source, for a list of references."""
         return cited(str(self), self.what, self.link)
 
 
@@ -66,7 +66,7 @@ class Estimate(Frozen):
 
 
 def estimate(text: str, *rates: Rate) -> Estimate:
-    """An estimate that quotes these rates."""
+    """Return an estimate that quotes these rates."""
     return Estimate(text, tuple(rate.reference for rate in rates))
 
 
@@ -112,7 +112,7 @@ _AWS_FLOW = cited(
 
 
 def nic(gbps: float | None, what: str = "one NIC of") -> Rate:
-    """One NIC with GPUDirect RDMA.
+    """Return one NIC with GPUDirect RDMA.
 
     Args:
         gbps: its line rate; None for a usual one.
@@ -129,14 +129,14 @@ NIC_100 = nic(100)
 
 
 def network(platform: Platform | None) -> Rate:
-    """The network bandwidth of one GPU with GPUDirect RDMA: a plugin may merge all its NICs into one device."""
+    """Return the network bandwidth of one GPU with GPUDirect RDMA: a plugin may merge all its NICs into one device."""
     if platform is not None and platform.gpu_gbps:
         return nic(platform.gpu_gbps, "the network of one GPU with")
     return nic(platform.rate if platform else None)
 
 
 def socket(platform: Platform | None) -> Rate:
-    """The bandwidth of TCP; if that is the network of the machine, its NIC sets the limit."""
+    """Return the bandwidth of TCP; if that is the network of the machine, its NIC sets the limit."""
     if platform is None or platform.network != "tcp" or not platform.nic_gbps:
         return SOCKET
     line = platform.nic_gbps / 8
@@ -164,7 +164,7 @@ def p2p(platform: Platform | None, nvlink: bool = False) -> Rate | None:
 
 
 def of(path: Path | PathKind, platform: Platform | None = None) -> Rate | None:
-    """The bandwidth of a path; None if nobody measured it (no GPUDirect RDMA, CollNet)."""
+    """Return the bandwidth of a path; None if nobody measured it (no GPUDirect RDMA, CollNet)."""
     if path.transport == "P2P":
         return p2p(platform)
     if path.transport == "SHM":
@@ -187,7 +187,7 @@ def in_use(paths: Selection, platform: Platform | None = None) -> Rate | None:
 
 
 def usual(path: Path | PathKind, platform: Platform | None = None) -> float:
-    """The midpoint of a path's bandwidth in GB/s, to order paths by speed.
+    """Return the midpoint of a path's bandwidth in GB/s, to order paths by speed.
 
     No rate is published for RDMA without GPUDirect: it ranks above TCP and below all others.
     """
@@ -203,7 +203,7 @@ def usual(path: Path | PathKind, platform: Platform | None = None) -> float:
 
 
 def over_tcp(platform: Platform | None) -> Estimate:
-    """The cost of TCP between hosts that have, or may have, an RDMA network."""
+    """Return the cost of TCP between hosts that have, or may have, an RDMA network."""
     gbps = platform.nic_gbps if platform else None
     if platform is not None and platform.gdr is False and gbps:
         line = cited(f"{gbps / 8:g} GB/s", f"the line rate of {platform.name}", platform.source("nic_gbps"))
@@ -216,7 +216,7 @@ def over_tcp(platform: Platform | None) -> Estimate:
 
 
 def against_nvlink(paths: Selection, platform: Platform | None) -> Estimate:
-    """The bandwidth of paths that do not use the NVLink between their GPUs."""
+    """Return the bandwidth of paths that do not use the NVLink between their GPUs."""
     best = p2p(platform, nvlink=True)
     rates = {kind.detail: rate for kind in paths.kinds if (rate := of(kind, platform))}
     parts = [

@@ -9,17 +9,17 @@ from nccl_inspect.model.job import Notice
 
 
 def is_before(line: Evidence, other: Evidence) -> bool:
-    """Whether a line precedes another in the same source."""
+    """Return whether a line precedes another in the same source."""
     return line.source == other.source and line.order < other.order
 
 
 def precedes(notice: Notice, other: Notice) -> bool:
-    """Whether a statement precedes another in the same source."""
+    """Return whether a statement precedes another in the same source."""
     return is_before(notice.evidence[0], other.evidence[0])
 
 
 def first_of_each(lines: Iterable[Evidence]) -> dict[str, int]:
-    """The position of the first of these lines in each source."""
+    """Return the position of the first of these lines in each source."""
     first: dict[str, int] = {}
     for line in lines:
         first[line.source] = min(line.order, first.get(line.source, line.order))
@@ -27,5 +27,5 @@ def first_of_each(lines: Iterable[Evidence]) -> dict[str, int]:
 
 
 def short(line: Evidence) -> str:
-    """A line as cited in a sentence: ``job.log:12``."""
+    """Return a line as cited in a sentence: ``job.log:12``."""
     return f"{line.source.rpartition('/')[2]}:{line.line}"

@@ -67,11 +67,11 @@ class Hit(Frozen):
         return self.named.get(name, getattr(self, name) if name in ("settings", "paths") else FIGURES.get(name))
 
     def is_so(self, name: str) -> bool:
-        """Whether it knows something by that name."""
+        """Return whether it knows something by that name."""
         return name in self.known or bool(self.value_of(name))
 
     def has(self, name: str) -> bool:
-        """Whether something is so, or a statement has such a field."""
+        """Return whether something is so, or a statement has such a field."""
         is_field = name not in self.named and name not in ("settings", "paths")
         return self.is_so(name) or (is_field and any(value(one, name) not in (None, "") for one in self.notices))
 
@@ -177,7 +177,7 @@ def statements_of(rule: str, facts: Facts, source: str) -> list[Notice]:
 
 
 def _has(notice: Notice, fields: str) -> bool:
-    """Whether a statement has all of these fields, with one of these values."""
+    """Return whether a statement has all of these fields, with one of these values."""
     for wanted in fields.split(", "):
         name, equals, given = wanted.partition("=")
         own = value(notice, name.removesuffix("!"))
@@ -189,13 +189,13 @@ def _has(notice: Notice, fields: str) -> bool:
 
 
 def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:
-    """Whether the log names releases of NCCL, or only such before a limit."""
+    """Return whether the log names releases of NCCL, or only such before a limit."""
     named = [versions.order(text) for text in facts.job.nccl_versions if "inferred" not in text]
     return bool(named) and (not limit or max(named) < versions.order(limit))
 
 
 def _is_running(facts: Facts) -> bool:
-    """Whether all communicators in use work, and no call of NCCL failed."""
+    """Return whether all communicators in use work, and no call of NCCL failed."""
     states = {comm.state for comm in usage.in_use(facts.job)}
     failed = facts.job.failed or facts.notices("nccl/proxy-operation-error", "nccl/proxy-operation-failed")
     return bool(states) and states <= {"connected", "destroyed"} and not failed
@@ -279,7 +279,7 @@ def _in_words(given: object, form: str | None, word: str) -> str:
 
 
 def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:
-    """Whether a condition of a page holds, or each of several that ``&`` joins."""
+    """Return whether a condition of a page holds, or each of several that ``&`` joins."""
     if " & " in text:
         return all(is_met(part, facts, hit, name) for part in text.split(" & "))
     if text.startswith("not "):

@@ -91,7 +91,7 @@ def _filled(step: str, facts: Facts, finding: Finding) -> str:
 
 
 def _distinct(values: Iterable[_Value]) -> list[_Value]:
-    """Each value once; processes of different pods may share a pid."""
+    """Return each value once; processes of different pods may share a pid."""
     unique: dict[tuple[str, str | None], _Value] = {}
     for entry in values:
         unique.setdefault((entry.text, entry.place.host if entry.place else None), entry)
@@ -99,7 +99,7 @@ def _distinct(values: Iterable[_Value]) -> list[_Value]:
 
 
 def _with_place(words: str, entry: _Value) -> tuple[str, bool]:
-    """The comment of a command with the rank and host of its value, and whether it names them now."""
+    """Return the comment of a command with the rank and host of its value, and whether it names them now."""
     if entry.place is None:
         return words, True
     whose, rank = _whose(entry.place, ""), str(entry.place.rank)
@@ -108,12 +108,12 @@ def _with_place(words: str, entry: _Value) -> tuple[str, bool]:
 
 
 def _whose(place: Place, words: str) -> str:
-    """A rank, with its host if the comment of the command lacks it."""
+    """Return a rank, with its host if the comment of the command lacks it."""
     return f"rank {place.rank}" + ("" if f"on {place.host}" in words else f", on {place.host}")
 
 
 def _listed(values: Iterable[_Value]) -> str:
-    """The values as a list, grouped by host."""
+    """Return the values as a list, grouped by host."""
     by_host = grouped((entry.place.host if entry.place else None, entry.text) for entry in values)
     return "; ".join(", ".join(texts) + (f" on {host}" if host else "") for host, texts in by_host.items())
 
@@ -135,7 +135,7 @@ def _pids(scene: _Scene) -> list[_Value]:
 
 
 def _hosts(scene: _Scene) -> list[str]:
-    """The hosts of the culprits."""
+    """Return the hosts of the culprits."""
     named = [culprit.name for culprit in scene.finding.culprits if culprit.kind == "host"]
     of_ranks = [place.host for place in _of_ranks(scene) if place.host]
     if named or of_ranks:
@@ -144,7 +144,7 @@ def _hosts(scene: _Scene) -> list[str]:
 
 
 def _its_host(scene: _Scene) -> list[str]:
-    """The hosts of the culprits; if none is known, those of the job, if the log is complete."""
+    """Return the hosts of the culprits; if none is known, those of the job, if the log is complete."""
     if hosts := _hosts(scene):
         return hosts
     if scene.ranks:
@@ -172,7 +172,7 @@ def _nodes(scene: _Scene) -> list[_Value]:
 
 
 def _interface(scene: _Scene) -> list[_Value]:
-    """The interface that all others use for bootstrap: the one in the finding may be wrong."""
+    """Return the interface that all others use for bootstrap: the one in the finding may be wrong."""
     shown = notices_shown(scene.facts.job.notices, scene.finding)
     bad: set[tuple[object, object]] = {process[:2] for notice in shown for process in notice.processes}
     bad |= {(place.host, place.pid) for place in map(scene.places.of, scene.finding.ranks)}
@@ -188,7 +188,7 @@ def _interface(scene: _Scene) -> list[_Value]:
 
 
 def _devices(scene: _Scene) -> list[_Value]:
-    """The NICs that the finding names."""
+    """Return the NICs that the finding names."""
     named = [culprit.name.partition(" ")[2] for culprit in scene.finding.culprits if culprit.kind == "nic"]
     stated = [
         str(name)

@@ -19,7 +19,7 @@ class Home(Frozen):
 
 
 def home(facts: Facts, rank: int) -> Home | None:
-    """The host of a rank: launchers give each host a block of ranks, all blocks of one size.
+    """Return the host of a rank: launchers give each host a block of ranks, all blocks of one size.
 
     None if the known ranks are not placed like this, or no rank of its host is known.
     """
@@ -27,7 +27,7 @@ def home(facts: Facts, rank: int) -> Home | None:
 
 
 def likely_ranks(facts: Facts) -> dict[int, int]:
-    """The probable ranks of processes that name none, by their position among the last lines.
+    """Return the probable ranks of processes that name none, by their position among the last lines.
 
     If one rank has no line and one process names no rank, they match; otherwise host and GPU decide, if each host has
     a block of ranks in the order of its GPUs.
@@ -77,6 +77,6 @@ def _block(facts: Facts, host_of: dict[int, str], world: int) -> int:
 
 
 def _blocks(host_of: dict[int, str], size: int) -> dict[int, str]:
-    """The host of each block of that size; empty if a block has two."""
+    """Return the host of each block of that size; empty if a block has two."""
     blocks = {rank // size: host for rank, host in host_of.items()}
     return blocks if all(blocks[rank // size] == host for rank, host in host_of.items()) else {}

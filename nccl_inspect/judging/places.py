@@ -19,7 +19,7 @@ _RANK_KINDS = ("rank", "gpu")
 
 
 def pod_of(process: Process) -> str | None:
-    """The pod of a process according to its collector; None if it names none.
+    """Return the pod of a process according to its collector; None if it names none.
 
     ``kubectl logs --prefix`` marks pods as such; others put the pod's name before that of the container.
     """
@@ -58,7 +58,7 @@ class Places:
         return Place(rank, host or None, pid, pod_of(process) if process else None, self._gpus.get(rank))
 
     def all(self) -> list[Place]:
-        """The places of all ranks."""
+        """Return the places of all ranks."""
         return [self.of(rank) for rank in sorted(self._processes)]
 
     def is_pod(self, host: str) -> bool:
@@ -66,17 +66,17 @@ class Places:
         return host in self._pods
 
     def pod_on(self, host: str) -> str | None:
-        """The pod whose processes report this host name."""
+        """Return the pod whose processes report this host name."""
         return self._pods.get(host)
 
 
 def culprit_ranks(finding: Finding) -> list[int]:
-    """The ranks to look at: the culprits of a finding, else all its ranks."""
+    """Return the ranks to look at: the culprits of a finding, else all its ranks."""
     return _culprit_ranks(finding) or finding.ranks
 
 
 def _by_tone(job: Job, tone: str) -> set[int]:
-    """The ranks with lines of a tone: ``wait``, or ``echo`` of the end of another."""
+    """Return the ranks with lines of a tone: ``wait``, or ``echo`` of the end of another."""
     return {rank for notice in job.notices if getattr(notice.event, "tone", "") == tone for rank in notice.ranks}
 
 
@@ -88,7 +88,7 @@ def _culprit_ranks(finding: Finding) -> list[int]:
 
 
 def blamed_ranks(job: Job) -> list[int]:
-    """The ranks that the verdict of a failed job points at; none if these are all, or only the waiting ones."""
+    """Return the ranks that the verdict of a failed job points at; none if these are all, or only the waiting ones."""
     lead = next((entry for entry in job.findings if entry.root and (entry.fatal or entry.severity == "error")), None)
     if job.verdict != "failed" or lead is None:
         return []

@@ -27,13 +27,13 @@ def frames(facts: Facts, code: int | None = None, files: str | tuple[str, ...] =
 
 
 def file_of(frame: Notice) -> str:
-    """The source file of such a line."""
+    """Return the source file of such a line."""
     assert isinstance(frame.event, ErrorCascade)
     return frame.event.file
 
 
 def unexplained(facts: Facts, code: int) -> list[Notice]:
-    """The statements that a call failed with this code, its first frame first; none if the log says more."""
+    """Return the statements that a call failed with this code, its first frame first; none if the log says more."""
     cascade = frames(facts, code)
     reached = [frame for frame in cascade if file_of(frame).rpartition("/")[2] in _INTERFACE]
     named, words = _WORDS[code]
@@ -47,11 +47,11 @@ def unexplained(facts: Facts, code: int) -> list[Notice]:
 
 
 def remote(facts: Facts) -> list[Notice]:
-    """The frames of a call that failed because a peer is gone; none if the log says more."""
+    """Return the frames of a call that failed because a peer is gone; none if the log says more."""
     return [] if _is_explained(facts) else frames(facts, _REMOTE)
 
 
 def _is_explained(facts: Facts) -> bool:
-    """Whether a warning, an echo of a peer's end or another error says more than the code."""
+    """Return whether a warning, an echo of a peer's end or another error says more than the code."""
     warned = any(notice.level == "WARN" for notice in facts.job.notices)
     return warned or any(not is_propagated_error(notice) for notice in facts.errors(forced_ends=False))

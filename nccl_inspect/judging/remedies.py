@@ -42,7 +42,7 @@ def _first_step(steps: list[str]) -> str:
 
 
 def is_sentence(step: str) -> bool:
-    """Whether a step is a sentence and not code to paste."""
+    """Return whether a step is a sentence and not code to paste."""
     return step.endswith(".")
 
 

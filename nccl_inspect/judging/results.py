@@ -50,16 +50,16 @@ class Results:
 
     @property
     def marks(self) -> list[Mark]:
-        """All distinct marks of paths."""
+        """Return all distinct marks of paths."""
         return list(self._marks)
 
     def where(self, paths: Selection, test: Callable[[Mark], object]) -> Selection:
-        """The paths whose marks meet a condition."""
+        """Return the paths whose marks meet a condition."""
         passed = [bool(test(mark)) for mark in self._marks]
         return Selection(paths.table, (), [row for row in paths.rows if passed[self.marking[row]]])
 
     def is_effect(self, notice: Notice) -> bool:
-        """Whether an error is only an effect, or a finding explains it."""
+        """Return whether an error is only an effect, or a finding explains it."""
         return id(notice) in self._effects
 
     def add(self, result: Result) -> None:
@@ -109,7 +109,7 @@ def _place(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
 
 
 def _for_cloud(facts: Facts, rule: Rule, result: Result) -> Result:
-    """The result; a finding without steps for clouds where the job does not run."""
+    """Return the result; a finding without steps for clouds where the job does not run."""
     if not isinstance(result, Finding):
         return result
     return result.with_fields(fix=clouds.applicable(result.fix, {rule.cloud, *clouds.clouds_of(facts)}))

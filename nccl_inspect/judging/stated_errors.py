@@ -30,7 +30,7 @@ def finding(
     confidence: str = "likely",
     deadly: bool = False,
 ) -> Finding:
-    """An error if the job failed, a clue if it may have continued, an info if it ended in order.
+    """Return an error if the job failed, a clue if it may have continued, an info if it ended in order.
 
     Args:
         rule: that found it.
@@ -61,7 +61,7 @@ def finding(
 
 
 def is_fatal(facts: Facts, notices: Iterable[Notice], deadly: bool = False) -> bool:
-    """Whether a call of NCCL failed, peers were lost after it, or no connection came up despite it."""
+    """Return whether a call of NCCL failed, peers were lost after it, or no connection came up despite it."""
     if facts.job.failed:
         return True
     if facts.is_over():
@@ -73,7 +73,7 @@ def is_fatal(facts: Facts, notices: Iterable[Notice], deadly: bool = False) -> b
 
 
 def _lost_after(facts: Facts, notices: Iterable[Notice]) -> bool:
-    """Whether ranks lost a connection below one of these errors."""
+    """Return whether ranks lost a connection below one of these errors."""
     first = first_of_each(notice.evidence[0] for notice in notices)
     lines = (loss.evidence[0] for loss in facts.notices(_LOSS))
     return any(line.order > first.get(line.source, line.order) for line in lines)

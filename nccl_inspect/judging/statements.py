@@ -53,13 +53,13 @@ _RESULTS = 8
 
 
 def notices_shown(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
-    """The statements with a line in the evidence of a finding."""
+    """Return the statements with a line in the evidence of a finding."""
     lines = {(line.source, line.order) for line in finding.evidence}
     return [notice for notice in notices if any((line.source, line.order) in lines for line in notice.evidence)]
 
 
 def is_error(notice: Notice) -> bool:
-    """Whether a statement reports that something went wrong."""
+    """Return whether a statement reports that something went wrong."""
     event = notice.event
     if ("probe" in notice.roles and notice.level == "INFO") or job_end.is_shutting_down(event):
         return False
@@ -72,7 +72,7 @@ def is_error(notice: Notice) -> bool:
 
 
 def is_survived(notice: Notice, job: Job) -> bool:
-    """Whether NCCL continued despite an error, as connections show."""
+    """Return whether NCCL continued despite an error, as connections show."""
     return "survivable" in notice.roles and bool(job.paths)
 
 
@@ -81,7 +81,7 @@ def _is_flushed(notice: Notice) -> bool:
 
 
 def _is_stale_errno(notice: Notice) -> bool:
-    """Whether a helper thread stopped accepting connections because its communicator ended (src/proxy.cc).
+    """Return whether a helper thread stopped accepting connections because its communicator ended (src/proxy.cc).
 
     It prints whatever errno an earlier call left; if accept() really failed, src/misc/socket.cc warns.
     """
@@ -108,17 +108,17 @@ _NO_ERRORS = (_is_flushed, _is_stale_errno, _is_logged, _is_program_xid)
 
 
 def is_propagated_error(notice: Notice) -> bool:
-    """Whether a statement only passes an error on."""
+    """Return whether a statement only passes an error on."""
     return "propagated-error" in notice.roles
 
 
 def entry_for_role(notice: Notice, table: Mapping[str, _Answer]) -> _Answer | None:
-    """The entry of a table for the first of its roles that a statement has."""
+    """Return the entry of a table for the first of its roles that a statement has."""
     return next((answer for role, answer in table.items() if role in notice.roles), None)
 
 
 def value(notice: Notice, name: str) -> Any:
-    """A field of a statement; None if it has no such field."""
+    """Return a field of a statement; None if it has no such field."""
     if not isinstance(notice.event, events.Notice):
         return None
     found = engine.unlisted(notice.event, name) if name[:2] == "__" else dict(notice.event.values).get(name)
@@ -133,12 +133,12 @@ def in_words(error: str) -> str:
 
 
 def error_of(notice: Notice) -> str:
-    """The error that a statement names, as printed by CUDA, NCCL or the system; empty if none."""
+    """Return the error that a statement names, as printed by CUDA, NCCL or the system; empty if none."""
     return str(value(notice, "error") or getattr(notice.event, "error", None) or "")
 
 
 def message_of(notice: Notice) -> str:
-    """The text of a statement without prefixes of collectors."""
+    """Return the text of a statement without prefixes of collectors."""
     return notice.event.message if notice.event else notice.message
 
 
@@ -148,7 +148,7 @@ def find_text(notice: Notice) -> str:
 
 
 def rank_prefix(notice: Notice) -> int | None:
-    """The rank in PyTorch's prefix ``[rank3]:``, which may follow that of a collector."""
+    """Return the rank in PyTorch's prefix ``[rank3]:``, which may follow that of a collector."""
     match = _RANK_PREFIX.search(notice.message)
     return int(match[1]) if match else None
 

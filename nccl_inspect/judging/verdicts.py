@@ -23,7 +23,7 @@ def of_paths(
     suppressed: Iterable[Suppressed],
     left_out: Iterable[str],
 ) -> tuple[Paths, int]:
-    """The paths with their verdicts, and the number of paths without one because of ignored rules.
+    """Return the paths with their verdicts, and the number of paths without one because of ignored rules.
 
     A path is not judged if an ignored rule has a finding about it.
 
@@ -90,13 +90,13 @@ def of_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting:
 
 
 def _lacks_ranks(job: Job) -> bool:
-    """Whether ranks of the world have no line in the log, so that their paths are unknown."""
+    """Return whether ranks of the world have no line in the log, so that their paths are unknown."""
     if job.rank_space != "global" or len(job.ranks_seen) >= (job.world_size or 0):
         return False
     return all(last.ranks for last in job.last_lines)
 
 
 def _lost_a_rank(job: Job) -> bool:
-    """Whether a peer closed a connection of a communicator that was not finalized."""
+    """Return whether a peer closed a connection of a communicator that was not finalized."""
     is_over = usage.is_over(job) or not job.communicators
     return not is_over and any(notice.production == _LOSS for notice in job.notices)

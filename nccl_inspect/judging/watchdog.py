@@ -54,18 +54,18 @@ class Status(Frozen):
 
     @property
     def rank(self) -> int | None:
-        """The rank in the job."""
+        """Return the rank in the job."""
         return job_rank(self.stated, self.member, self.group)
 
     @property
     def is_in_call(self) -> bool:
-        """Whether it is about a call that failed or timed out; else it is asked for a dump."""
+        """Return whether it is about a call that failed or timed out; else it is asked for a dump."""
         return "watchdog-status" in self.notice.roles
 
 
 @once
 def statuses(facts: Facts) -> list[Status]:
-    """All statuses, in the order of the log."""
+    """Return all statuses, in the order of the log."""
     found = []
     for notice in facts.with_role("watchdog-status", "watchdog-dump"):
         numbers = [int(match[1]) if (match := one.search(notice.message)) else None for one in (_ENQUEUED, _COMPLETED)]
@@ -80,7 +80,7 @@ _RANKS = ("global_rank", "rank")
 
 @once
 def waits(facts: Facts) -> list[Wait]:
-    """Each wait once, although PyTorch reports it several times."""
+    """Return each wait once, although PyTorch reports it several times."""
     by_key: dict[tuple[object, ...], Wait] = {}
     first: dict[tuple[object, ...], Notice] = {}
     # Since 2.4 the line about the time-out does not name the group, but that which the rank prints behind it.
@@ -115,7 +115,7 @@ def waits(facts: Facts) -> list[Wait]:
 
 
 def _next_group(named: list[Status], notice: Notice) -> str | None:
-    """The only group that statuses name, or that of the first one behind a line."""
+    """Return the only group that statuses name, or that of the first one behind a line."""
     line, groups = notice.evidence[0], {status.group for status in named}
     if len(groups) < 2:
         return next(iter(groups), None)
@@ -161,7 +161,7 @@ def in_words(waits: list[Wait], place: str) -> str:
 
 
 def group_of(message: str) -> str | None:
-    """The process group that a line names, if the name is valid in the whole job.
+    """Return the process group that a line names, if the name is valid in the whole job.
 
     Until 2.1 PyTorch names none; 2.2 and 2.3 print a number that each process counts on its own: only 0 is the same
     group everywhere.
@@ -172,7 +172,7 @@ def group_of(message: str) -> str | None:
 
 
 def job_rank(global_rank: int | None, member: int | None, group: str | None) -> int | None:
-    """The rank of the job: as printed, or that of the process group that holds all ranks."""
+    """Return the rank of the job: as printed, or that of the process group that holds all ranks."""
     return global_rank if global_rank is not None else member if _is_default(group) else None
 
 
@@ -191,13 +191,13 @@ def enqueued(facts: Facts) -> dict[str | None, dict[int, int]]:
 
 
 def in_calls(facts: Facts) -> set[int]:
-    """The ranks whose own watchdog reports a call that failed or timed out: they waited for others."""
+    """Return the ranks whose own watchdog reports a call that failed or timed out: they waited for others."""
     return {status.stated for status in statuses(facts) if status.is_in_call and status.stated is not None}
 
 
 @once
 def without_output(facts: Facts) -> set[int]:
-    """The ranks that made a communicator with others and of which the log has no line: it lacks their output.
+    """Return the ranks that made a communicator with others and of which the log has no line: it lacks their output.
 
     Only where all ranks that print anything print NCCL's lines about that as well.
     """
@@ -213,7 +213,7 @@ def without_output(facts: Facts) -> set[int]:
 def communicator_of(
     facts: Facts, group: str | None, waiting: Sequence[Wait], others: Container[tuple[int | None, ...]] = ()
 ) -> CommunicatorInfo | None:
-    """The communicator of a process group: the world, or the only one with the same ranks in the same order.
+    """Return the communicator of a process group: the world, or the only one with the same ranks in the same order.
 
     Args:
         facts: about the job.
@@ -258,7 +258,7 @@ def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
 
 @once
 def _by_place(facts: Facts) -> dict[tuple[int, int], list[CommunicatorInfo]]:
-    """The communicators other than the world, by each rank in them with that of the job."""
+    """Return the communicators other than the world, by each rank in them with that of the job."""
     return grouped(
         ((member, rank), comm)
         for comm in facts.job.communicators

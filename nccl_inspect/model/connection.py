@@ -43,7 +43,7 @@ class Link(NamedTuple):
 
     @property
     def crosses_rails(self) -> bool:
-        """Whether both ends are known and use NICs of different number and name."""
+        """Return whether both ends are known and use NICs of different number and name."""
         if self.send is None or self.receive is None or self.send.nic_index == self.receive.nic_index:
             return False
         return self.send.nic is None or self.send.nic != self.receive.nic

@@ -45,7 +45,7 @@ _FINDING = ("rule", "category", "severity", "confidence", "root", "because", "ac
 
 
 def to_dict(job: Job) -> dict[str, Any]:
-    """The document: plain lists, dictionaries, printable text and numbers."""
+    """Return the document: plain lists, dictionaries, printable text and numbers."""
     return {name: list(entries(value)) if isinstance(value, Selection) else value for name, value in parts(job)}
 
 
@@ -57,14 +57,14 @@ def parts(job: Job, only: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of the document."""
+    """Return the JSON Schema of the document."""
     text = File(__file__).parents[1].joinpath("schema", "nccl-inspect-1.json").read_text(encoding="utf-8")
     published: dict[str, Any] = json.loads(text)
     return published
 
 
 def fields() -> list[str]:
-    """The names of the fields that the document can have."""
+    """Return the names of the fields that the document can have."""
     return list(schema()["properties"])
 
 
@@ -114,7 +114,7 @@ def _document(job: Job) -> dict[str, Any]:
 
 
 def standing_to_dict(standing: Standing) -> dict[str, Any]:
-    """One entry of ``jobs``."""
+    """Return one entry of ``jobs``."""
     return {
         **picked(standing, *_STANDING),
         "first": {"source": standing.first.source, "line": standing.first.line, "time": standing.first.text or None},
@@ -157,7 +157,7 @@ ENDS = ("src", "dst", "src_host", "dst_host")
 
 
 def entries(paths: Selection) -> Iterator[dict[str, Any]]:
-    """The entries of ``paths``, each with lists of its own."""
+    """Yield the entries of ``paths``, each with lists of its own."""
     ways = {kind: clean(way(kind)) for kind in paths.kinds}
     judgements = {kind: clean(judgement(kind)) for kind in paths.kinds}
     for *ends, kind, communicators in paths.values(*ENDS, "kind", "communicators"):
@@ -166,12 +166,12 @@ def entries(paths: Selection) -> Iterator[dict[str, Any]]:
 
 
 def way(kind: Path | PathKind) -> dict[str, Any]:
-    """The document of a path."""
+    """Return the document of a path."""
     return picked(kind, *_WAY)
 
 
 def judgement(kind: Path | PathKind) -> dict[str, Any]:
-    """A path with its verdict and evidence."""
+    """Return a path with its verdict and evidence."""
     return {
         **picked(kind, "verdict", "rules", "guessed", "expected"),
         "also": [asdict(also) for also in kind.also],
@@ -181,7 +181,7 @@ def judgement(kind: Path | PathKind) -> dict[str, Any]:
 
 
 def finding_to_dict(finding: Finding) -> dict[str, Any]:
-    """One entry of ``findings``."""
+    """Return one entry of ``findings``."""
     return {
         **picked(finding, *_FINDING),
         "references": [asdict(reference) for reference in finding.references],
@@ -194,7 +194,7 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    """One entry of ``story``."""
+    """Return one entry of ``story``."""
     return {
         **picked(entry, "what", "ranks", "hosts"),
         **evidence_to_dict(entry.line),
@@ -203,7 +203,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 
 def _measured(entry: Measured) -> dict[str, Any]:
-    """One entry of ``bandwidth``."""
+    """Return one entry of ``bandwidth``."""
     return {
         **picked(entry, *_MEASURED),
         **_place(entry.line),
@@ -226,5 +226,5 @@ def _waiting(waiting: Waiting, quiet: float | None) -> dict[str, Any]:
 
 
 def evidence_to_dict(evidence: Evidence) -> dict[str, Any]:
-    """One line of the log."""
+    """Return one line of the log."""
     return picked(evidence, "source", "line", "text")

@@ -14,7 +14,7 @@ NAMES = ("paths", "findings", "communicators", "environment", "hosts", "sources"
 
 
 def frame(job: Job, what: str) -> pd.DataFrame:
-    """One list of the document; an empty one has its columns, too.
+    """Return one list of the document; an empty one has its columns, too.
 
     Raises:
         ValueError: the document has no such list.
@@ -31,7 +31,7 @@ def path_frame(paths: Selection) -> pd.DataFrame:
 
 
 def _columns(what: str) -> list[str]:
-    """The columns of a list, as the JSON Schema of the document has them."""
+    """Return the columns of a list, as the JSON Schema of the document has them."""
     whole = schema()
     document = whole["properties"]
     lists = {**_resolved(whole, document["job"])["properties"], **document}

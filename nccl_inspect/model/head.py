@@ -38,5 +38,5 @@ class Head(Record):
 
     @property
     def word(self) -> str:
-        """The word that the headline begins with: the verdict."""
+        """Return the word that the headline begins with: the verdict."""
         return self.headline.partition(":")[0].partition(",")[0]

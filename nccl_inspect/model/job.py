@@ -59,7 +59,7 @@ class Setting(Record):
 
     @property
     def names(self) -> list[str]:
-        """The variables that may have been set."""
+        """Return the variables that may have been set."""
         return [*([self.alike.name] if self.alike else []), self.name]
 
     @property
@@ -319,13 +319,13 @@ class Job(Deferring):
     """All of these, and lines whose end is missing, by source and order: nothing is certain by them alone."""
 
     def to_dict(self) -> dict[str, object]:
-        """The job as the JSON document ``nccl-inspect/1``."""
+        """Return the job as the JSON document ``nccl-inspect/1``."""
         from nccl_inspect.model.document import to_dict
 
         return to_dict(self)
 
     def to_pandas(self, what: str) -> pandas.DataFrame:
-        """One of the lists of the JSON document as a table, each with the columns it has there.
+        """Return one of the lists of the JSON document as a table, each with the columns it has there.
 
         Args:
             what: ``paths``, ``findings``, ``communicators``, ``environment``, ``hosts``, ``sources`` or ``not_judged``.

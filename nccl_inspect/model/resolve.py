@@ -42,7 +42,7 @@ _BUILT_IN = ("IB", "Socket")
 
 
 def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
-    """The job that a log shows, without findings.
+    """Return the job that a log shows, without findings.
 
     Args:
         fold: of the log, or the share of it that is one job's.
@@ -52,7 +52,7 @@ def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
 
 
 def gathered_of(fold: Fold | Share) -> Gathered:
-    """The processes of a fold, or of a share of one."""
+    """Return the processes of a fold, or of a share of one."""
     return Gathered.of(fold) if isinstance(fold, Fold) else fold.gathered()
 
 
@@ -212,7 +212,7 @@ class _Builder:
         return sorted({own[0] for own in chosen if len(own) == 1})
 
     def _bus_ids(self) -> dict[int, str]:
-        """The GPU of each global rank."""
+        """Return the GPU of each global rank."""
         bus_ids = {}
         for process in self._processes:
             for member in process.members:
@@ -382,7 +382,7 @@ class _Builder:
         return [self.quotes.step(step) for step in steps[:MAX_EVIDENCE]]
 
     def _ended_by(self) -> list[Evidence]:
-        """The last line of each kind that ends the job; one that processes begin after ended something else."""
+        """Return the last line of each kind that ends the job; one that processes begin after ended something else."""
         lines = {
             place: decode(statement.message)
             for statement in self._statements.where(job_end.is_end)
@@ -459,7 +459,7 @@ def _values(notices: Iterable[Notice], kind: type[events.Event], name: str) -> l
 
 
 def _releases_of_torch(notices: Iterable[Notice]) -> list[str]:
-    """The releases that PyTorch's exceptions name."""
+    """Return the releases that PyTorch's exceptions name."""
     errors = (notice.event for notice in notices if notice.production == "torch/nccl-error")
     named = [version for event in errors if isinstance(event, events.Notice) and (version := event.value("version"))]
     return sorted(set(map(versions.of_torch, named)))

@@ -11,7 +11,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def infer(ranges: Iterable[str]) -> str | None:
-    """The range of releases that all lines have in common, in words.
+    """Return the range of releases that all lines have in common, in words.
 
     Args:
         ranges: of the productions seen, as grammar files write them: ``2.14.3..2.22.3``, ``..2.12.12``, ``2.22.3..``.
@@ -46,7 +46,7 @@ def of_code(code: int) -> str:
 
 
 def order(version: str) -> tuple[int, ...]:
-    """A release as numbers that can be compared."""
+    """Return a release as numbers that can be compared."""
     return tuple(map(int, _NUMBER.findall(version)[:3]))
 
 

@@ -86,7 +86,7 @@ def _checked(table: Table, key: str) -> tuple[str, ...]:
 
 
 def _rules(table: Table, pattern: str) -> frozenset[str]:
-    """The names of the rules that a name, glob or category means."""
+    """Return the names of the rules that a name, glob or category means."""
     try:
         return frozenset(entry.rule.name for entry in selected([pattern]))
     except NcclInspectError as error:

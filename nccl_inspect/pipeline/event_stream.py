@@ -19,7 +19,7 @@ from nccl_inspect.scanning.scanner import Scanner
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
-    """The events of all inputs in the order of their lines, one for each recognised line.
+    """Yield the events of all inputs in the order of their lines, one for each recognised line.
 
     Raises:
         NoInputError: after the last event, when an input could not be read, or not to its end.
@@ -101,7 +101,7 @@ def _lines(
 
 
 def _joined(source: str, rows: Iterable[tuple[int, Origin, Text]]) -> Iterator[PlacedEvent]:
-    """The events; lines that continue a message of several lines become part of its event."""
+    """Yield the events; lines that continue a message of several lines become part of its event."""
     where, before = Where(), None
     for number, origin, text in rows:
         if text.parsed is None:

@@ -33,5 +33,5 @@ class Options(Frozen):
 
     @property
     def names_nothing(self) -> bool:
-        """Whether there is nothing in them that may be wrong: no rule, platform or file."""
+        """Return whether there is nothing in them that may be wrong: no rule, platform or file."""
         return not (self.select or self.ignore or self.platform or self.topologies)

@@ -117,7 +117,7 @@ def _number(lines: Lines, index: int, before: int) -> int:
 
 
 def may_be_excerpt(fold: Fold) -> bool:
-    """Whether there may be lines in it that only the reading of excerpts knows."""
+    """Return whether there may be lines in it that only the reading of excerpts knows."""
     counts = [source.counts for source in fold.sources]
     if sum(source.bytes for source in fold.sources) > PASTE or has_communicator(fold):
         return False
@@ -129,7 +129,7 @@ def may_be_excerpt(fold: Fold) -> bool:
 
 
 def read_excerpts(pieces: Iterable[Piece]) -> Fold:
-    """The fold of short texts.
+    """Return the fold of short texts.
 
     Args:
         pieces: their sources and lines.

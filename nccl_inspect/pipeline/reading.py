@@ -68,7 +68,7 @@ def judged(
     visit: Callable[[Job], None] | None = None,
     begin: Callable[[Sequence[Share]], None] | None = None,
 ) -> Job:
-    """The job of a fold; of several the worst, with the others in brief, or the one that is wanted.
+    """Return the job of a fold; of several the worst, with the others in brief, or the one that is wanted.
 
     Args:
         fold: of all inputs.
@@ -100,7 +100,7 @@ def judged(
 
 
 def _worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: Callable[[Job], None] | None) -> Job:
-    """The worst of several jobs, with all in brief."""
+    """Return the worst of several jobs, with all in brief."""
     standings: list[Standing] = []
     detailed: list[tuple[tuple[int, ...], Standing]] = []
     for number, (share, name) in enumerate(jobs, 1):
@@ -129,7 +129,7 @@ def _shown(job: Job, visit: Callable[[Job], None] | None) -> Job:
 
 
 def _of_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | None) -> Job:
-    """One job: its newest run with the verdicts on those before, or the run that is wanted."""
+    """Return one job: its newest run with the verdicts on those before, or the run that is wanted."""
     if run is None:
         job = judge(share, gathered)
         if job.earlier_runs:
@@ -150,7 +150,7 @@ def _of_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | N
 
 
 def _chosen(names: Sequence[str], wanted: str | None) -> int:
-    """The place of a job that is named, by its name or else its number.
+    """Return the place of a job that is named, by its name or else its number.
 
     Raises:
         NcclInspectError: none is named so, or nothing says which one.
@@ -192,7 +192,7 @@ def _standing(number: int, share: Share, job: Job) -> Standing:
 
 
 def _order(standing: Standing) -> tuple[int, ...]:
-    """The worst first, of equal ones that with more ranks, then the earlier one."""
+    """Return the worst first, of equal ones that with more ranks, then the earlier one."""
     severity = SEVERITIES.index(standing.severity) if standing.severity else -1
     return VERDICTS.index(standing.verdict), -severity, -(standing.ranks or 0), standing.number
 
@@ -269,7 +269,7 @@ def _pieces(
 
 
 def _of_all(given: Sequence[Input], progress: Progress | None, turned: Container[str] = ()) -> Iterator[Piece]:
-    """All files, one after the other.
+    """Yield all files, one after the other.
 
     Args:
         given: the files.
@@ -309,7 +309,7 @@ def _has_nccl(state: Fold) -> bool:
 
 
 def _has_results(source: SourceCounts) -> bool:
-    """Whether it holds results of a benchmark: these are judged without any line of NCCL."""
+    """Return whether it holds results of a benchmark: these are judged without any line of NCCL."""
     if not (results := source.results()):
         return False
     from nccl_inspect.bandwidth import tables
@@ -361,7 +361,7 @@ class Judge:
         is_one_of_two: bool = False,
         beside: Inventory = NOTHING,
     ) -> Job:
-        """The job of a fold; of several the worst, with the others in brief, or the one that the options name.
+        """Return the job of a fold; of several the worst, with the others in brief, or the one that the options name.
 
         Args:
             state: what was read.
@@ -389,7 +389,7 @@ class Judge:
         return job
 
     def unjudged(self, state: Fold) -> Job:
-        """The job of which only is known how far it was read: there is no time to judge it."""
+        """Return the job of which only is known how far it was read: there is no time to judge it."""
         counted = Fold()
         counted.partial = True
         for source in state.sources:
@@ -399,7 +399,7 @@ class Judge:
     def __call__(
         self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Inventory = NOTHING
     ) -> Job:
-        """The job of a fold as if it held one; the fold stays as it is, and the job when the fold grows.
+        """Return the job of a fold as if it held one; the fold stays as it is, and the job when the fold grows.
 
         Args:
             state: what was read.

@@ -114,7 +114,7 @@ class Platform(Frozen):
         return next((source.url for source in self.sources if key in source.states), "")
 
     def excludes(self, other: Platform) -> bool:
-        """Whether a machine of this type cannot be of the other one, too.
+        """Return whether a machine of this type cannot be of the other one, too.
 
         A type that the names of GPUs tell, or what all racks have in common, stands for many machines; a log may fit
         several types equally.
@@ -166,7 +166,7 @@ def find(name: str) -> Platform | None:
 
 
 def _is_called(platform: Platform, plain: str) -> bool:
-    """Whether a name fits a pattern among the aliases, or is the driver's name for the GPU."""
+    """Return whether a name fits a pattern among the aliases, or is the driver's name for the GPU."""
     patterns = (alias for alias in platform.aliases if "*" in alias)
     return any(fnmatchcase(plain, alias) for alias in patterns) or plain in map(_as_here, platform.gpu_names)
 

@@ -146,7 +146,7 @@ MORE = "-v shows all of each"
 
 
 def is_brief(finding: Finding, job: Job, verbose: bool) -> bool:
-    """Whether a finding takes one line.
+    """Return whether a finding takes one line.
 
     In a failed job: findings that do not explain the failure. Otherwise: info findings, unless there is no verdict.
     """
@@ -251,7 +251,7 @@ def find_lead(job: Job) -> Finding | None:
 
 
 def _explain(leads: list[Finding], job: Job) -> bool:
-    """Whether a failed job failed of one of these, or of what follows from the first."""
+    """Return whether a failed job failed of one of these, or of what follows from the first."""
     first = next((finding.rule for finding in leads), "")
     return any(finding.fatal for finding in leads) or any(f.fatal and first in f.because for f in job.findings)
 
@@ -511,7 +511,7 @@ def _name_hosts(hosts: list[str]) -> str:
 
 
 def _has_name(host: str) -> bool:
-    """Whether a host is one: where prefixes were taken out of the log, a question mark stands for it."""
+    """Return whether a host is one: where prefixes were taken out of the log, a question mark stands for it."""
     return not host.startswith("?")
 
 

@@ -117,13 +117,13 @@ def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
 
 
 def _is_missed(place: Place, job: Job) -> bool:
-    """Whether a rank of a failed job has no NCCL line at all: its program may still have printed something."""
+    """Return whether a rank of a failed job has no NCCL line at all: its program may still have printed something."""
     speakers = _speakers(job)
     return job.verdict == "failed" and bool(speakers or job.ranks_seen) and place.rank not in speakers
 
 
 def _are_only_named(finding: Finding, job: Job) -> bool:
-    """Whether the ranks of a finding are in messages only: no rank is known to have printed a line."""
+    """Return whether the ranks of a finding are in messages only: no rank is known to have printed a line."""
     return bool(finding.ranks) and not (job.ranks_seen or _speakers(job))
 
 

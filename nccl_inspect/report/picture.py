@@ -71,12 +71,12 @@ class View(Frozen):
 
     @property
     def folded(self) -> bool:
-        """Whether there are too many ranks to draw each one."""
+        """Return whether there are too many ranks to draw each one."""
         return self.nranks > FOLD_ABOVE
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of links, in drawing order."""
+        """Return the kinds of links, in drawing order."""
         return [kind for kind in ("ring", "tree", "connection") if any(link.kind == kind for link in self.links)]
 
 

@@ -68,7 +68,7 @@ class PathClass(Frozen):
 
     @property
     def label(self) -> str:
-        """The path with its GPUDirect."""
+        """Return the path with its GPUDirect."""
         return printable(self.detail) + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(gdr_word(self.gdr), "")
 
 

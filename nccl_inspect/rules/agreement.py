@@ -117,7 +117,7 @@ def _with_several(values: list[Setting]) -> set[Process]:
 
 
 def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) -> list[Setting]:
-    """A setting that only some ranks have; none if lines of the others may be missing."""
+    """Return a setting that only some ranks have; none if lines of the others may be missing."""
     setting = values[0]
     if len(values) > 1 or setting.ranks is None or any(source.damaged_lines for source in facts.job.sources):
         return []
@@ -134,13 +134,13 @@ def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) ->
 
 
 def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:
-    """Whether another process of the same host chose its interface without the setting."""
+    """Return whether another process of the same host chose its interface without the setting."""
     chose = {process for notice in facts.with_event(BootstrapInterface) for process in notice.processes}
     return any(host in setting.hosts for host, *_ in chose - set(setting.processes))
 
 
 def _are_connected(facts: Facts, outliers: list[Setting]) -> bool:
-    """Whether the ranks connected to each other."""
+    """Return whether the ranks connected to each other."""
     ranks = {rank for setting in outliers for rank in setting.ranks or ()}
     connected = any(comm.state == "connected" for comm in facts.job.communicators)
     return connected or (bool(ranks) and ranks <= facts.job.paths.ends())
@@ -160,12 +160,12 @@ class Source(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The file and the line."""
+        """Return the file and the line."""
         return f"{self.file.rpartition('/')[2]}:{self.variable.line}"
 
     @property
     def line(self) -> Evidence:
-        """The line as evidence."""
+        """Return the line as evidence."""
         own = self.variable
         return Evidence(self.file, own.line, f"{own.owner}: {own.name}={own.value}")
 
@@ -312,13 +312,13 @@ def _mixed(facts: Facts, printed: dict[Process, str]) -> dict[Process, str]:
 
 
 def _odd(by_process: dict[Process, str]) -> set[Process]:
-    """The processes with another release than most; empty where no release prevails."""
+    """Return the processes with another release than most; empty where no release prevails."""
     release, number = Counter(by_process.values()).most_common(1)[0] if by_process else ("", 0)
     return {process for process, own in by_process.items() if own != release} if 2 * number > len(by_process) else set()
 
 
 def _printed(facts: Facts) -> dict[Process, str]:
-    """The release of each process that prints a complete one, without CUDA's version."""
+    """Return the release of each process that prints a complete one, without CUDA's version."""
     return {
         process: release
         for notice in facts.with_event(NcclVersion)
@@ -329,13 +329,13 @@ def _printed(facts: Facts) -> dict[Process, str]:
 
 
 def _without_process(facts: Facts) -> set[str]:
-    """The releases in lines without a prefix, which rank 0 of each communicator prints up to 2.22."""
+    """Return the releases in lines without a prefix, which rank 0 of each communicator prints up to 2.22."""
     bare = [one for one in facts.with_event(NcclVersion) if not one.hosts and not facts.job.earlier_runs]
     return set(filter(None, map(_whole_release, bare)))
 
 
 def _whole_release(notice: Notice) -> str:
-    """The release that a line states; empty if it is cut off."""
+    """Return the release that a line states; empty if it is cut off."""
     release = str(getattr(notice.event, "version", "")).partition("+")[0]
     return release if release.count(".") >= 2 and not release.endswith(".") else ""
 
@@ -367,7 +367,7 @@ def _stated(checked: list[Notice]) -> dict[str, set[int]]:
 
 
 def _where(release: str, ranks: set[int], by_process: dict[Process, str]) -> str:
-    """The ranks that have a release according to NCCL, otherwise the processes."""
+    """Return the ranks that have a release according to NCCL, otherwise the processes."""
     if ranks:
         return f"{ranks_word(ranks)} {'has' if len(ranks) == 1 else 'have'} {release}"
     places = {f"{process.host}:{process.pid}" for process, text in by_process.items() if text == release}

@@ -65,7 +65,7 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
 
 
 def _may_be_of_plugin(facts: Facts, setting: Setting) -> bool:
-    """Whether aws-ofi-nccl may have set it, in a process whose log does not show the plugin's start."""
+    """Return whether aws-ofi-nccl may have set it, in a process whose log does not show the plugin's start."""
     if (setting.name, setting.value) != ("NCCL_PROTO", "simple"):
         return False
     if "Libfabric" not in (facts.job.network.name or "Libfabric"):
@@ -75,7 +75,7 @@ def _may_be_of_plugin(facts: Facts, setting: Setting) -> bool:
 
 
 def _is_unchecked(facts: Facts, setting: Setting) -> bool:
-    """Whether it names LL128 or only excludes others: both enable it on machines not known to have NVLink.
+    """Return whether it names LL128 or only excludes others: both enable it on machines not known to have NVLink.
 
     NCCL enables LL128 by default only where it was tested (src/graph/tuning.cc: 'may cause silent data corruption').
     """
@@ -96,7 +96,7 @@ def _protocols(setting: Setting) -> Iterator[set[str]]:
 
 
 def _is_narrow(facts: Facts, setting: Setting) -> bool:
-    """Whether it leaves only one choice; with EFA that is NCCL_PROTO=simple anyway."""
+    """Return whether it leaves only one choice; with EFA that is NCCL_PROTO=simple anyway."""
     if setting.name not in _CHOICES or setting.value.startswith("^") or "," in setting.value:
         return False
     return not (setting.name == "NCCL_PROTO" and setting.value.lower() == "simple" and efa_hints(facts))
@@ -252,7 +252,7 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
 
 
 def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:
-    """The hosts of each NVLink domain: fabric UUID and clique; a UUID of zeros means none."""
+    """Return the hosts of each NVLink domain: fabric UUID and clique; a UUID of zeros means none."""
     domains: dict[tuple[object, ...], set[str]] = {}
     for notice in facts.notices("nccl/mnnvl-fabric"):
         uuid = value(notice, "uuid_high"), value(notice, "uuid_low")
@@ -315,7 +315,7 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
 
 
 def _others(facts: Facts, ranks: set[int]) -> set[int]:
-    """The other ranks of the hosts with these ranks, as far as their logs are here."""
+    """Return the other ranks of the hosts with these ranks, as far as their logs are here."""
     hosts = [set(host.ranks) for host in facts.job.hosts]
     return {rank for host in hosts if host & ranks for rank in host & set(facts.job.ranks_seen)} - ranks
 

@@ -193,7 +193,7 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
 
 
 def _is_last(facts: Facts, unserved: list[Notice]) -> bool:
-    """Whether the processes that found no provider print nothing after the failure of the plugin."""
+    """Return whether the processes that found no provider print nothing after the failure of the plugin."""
     who = {process for notice in unserved for process in notice.processes}
     last_lines: dict[Process, int] = {}
     for notice in (*unserved, *facts.plugin("NET", "failed"), *facts.with_event(ErrorCascade)):
@@ -299,18 +299,18 @@ def _signs(facts: Facts) -> list[Evidence]:
 
 
 def _plugin_lines(facts: Facts) -> list[Notice]:
-    """The lines of aws-ofi-nccl."""
+    """Return the lines of aws-ofi-nccl."""
     return [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
 
 
 def _is_of_efa(notice: Notice) -> bool:
-    """Whether it is a message of libfabric about its EFA provider."""
+    """Return whether it is a message of libfabric about its EFA provider."""
     is_named = value(notice, "provider") == "efa" or "provider efa" in str(value(notice, "text"))
     return notice.production == "libfabric/libfabric-warning" and is_named
 
 
 def _refusals(facts: Facts) -> list[Notice]:
-    """The lines that show that aws-ofi-nccl does not come up, and why."""
+    """Return the lines that show that aws-ofi-nccl does not come up, and why."""
     lines = _plugin_lines(facts)
     reasons = [n for n in lines if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
     broken = [*facts.plugin("NET", "load-failed"), *filter(fabrics.lacks_a_library, facts.plugin("NET", "not-found"))]

@@ -198,7 +198,7 @@ def _find(facts: Facts, used: list[Interface], failed: list[Notice], known: list
 
 
 def _is_unroutable(facts: Facts, notice: Notice) -> bool:
-    """Whether a connection failed to an address that is valid only within one host or link.
+    """Return whether a connection failed to an address that is valid only within one host or link.
 
     On a single host a refused loopback address belongs to a process that ended.
     """
@@ -214,7 +214,7 @@ def _unreachable(facts: Facts, used: list[Interface]) -> list[Interface]:
 
 
 def _may_use_tcp(facts: Facts) -> bool:
-    """Whether data goes over TCP, or may as far as the log shows."""
+    """Return whether data goes over TCP, or may as far as the log shows."""
     if net := facts.job.network.name:
         return net in _SOCKETS
     return not (card_lists(facts) or facts.plugin("NET", "loaded"))

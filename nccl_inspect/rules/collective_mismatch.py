@@ -94,7 +94,7 @@ def _mismatched(pending: list[Wait]) -> list[Wait]:
 
 
 def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], list[tuple[str, int | None]]]:
-    """The numbers of the calls that differ according to PyTorch, and the call of each rank."""
+    """Return the numbers of the calls that differ according to PyTorch, and the call of each rank."""
     fingerprints = {match.groups() for notice in notices for match in _CALL.finditer(notice.message)}
     numbers = {number for _, number, _, _ in fingerprints}
     if len({operation for _, _, operation, _ in fingerprints}) > 1:
@@ -105,7 +105,7 @@ def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], list[tuple[s
 
 
 def _outlier(calls: Iterable[tuple[str, int | None]]) -> set[int]:
-    """The only rank whose call differs from that of two or more others; of two ranks, either may be wrong."""
+    """Return the only rank whose call differs from that of two or more others; of two ranks, either may be wrong."""
     by_call: dict[str, set[int]] = {}
     for call, rank in calls:
         if rank is None:

@@ -32,12 +32,12 @@ class _Death(Frozen):
 
     @property
     def has_reason(self) -> bool:
-        """Whether the status states the reason."""
+        """Return whether the status states the reason."""
         return self.ended.reason in _REASONS
 
     @property
     def is_last(self) -> bool:
-        """Whether the container did not restart after it; else the log may be of a later run."""
+        """Return whether the container did not restart after it; else the log may be of a later run."""
         return ".lastState." not in self.ended.where
 
 
@@ -88,7 +88,7 @@ def find(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
 
 
 def _lost_ranks(facts: Facts, effect: Finding) -> set[int]:
-    """The ranks that the finding reports as gone: those that printed its evidence lost a peer."""
+    """Return the ranks that the finding reports as gone: those that printed its evidence lost a peer."""
     lines = {(line.source, line.line) for line in effect.evidence}
     notices = (notice for notice in facts.job.notices if any((e.source, e.line) in lines for e in notice.evidence))
     return set(effect.ranks) - ranks_in(notices)
@@ -104,7 +104,7 @@ def _deaths(facts: Facts) -> list[_Death]:
 
 
 def _most_informative(ends: list[Ended]) -> list[Ended]:
-    """The most informative end of a pod: one with a reason, else one by a signal."""
+    """Return the most informative end of a pod: one with a reason, else one by a signal."""
     reasons = [ended for ended in ends if ended.reason in _REASONS]
     return (reasons or [ended for ended in ends if ended.code in _CODES])[:1]
 

@@ -35,7 +35,7 @@ def find(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
 
 
 def _tells(facts: Facts, finding: Finding, odd: Odd, slow: Selection | None) -> bool:
-    """Whether a finding is about the same: slow paths, a line, or the same ranks in a related respect."""
+    """Return whether a finding is about the same: slow paths, a line, or the same ranks in a related respect."""
     if slow is not None and finding.paths is not None and set(slow.rows) <= set(finding.paths.rows):
         return True
     shown = {(line.source, line.order) for line in finding.evidence}

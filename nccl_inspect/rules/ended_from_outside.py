@@ -75,7 +75,7 @@ def _ends_with_interrupt(facts: Facts, interrupts: list[Notice]) -> bool:
 
 
 def _signal_words(notices: list[Notice]) -> str:
-    """The signal if the launcher names it, else its message."""
+    """Return the signal if the launcher names it, else its message."""
     stated = (
         report_of(notice).signal or value(notice, "signal") or value(notice, "signal_number") for notice in notices
     )

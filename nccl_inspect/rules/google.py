@@ -61,7 +61,7 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
 
 
 def _is_timeout(notice: Notice) -> bool:
-    """Whether a peer does not answer; messages about the daemon or the machine do not count."""
+    """Return whether a peer does not answer; messages about the daemon or the machine do not count."""
     own = notice.message.startswith(_PLUGINS) or (notice.location or "").startswith(_RETURNS)
     own = own or notice.rule == "tcpx-timeout"
     if notice.level != "WARN" or not own or notice.rule not in ("", "tcpx-timeout"):
@@ -72,7 +72,7 @@ def _is_timeout(notice: Notice) -> bool:
 
 
 def _text(notice: Notice) -> str:
-    """The message without its head: the plugin's name and time, or the prefix of a line of the daemon."""
+    """Return the message without its head: the plugin's name and time, or the prefix of a line of the daemon."""
     mark = "] " if notice.production.startswith("tcpxo/rxdm-") else ": "
     return message_of(notice).partition(mark)[2].strip() or notice.message
 

@@ -116,7 +116,7 @@ def _steer(facts: Facts, paths: Selection, reasons: list[Notice]) -> dict[str, o
 
 
 def _limits(level: str) -> bool:
-    """Whether a level forbids most pairs of NIC and GPU; Google's guide sets it."""
+    """Return whether a level forbids most pairs of NIC and GPU; Google's guide sets it."""
     return level.upper() in ("PIX", "1")
 
 
@@ -200,7 +200,7 @@ def _lacks(side: str, kind: PathKind) -> bool:
 
 
 def _has_one_gpu_each(facts: Facts, paths: Selection) -> bool:
-    """Whether the communicators have one GPU per host: then old GPUs also send directly (ncclTopoCheckGdr)."""
+    """Return whether the communicators have one GPU per host: then old GPUs also send directly (ncclTopoCheckGdr)."""
     names = {name for (names,) in paths.distinct("communicators") for name in names}
     comms = [comm for comm in facts.job.communicators if comm.id in names]
     return bool(comms) and all(comm.nnodes == comm.nranks for comm in comms)

@@ -195,7 +195,7 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
 
 
 def _is_two_machines(facts: Facts, host: str | None) -> bool:
-    """Whether processes of one host name have several addresses on one interface."""
+    """Return whether processes of one host name have several addresses on one interface."""
     by_interface: dict[str, set[str]] = {}
     for notice in facts.with_event(BootstrapInterface):
         event = notice.event
@@ -291,14 +291,14 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
 
 
 def _is_over(facts: Facts, kernel: list[Notice]) -> bool:
-    """Whether the job failed or ended, according to lines other than the kernel's."""
+    """Return whether the job failed or ended, according to lines other than the kernel's."""
     own = set(map(id, kernel))
     hurt = [notice for notice in facts.errors(forced_ends=False) if id(notice) not in own]
     return bool(facts.job.failed or facts.job.ended_by or hurt or facts.notices("nccl/socket-closed-by-peer"))
 
 
 def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
-    """Whether exceptions unrelated to GPUs ended ranks, and the kernel names no process of a rank."""
+    """Return whether exceptions unrelated to GPUs ended ranks, and the kernel names no process of a rank."""
     texts = [trace.last.text for trace in exceptions.exceptions_of(facts).traces if trace.last is not None]
     pids = {str(last.process.pid) for last in facts.job.last_lines}
     is_of_rank = any(str(value(notice, "process")) in pids for notice in kernel)
@@ -346,7 +346,7 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
 
 
 def _is_asked_by_others(facts: Facts, notices: list[Notice]) -> bool:
-    """Whether only helpers lacked memory that a peer asked for (2.8 to 2.11): any stranger may be that peer."""
+    """Return whether only helpers lacked memory that a peer asked for (2.8 to 2.11): any stranger may be that peer."""
     helpers = facts.notices("nccl/remote-allocator-failed")
     answering = {process for notice in helpers for process in notice.processes}
     return bool(answering) and all(answering.issuperset(notice.processes) for notice in notices)
@@ -359,7 +359,7 @@ def _stated_ranks(facts: Facts, notice: Notice) -> set[int]:
 
 
 def _has_ended(facts: Facts, notice: Notice) -> bool:
-    """Whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank."""
+    """Return whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank."""
     if exceptions.is_caught(facts, notice):
         return False
     return id(notice) in exceptions.exceptions_of(facts).fatal or bool(facts.job.ended_by) or facts.job.failed
@@ -391,7 +391,7 @@ def _is_fault(notice: Notice) -> bool:
 
 
 def _differing(facts: Facts, notice: Notice) -> set[int]:
-    """The ranks that a line names because they differ from others."""
+    """Return the ranks that a line names because they differ from others."""
     match = _DIFFERING.search(str(value(notice, "text")))
     parts = map(read_range, match[1].replace(" ", "").split(",")) if match else ()
     return members_named(facts, notice, {rank for part in parts for rank in (part or ())[:_MOST_RANKS]})

@@ -42,7 +42,7 @@ def ib_call_failed(facts: Facts) -> Iterator[Hit | Effects]:
 
 
 def _follows(facts: Facts, notices: list[Notice]) -> bool:
-    """Whether NCCL only cleans up after another error, which needs no finding of its own."""
+    """Return whether NCCL only cleans up after another error, which needs no finding of its own."""
     first = first_of_each(notice.evidence[0] for notice in facts.errors() if value(notice, "name") not in _CLEANING)
     lines = [notice.evidence[0] for notice in notices]
     is_late = all(line.order > first.get(line.source, line.order) for line in lines)

@@ -91,7 +91,7 @@ def _find_unshared(facts: Facts) -> list[Notice]:
 
 
 def _are_pids_apart(facts: Facts, host: str) -> bool:
-    """Whether the processes of a host fall into two groups of pids that are far from each other.
+    """Return whether the processes of a host fall into two groups of pids that are far from each other.
 
     A launcher starts the ranks of a machine one after another: two such groups are hardly on one machine.
     """
@@ -151,13 +151,13 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
 
 
 def _shares_a_host(facts: Facts) -> bool:
-    """Whether ranks share a host; then a communicator with one rank per host is just a data-parallel group."""
+    """Return whether ranks share a host; then a communicator with one rank per host is just a data-parallel group."""
     several = any(len(host.ranks) > 1 or host.gpus > 1 for host in facts.job.hosts)
     return several or any(comm.local_ranks is not None and comm.local_ranks > 1 for comm in facts.job.communicators)
 
 
 def _are_machines(facts: Facts) -> bool:
-    """Whether the GPUs prove that each host is a machine: no two GPUs of one have the same PCI address."""
+    """Return whether the GPUs prove that each host is a machine: no two GPUs of one have the same PCI address."""
     bus_ids = _bus_ids(facts)
     return len(bus_ids) > 1 and len(set(bus_ids)) == 1
 
@@ -354,7 +354,7 @@ def _hit(facts: Facts, comms: list[CommunicatorInfo], named: dict[str, object], 
 
 
 def _by_name(facts: Facts) -> tuple[list[CommunicatorInfo], list[Evidence]]:
-    """The communicators of process groups with a tensor-parallel name, with lines that name them."""
+    """Return the communicators of process groups with a tensor-parallel name, with lines that name them."""
     members: dict[str, list[Wait]] = {}
     for notice in facts.job.notices:
         group = group_of(notice.message) if notice.event and notice.event.dialect == "torch" else None
@@ -366,7 +366,7 @@ def _by_name(facts: Facts) -> tuple[list[CommunicatorInfo], list[Evidence]]:
 
 
 def _place(notice: Notice, group: str) -> Wait:
-    """The rank that a line of a process group names as its origin."""
+    """Return the rank that a line of a process group names as its origin."""
     event = notice.event
     if isinstance(event, CollectiveTimeout):
         member, rank = event.rank, event.global_rank
@@ -377,7 +377,7 @@ def _place(notice: Notice, group: str) -> Wait:
 
 
 def _ranks_of_a_node(facts: Facts) -> int | None:
-    """The largest number of ranks on a host; None if ranks may be missing from the log."""
+    """Return the largest number of ranks on a host; None if ranks may be missing from the log."""
     world = next((comm for comm in facts.job.communicators if comm.id == "world"), None)
     if world is None:
         return None

@@ -59,7 +59,7 @@ def plugin_does_not_fit(facts: Facts) -> Iterator[Hit]:
 
 
 def _is_last(message: str) -> bool:
-    """Whether NCCL tries no other interface after it: the oldest one, or the only one of releases up to 2.11."""
+    """Return whether NCCL tries no other interface after it: the oldest one, or the only one of releases up to 2.11."""
     match = _LAST.search(message)
     return match is not None and (match[1] is None or int(match[1]) <= _OLDEST)
 
@@ -108,7 +108,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
 
 
 def _files(notice: Notice) -> list[str]:
-    """The files that NCCL tried: NCCL_NET_PLUGIN=foo makes it look for ``foo`` and ``libnccl-net-foo.so``."""
+    """Return the files that NCCL tried: NCCL_NET_PLUGIN=foo makes it look for ``foo`` and ``libnccl-net-foo.so``."""
     return str(getattr(notice.event, "plugin", None) or "").split()
 
 
@@ -159,7 +159,7 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
 
 
 def _is_not_sought(facts: Facts) -> bool:
-    """Whether NCCL lists its sockets without a search for NICs, which comes first (src/plugin/net.cc)."""
+    """Return whether NCCL lists its sockets without a search for NICs, which comes first (src/plugin/net.cc)."""
     sockets = facts.with_event(events.NetDevices, lambda event: event.net == "Socket")
     if not sockets or facts.plugin("NET", "loaded") or facts.is_rccl():
         return False

@@ -172,7 +172,7 @@ def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:
 
 
 def _is_cut_short(facts: Facts, comm: CommunicatorInfo) -> bool:
-    """Whether it has paths within hosts only, and these cannot all be another communicator's."""
+    """Return whether it has paths within hosts only, and these cannot all be another communicator's."""
     if len(comm.hosts) < 2 or comm.guessed or not all(map(is_named, comm.hosts)):
         return False
     paths = facts.paths_of(comm)
@@ -219,7 +219,7 @@ def _of_tests(facts: Facts) -> Iterator[Hit]:
 
 
 def _at_once(facts: Facts, begins: list[Evidence]) -> list[Evidence]:
-    """The first lines of tests that precede the end of the first test, in the source with the most of them."""
+    """Return the first lines of tests that precede the end of the first test, in the source with the most of them."""
     ends = first_of_each(line for notice in facts.with_role("test-end") for line in notice.evidence)
     by_source: dict[str, list[Evidence]] = {}
     for line in begins:

@@ -147,7 +147,7 @@ def host_network_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[
 
 
 def _is_due(facts: Facts, effect: Finding, cases: list[Case]) -> bool:
-    """Whether the network of the node has what is missing."""
+    """Return whether the network of the node has what is missing."""
     if shows(effect, "not-reached"):  # pods reach each other; containers behind bridges of hosts do not
         return any(case.pod.kind == "container" for case in cases)
     is_unknown = shows(effect, "no-efa") and shows(effect, "no-ib")
@@ -164,13 +164,13 @@ def _names_interface(effect: Finding) -> bool:
 
 
 def _is_google(facts: Facts, cases: list[Case]) -> bool:
-    """Whether the network of the machine consists of additional interfaces of the node."""
+    """Return whether the network of the machine consists of additional interfaces of the node."""
     machines = (workloads.machine(facts, case.pod) for case in cases)
     return any(platforms.find_network(machine.network).vendor == "GCP" for machine in machines if machine)
 
 
 def _has_cards(cases: list[Case]) -> bool:
-    """Whether the containers request cards of the node with addresses there; EFA has none."""
+    """Return whether the containers request cards of the node with addresses there; EFA has none."""
     if any(case.container.asks(EFA) for case in cases):
         return False
     return any(case.container.privileged or requests_device(case.container) for case in cases)
@@ -241,7 +241,7 @@ def _may_not_lock(pod: Pod, container: Container) -> bool:
 
 
 def _is_of_user(pod: Pod, container: Container) -> bool:
-    """Whether a non-root user does not get the added capability: containers have no ambient capabilities."""
+    """Return whether a non-root user does not get the added capability: containers have no ambient capabilities."""
     return pod.is_whole and not container.privileged and bool(container.user) and (container.memlock or 0) < _LARGE
 
 
@@ -264,7 +264,7 @@ def _words(case: Case, nodes: dict[str, str]) -> str:
 
 
 def _all_gpus(facts: Facts, case: Case) -> Change:
-    """One pod per node with all its GPUs."""
+    """Return one pod per node with all its GPUs."""
     machine = workloads.machine(facts, case.pod)
     gpus = (machine.gpus if machine else None) or "<GPUs of the node>"
     name = next(key for key in case.container.resources if "/gpu" in key or key.startswith("nvidia.com/"))
@@ -312,12 +312,12 @@ def _is_of_efa(effect: Finding) -> bool:
 
 
 def _is_unknown(effect: Finding) -> bool:
-    """Whether the log does not show which RDMA network the machines have."""
+    """Return whether the log does not show which RDMA network the machines have."""
     return workloads.shows(effect, "no-efa") and workloads.shows(effect, "no-ib")
 
 
 def lacks_device(pod: Pod, container: Container) -> bool:
-    """Whether none of the container's devices can be an RDMA NIC."""
+    """Return whether none of the container's devices can be an RDMA NIC."""
     return not requests_device(container) and _lists_devices(pod, container)
 
 
@@ -333,7 +333,7 @@ def _lists_devices(pod: Pod, container: Container) -> bool:
 
 
 def _requested(case: Case) -> str:
-    """The resources that a container requests instead."""
+    """Return the resources that a container requests instead."""
     asked = ", ".join(f"{name}: {amount}" for name, amount in sorted(case.container.resources.items()))
     return f" ({asked})" if asked else ""
 

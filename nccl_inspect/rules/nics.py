@@ -80,7 +80,7 @@ def _rails_of(event: object) -> list[tuple[int, str]]:
 
 
 def _leaves_rail(hosts: Sequence[str | None], link: Link, rails: _Rails) -> bool:
-    """Whether a link goes from one rail to another; two NICs of different numbers may be on the same rail."""
+    """Return whether a link goes from one rail to another; two NICs of different numbers may be on the same rail."""
     if not link.crosses_rails or link.send is None or link.receive is None:
         return False
     ends = zip(hosts, (link.send.nic_index, link.receive.nic_index), strict=True)
@@ -149,7 +149,7 @@ def _outcome(facts: Facts, mixed: list[CommunicatorInfo], is_crossed: bool) -> d
 
 
 def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:
-    """Whether one communicator shows two networks for one pair: each end prints its own."""
+    """Return whether one communicator shows two networks for one pair: each end prints its own."""
     return not kind.guessed and any(
         other.transport == "NET"
         and other.detail != kind.detail
@@ -165,7 +165,7 @@ def _refused(facts: Facts) -> list[Evidence]:
 
 
 def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
-    """The ranks outside the largest group; among equally large ones those on Socket, the last resort."""
+    """Return the ranks outside the largest group; among equally large ones those on Socket, the last resort."""
     for comm in mixed:
         (_, most), *rest = sorted(comm.networks.items(), key=lambda group: (-len(group[1]), group[0] == "Socket"))
         if len(most) > len(rest[0][1]) or rest[0][0] == "Socket":
@@ -228,13 +228,13 @@ def _compare_lists(facts: Facts) -> Iterator[Hit]:
 
 
 def _uses_tcp(facts: Facts) -> bool:
-    """Whether hosts use TCP, as far as the log shows: then their NICs do not matter."""
+    """Return whether hosts use TCP, as far as the log shows: then their NICs do not matter."""
     used = {kind.net for kind in facts.inter_host_net_paths().kinds}
     return (used or {net for comm in facts.job.communicators for net in comm.networks}) == {"Socket"}
 
 
 def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
-    """The NICs of each host with a line that names them: those of all its ranks, as each may have its own.
+    """Return the NICs of each host with a line that names them: those of all its ranks, as each may have its own.
 
     A link layer that only some hosts have is left out. Of EFA devices the plugin prints only the number.
     """
@@ -326,7 +326,7 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
 
 
 def _connections(facts: Facts, host: str, shared: Shared) -> Iterator[Evidence]:
-    """A line of each of some of these ranks that names the NIC which they share."""
+    """Yield a line of each of some of these ranks that names the NIC which they share."""
     paths = facts.inter_host_rdma_paths()
     for rank in sorted(shared.ranks)[:_QUOTED]:
         own = paths.only((HOSTS[shared.side], RANKS[shared.side]), lambda *end, rank=rank: end == (host, rank))
@@ -385,7 +385,7 @@ def _stray(facts: Facts) -> Selection:
 
 
 def _has_pxn(facts: Facts) -> bool:
-    """Whether the release is known to have it; an inferred range does not count."""
+    """Return whether the release is known to have it; an inferred range does not count."""
     matches = [re.fullmatch(r"(\d+)\.(\d+)\..*", version) for version in facts.job.nccl_versions]
     return bool(matches) and all(match is not None and (int(match[1]), int(match[2])) >= _FIRST for match in matches)
 

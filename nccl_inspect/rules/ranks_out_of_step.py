@@ -57,7 +57,7 @@ def find(facts: Facts) -> Iterator[Hit]:
 
 
 def _about(answer: Answer, late: list[Member]) -> list[Mismatch]:
-    """The mismatches of the communicator in which most of these are behind, the largest first."""
+    """Return the mismatches of the communicator in which most of these are behind, the largest first."""
     pids = {member.pid for member in late}
     late_ones = (one for one in answer.mismatches if any(member in late or member.pid in pids for member in one.behind))
     by_comm = grouped((mismatch.comm_id, mismatch) for mismatch in late_ones)

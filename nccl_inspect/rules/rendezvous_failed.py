@@ -67,7 +67,7 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
 
 
 def _raised(facts: Facts, errors: list[Notice]) -> str:
-    """The last exception not attributable to a rank, which may have ended the missing process."""
+    """Return the last exception not attributable to a rank, which may have ended the missing process."""
     lines = {(line.source, line.order) for error in errors for line in error.evidence}
     loose = [
         raised
@@ -78,7 +78,7 @@ def _raised(facts: Facts, errors: list[Notice]) -> str:
 
 
 def _reach(errors: list[Notice]) -> str:
-    """The check with the address from the log, if there is exactly one."""
+    """Return the check with the address from the log, if there is exactly one."""
     places = {(str(value(error, "address")), str(value(error, "port"))) for error in errors}
     if len(places) != 1:
         return _REACH.format(address="$MASTER_ADDR", port="$MASTER_PORT")

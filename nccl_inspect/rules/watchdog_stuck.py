@@ -32,7 +32,7 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
 
 
 def _is_at_end(facts: Facts, stuck: list[Notice]) -> bool:
-    """Whether the work was done; communicators may be aborted at the normal end, but also after a hang."""
+    """Return whether the work was done; communicators may be aborted at the normal end, but also after a hang."""
     if process_ends(facts):
         return False
     destroyed = all(comm.state == "destroyed" for comm in usage.in_use(facts.job))

@@ -208,7 +208,7 @@ def shm_attach_failed(facts: Facts) -> Iterator[Hit]:
 
 
 def _is_about_shm(notice: Notice) -> bool:
-    """Whether it is about a segment; the line of the failed call does not name it."""
+    """Return whether it is about a segment; the line of the failed call does not name it."""
     is_call = notice.production == "nccl/system-call-failed" and (notice.location or "").startswith(_FILE)
     return is_call or "shm-segment" in notice.roles
 
@@ -343,6 +343,6 @@ def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
 
 
 def _is_full(notice: Notice) -> bool:
-    """Whether there was no room for a file: up to 2.11 the call that creates the segment reports it."""
+    """Return whether there was no room for a file: up to 2.11 the call that creates the segment reports it."""
     allocates = value(notice, "size") is not None or "allocate" in str(value(notice, "call"))
     return allocates and error_of(notice) == "No space left on device"

@@ -48,7 +48,7 @@ _USUAL = b"NCCL INFO "
 
 
 def rejoined(lines: Lines, grammar: Grammar) -> Lines:
-    """The first block of a source with broken lines put together; the same block where there are none.
+    """Return the first block of a source with broken lines put together; the same block where there are none.
 
     Args:
         lines: of a source, from its first one.
@@ -81,7 +81,7 @@ def _broken(lines: Sequence[bytes], grammar: Grammar) -> Iterator[tuple[int, tup
 
 
 def _made(lines: Sequence[bytes], place: int, width: int, grammar: Grammar) -> tuple[int, bytes] | None:
-    """The number of lines and what they are together; None when that is not a message."""
+    """Return the number of lines and what they are together; None when that is not a message."""
     quote = _QUOTE.match(lines[place])
     tried = [lines[place]]
     for size, (above, line) in enumerate(zip(lines[place:], lines[place + 1 : place + _PIECES], strict=False), 2):
@@ -215,7 +215,7 @@ class BulkScanner(Scanner):
     def _without_columns(
         self, lines: Lines, counts: Counts, block: Found, columns: Columns | None
     ) -> tuple[Sequence[int], Sequence[bytes]]:
-        """The numbers and the lines that are left when those of a large log were read in columns."""
+        """Return the numbers and the lines that are left when those of a large log were read in columns."""
         text = lines.text
         if columns is None:
             cleaned = envelopes.cleaned(lines.lines, text)
@@ -251,7 +251,7 @@ class BulkScanner(Scanner):
         return text[end + 1 :]
 
     def _in_columns(self, columns: Columns, text: bytes, first: int) -> Split | None:
-        """A block read in columns; None where nothing can be read so."""
+        """Return a block read in columns; None where nothing can be read so."""
         split = self._records.split(text, first) if self.wrapped and self._records else None
         return split or columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
 
@@ -293,7 +293,7 @@ class BulkScanner(Scanner):
         super().unwrap()
 
     def _is_news(self, head: bytes) -> bool:
-        """Whether the prefix changes how the lines after it are read."""
+        """Return whether the prefix changes how the lines after it are read."""
         origin = None if head in self._origins.young else prefix.parse(head)
         if origin is None:
             return False
@@ -385,18 +385,18 @@ class BulkScanner(Scanner):
 
 
 def _is_sparse(text: bytes) -> bool:
-    """Whether few lines of a block are NCCL's."""
+    """Return whether few lines of a block are NCCL's."""
     return text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK)
 
 
 def _may_have_partials(text: bytes, signs: bytes) -> bool:
-    """Whether lines may continue in the next one, by what the lines worth a look look like."""
+    """Return whether lines may continue in the next one, by what the lines worth a look look like."""
     partials = (sign.translate(None, sparse.DIGITS) for sign in envelopes.signs_of_partials())
     return b"{" in text[: envelopes.LOOK] or any(sign in signs for sign in partials)
 
 
 def _is_template(rest: bytes, text: Text) -> bool:
-    """Whether a text stands for those of all channels: it has the number where connection lines have it."""
+    """Return whether a text stands for those of all channels: it has the number where connection lines have it."""
     return (
         text.parsed is not None
         and text.parsed.kind is ChannelConnect

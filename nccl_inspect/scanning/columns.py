@@ -57,12 +57,12 @@ class Spans(NamedTuple):
     end: Rows
 
     def at(self, chosen: Mask | Rows) -> Spans:
-        """Some of them."""
+        """Return some of them."""
         return Spans(*(column[chosen] for column in self))
 
 
 def heads_of(block: Block, spans: Spans, first: int, is_timed: bool, known: Known) -> Heads | None:
-    """The prefixes of some lines; None where one is news.
+    """Return the prefixes of some lines; None where one is news.
 
     Args:
         block: where the lines stand.
@@ -169,7 +169,7 @@ def _times(block: Block, begin: Rows, mark: Rows) -> tuple[Rows, Rows]:
 
 
 def _are_times(block: Block, at: Rows, form: bytes) -> Mask:
-    """Whether times of this form are at some places."""
+    """Return whether times of this form are at some places."""
     fits = block.has_form(at, form)
     after = block.bytes[at + len(form)]
     fits &= (after < ord("0")) | (after > ord("9"))
@@ -298,7 +298,7 @@ class Forms:
         return form
 
     def _form(self, rest: bytes, origin: Origin) -> _Form | None:
-        """The form of the text of a line; None where it has none."""
+        """Return the form of the text of a line; None where it has none."""
         text = self._text_of(rest, origin)
         parsed = text.parsed if text else None
         if text is None or parsed is None or parsed.kind is not ChannelConnect or rest[_LEVEL:] != text.message:
@@ -349,7 +349,7 @@ class Forms:
         )
 
     def _spans(self, message: bytes) -> list[tuple[int, int, Part]] | None:
-        """The places of the numbers and device names in a message, in their order; None for no known one."""
+        """Return the places of the numbers and device names in a message, in their order; None for no known one."""
         parsed = self._grammar.parse(message)
         match = parsed.production.match(message) if parsed else None
         if parsed is None or match is None:
@@ -361,7 +361,7 @@ class Forms:
         return sorted(spans, key=lambda span: span[:2])
 
     def _is_general(self, message: bytes, free: set[int]) -> bool:
-        """Whether the message means the same with other digits in these places."""
+        """Return whether the message means the same with other digits in these places."""
         own = self._grammar.parse(message)
         spans = [span[:2] for span in self._spans(message) or ()]
         for digit in b"19":
@@ -446,7 +446,7 @@ class Columns:
         return Split(len(block.begin), lines, connections, others, block.pieces(block.begin[others], block.end[others]))
 
     def _connections(self, at: Rows, spans: Spans, heads: Heads) -> tuple[ConnectionTable | None, Rows]:
-        """The connection lines among some lines, and which of them these are."""
+        """Return the connection lines among some lines, and which of them these are."""
         block = heads.block
         at = at[_may_connect(block, spans.mark[at] + len(MARK), spans.end[at])]
         begin, end = spans.mark[at] + len(MARK) + TAIL, spans.end[at]
@@ -499,7 +499,7 @@ class Columns:
 
 
 def prefixed(block: Block) -> Spans:
-    """The lines with a prefix and a text of usual width."""
+    """Return the lines with a prefix and a text of usual width."""
     row, mark = block.first_in_lines(MARK)
     return usual(Spans(row, block.begin[row], mark, block.end[row]))
 
@@ -547,14 +547,14 @@ class RecordFrame(Frame):
     __slots__ = ()
 
     def with_time(self, time: bytes) -> Origin:
-        """The origin of a line by the time of day of its object; more bytes may follow it."""
+        """Return the origin of a line by the time of day of its object; more bytes may follow it."""
         if self.stamp is None:
             return self.origin
         head, process, tid, device, _, *others = self.origin
         return _new(Origin, (head, process, tid, device, self.stated(time[: len(self.time)]), *others))
 
     def stated(self, time: bytes) -> str | None:
-        """The time that such an origin states: that of its object, but for lines that have their own."""
+        """Return the time that such an origin states: that of its object, but for lines that have their own."""
         return self.origin.time if self.stamp is None else self.stamp[0] + decode(time) + self.stamp[1]
 
 
@@ -688,7 +688,7 @@ class Records:
     def _heads(
         self, block: Block, spans: Spans, clock: _Clock, first: int, form: Column, stated: list[Stated]
     ) -> Heads | None:
-        """The prefixes of lines in objects; None where one is news."""
+        """Return the prefixes of lines in objects; None where one is news."""
         row, begin, mark, _ = spans
         number, where = number_of(block.alike((begin, mark), also=form))
         origins = origins_of(block.pieces(begin[where], mark[where]), self._known)
@@ -752,7 +752,7 @@ def _fill(clock: _Clock, block: Block, spans: Spans, rows: Rows, place: _Place) 
 
 
 def _object(block: Block, spans: Spans, at: int) -> tuple[bytes, int, int]:
-    """An object, and where the line in it begins and ends."""
+    """Return an object, and where the line in it begins and ends."""
     row, begin, _, end = (int(column[at]) for column in spans)
     start = int(block.begin[row])
     return block.data[start : block.end[row]], begin - start, end - start
@@ -768,7 +768,7 @@ def _frame(origin: Origin, stated: Stated, time: str) -> RecordFrame:
 
 
 def form_of(line: bytes, begin: int, end: int) -> Form | None:
-    """The form of an object; None where it is not that plain.
+    """Return the form of an object; None where it is not that plain.
 
     Args:
         line: the object.

@@ -35,7 +35,7 @@ class Text(Record):
     """Whatever its reader wants to remember with it: the same text comes many times."""
 
     def on(self, channel: int | None) -> Text:
-        """The text of a connection line itself, where this one is that of another channel."""
+        """Return the text of a connection line itself, where this one is that of another channel."""
         if channel is None:
             return self
         assert self.parsed is not None and isinstance(self.parsed.event, ChannelConnect)
@@ -147,12 +147,12 @@ class Counts(Record):
 
     @property
     def is_torn(self) -> bool:
-        """Whether some lines are not as they were printed."""
+        """Return whether some lines are not as they were printed."""
         return bool(self.doubtful or self.damaged_lines)
 
     @property
     def goes_on(self) -> bool:
-        """Whether what the next lines mean depends on those before."""
+        """Return whether what the next lines mean depends on those before."""
         is_report = bool(self.reports) and self.lines - self.reports[-1][0] < NEAR
         return bool(self.pending or self.awaited or self.tracebacks or is_report)
 

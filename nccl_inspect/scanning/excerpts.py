@@ -57,7 +57,7 @@ _IN_LOG = re.compile(rb"(?:[\]|>-]|:\d+) *$")
 
 
 def quoted(line: bytes, grammar: Grammar, *, prose: bool = True) -> tuple[Origin, Text] | None:
-    """The statement of NCCL in a line that has anything before it; None where it is not there as a whole.
+    """Return the statement of NCCL in a line that has anything before it; None where it is not there as a whole.
 
     A warning that nobody knows is one where a logger, or a colon, and no sentence is before it.
 
@@ -102,7 +102,7 @@ def _own_signs(parsed: Parsed | None) -> int:
 
 
 def is_telling(parsed: Parsed, *, marked: bool = False) -> bool:
-    """Whether a message is one without a prefix: enough of it is NCCL's, and the rest is not a sentence.
+    """Return whether a message is one without a prefix: enough of it is NCCL's, and the rest is not a sentence.
 
     Args:
         parsed: the message.
@@ -134,7 +134,7 @@ def _parted(parsed: Parsed) -> tuple[bytes, list[bytes]]:
 
 
 def is_sentence(text: bytes) -> bool:
-    """Whether a text is one that people write."""
+    """Return whether a text is one that people write."""
     return _SENTENCE.search(text) is not None or len(_PLAIN_WORD.findall(text)) > _MANY_WORDS
 
 
@@ -232,7 +232,7 @@ class Excerpt:
 
     @property
     def productions(self) -> set[Production]:
-        """The productions that recognised a line."""
+        """Return the productions that recognised a line."""
         return self._scanner.productions
 
     def scan(self, lines: Sequence[bytes], counts: Counts, sink: Sink) -> None:
@@ -289,7 +289,7 @@ class Excerpt:
         return Text(text.level, message, parsed) if parsed else None
 
     def _undecorated(self, text: Text) -> Text:
-        """A text without what follows the quoted line, where the last field of its message took that."""
+        """Return a text without what follows the quoted line, where the last field of its message took that."""
         less = undecorated(text.message)
         if text.parsed is None or len(less) == len(text.message):
             return text
@@ -336,7 +336,7 @@ class Excerpt:
             place += reading.pieces if reading else 1
 
     def _reading(self, place: int, line: bytes, rests: Sequence[bytes]) -> Reading | None:
-        """The reading of a line; if it has none alone, that with the lines below."""
+        """Return the reading of a line; if it has none alone, that with the lines below."""
         if messages := self._messages(line):
             return Reading(place, 1, messages)
         below = list(takewhile(_may_continue, rests))
@@ -368,7 +368,7 @@ class Excerpt:
                 yield Reading(place, 1, [(prefix.ALONE, Text(_level(found), found.message, found))])
 
     def _messages(self, line: bytes) -> list[tuple[Origin, Text]]:
-        """The messages in a line."""
+        """Return the messages in a line."""
         for text in decoration.plainer(line):
             if message := self._whole(text):
                 return [message]
@@ -376,13 +376,13 @@ class Excerpt:
         return list(filter(None, map(self._whole, parts))) if parts != [line] else []
 
     def _sentences(self, line: bytes) -> Iterator[bytes]:
-        """The lines of a multi-line message that are in one."""
+        """Yield the lines of a multi-line message that are in one."""
         begins = sorted(at for lead in self._grammar.following() if (at := line.find(lead)) > 0)
         if begins:
             yield from (line[a:b].strip() for a, b in zip([0, *begins], [*begins, len(line)], strict=True))
 
     def _whole(self, line: bytes) -> tuple[Origin, Text] | None:
-        """The message that a line is, without what stands around it."""
+        """Return the message that a line is, without what stands around it."""
         if not self._may_hold(line):
             return None
         self._among = [production for sign, production in self._possible if sign in line]
@@ -390,7 +390,7 @@ class Excerpt:
         return statement and (statement[0], self._undecorated(statement[1]))
 
     def _may_hold(self, *lines: bytes) -> bool:
-        """Whether there may be a message in a line, or in lines that were one."""
+        """Return whether there may be a message in a line, or in lines that were one."""
         inner = list(map(decoration.without_margin, lines))
         for text in {b" ".join(inner), b"".join(inner)}:
             if any(sign in text for sign, _ in self._possible) or any(
@@ -400,7 +400,7 @@ class Excerpt:
         return _PRINTED.search(lines[0]) is not None
 
     def _message(self, text: bytes) -> tuple[Origin, Text] | None:
-        """The message that a text is as it stands."""
+        """Return the message that a text is as it stands."""
         if parsed := self._grammar.parse_foreign(text, self._foreign):
             return prefix.NOBODY, Text("OTHER", text, parsed)
         if parsed := self._grammar.parse_bare(text):
@@ -419,13 +419,13 @@ class Excerpt:
         return (prefix.ALONE, Text(_level(parsed), text, parsed)) if parsed and is_telling(parsed) else None
 
     def _of_old(self, text: bytes) -> tuple[Origin, Text] | None:
-        """A line of NCCL before 2.4 by its prefix: its message is not known."""
+        """Return a line of NCCL before 2.4 by its prefix: its message is not known."""
         old_line = None if prefix.MARK in text or _FORMAT.search(text) else _LEVEL.match(text)
         origin = _origin(old_line) if old_line else None
         return (origin, Text(decode(old_line["level"]), old_line["text"], None)) if old_line and origin else None
 
     def _parsed(self, message: bytes) -> Parsed | None:
-        """A message that may have lost its full stop, or got one; numbers may be left out."""
+        """Return a message that may have lost its full stop, or got one; numbers may be left out."""
         for text in (message, message + b".", message.rstrip(b".:;!")):
             if any(production.fit(text) for production in self._among if production.needle in text):
                 return self._grammar.parse(text)
@@ -434,7 +434,7 @@ class Excerpt:
 
 
 def _torn_off(lines: Sequence[bytes]) -> set[int]:
-    """The numbers of lines that may be cut: the last, those that say so, and those of the width of a screen."""
+    """Return the numbers of lines that may be cut: the last, those that say so, and those of the width of a screen."""
     width = max(map(len, lines), default=0)
     full = sum(len(line) == width for line in lines) > 1
     last = max((number for number, line in enumerate(lines, 1) if line.strip()), default=0)
@@ -451,7 +451,7 @@ def _is_vague(production: Production) -> bool:
 
 
 def _may_continue(line: bytes) -> bool:
-    """Whether a line may be the rest of the one above: it is none with a whole prefix."""
+    """Return whether a line may be the rest of the one above: it is none with a whole prefix."""
     parts = prefix.split(line)
     return bool(line) and (parts is None or not parts[0] or prefix.parse(parts[0]) is None)
 
@@ -473,7 +473,7 @@ def _by_sign(grammar: Grammar) -> list[tuple[bytes, list[Production]]]:
 
 
 def without_numbers(message: bytes, grammar: Grammar) -> Parsed | None:
-    """The parsed message with stand-ins for what was left out; some numbers are printed without ``0x``."""
+    """Return the parsed message with stand-ins for what was left out; some numbers are printed without ``0x``."""
     if not _LEFT_OUT.search(message):
         return None
     filled = (_LEFT_OUT.sub(stand_in, message) for stand_in in (rb"\g<1>" + STAND_IN, STAND_IN))
@@ -517,6 +517,6 @@ def _origin(match: re.Match[bytes]) -> Origin | None:
 
 
 def _level(parsed: Parsed) -> str:
-    """The level of a message that came without one."""
+    """Return the level of a message that came without one."""
     failed = parsed.kind in (events.CudaFailure,) or parsed.production.constants.get("tone") == "error"
     return "WARN" if failed or parsed.production.family.startswith("warnings") else "INFO"

@@ -96,7 +96,7 @@ class Collector(Protocol):
         """Take in lines; those of a process are in their order, but for those in the tables."""
 
     def is_countable(self, text: Text) -> bool:
-        """Whether of such lines only the number, the first and the last one matter."""
+        """Return whether of such lines only the number, the first and the last one matter."""
 
     def take_repeated(self, found: Sequence[Repeated]) -> None:
         """Take in countable lines in the order of their first ones."""

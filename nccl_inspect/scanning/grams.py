@@ -78,7 +78,7 @@ class Grams:
 
 
 def _words(text: bytes) -> NDArray[np.uint32]:
-    """The four bytes from each place on."""
+    """Return the four bytes from each place on."""
     return np.ascontiguousarray(np.ndarray((max(len(text) - _WIDTH + 1, 0),), np.uint32, text, strides=(1,)))
 
 

@@ -77,7 +77,7 @@ class Heads(Record):
         return self.printers.late(self.printer[at], self.times(at))
 
     def times(self, at: Rows) -> Times | None:
-        """The bytes of some prefixes from their times on; None where the printers state them."""
+        """Return the bytes of some prefixes from their times on; None where the printers state them."""
         frames = self.printers.frames
         if not frames:
             return None
@@ -262,7 +262,7 @@ class Edges(Record):
         return self.printers.late(self.printer[edges], None if self.time is None else self.time[edges])
 
     def level(self, edge: int) -> str:
-        """The level of its lines."""
+        """Return the level of its lines."""
         return self.ways[int(self.way[edge])].level
 
     def bare(self, edge: int) -> ChannelConnect:
@@ -280,7 +280,7 @@ class Edges(Record):
         return event
 
     def event(self, edge: int) -> ChannelConnect:
-        """The event of the first line of an edge, as reading the line would give it."""
+        """Return the event of the first line of an edge, as reading the line would give it."""
         way = self.ways[int(self.way[edge])]
         stated: dict[str, object] = {"channel": int(self.channel[edge])}
         message = ""
@@ -296,7 +296,7 @@ class Edges(Record):
 
 
 def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Rows) -> Edges:
-    """The bursts of a table and their edges.
+    """Return the bursts of a table and their edges.
 
     Args:
         table: of connection lines.

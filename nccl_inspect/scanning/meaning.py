@@ -46,7 +46,7 @@ class Near(Frozen):
 
 
 def similar_message(text: str, grammar: Grammar) -> Near | None:
-    """The known message that has most of the words of a text; None when none is near.
+    """Return the known message that has most of the words of a text; None when none is near.
 
     Args:
         text: a line, or a part of one.
@@ -63,7 +63,7 @@ def similar_message(text: str, grammar: Grammar) -> Near | None:
 
 
 def _with_words(message: str, grammar: Grammar) -> Production | None:
-    """The production that has most of the words of a message in their order; rare words count more."""
+    """Return the production that has most of the words of a message in their order; rare words count more."""
     texts = {one: _words(_FIELD.sub(" ", one.line)) for one in grammar.productions}
     places = Counter(word for text in texts.values() for word in set(text))
     words = _words(message)
@@ -109,7 +109,7 @@ class Meaning(Record):
 
     @property
     def worry(self) -> str:
-        """Whether to worry, in a few words."""
+        """Return whether to worry, in a few words."""
         tone = self.production.constants.get("tone", "")
         if not tone and self.level == "WARN":
             tone = "error"
@@ -140,7 +140,7 @@ _EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*[a-z]\w*|[A-Z]\w*(?:Error|Exce
 
 
 def of_line(text: str, grammar: Grammar) -> Meaning | None:
-    """The meaning of a line, or of a message without its prefix; None if no production matches.
+    """Return the meaning of a line, or of a message without its prefix; None if no production matches.
 
     Colors and the envelope of a collector are removed first, as in a log.
 
@@ -162,7 +162,7 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
 
 
 def joined(lines: Sequence[str], grammar: Grammar) -> str | None:
-    """The original line of lines that were wrapped; None if they are not one line."""
+    """Return the original line of lines that were wrapped; None if they are not one line."""
     statement = _one_of([encode(line) for line in lines], grammar)
     if statement is None:
         return None
@@ -171,7 +171,7 @@ def joined(lines: Sequence[str], grammar: Grammar) -> str | None:
 
 
 def _of_excerpt(lines: Sequence[bytes], grammar: Grammar) -> Meaning | None:
-    """The meaning of a line without the text that people put around it."""
+    """Return the meaning of a line without the text that people put around it."""
     statement = _one_of(lines, grammar)
     if statement is None or statement[1].parsed is None:
         return None
@@ -181,7 +181,7 @@ def _of_excerpt(lines: Sequence[bytes], grammar: Grammar) -> Meaning | None:
 
 
 def _one_of(lines: Sequence[bytes], grammar: Grammar) -> tuple[Origin, Text] | None:
-    """The statement of lines that are one line."""
+    """Return the statement of lines that are one line."""
     readings = list(excerpts.Excerpt(grammar).readings(lines))
     if len(readings) != 1 or readings[0].pieces != len(lines):
         return None
@@ -190,7 +190,7 @@ def _one_of(lines: Sequence[bytes], grammar: Grammar) -> tuple[Origin, Text] | N
 
 
 def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
-    """The meaning of an unmodified line, or of a message without its prefix."""
+    """Return the meaning of an unmodified line, or of a message without its prefix."""
     parts = _parted(line)
     origin, level, message = None, None, line
     if parts:
@@ -205,7 +205,7 @@ def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
 
 
 def _in_place(line: bytes, grammar: Grammar) -> Meaning | None:
-    """The meaning of a line that counts only below a traceback or at the end of a log."""
+    """Return the meaning of a line that counts only below a traceback or at the end of a log."""
     layers = [line]
     while len(layers) < envelopes.MAX_DEPTH and (layer := envelopes.peel(layers[-1])):
         layers.append(layer.text)
@@ -218,7 +218,7 @@ def _in_place(line: bytes, grammar: Grammar) -> Meaning | None:
 
 
 def _is_exception(name: str) -> bool:
-    """Whether a name is that of an exception, unlike ``Epoch`` in ``Epoch: 3``."""
+    """Return whether a name is that of an exception, unlike ``Epoch`` in ``Epoch: 3``."""
     kind = getattr(builtins, name, None)
     if isinstance(kind, type):
         return issubclass(kind, BaseException) and not issubclass(kind, Warning)
@@ -226,7 +226,7 @@ def _is_exception(name: str) -> bool:
 
 
 def _scanned(line: bytes, grammar: Grammar) -> Meaning | None:
-    """The meaning of a line in an envelope, read as a log is."""
+    """Return the meaning of a line in an envelope, read as a log is."""
     statements: list[tuple[Origin, Text]] = []
     Scanner(grammar).scan([line], Counts(), lambda _number, origin, text: statements.append((origin, text)))
     for origin, text in statements:
@@ -255,7 +255,7 @@ def _sense(name: str, production: Production) -> str:
 
 
 def _parted(line: bytes) -> tuple[bytes, bytes] | None:
-    """A line as (head, level and message); the head is empty where the line begins with ``NCCL INFO``."""
+    """Return a line as (head, level and message); the head is empty where the line begins with ``NCCL INFO``."""
     rest = prefix.bare(line)
     return prefix.split(line) if rest is None else (b"", rest)
 
@@ -265,7 +265,7 @@ def _is_stand_in(value: str) -> bool:
 
 
 def without_prefix(text: str) -> tuple[str | None, str]:
-    """The level of a line, if it has one, and its message."""
+    """Return the level of a line, if it has one, and its message."""
     line = encode(text.strip("\r\n"))
     parts = _parted(line)
     if parts is None:
@@ -275,7 +275,7 @@ def without_prefix(text: str) -> tuple[str | None, str]:
 
 
 def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:
-    """The production with the longest partial match of an unknown message, and the number of bytes matched."""
+    """Return the production with the longest partial match of an unknown message, and the number of bytes matched."""
     message = encode(without_prefix(text)[1])
     best: tuple[Production, int] | None = None
     for production in (*grammar.beginnings(message), *grammar.candidates(message)):
@@ -286,7 +286,7 @@ def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:
 
 
 def releases(production: Production) -> str:
-    """The releases that print a message, in words."""
+    """Return the releases that print a message, in words."""
     first, dots, last = production.versions.partition("..")
     whose = "" if production.dialect == "nccl" else f"{production.dialect} "
     if not production.versions:
@@ -299,7 +299,7 @@ def releases(production: Production) -> str:
 
 
 def subsystems(production: Production) -> str:
-    """The setting that shows a message, in words."""
+    """Return the setting that shows a message, in words."""
     names = production.subsys.split("|")
     if names == ["ALWAYS"]:
         return "always shown"

@@ -286,7 +286,7 @@ class Scanner:
         sink(number, prefix.NOBODY, Text(level, line, parsed))
 
     def _quoted(self, line: bytes) -> tuple[Origin, Text] | None:
-        """The statement of NCCL in a line that a logger, and no launcher, put something in front of."""
+        """Return the statement of NCCL in a line that a logger, and no launcher, put something in front of."""
         from nccl_inspect.scanning.excerpts import quoted  # few logs have such lines
 
         statement = quoted(line, self._grammar, prose=False)
@@ -420,5 +420,5 @@ class Scanner:
 
 
 def _by_worth(line: bytes, layers: Iterable[bytes]) -> list[bytes]:
-    """A line and what it is without prefixes: first what begins with a rank, then what most was taken from."""
+    """Return a line and what it is without prefixes: first what begins with a rank, then what most was taken from."""
     return sorted((line, *layers), key=lambda layer: (not layer.startswith(b"[rank"), line.endswith(layer), len(layer)))

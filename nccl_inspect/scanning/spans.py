@@ -47,19 +47,19 @@ class Block:
         self.end: Rows = np.concatenate((ends, [len(data)]))
 
     def pieces(self, begin: Rows, end: Rows) -> list[bytes]:
-        """Some bytes, piece by piece."""
+        """Return some bytes, piece by piece."""
         data = self.data
         return [data[start:stop] for start, stop in zip(begin.tolist(), end.tolist(), strict=True)]
 
     def windows(self, begin: Rows, width: int) -> NDArray[np.uint8]:
-        """The bytes from each place on, row by row."""
+        """Return the bytes from each place on, row by row."""
         # One copy for each row, however many bytes it has: words alone take the same time each.
         rows = np.ndarray((len(self.data) - width + 1,), f"V{width}", self.data, strides=(1,))[begin]
         letters: NDArray[np.uint8] = rows.view(np.uint8).reshape(-1, width)
         return letters
 
     def first_in_lines(self, text: bytes) -> tuple[Rows, Rows]:
-        """The lines that hold a text of up to eight bytes, and its first place in each.
+        """Return the lines that hold a text of up to eight bytes, and its first place in each.
 
         The last letter is looked for: that of NCCL's name is the rarest one in its lines.
         """
@@ -74,7 +74,7 @@ class Block:
         return row[is_first], at[is_first]
 
     def has(self, at: Rows, text: bytes) -> Mask:
-        """Whether a text is at each place; eight bytes must follow it."""
+        """Return whether a text is at each place; eight bytes must follow it."""
         matches = np.ones(len(at), bool)
         for begin in range(0, len(text), _WORD):
             piece = text[begin : begin + _WORD]
@@ -83,7 +83,7 @@ class Block:
         return matches
 
     def has_form(self, at: Rows, form: bytes) -> Mask:
-        """Whether a text of this form is at each place: any digits where it has zeros, eight bytes or more."""
+        """Return whether a text of this form is at each place: any digits where it has zeros, eight bytes or more."""
         if not len(at):  # the block may be shorter
             return np.zeros(0, bool)
         wrong, rows = np.zeros(len(at), np.uint64), self.windows(at, len(form))
@@ -118,7 +118,7 @@ class Block:
         return firsts([width, *map(_without_digits, words)])
 
     def _words_in(self, begin: Rows, end: Rows) -> Iterator[NDArray[Any]]:
-        """The widths of some pieces, and the words that cover them, with zeros behind their ends."""
+        """Yield the widths of some pieces, and the words that cover them, with zeros behind their ends."""
         width = end - begin
         yield width
         most = int(width.max(initial=0))
@@ -133,7 +133,7 @@ class Block:
             yield from words
 
     def _words_of(self, begin: Rows, width: Rows, size: int) -> Bits:
-        """The first bytes of some pieces, word by word, with zeros behind their ends."""
+        """Return the first bytes of some pieces, word by word, with zeros behind their ends."""
         most = len(self.data) - size
         letters = self.windows(np.minimum(begin, most), size) if most >= 0 else np.zeros((len(begin), size), np.uint8)
         for row in np.flatnonzero(begin > most).tolist():  # the last pieces of a block have fewer bytes behind them

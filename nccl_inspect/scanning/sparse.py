@@ -73,7 +73,7 @@ def found(block: Lines) -> Repeats | None:
 
 
 def _cycle(text: bytes) -> int:
-    """The bytes of the lines that come in turn up to the end of a text; 0 when there are none."""
+    """Return the bytes of the lines that come in turn up to the end of a text; 0 when there are none."""
     first = text[: text.find(b"\n", _LOOK // 16) + 1]
     width = text.find(first, 1) if first else -1
     while 0 < width < _LOOK and text[width - 1 : width] != b"\n":
@@ -82,7 +82,7 @@ def _cycle(text: bytes) -> int:
 
 
 def _is_periodic(text: bytes, width: int) -> bool:
-    """Whether each byte is the same as that ``width`` bytes before; compared in parts, which are not copied."""
+    """Return whether each byte is the same as that ``width`` bytes before; compared in parts, which are not copied."""
     some = text[: _LOOK // width * width]
     end = len(text) // len(some) * len(some)
     again = (text.startswith(some, at) for at in range(0, end, len(some)))
@@ -157,7 +157,7 @@ class Sieve:
         return found or self._by_shapes(text)
 
     def is_idle(self, line: bytes) -> bool:
-        """Whether a line means nothing."""
+        """Return whether a line means nothing."""
         shape = line.translate(None, DIGITS)
         return shape in self._idle or not self._worth({shape})
 
@@ -198,7 +198,7 @@ class Sieve:
 
 
 def _named(text: bytes, size: int) -> list[bytes]:
-    """The lines that hold NCCL's name, if there are that many at most.
+    """Return the lines that hold NCCL's name, if there are that many at most.
 
     Most are lines of its usual level, which are found faster.
     """
@@ -207,7 +207,7 @@ def _named(text: bytes, size: int) -> list[bytes]:
 
 
 def _with(name: bytes, text: bytes) -> list[bytes]:
-    """The lines that hold a text; they are searched from the end, which takes a third of the time."""
+    """Return the lines that hold a text; they are searched from the end, which takes a third of the time."""
     lines = []
     at = len(text)
     while (at := text.rfind(name, 0, at)) >= 0:
@@ -230,7 +230,7 @@ def with_tail(
 
 
 def _last(text: bytes, size: int) -> list[bytes]:
-    """The last lines."""
+    """Return the last lines."""
     at = len(text)
     for _ in range(size):
         at = text.rfind(b"\n", 0, at)
@@ -242,7 +242,7 @@ def _last(text: bytes, size: int) -> list[bytes]:
 def with_frames(
     text: bytes, picked: Sequence[tuple[int, bytes]], tracing: tracebacks.Open
 ) -> Iterator[tuple[int, bytes, bool]]:
-    """The picked lines, these, and all that follows while tracebacks have not ended.
+    """Yield the picked lines, these, and all that follows while tracebacks have not ended.
 
     Args:
         text: of a block.

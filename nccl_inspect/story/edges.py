@@ -114,7 +114,7 @@ class Edges:
             gone.because += _first(one for one in (*standing, *held, *outside) if not one.because and one is not gone)
 
     def _is_setting(self, incident: Incident) -> bool:
-        """Whether it may only be why others failed: it is weighed when nothing else explains these."""
+        """Return whether it may only be why others failed: it is weighed when nothing else explains these."""
         rule = self._rules.get(incident.kind)
         return incident.is_condition and rule is not None and bool(rule.may_cause)
 
@@ -234,7 +234,7 @@ class Edges:
 
 
 def _is_own(head: Incident) -> bool:
-    """Whether the trouble of a process is its own."""
+    """Return whether the trouble of a process is its own."""
     return not (head.is_foreign or head.layer == Layer.LAUNCHER or head.gave_up)
 
 
@@ -273,7 +273,7 @@ def _standing(reasons: list[Incident]) -> list[Incident]:
 
 
 def _is_too_late(head: Incident, foreign: Incident) -> bool:
-    """Whether a process failed only after another had lost somebody, or the network: it cannot be that one."""
+    """Return whether a process failed only after another had lost somebody, or the network: it cannot be that one."""
     if foreign.notice is not None and "completion-error" in foreign.notice.roles and before(foreign, head) is True:
         return True  # it had retried for long
     if head.is_report:
@@ -283,14 +283,14 @@ def _is_too_late(head: Incident, foreign: Incident) -> bool:
 
 
 def are_together(one: Incident, other: Incident) -> bool:
-    """Whether two signals were sent at once, as far as their lines have times."""
+    """Return whether two signals were sent at once, as far as their lines have times."""
     if one.time is None or other.time is None:
         return one.time is other.time
     return abs(one.time - other.time) < _TOGETHER
 
 
 def _is_retelling(later: Incident, earlier: Incident) -> bool:
-    """Whether what nobody is known to have said may only follow from an incident of its layer."""
+    """Return whether what nobody is known to have said may only follow from an incident of its layer."""
     is_vague = later.finding is None or later.layer == Layer.CALL
     return is_vague and later.layer == earlier.layer and Order(earlier) < Order(later)
 

@@ -226,7 +226,7 @@ def _without_waiting(story: Story, finding: Finding, rules: Mapping[str, Rule]) 
 
 
 def _is_late(rule: Rule) -> bool:
-    """Whether what a rule finds follows from a failure, if there is one."""
+    """Return whether what a rule finds follows from a failure, if there is one."""
     return bool(rule.tells) or Layer.END <= rule.reach < Layer.NONE
 
 

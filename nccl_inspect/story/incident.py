@@ -70,22 +70,22 @@ class Incident:
 
     @property
     def is_condition(self) -> bool:
-        """Whether it is how things are and no event: nothing in the log leads to it."""
+        """Return whether it is how things are and no event: nothing in the log leads to it."""
         return self.is_report and self.finding is not None and self.layer == Layer.SETTING
 
     @property
     def is_signal(self) -> bool:
-        """Whether it is a signal to end processes, when that was sent."""
+        """Return whether it is a signal to end processes, when that was sent."""
         return self.layer == Layer.LAUNCHER and not self.is_report
 
     @property
     def lags(self) -> bool:
-        """Whether others wait for its peers, by the progress of all."""
+        """Return whether others wait for its peers, by the progress of all."""
         return bool(self.peers) and self.layer == Layer.PROGRAM and self.is_report
 
     @property
     def is_retold(self) -> bool:
-        """Whether a program only passes on an error of CUDA that a rule judges where it occurred."""
+        """Return whether a program only passes on an error of CUDA that a rule judges where it occurred."""
         text = self.notice.message if self.notice else self.words
         return self.finding is None and ("CUDA error: " in text or "CUDA_ERROR_" in text)
 
@@ -112,7 +112,7 @@ class Order:
 
 
 def before(one: Incident, other: Incident) -> bool | None:
-    """Whether one happened before another; None where the log does not show it."""
+    """Return whether one happened before another; None where the log does not show it."""
     times = one.time, other.time
     if times[0] is not None and times[1] is not None and abs(times[0] - times[1]) > _SLACK:
         return times[0] < times[1]

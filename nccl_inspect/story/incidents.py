@@ -106,7 +106,7 @@ class Collector:
         return self._rule(finding).reach
 
     def _is_condition(self, finding: Finding) -> bool:
-        """Whether it is about how processes are set up, which is more than an error says."""
+        """Return whether it is about how processes are set up, which is more than an error says."""
         rule = self._rule(finding)
         lines = ((line.source, line.order) for line in finding.evidence)
         return rule.reach == Layer.SETTING and bool(rule.may_cause) and not self._errors.issuperset(lines)
@@ -150,7 +150,7 @@ class Collector:
         return tells[0] if len(tells) == 1 else ""
 
     def _counts(self, notice: Notice) -> bool:
-        """Whether a statement is about a failure that was not survived."""
+        """Return whether a statement is about a failure that was not survived."""
         tone = getattr(notice.event, "tone", None)
         if notice.production in HELPERS:
             is_aborted = any(comm.state == "aborted" for comm in self.facts.job.communicators)
@@ -386,17 +386,17 @@ class Collector:
 
 
 def _is_first(notice: Notice) -> bool:
-    """Whether a launcher says of a process that it was the first that ended."""
+    """Return whether a launcher says of a process that it was the first that ended."""
     return isinstance(notice.event, ProcessEnded) and notice.event.order == "first"
 
 
 def _is_slow(finding: Finding) -> bool:
-    """Whether it is about the speed of paths."""
+    """Return whether it is about the speed of paths."""
     return finding.paths is not None and not finding.fatal
 
 
 def _compares_calls(notice: Notice) -> bool:
-    """Whether it says that two ranks made different calls."""
+    """Return whether it says that two ranks made different calls."""
     return "size-mismatch" in notice.roles or notice.production == "torch/collectives-differ"
 
 

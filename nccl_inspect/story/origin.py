@@ -116,7 +116,7 @@ def collectives_by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:
 def with_communicators(
     facts: Facts, by_group: Mapping[str, list[Wait]]
 ) -> Iterator[tuple[str, list[Wait], CommunicatorInfo | None]]:
-    """Each group with its communicator, those first of which the waits leave one: it is no other group's."""
+    """Yield each group with its communicator, those first of which the waits leave one: it is no other group's."""
     left = dict(by_group)
     taken: set[tuple[int | None, ...]] = set()
     while left:
@@ -162,7 +162,7 @@ def _of_ring(calls: Sequence[_Call]) -> Origin | None:
 
 
 def _innermost(calls: Sequence[_Call]) -> Origin | None:
-    """The group in which all those stand for which the others wait, where its other ranks are not known."""
+    """Return the group in which all those stand for which the others wait, where its other ranks are not known."""
     unknown = [call for call in calls if not call.is_known]
     held = [call for call in calls if call.absent]
     if len(unknown) != 1 or not held or not all(call.absent <= unknown[0].waiting for call in held):

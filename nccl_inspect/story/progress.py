@@ -66,7 +66,7 @@ class Table:
             yield from self._compare_stages()
 
     def _is_in_time(self, line: Evidence) -> bool:
-        """Whether a line was printed before somebody ended the job."""
+        """Return whether a line was printed before somebody ended the job."""
         if self._end is None or self._end.line is None:
             return True
         when = line_seconds(line.text)
@@ -75,7 +75,7 @@ class Table:
         return self._precedes_end(line.source, line.order)
 
     def _precedes_end(self, source: str, order: int) -> bool:
-        """Whether a place comes before the line that ends the job; lines of hosts in blocks have no order."""
+        """Return whether a place comes before the line that ends the job; lines of hosts in blocks have no order."""
         end = self._end.line if self._end else None
         return end is None or source != end.source or source in self._blocks or order < end.order
 
@@ -377,7 +377,7 @@ _KINDS = {
 
 
 def _is_told_by_lines(still: Standstill, unknown: set[int]) -> bool:
-    """Whether lines add to dumps that a rank without one did not come to a call."""
+    """Return whether lines add to dumps that a rank without one did not come to a call."""
     return still.kind == causes.MISSING and bool(still.culprits) and words.ranks_of(still.culprits) <= unknown
 
 

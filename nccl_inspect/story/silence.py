@@ -70,7 +70,7 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
 
 
 def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
-    """The processes with an echo, or with a line after the first one of their host.
+    """Return the processes with an echo, or with a line after the first one of their host.
 
     For a host without an echo the first one of the source counts, if its lines start before it: the logs of hosts may
     also have been concatenated.
@@ -102,7 +102,7 @@ def _first_lines(notices: Iterable[Notice]) -> dict[tuple[str, str], int]:
 
 
 def _named_ranks(facts: Facts) -> set[int]:
-    """The ranks that helper threads and proxies of others name as gone or failed."""
+    """Return the ranks that helper threads and proxies of others name as gone or failed."""
     named = {value(notice, field) for name, field in _NAME_RANKS.items() for notice in facts.notices(name)}
     places = {(host.name, place): rank for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
     for notice in closed_by_others(facts):
@@ -111,7 +111,7 @@ def _named_ranks(facts: Facts) -> set[int]:
 
 
 def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
-    """The hosts to which connections were lost, if all are known by address or name."""
+    """Return the hosts to which connections were lost, if all are known by address or name."""
     by_address = {host.name: {host.name} for host in facts.job.hosts}
     for notice in facts.with_event(BootstrapInterface):
         assert isinstance(notice.event, BootstrapInterface)
@@ -121,7 +121,7 @@ def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
 
 
 def peers_lost(echoes: list[Notice]) -> list[str]:
-    """The addresses or names to which connections were lost."""
+    """Return the addresses or names to which connections were lost."""
     peers = (value(notice, "peer") for notice in echoes if notice.production in _NAME_PEERS)
     names = {str(peer).partition("<")[0] for peer in peers if peer}
     return sorted(name for name in names if _ADDRESS.fullmatch(name))

@@ -51,7 +51,7 @@ _DEVICE = (1 << 56) - 1
 
 
 def recognises(text: str) -> bool:
-    """Whether the root of the document is ``system`` or ``graphs``."""
+    """Return whether the root of the document is ``system`` or ``graphs``."""
     return _ROOT.match(text) is not None
 
 

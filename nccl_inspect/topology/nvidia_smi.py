@@ -26,7 +26,7 @@ _LEGEND = later(r"^\s*(NIC\d+):\s*(\S+)", re.MULTILINE)
 
 
 def recognises(text: str) -> bool:
-    """Whether a line begins with the column title GPU0 and one with the row title."""
+    """Return whether a line begins with the column title GPU0 and one with the row title."""
     plain = _ANSI.sub("", text)
     return bool(_HEAD.search(plain)) and bool(re.search(r"^GPU0\s+X\b", plain, re.MULTILINE))
 

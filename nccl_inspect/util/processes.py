@@ -27,7 +27,7 @@ _UNKNOWN = -1
 
 
 def can_fork() -> bool:
-    """Whether a fork of this process can run: a lock held by another thread would stay locked in it."""
+    """Return whether a fork of this process can run: a lock held by another thread would stay locked in it."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
@@ -121,7 +121,7 @@ class _Fork:
         return None
 
     def _ended(self) -> int:
-        """Its exit status, once it has ended."""
+        """Return its exit status, once it has ended."""
         try:
             _, status = os.waitpid(self.pid, 0)
         except ChildProcessError:  # SIGCHLD is ignored here, or its handler takes the status of every process

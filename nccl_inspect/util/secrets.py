@@ -43,7 +43,7 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of that name holds a secret."""
+    """Return whether a variable of that name holds a secret."""
     return may_hide(name) and re.search(_WORD, name) is not None
 
 
@@ -80,7 +80,7 @@ def without(text: str, secrets: list[str]) -> str:
 
 
 def may_hide(text: str) -> bool:
-    """Whether there can be a secret in a text, of one line or of many."""
+    """Return whether there can be a secret in a text, of one line or of many."""
     lowered = text.lower()
     return any(map(lowered.__contains__, _HINTS))
 

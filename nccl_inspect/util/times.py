@@ -68,7 +68,7 @@ def _parse_form(text: str) -> Moment | None:
 
 
 def in_order(*times: Moment | None) -> bool:
-    """Whether all of these moments are known and of one clock, so that they can be compared."""
+    """Return whether all of these moments are known and of one clock, so that they can be compared."""
     return len({time.clock if time else None for time in times}) == 1 and times[0] is not None
 
 

@@ -151,7 +151,7 @@ def _folded_at(groups: Sequence[tuple[str, ...]], place: int) -> list[tuple[str,
 
 
 def _counts(group: Sequence[str], place: int) -> bool:
-    """Whether there is a number at a place that brackets can hold."""
+    """Return whether there is a number at a place that brackets can hold."""
     own = any(mark in text for text in group[::2] for mark in "[],")
     return place < len(group) and len(group[place]) <= _MAX_DIGITS and not own
 

@@ -37,7 +37,7 @@ def wide(wrap: Callable[[Iterable[str]], Iterable[str]] = iter, hosts: int = 32)
 
 
 def torn() -> Job:
-    """Each process writes its lines in blocks of 4,096 bytes, as they happen to end."""
+    """Return each process writes its lines in blocks of 4,096 bytes, as they happen to end."""
     job, chance = WideJob(32), random.Random(7)
     outputs: dict[str, bytes] = {}
     for line in job.lines():

@@ -30,7 +30,7 @@ def found(folder: Path, name: str, log: bytes, text: str) -> Finding | None:
 
 
 def pasted(text: str, fixes: list[str]) -> str:
-    """The documents with each piece where its comment says that it belongs."""
+    """Return the documents with each piece where its comment says that it belongs."""
     documents = [document for document in yaml.safe_load_all(text) if document]
     for fix in fixes:
         match = re.match(r"(.+?)   # job\.yaml:\d+, under ([^\s,]+)", fix)

@@ -101,7 +101,7 @@ def test_once_all_is_read_the_report_is_finished(tmp_path: Path) -> None:
 
 
 def processes_of(group: int) -> list[str]:
-    """The processes of a group that still do something."""
+    """Return the processes of a group that still do something."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

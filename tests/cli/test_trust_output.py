@@ -65,7 +65,7 @@ def test_an_unreadable_input_is_named_and_skipped(step: int, folder: Path) -> No
 
 
 def begun(*args: str, data: bytes | None = None) -> Piped:
-    """A command whose output nobody reads yet; with data, its input stays open."""
+    """Return a command whose output nobody reads yet; with data, its input stays open."""
     process = Piped([sys.executable, "-m", "nccl_inspect", *args])
     if data is not None:
         process.stdin.write(data)

@@ -95,7 +95,7 @@ SOURCE = re.compile(r"^Source: \[[^\]]+\]\(([^)]+)\)\.$", re.MULTILINE)
 
 
 def without_source(page: str, waits: bool = True) -> list[str]:
-    """The sections that tell a figure and not where it comes from."""
+    """Return the sections that tell a figure and not where it comes from."""
     prose = re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
     sections = re.split(r"^## ", prose, flags=re.MULTILINE)
     states = ("What i", "Why it")  # how things are

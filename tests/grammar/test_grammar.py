@@ -98,7 +98,7 @@ def faults_of_samples(one: Production) -> Iterator[str]:
 
 
 def parse(production: Production, message: bytes) -> engine.Parsed | None:
-    """A line without a prefix is parsed by itself, not as a message."""
+    """Return a line without a prefix is parsed by itself, not as a message."""
     if production.foreign:
         among = GRAMMAR.traced if production.traced else GRAMMAR.last if production.last else None
         return GRAMMAR.parse_foreign(message, among)
@@ -198,7 +198,7 @@ def test_every_message_of_the_samples_is_written_back_byte_for_byte(step: int) -
 
 
 def is_free(production: Production, message: bytes, at: int) -> bool:
-    """Whether the byte belongs to a field that can be any text, such as the error text of another library."""
+    """Return whether the byte belongs to a field that can be any text, such as the error text of another library."""
     match = production.match(message)
     assert match
     return any(start <= at < end for start, end in production.shape.free_spans(match))

@@ -30,7 +30,7 @@ Match = Callable[[bytes], object]
 
 
 def seconds(match: Match, data: bytes) -> float:
-    """The shortest of some tries, in time of the processor: what else runs on the machine can only add."""
+    """Return the shortest of some tries, in time of the processor: what else runs on the machine can only add."""
     best = float("inf")
     for _ in range(5):
         began = time.thread_time()

@@ -27,14 +27,14 @@ SPECS = sorted(
 
 
 def production(line: str, **details: object) -> Production:
-    """A production with this line."""
+    """Return a production with this line."""
     text = f"dialect: test\nfamily: test\n\nproduction: one\nline: {line}\n"
     (found,) = files.read(text + "".join(f"{key}: {value}\n" for key, value in details.items()))
     return found
 
 
 def there_and_back(line: str, message: str) -> dict[str, object]:
-    """The values of a message that the line must fit, and write again byte for byte."""
+    """Return the values of a message that the line must fit, and write again byte for byte."""
     one = production(line)
     match = one.match(message.encode())
     assert match, f"{message!r} does not fit {line!r}"

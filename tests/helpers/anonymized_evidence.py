@@ -39,7 +39,7 @@ WANDB = "0123456789abcdef0123456789abcdef01234567"
 
 
 def plant(name: str) -> Any:
-    """A document of `tests/extras/anonymize/planted`, where these names stand in files as tools write them."""
+    """Return a document of `tests/extras/anonymize/planted`, where these names stand in files as tools write them."""
     return json.loads(text(f"{name}.json"))
 
 

@@ -49,7 +49,7 @@ def call(root: Path | LogReader, tool: str, **arguments: Any) -> CallToolResult:
 
 
 def values(result: CallToolResult) -> dict[str, Any]:
-    """The typed values of an answer that is no error."""
+    """Return the typed values of an answer that is no error."""
     assert not result.is_error, texts(result)
     assert result.structured_content is not None
     return dict(result.structured_content)

@@ -19,7 +19,7 @@ LOG = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 
 
 def entry(order: int, group: str, seq: int, name: str, state: str = "completed", **more: Any) -> dict[str, Any]:
-    """A call as the recorder writes it."""
+    """Return a call as the recorder writes it."""
     is_p2p = name.startswith(("send", "recv"))
     return {
         "record_id": order - 1,
@@ -50,7 +50,7 @@ DONE = entry(1, "w", 1, "all_reduce")
 
 
 def beside(folder: Path, dumps: dict[int, list[dict[str, Any]]], ranks: str = "[0, 1, 2, 3]") -> Job:
-    """A sound log, up to the end of the job, with dumps of some ranks."""
+    """Return a sound log, up to the end of the job, with dumps of some ranks."""
     (log,) = sample_data.contents("v2.21.5-ipc")
     until = [line for line in log.splitlines(keepends=True) if b" Destroy " not in line]
     (folder / "job.log").write_bytes(b"".join(until))

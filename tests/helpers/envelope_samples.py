@@ -28,7 +28,7 @@ WHOLE = {
 
 
 def filled(sample: bytes, line: bytes) -> bytes:
-    """A whole-line envelope with a line in it."""
+    """Return a whole-line envelope with a line in it."""
     if CSV.match(sample):
         cell = io.StringIO()
         csv.writer(cell, quoting=csv.QUOTE_ALL).writerow([line.decode("utf-8", "surrogateescape")])

@@ -59,7 +59,7 @@ def lines(record: Callable[[Said], Any]) -> Export:
 
 
 def document(record: Callable[[Said], Any], around: Callable[[list[Any]], Any] = list) -> dict[str, Export]:
-    """A JSON document, in one line and over many."""
+    """Return a JSON document, in one line and over many."""
     return {
         "": lambda rows: dumped(around([record(row) for row in rows])),
         "-pretty": lambda rows: dumped(around([record(row) for row in rows]), indent=2),

@@ -11,7 +11,7 @@ BEGIN = datetime(2026, 11, 20, 23, 13, 7)
 def log(
     hosts: int, on_each: int = 8, channels: int = 4, without_gdr: int | None = None, late: int | None = None
 ) -> bytes:
-    """One communicator over all ranks: a ring, a chain within each host, a binary tree between hosts.
+    """Return one communicator over all ranks: a ring, a chain within each host, a binary tree between hosts.
 
     Args:
         hosts: how many.
@@ -74,7 +74,7 @@ def _rank(rank: int, hosts: int, on_each: int, channels: int, without_gdr: int |
 
 
 def tree(rank: int, hosts: int, on_each: int) -> tuple[int, list[int]]:
-    """The parent and the children of a rank: a binary heap of hosts, a chain within each."""
+    """Return the parent and the children of a rank: a binary heap of hosts, a chain within each."""
     host, local = divmod(rank, on_each)
     down = [rank + 1] if local + 1 < on_each else []
     if local:

@@ -23,7 +23,7 @@ class Recording:
 
     @property
     def name(self) -> str:
-        """The scenario and how communicators were made."""
+        """Return the scenario and how communicators were made."""
         return self.folder.name
 
     def __str__(self) -> str:

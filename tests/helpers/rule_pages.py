@@ -49,7 +49,7 @@ class Example:
 
 
 def beside(name: str) -> list[str]:
-    """The files that stand beside an example, of a recording or made for the example."""
+    """Return the files that stand beside an example, of a recording or made for the example."""
     folders = (ROOT / "sample_logs" / "mesh" / name, TESTS / "data" / "beside" / name)
     found = [file for folder in folders if name for file in sorted(folder.glob("*")) if file.name.startswith(EVIDENCE)]
     assert found or not name

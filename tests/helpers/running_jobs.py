@@ -21,7 +21,7 @@ SET = {name for setting in SETTINGS for name in (setting.name, *setting.unless)}
 
 
 def environment(**own: str) -> dict[str, str]:
-    """An environment without a launcher and without settings of NCCL."""
+    """Return an environment without a launcher and without settings of NCCL."""
     launched = {name for launcher in LAUNCHERS for name in (launcher.mark, launcher.rank, launcher.local_rank)}
     left_out = {*SET, *launched, *JOB}
     kept = {name: value for name, value in os.environ.items() if name not in left_out}

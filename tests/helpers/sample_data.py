@@ -23,12 +23,12 @@ FOLDER = ROOT / "sample_logs"
 
 @cache
 def names() -> tuple[str, ...]:
-    """The samples with a ground truth."""
+    """Return the samples with a ground truth."""
     return tuple(sorted(file.parent.name for file in FOLDER.glob("*/truth.json")))
 
 
 def one_or_all(*few: str) -> pytest.MarkDecorator:
-    """A few samples for `make test`, and all of them for `make test-all`."""
+    """Return a few samples for `make test`, and all of them for `make test-all`."""
     return pytest.mark.parametrize("names", [few, pytest.param(names(), marks=pytest.mark.slow)], ids=["few", "all"])
 
 

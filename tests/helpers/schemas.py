@@ -18,7 +18,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def objects(schema: Any) -> Iterator[dict[str, Any]]:
-    """All object schemas in a schema."""
+    """Yield all object schemas in a schema."""
     if isinstance(schema, dict):
         if schema.get("type") == "object":
             yield schema
@@ -30,7 +30,7 @@ def objects(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def closed(name: str) -> Draft202012Validator:
-    """A validator that also refuses keys which the schema does not name, so that the two stay in step."""
+    """Return a validator that also refuses keys which the schema does not name, so that the two stay in step."""
     strict = copy.deepcopy(schema(name))
     for part in objects(strict):
         part["additionalProperties"] = False

@@ -186,7 +186,7 @@ class Job:
                     self._print(rank, self._callers[rank], [(text, None)])
 
     def log(self) -> list[Line]:
-        """All lines, with processes and threads between each other."""
+        """Return all lines, with processes and threads between each other."""
         by_process: dict[tuple[str, int], list[Stream]] = {}
         for rank, pieces in enumerate(self._streams):
             mine = [line for piece in pieces for line in piece]
@@ -335,7 +335,7 @@ class Job:
             self._streams[rank].append(together)
 
     def _connections(self, comm: Comm, rank: int, edge: Edge) -> Stream:
-        """The line that a rank prints of an edge, if it has not printed it before."""
+        """Return the line that a rank prints of an edge, if it has not printed it before."""
         conn, channel, a, b = edge
         mine = comm.ranks.index(rank)
         if mine not in (a, b) or (rank, edge) in comm.connected:

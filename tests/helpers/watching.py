@@ -34,7 +34,7 @@ class Watched:
         self.watch = Watch(judge or Judge(Options()), timing or Timing(), clock=self.clock, **more)
 
     def after(self, seconds: float, data: bytes = b"") -> list[News]:
-        """The news after so many seconds, when this came at their end."""
+        """Return the news after so many seconds, when this came at their end."""
         self.clock.now += seconds
         if data:
             self.watch.feed(data)

@@ -101,7 +101,7 @@ def test_a_line_in_parts_is_put_together(step: int) -> None:
 
 
 def part(text: str, kind: str, last: bool, stream: str = "stdout") -> str:
-    """A part of a line, as collectors pass it on."""
+    """Return a part of a line, as collectors pass it on."""
     flag, time = "F" if last else "P", TIME
     raw = f"{time} {stream} {flag} {text}"
     records: dict[str, dict[str, str]] = {

@@ -22,7 +22,7 @@ TIME = "2026-11-20T23:13:07.071868123Z"
 
 
 def origin_of(line: str) -> prefix.Origin:
-    """The origin of a line that is sound."""
+    """Return the origin of a line that is sound."""
     found = prefix.split(line.encode())
     assert found is not None, line
     origin = prefix.parse(found[0])
@@ -163,7 +163,7 @@ def outputs(processes: int, lines: int) -> list[list[bytes]]:
 
 
 def torn(printed: list[list[bytes]], seed: int) -> bytes:
-    """The blocks of several processes, one after the other."""
+    """Return the blocks of several processes, one after the other."""
     streams = [b"".join(line + b"\n" for line in lines) for lines in printed]
     blocks = [[stream[at : at + BLOCK] for at in range(0, len(stream), BLOCK)] for stream in streams]
     order = [index for index, parts in enumerate(blocks) for _ in parts]

@@ -72,7 +72,7 @@ def test_long_input_on_a_terminal_shows_a_progress_bar(tmp_path: Path) -> None:
 
 
 def interrupted(args: list[str], fifo: Path, data: bytes) -> tuple[int, str, str]:
-    """A command that reads a FIFO and is interrupted when it has read the data and waits for more."""
+    """Return a command that reads a FIFO and is interrupted when it has read the data and waits for more."""
     os.mkfifo(fifo)
     process = subprocess.Popen([*EXE, *args, str(fifo)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with fifo.open("wb", buffering=0) as pipe:

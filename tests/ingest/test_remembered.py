@@ -45,7 +45,7 @@ def asked(timed: Timed, head: bytes) -> None:
 
 
 def later(data: st.DataObject, head: bytes) -> bytes:
-    """The same with other digits, mostly those of a time."""
+    """Return the same with other digits, mostly those of a time."""
     marks = [at for at in range(len(head)) if head[at : at + 1] in (b":", b".")]
     near = {place for at in marks for place in range(at - 2, at + 4) if 0 <= place < len(head)}
     changed = bytearray(head)
@@ -105,7 +105,7 @@ def test_what_is_remembered_of_objects_tells_what_asking_all_readers_would(
 
 
 def varied(value: Any, data: st.DataObject) -> Any:
-    """The same with other values."""
+    """Return the same with other values."""
     if isinstance(value, dict):
         return {name: varied(one, data) for name, one in value.items()}
     return [varied(one, data) for one in value] if isinstance(value, list) else data.draw(VALUES)

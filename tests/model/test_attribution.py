@@ -24,7 +24,7 @@ LINE = tuple[str, tuple[Job, simulation.Truth] | None]
 
 
 def program(release: Release, random: Random, first_pid: int = 1000) -> Job:
-    """A job with a world, some groups beside it or split from it, all used in some order."""
+    """Return a job with a world, some groups beside it or split from it, all used in some order."""
     hosts = [f"node-{index}" for index in range(random.choice((1, 1, 2, 2, 3, 4)))]
     gpus = random.choice((1, 2, 2, 4)) if len(hosts) > 1 else random.choice((2, 4))
     threads = random.random() < 0.2

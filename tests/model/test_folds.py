@@ -43,7 +43,7 @@ def fold_of(lines: Sequence[tuple[str, bytes]], large: float = LARGE) -> Fold:
 
 
 def document(fold: Fold) -> str:
-    """The whole JSON, findings and their evidence included."""
+    """Return the whole JSON, findings and their evidence included."""
     return json.dumps(Judge(Options())(fold).to_dict(), indent=1)
 
 
@@ -53,7 +53,7 @@ def read_at_once(name: str) -> str:
 
 
 def merged(folds: Sequence[Fold], from_the_end: bool) -> Fold:
-    """The folds as one, joined in their order, beginning with the first two or with the last two."""
+    """Return the folds as one, joined in their order, beginning with the first two or with the last two."""
     folds = list(folds)
     while len(folds) > 1:
         at = len(folds) - 2 if from_the_end else 0

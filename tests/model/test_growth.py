@@ -50,7 +50,7 @@ def world(
     host: int | None = None,
     id: int = 0,
 ) -> Lines:
-    """A communicator with processes of its own."""
+    """Return a communicator with processes of its own."""
     for rank in set(range(ranks)) - set(without):
         place, pid = number if host is None else host, 1000 + number * ranks + rank
         of_rank = head(place, pid, rank % 8)
@@ -62,7 +62,7 @@ def world(
 
 
 def hosts(many: int) -> Lines:
-    """A rank on each of many hosts."""
+    """Return a rank on each of many hosts."""
     for rank in range(many):
         for phase in ("START", "COMPLETE"):
             yield head(rank, 1000) + init(rank, many, 0x5500000 + rank * 4096, "commId 0x77", phase)
@@ -86,7 +86,7 @@ def one_world(_many: int) -> Lines:
 
 
 def nested_splits(many: int) -> Lines:
-    """A split of a split of a split."""
+    """Return a split of a split of a split."""
     yield from world(0)
     parents = [0x55000000, 0x55001000]
     for number in range(many):
@@ -99,7 +99,7 @@ def nested_splits(many: int) -> Lines:
 
 
 def splits_in_turn(many: int) -> Lines:
-    """Each is destroyed before the next begins."""
+    """Return each is destroyed before the next begins."""
     yield from world(0, 8)
     for number in range(many):
         for rank in range(8):
@@ -159,7 +159,7 @@ def judged(log: bytes) -> None:
 
 
 def growing(works: list[Callable[[], object]]) -> list[str]:
-    """The functions whose calls grow faster than what they are called for."""
+    """Return the functions whose calls grow faster than what they are called for."""
     for work in works:
         work()  # loads what is loaded once
     small, middle, large = map(calls_by_function, works)

@@ -36,7 +36,7 @@ CAPTURES = (
 
 
 def of(name: str, number: int = 0) -> bytes:
-    """A capture, on hosts of its own."""
+    """Return a capture, on hosts of its own."""
     (log,) = sample_data.contents(name)
     for host in {found[1] for found in HOSTS.finditer(log)}:
         log = re.sub(rb"(?<![\w])%b(?![\w-])" % re.escape(host), b"%b-j%d" % (host, number), log)
@@ -44,7 +44,7 @@ def of(name: str, number: int = 0) -> bytes:
 
 
 def interleaved(*logs: bytes) -> bytes:
-    """The lines of several logs, spread evenly."""
+    """Return the lines of several logs, spread evenly."""
     rows = sorted(
         (
             (at / log.count(b"\n"), number, line)
@@ -69,7 +69,7 @@ def judged(log: bytes | str) -> list[Job]:
 
 
 def small(number: int, hosts: int = 2, on_each: int = 2, *, ends: bool = True) -> list[bytes]:
-    """A job of a few ranks on hosts of its own."""
+    """Return a job of a few ranks on hosts of its own."""
     size = hosts * on_each
 
     def line(rank: int, text: str) -> bytes:
@@ -95,7 +95,7 @@ def small(number: int, hosts: int = 2, on_each: int = 2, *, ends: bool = True) -
 
 
 def mixed(jobs: list[list[bytes]]) -> bytes:
-    """The lines of jobs that ran at once."""
+    """Return the lines of jobs that ran at once."""
     return b"".join(line for lines in zip_longest(*jobs, fillvalue=b"") for line in lines)
 
 
@@ -149,7 +149,7 @@ def of_jobs(number: int, hosts: int, ends: bool) -> Callable[[], object]:
 
 
 def of_machines(number: int, name: str, many_jobs: bool) -> Callable[[], object]:
-    """The work to join files with the machines of many jobs, or of one."""
+    """Return the work to join files with the machines of many jobs, or of one."""
     lines = mixed([small(at) for at in range(number)]) if many_jobs else b"".join(small(0, 2 * number, 1))
     fold = reading.fold(lines)
     files = [name.format(f"node-{at:05d}") for at in range(2 * number)]

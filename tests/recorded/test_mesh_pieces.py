@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 @cache
 def lines_of(recording: Recording) -> tuple[Line, ...]:
-    """The log: lines of launchers belong to the host whose processes they name."""
+    """Return the log: lines of launchers belong to the host whose processes they name."""
     texts = lzma.decompress((recording.folder / "job.log.xz").read_bytes()).decode(errors="replace").splitlines(True)
     homes = {match[2]: int(match[1]) for text in texts if (match := _PROCESS.search(text))}
     agents: dict[str, int] = {}
@@ -94,19 +94,19 @@ Logs = Callable[[Recording], dict[str, str]]
 
 
 def log_of(hosts: Iterable[int] = HOSTS, lead: str = "") -> Logs:
-    """One log of some hosts, in the order of its lines."""
+    """Return one log of some hosts, in the order of its lines."""
     return lambda recording: {
         "job.log": "".join(f"{lead.format(line.host)}{line.text}" for line in lines_of(recording) if line.host in hosts)
     }
 
 
 def hosts_in(order: Iterable[int]) -> Logs:
-    """One log, one host behind the other."""
+    """Return one log, one host behind the other."""
     return lambda recording: {"job.log": "".join(on(recording, {host}) for host in order)}
 
 
 def files_of(hosts: Iterable[int] = HOSTS, name: str = "node-{}.log") -> Logs:
-    """A log of each host."""
+    """Return a log of each host."""
     return lambda recording: {name.format(host): on(recording, {host}) for host in hosts}
 
 
@@ -167,7 +167,7 @@ _UNSEEN = ("no output", "no dump of")
 
 
 def blamed(job: Job) -> list[int]:
-    """The ranks that the leading finding accuses by what is known of them."""
+    """Return the ranks that the leading finding accuses by what is known of them."""
     findings = [finding for finding in job.findings if finding.rule not in _OBSERVERS[:2]]
     if not findings or findings[0].rule in _OBSERVERS:
         return []

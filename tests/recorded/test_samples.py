@@ -76,7 +76,7 @@ def about_job(name: str, job: Job, truth: dict[str, Any]) -> Check:
 
 
 def about_communicators(name: str, job: Job, truth: dict[str, Any]) -> Check:
-    """Each is that of the job; another than the world is a split of it or stands alone."""
+    """Return each is that of the job; another than the world is a split of it or stands alone."""
     found, wanted = job.communicators, truth["communicators"]
     members = Counter(tuple(comm.ranks) for comm in found)
     yield f"members {members}", members == Counter(tuple(comm["ranks"]) for comm in wanted)

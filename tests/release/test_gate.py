@@ -29,7 +29,7 @@ def runner(tmp_path: Path) -> Path:
 
 
 def gate(runner: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
-    """The second step, with the inputs that are given and the defaults of the others."""
+    """Return the second step, with the inputs that are given and the defaults of the others."""
     values = {name: str(one.get("default", "")) for name, one in ACTION["inputs"].items()}
     values |= {"python": sys.executable, **{name.replace("_", "-"): value for name, value in inputs.items()}}
     expressions = STEPS[1]["env"]

@@ -49,7 +49,7 @@ def shown(name: str, job: Job, **style: Any) -> str:
 
 @cache
 def nasty() -> Job:
-    """A job in which every text is hostile."""
+    """Return a job in which every text is hostile."""
     job = nccl_inspect.read(b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n")
     line = Evidence(NASTY, 7, NASTY)
     job.sources[0].name = NASTY
@@ -240,7 +240,7 @@ def test_junit_of_a_hostile_log_is_read_back() -> None:
 
 
 def commands(job: Job) -> list[re.Match[str]]:
-    """The workflow commands; there is nothing else."""
+    """Return the workflow commands; there is nothing else."""
     found = [COMMAND.fullmatch(line) for line in shown("github", job).splitlines()]
     assert all(found)
     return [one for one in found if one]

@@ -85,7 +85,7 @@ def large(hosts: int, **changes: int) -> Job:
 
 
 def hostile() -> Job:
-    """A job in which all that comes from a log tries to become part of the page."""
+    """Return a job in which all that comes from a log tries to become part of the page."""
     log = sample_data.contents(FALLBACK)[0].replace(b"llama-3-8b-node-0-1:", b"llama:", 3)
     log += b"llama-3-8b-node-0-0:2511:2511 [0] misc/x.cc:1 NCCL WARN " + HOSTILE.encode() + b"\n"
     log += b"llama-3-8b-node-0-0:2511:2511 [0] NCCL INFO NCCL_ALGO set by environment to " + HOSTILE.encode() + b"\n"

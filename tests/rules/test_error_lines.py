@@ -42,7 +42,7 @@ OTHERS = {name: {*engine.superseding_by_rule()[name], *EXTRA.get(name, ())} for 
 
 
 def alone(production: Production, sample: str) -> Job | None:
-    """A log of one line; None where that is none."""
+    """Return a log of one line; None where that is none."""
     lead = "" if production.foreign or production.bare else "node-a:100:120 [0] file.cc:1 NCCL WARN "
     try:
         return nccl_inspect.read(f"{lead}{sample}\n".encode())

@@ -69,7 +69,7 @@ def facts(counts: Counts) -> tuple[object, ...]:
 
 
 def by_process(found: Iterable[Seen]) -> dict[Process, list[Seen]]:
-    """The order of the lines of several processes does not matter."""
+    """Return the order of the lines of several processes does not matter."""
     ordered: dict[Process, list[Seen]] = {}
     for one in found:
         ordered.setdefault(one[1].process, []).append(one)
@@ -162,7 +162,7 @@ COLLECTED = (
 
 
 def collected(lines: Sequence[bytes], form: str, start: datetime, step: timedelta) -> list[bytes]:
-    """The lines as a collector passes them on, each with its time."""
+    """Return the lines as a collector passes them on, each with its time."""
     times = (start + number * step for number in range(len(lines)))
     return [
         form.format(time=time.isoformat(), day=time.date(), clock=time.time()).encode() + line

@@ -101,7 +101,7 @@ FRAMES: dict[str, Callable[[str], str]] = {
 
 
 def read_in(text: str) -> list[str]:
-    """The productions that know the lines of a text as an excerpt."""
+    """Return the productions that know the lines of a text as an excerpt."""
     readings = Excerpt(GRAMMAR).readings([line.encode() for line in text.split("\n")])
     return [said.parsed.production.name for one in readings for _, said in one.messages if said.parsed]
 

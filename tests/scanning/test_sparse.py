@@ -42,7 +42,7 @@ def test_lines_that_never_look_the_same_are_compared() -> None:
 
 
 def _varied(*others: bytes) -> bytes:
-    """A block of lines of many letters, no two of which look the same."""
+    """Return a block of lines of many letters, no two of which look the same."""
     chance = random.Random(3)
     lines = [b"".join((b'{"payload": "', b64encode(chance.randbytes(60)), b'"}')) for _ in range(8000)]
     lines[4000:4000] = [_NCCL, *others, lines[0], _NCCL]

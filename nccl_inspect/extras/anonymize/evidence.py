@@ -45,11 +45,11 @@ class Layout:
         self._names = names
 
     def recognises(self, _name: str, head: bytes) -> bool:
-        """Whether it is such a text, by its first bytes."""
+        """Return whether it is such a text, by its first bytes."""
         return self._begins.match(head) is not None
 
     def read(self, _name: str, data: bytes) -> bytes:
-        """The text."""
+        """Return the text."""
         return data
 
     def spans(self, text: str) -> Iterator[Span]:

@@ -73,7 +73,7 @@ class _Open:
         self.name = name
 
     def inner(self) -> tuple[str, ...]:
-        """The path of what stands here."""
+        """Return the path of what stands here."""
         return (*self.path, self.key or "") if self.is_mapping else self.path
 
 
@@ -370,7 +370,7 @@ class Fields:
             gathered.texts[f"image: {text}"] = None
 
     def _is_secret_word(self, place: Place) -> bool:
-        """Whether the word before is an option that names a secret."""
+        """Return whether the word before is an option that names a secret."""
         path, option = self._option
         is_option = place.is_element and path == place.path and _SECRET_OPTION.fullmatch(option)
         return bool(is_option) and secrets.is_secret(option)
@@ -536,7 +536,7 @@ def _is_address(text: str) -> bool:
 
 
 def _tells_nothing(name: str) -> bool:
-    """Whether a name tells nothing, and hides no address or number that does."""
+    """Return whether a name tells nothing, and hides no address or number that does."""
     return is_plain(name) and not _is_address(name) and not _ACCOUNT.search(name)
 
 

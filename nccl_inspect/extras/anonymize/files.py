@@ -35,11 +35,11 @@ class _AnyText:
     KIND = "text"
 
     def recognises(self, _name: str, head: bytes) -> bool:
-        """Whether it is text, by its first bytes."""
+        """Return whether it is text, by its first bytes."""
         return b"\0" not in head
 
     def read(self, _name: str, data: bytes) -> bytes:
-        """The text."""
+        """Return the text."""
         return data
 
 

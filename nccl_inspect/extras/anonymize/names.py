@@ -46,12 +46,12 @@ def message_words() -> frozenset[str]:
 
 
 def is_public(host: str) -> bool:
-    """Whether a host, or the domain of a key, is that of a program or of its documentation."""
+    """Return whether a host, or the domain of a key, is that of a program or of its documentation."""
     return host in PUBLIC_HOSTS or ".".join(host.rsplit(".", 2)[-2:]) in KEY_DOMAINS
 
 
 def is_rare(name: str) -> bool:
-    """Whether a short name never occurs as a word of a message, so that it is a name wherever it occurs."""
+    """Return whether a short name never occurs as a word of a message, so that it is a name wherever it occurs."""
     return (
         len(name) > 2
         and name.isalpha()

@@ -360,7 +360,7 @@ class Scrubber:
         return f"{names[stem]}x{part[len(stem) :]}"
 
     def _is_domain(self, rest: list[str]) -> bool:
-        """Whether what follows a host is its domain, not the suffix of a file."""
+        """Return whether what follows a host is its domain, not the suffix of a file."""
         words = rest[1::2]
         return (
             bool(words) and rest[0] == "." and not any(word.isdigit() for word in words) and words[-1] not in _SUFFIXES
@@ -368,7 +368,7 @@ class Scrubber:
 
 
 def _is_kept(address: ipaddress.IPv4Address) -> bool:
-    """Whether an address is the same everywhere, a mask, or rather a version."""
+    """Return whether an address is the same everywhere, a mask, or rather a version."""
     first = address.packed[0]
     return address.is_loopback or address.is_unspecified or address.is_multicast or first in (0, 255)
 
@@ -382,7 +382,7 @@ def _is_ipv4(text: str) -> bool:
 
 
 def _is_ipv6(text: str) -> bool:
-    """Whether this is an address for sure: ``12:34:56`` and ``a::b`` are not."""
+    """Return whether this is an address for sure: ``12:34:56`` and ``a::b`` are not."""
     groups = text.split(":")
     if not (len(groups) == 8 and "" not in groups) and not re.match(r"(?i)[0-9a-f]{4}:|::ffff:", text):
         return False
@@ -396,7 +396,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def is_distinct(name: str) -> bool:
-    """Whether a name is one wherever it stands, and no common word."""
+    """Return whether a name is one wherever it stands, and no common word."""
     if name.isdigit() or is_plain(name):
         return any(char.isdigit() for char in name) and any(char.isalpha() for char in name) and "-" in name
     return len(name) >= 5 or any(char.isdigit() for char in name) or "-" in name
@@ -469,12 +469,12 @@ def _names_in(word: str, starts: _Starts) -> list[tuple[str, str]]:
 
 
 def _is_long(secret: str) -> bool:
-    """Whether a secret cannot be part of an ordinary word."""
+    """Return whether a secret cannot be part of an ordinary word."""
     return len(secret) >= _LONG and not is_plain(secret)
 
 
 def _is_telling(name: str) -> bool:
-    """Whether a name is distinct from the words of ordinary messages."""
+    """Return whether a name is distinct from the words of ordinary messages."""
     return len(name) >= 4 and is_distinct(name) and ("-" in name or any(char.isdigit() for char in name))
 
 

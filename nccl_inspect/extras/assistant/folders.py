@@ -59,7 +59,7 @@ class Folders:
 
     @property
     def names(self) -> list[str]:
-        """The folders, without links in their paths."""
+        """Return the folders, without links in their paths."""
         return [str(root) for root in self._roots]
 
     def logs(self, names: Iterable[str]) -> list[File]:
@@ -209,11 +209,11 @@ class _Held(PosixPath):
     shown: str
 
     def open(self, mode: str = "rb", buffering: int = -1, *_: Any, **__: Any) -> IO[Any]:  # type: ignore[override]
-        """The file, for reading."""
+        """Return the file, for reading."""
         return os.fdopen(self._descriptor(), mode, buffering)
 
     def _descriptor(self) -> int:
-        """A descriptor of the file, from the folder downwards.
+        """Return a descriptor of the file, from the folder downwards.
 
         Raises:
             NcclInspectError: it is no longer a plain file at that place.

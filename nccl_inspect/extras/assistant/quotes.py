@@ -36,7 +36,7 @@ class Quote(BaseModel):
 
 
 def quote(line: Evidence, most: int = MAX_QUOTE) -> Quote:
-    """A line of evidence.
+    """Return a line of evidence.
 
     Args:
         line: as the model has it, without secrets.
@@ -46,7 +46,7 @@ def quote(line: Evidence, most: int = MAX_QUOTE) -> Quote:
 
 
 def raw(source: str, number: int, text: str) -> Quote:
-    """A line that comes from the file itself.
+    """Return a line that comes from the file itself.
 
     Args:
         source: the file.
@@ -68,6 +68,6 @@ def cut_text(text: str, most: int = MAX_TEXT) -> str:
 
 
 def names(listed: list[str], most: int = 6) -> list[str]:
-    """The first few names, and the number of the others."""
+    """Return the first few names, and the number of the others."""
     more = len(listed) - most
     return [*(cut_text(name, MAX_NAME) for name in listed[:most]), *([f"… {more} more"] if more > 0 else [])]

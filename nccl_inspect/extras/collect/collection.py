@@ -168,7 +168,7 @@ class Collection:
 
     @property
     def is_dry(self) -> bool:
-        """Whether nothing is run."""
+        """Return whether nothing is run."""
         return self._folder is None
 
     @property

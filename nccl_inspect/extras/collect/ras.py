@@ -56,7 +56,7 @@ class _Replies:
         self._pending = b""
 
     def ask(self, command: str) -> bytes:
-        """The line with which a command is answered."""
+        """Return the line with which a command is answered."""
         self._connection.sendall(f"{command}\n".encode())
         while b"\n" not in self._pending:
             piece = self._piece()
@@ -67,7 +67,7 @@ class _Replies:
         return line
 
     def rest(self) -> bytes:
-        """All until RAS closes the connection, as it does behind its answer."""
+        """Return all until RAS closes the connection, as it does behind its answer."""
         reply = bytearray(self._pending)
         while piece := self._piece():
             reply += piece

@@ -21,7 +21,7 @@ class Format(Protocol):
     """Whether it draws a picture, where many communicators would overlap."""
 
     def render(self, views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
-        """The text, which ends with a line end."""
+        """Return the text, which ends with a line end."""
 
 
 _MODULES: Package[Format] = Package(__name__, __file__, first="text")

@@ -21,7 +21,7 @@ _NO_COMMUNICATOR = CommunicatorInfo("", None, 0, [], [], None, [], [], "")
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
-    """A document with ``communicators`` and ``machines``."""
+    """Return a document with ``communicators`` and ``machines``."""
     document = {"communicators": list(map(_view, views)), "machines": list(map(_machine, machines))}
     return json.dumps(document, indent=1) + "\n"
 

@@ -91,7 +91,7 @@ class _Panel(NamedTuple):
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
-    """An SVG document of its own, without scripts and references."""
+    """Return an SVG document of its own, without scripts and references."""
     panels = [panel for view in views for kind in view.kinds or [""] for panel in _panels(view, kind)]
     width = max([panel.width for panel in panels] or [300.0])
     lines, top = [], 0.0

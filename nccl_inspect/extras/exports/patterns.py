@@ -76,7 +76,7 @@ def group_by_event(productions: Iterable[Production]) -> dict[str, list[Producti
 
 
 def is_shown(name: str) -> bool:
-    """Whether a field is part of the event: names that begin with ``_`` are read for the pattern only."""
+    """Return whether a field is part of the event: names that begin with ``_`` are read for the pattern only."""
     return not name.startswith("_")
 
 
@@ -227,7 +227,7 @@ def _character(text: str) -> str:
 
 
 def split_message(production: Production) -> list[Shape]:
-    """The message as shapes in which each name stands once, for programs that give one group to a name.
+    """Return the message as shapes in which each name stands once, for programs that give one group to a name.
 
     ``via P2P/…`` states ``transport=P2P``: programs that know no constants can take it from there.
     """

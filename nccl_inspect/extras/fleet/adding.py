@@ -108,7 +108,7 @@ def units(inputs: Sequence[str], together: bool = False) -> tuple[list[Unit], li
 
 
 def _communicators(file: File) -> set[bytes]:
-    """The first communicators that a log names; in an archive, that of the first member that is not packed."""
+    """Return the first communicators that a log names; in an archive, that of the first member that is not packed."""
     head = b""
     with suppress(StreamError, OSError):
         for piece in compression.unpacked(file.open()):
@@ -119,7 +119,7 @@ def _communicators(file: File) -> set[bytes]:
 
 
 def _unit(logs: Sequence[File], evidence: Sequence[File]) -> Unit:
-    """The logs of a unit with the files in their folder, below it, and beside their folder."""
+    """Return the logs of a unit with the files in their folder, below it, and beside their folder."""
     folders = {Path(file.name).parent for file in logs}
     above = {parent for folder in folders for parent in folder.parents}
     near = (file.name for file in evidence if Path(file.name).parent in above or folders & {*Path(file.name).parents})
@@ -223,7 +223,7 @@ def _flush(store: Store, waiting: dict[str, list[Tables]]) -> None:
 
 
 def judged_unit(unit: Unit, digest: str, written: float, judge: reading.Judge, image: str | None) -> list[Tables]:
-    """The rows of the jobs in some logs.
+    """Return the rows of the jobs in some logs.
 
     Raises:
         NcclInspectError: they cannot be read, or hold no line of NCCL.
@@ -245,7 +245,7 @@ def _ident(digest: str, number: int) -> str:
 
 
 def _content(unit: Unit) -> tuple[str, float]:
-    """A digest of what logs hold, whatever they are called, and when they were written.
+    """Return a digest of what logs hold, whatever they are called, and when they were written.
 
     Raises:
         StreamError: one cannot be read.

@@ -125,7 +125,7 @@ def add(
 
 
 def _since(_ctx: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
-    """A number of days or weeks."""
+    """Return a number of days or weeks."""
     if value is None:
         return None
     match = _SINCE.fullmatch(value)

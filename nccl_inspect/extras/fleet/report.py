@@ -20,7 +20,7 @@ _MOST_ROWS = 200
 
 
 def report(store: Store, since: timedelta | None = None, by: str = "") -> dict[str, Any]:
-    """The document."""
+    """Return the document."""
     return store.retried(lambda: _Report(store, since).document(by))
 
 
@@ -55,7 +55,7 @@ class _Report:
         }  # fmt: skip
 
     def _rows(self, query: str, values: Any = (), whole: bool = False, **own: str) -> list[dict[str, Any]]:
-        """The rows of a query, with times as text."""
+        """Return the rows of a query, with times as text."""
         done = (self._whole if whole else self._connection).execute(_QUERIES[query].format(**own), values)
         names = [column[0] for column in done.description]
         return [dict(zip(names, map(_plain, row), strict=True)) for row in done.fetchall()]

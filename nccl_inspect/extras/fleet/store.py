@@ -87,12 +87,12 @@ class Store:
     # --- what is there ---
 
     def batches(self) -> list[Batch]:
-        """The batches that count, by day and name."""
+        """Return the batches that count, by day and name."""
         self._files.invalidate_cache()
         return sorted(Batch(*match.groups()) for path in self._find("job") if (match := _FILE.search(path)))
 
     def idents(self) -> set[str]:
-        """The jobs that are there."""
+        """Return the jobs that are there."""
         return self.retried(
             lambda: {job for batch in self.batches() for job in self._read("job", batch)["job"].to_pylist()}
         )
@@ -110,7 +110,7 @@ class Store:
         return read()
 
     def connection(self, since: timedelta | None = None) -> Any:
-        """A DuckDB connection with a view for each table."""
+        """Return a DuckDB connection with a view for each table."""
         duckdb = library("duckdb")
         batches = self.batches()
         if since is not None and batches:

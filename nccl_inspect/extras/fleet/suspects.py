@@ -46,7 +46,7 @@ PARTS = {
 
 
 def wilson(bad: int, of: int) -> tuple[float, float]:
-    """The interval in which a rate lies with a probability of 95 %."""
+    """Return the interval in which a rate lies with a probability of 95 %."""
     if not of:
         return 0.0, 1.0
     rate, square = bad / of, _Z * _Z / of
@@ -66,7 +66,7 @@ class Logs:
         return table[of] - table[some] - table[of - some]
 
     def fisher(self, bad: int, of: int, all_bad: int, everything: int) -> float:
-        """The probability of as many bad ones among some of them, or more, if which ones are bad were chance."""
+        """Return the probability of as many bad ones among some of them, or more, if which ones are bad were chance."""
         seen = np.arange(bad, min(of, all_bad) + 1)
         seen = seen[of - seen <= everything - all_bad]
         if bad <= 0 or not len(seen):
@@ -75,7 +75,7 @@ class Logs:
         return min(0.0, _sum(ways) - float(self._choose(everything, of)))
 
     def binomial(self, bad: int, of: int, rate: float) -> float:
-        """The probability of as many bad ones, or more, if each is bad with some probability."""
+        """Return the probability of as many bad ones, or more, if each is bad with some probability."""
         if bad <= 0 or rate >= 1:
             return 0.0
         if rate <= 0:
@@ -85,7 +85,7 @@ class Logs:
 
 
 def _sum(logs: Any) -> float:
-    """The logarithm of the sum of what these are the logarithms of."""
+    """Return the logarithm of the sum of what these are the logarithms of."""
     most = float(logs.max())
     return most + math.log(float(np.exp(logs - most).sum()))
 
@@ -138,7 +138,7 @@ class _Pairs(NamedTuple):
     """Whether a finding of the job names it."""
 
     def jobs_with(self, name: str, number: int) -> Any:
-        """Whether each of a number of jobs has something."""
+        """Return whether each of a number of jobs has something."""
         mine = np.zeros(number, bool)
         mine[self.jobs[self.what == self.names.index(name)]] = True
         return mine
@@ -208,7 +208,7 @@ class Comparison:
         return found
 
     def suspects(self) -> list[Suspect]:
-        """The suspects, in the order in which they were found: the surest first."""
+        """Return the suspects, in the order in which they were found: the surest first."""
         left = np.ones(len(self._bad), bool)
         found: list[Suspect] = []
         while len(found) < _MOST and (self._bad & left).any():
@@ -243,7 +243,7 @@ class Comparison:
             parts += [(self._suspect(count, host, pairs, left), pairs) for count in self.counts(kind, pairs, left)]
 
         def is_alone(part: Suspect) -> bool:
-            """Whether jobs without the part are sound, and would hardly be if they had the fault, too."""
+            """Return whether jobs without the part are sound, and would hardly be if they had the fault, too."""
             count, others, bad = part.count, host.jobs - part.count.jobs, host.bad - part.count.bad
             fault = self._logs.binomial(others - bad, others, 1 - count.bad / count.jobs)
             sound = self._logs.binomial(bad, others, host.expected / host.jobs)

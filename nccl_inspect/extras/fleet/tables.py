@@ -55,13 +55,13 @@ _MOST_HOSTS = 64
 
 @cache
 def schema(table: str) -> Any:
-    """The columns of a table."""
+    """Return the columns of a table."""
     pairs = [column.split(":") for column in f"{_SHARED} {_COLUMNS[table]}".split()]
     return pa.schema([(name, _TYPES.get(kind) or pa.type_for_alias(kind)) for name, kind in pairs])
 
 
 def of_job(job: Job, ident: str, written: float, image: str | None) -> Tables:
-    """The rows of a judged job."""
+    """Return the rows of a judged job."""
     begin, end, clock = _times(job, written)
     shared = {"job": ident, "start": begin, "verdict": job.verdict, "bad": job.verdict in BAD}
     headline = next((found for found in job.findings if job.head and found.rule == job.head.rule), None)
@@ -105,13 +105,13 @@ def of_job(job: Job, ident: str, written: float, image: str | None) -> Tables:
 
 
 def _row(table: str, found: object, **own: Any) -> dict[str, Any]:
-    """The columns of a table that something has, without control characters: a log may hold any bytes."""
+    """Return the columns of a table that something has, without control characters: a log may hold any bytes."""
     row: dict[str, Any] = clean({column: getattr(found, column, None) for column in schema(table).names} | own)
     return row
 
 
 def _quoted(found: Finding | None) -> dict[str, Any]:
-    """The first line that a finding quotes."""
+    """Return the first line that a finding quotes."""
     line = found.evidence[0] if found and found.evidence else None
     return {name: getattr(line, name, None) for name in ("source", "line", "text")}
 
@@ -183,7 +183,7 @@ def _named(job: Job) -> set[str]:
 
 
 def _paths(job: Job) -> list[dict[str, Any]]:
-    """One row for each class of paths."""
+    """Return one row for each class of paths."""
     counts: Counter[tuple[Any, ...]] = Counter()
     for kind, number in job.paths.counted():
         counts[kind.transport, kind.detail, kind.scope, _word(kind.gdr), kind.verdict, tuple(kind.rules)] += number

@@ -137,7 +137,7 @@ def compare(a: Job, b: Job) -> Difference:
 
 
 def _are_comparable(a: Job, b: Job) -> bool:
-    """Whether a rank means the same in both: worlds of one size, and the same ranks together on a host."""
+    """Return whether a rank means the same in both: worlds of one size, and the same ranks together on a host."""
     if (a.world_size, a.rank_space) != (b.world_size, b.rank_space):
         return False
     ours, theirs = ({rank for host in job.hosts for rank in host.ranks} for job in (a, b))
@@ -541,7 +541,7 @@ def _chain_from(first: Change, findings: list[Change], changes: list[Change], pa
 
 
 def _is_effect(path: Change, finding: Change, pairwise: bool) -> bool:
-    """Whether a finding explains a change of paths.
+    """Return whether a finding explains a change of paths.
 
     A finding without cost makes no path appear or disappear. A pair that B does not connect at all lost its finding
     with its lines, not by a fix.

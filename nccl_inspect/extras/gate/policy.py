@@ -98,7 +98,7 @@ class Checked(Frozen):
 
     @property
     def state(self) -> str:
-        """The state of the worst outcome."""
+        """Return the state of the worst outcome."""
         return self.outcomes[0].answer.state if self.outcomes else "kept"
 
     def in_state(self, state: str) -> list[Outcome]:
@@ -107,12 +107,12 @@ class Checked(Frozen):
 
     @property
     def findings(self) -> list[Finding]:
-        """The findings that what is broken goes back to."""
+        """Return the findings that what is broken goes back to."""
         rules = {outcome.answer.rule for outcome in self.in_state("broken")}
         return [finding for finding in self.job.findings if finding.rule in rules]
 
     def is_met(self, strict: bool) -> bool:
-        """Whether nothing is broken and, if strict, nothing undecided."""
+        """Return whether nothing is broken and, if strict, nothing undecided."""
         return self.state == "kept" or (self.state == "undecided" and not strict)
 
 
@@ -408,7 +408,7 @@ def ask_transport(scope: str, allowed: tuple[str, ...], job: Job) -> Iterator[An
 
 
 def is_allowed(way: Path | PathKind | AlsoPath, allowed: tuple[str, ...]) -> bool:
-    """Whether a way is of an allowed transport, or its detail fits a glob; capitals do not matter."""
+    """Return whether a way is of an allowed transport, or its detail fits a glob; capitals do not matter."""
     detail, kind = way.detail.upper(), way.transport.upper()
     return any(kind == pattern.upper() or fnmatchcase(detail, pattern.upper()) for pattern in allowed)
 
@@ -480,7 +480,7 @@ def _kept_paths(scope: str, paths: Selection, what: str, job: Job) -> Answer:
 
 
 def is_impossible(scope: str, job: Job) -> bool:
-    """Whether the job is known to have no pair of that scope."""
+    """Return whether the job is known to have no pair of that scope."""
     comm = world_communicator(job)
     nodes = comm.nnodes if comm and comm.nnodes else len(job.hosts)
     return job.world_size is not None and nodes == (1 if scope == "inter" else job.world_size)

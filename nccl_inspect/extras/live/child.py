@@ -168,11 +168,11 @@ class Signals:
     """Waits for signals, which wait to be waited for: none is lost, and none interrupts anything."""
 
     def next(self, seconds: float) -> signal.struct_siginfo | None:
-        """The next signal; None when none comes in time."""
+        """Return the next signal; None when none comes in time."""
         return signal.sigtimedwait(_WAITED, seconds)
 
     def ending(self, seconds: float) -> bool:
-        """Whether a signal comes in time that ends what is done after the job; others end the wait only."""
+        """Return whether a signal comes in time that ends what is done after the job; others end the wait only."""
         came = self.next(seconds)
         return came is not None and came.si_signo in ENDING
 
@@ -253,7 +253,7 @@ class Child:
 
 
 def _same_group(root: int) -> list[int]:
-    """A process and those below it that are in the same process group."""
+    """Return a process and those below it that are in the same process group."""
     below: dict[int, list[int]] = {}
     groups: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

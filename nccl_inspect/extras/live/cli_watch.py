@@ -206,7 +206,7 @@ class _Beside:
             raise click.UsageError(f"{logs[0].name} is a log, and only one log can be watched; for several: {several}")
 
     def read(self) -> artifacts.Inventory:
-        """The evidence found so far."""
+        """Return the evidence found so far."""
         self._inventory = artifacts.beside(self._names)
         return self._inventory
 
@@ -302,7 +302,7 @@ class _Screen:
 
 
 def _progress(status: Status) -> tuple[str, str]:
-    """The status in words: the clock, and the progress."""
+    """Return the status in words: the clock, and the progress."""
     begin = f"{status.seconds:.0f} s, {status.lines:,} line{'' if status.lines == 1 else 's'}"
     if not status.nccl_lines:
         return begin, "none of NCCL yet"

@@ -199,7 +199,7 @@ class Standstill:
         """When the last thing came before the silence that counted."""
 
     def came(self) -> bool:
-        """Whether there was silence for so long, for the first time."""
+        """Return whether there was silence for so long, for the first time."""
         if not self._seconds or self._now() < self._next:
             return False
         newest = self._log.last

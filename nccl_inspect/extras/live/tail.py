@@ -54,7 +54,7 @@ class Waiter:
         self._poll.register(descriptor, select.POLLIN)
 
     def wait(self) -> bool:
-        """Whether there is input; for anything else the wait runs into its timeout, which makes the pause.
+        """Return whether there is input; for anything else the wait runs into its timeout, which makes the pause.
 
         Raises:
             BrokenPipeError: nobody reads the output any more.
@@ -228,6 +228,6 @@ class Splitter:
 
 
 def _tells(head: bytes) -> bool:
-    """Whether this shows if it is an export: its first line does, if it is more than a bracket."""
+    """Return whether this shows if it is an export: its first line does, if it is more than a bracket."""
     first, end, _ = head.partition(b"\n")
     return record_lines.tells(head) or (bool(end) and len(first.strip()) > 2)

@@ -172,7 +172,7 @@ class Watch:
 
     @property
     def reported(self) -> Job | None:
-        """The job as last reported; None before the first verdict."""
+        """Return the job as last reported; None before the first verdict."""
         return self._reported
 
     def feed(self, data: bytes) -> None:

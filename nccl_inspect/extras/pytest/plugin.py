@@ -27,7 +27,7 @@ class Loader(Protocol):
     """Reads a log for a test."""
 
     def __call__(self, inputs: Input | Sequence[Input], **options: Any) -> TestedJob:
-        """A job with assertions; arguments as for ``nccl_inspect.read``."""
+        """Return a job with assertions; arguments as for ``nccl_inspect.read``."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

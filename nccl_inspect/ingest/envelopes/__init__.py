@@ -71,7 +71,7 @@ def _without_written_end(line: bytes) -> bytes:
 
 
 def needs_cleaning(block: bytes) -> bool:
-    """Whether :func:`cleaned` would change something."""
+    """Return whether :func:`cleaned` would change something."""
     return (
         b"\x1b" in block or b"\r" in block or _has_web_blank(block) or _has_written_ends(block) or _has_numbers(block)
     )
@@ -94,7 +94,7 @@ def _as_text(match: re.Match[bytes]) -> bytes:
 
 
 def _has_numbers(block: bytes) -> bool:
-    """Whether the text of a line is written as a list of bytes."""
+    """Return whether the text of a line is written as a list of bytes."""
     return b"{" in block[:LOOK] and block.rfind(b'"MESSAGE"') >= 0 and _NUMBERS.search(block) is not None
 
 
@@ -104,12 +104,12 @@ def _has_web_blank(block: bytes) -> bool:
 
 
 def _has_written_ends(block: bytes) -> bool:
-    """Whether a line ends with ``\\n`` in letters before its own end."""
+    """Return whether a line ends with ``\\n`` in letters before its own end."""
     return b"\\" in block and _WRITTEN_END.search(block) is not None
 
 
 def has_partials(block: bytes) -> bool:
-    """Whether lines continue in the next one of the same stream."""
+    """Return whether lines continue in the next one of the same stream."""
     return any(parts.are_in(block) for parts in _parts())
 
 
@@ -130,7 +130,7 @@ def _last_part(line: bytes) -> bytes:
 
 
 def peel(line: bytes) -> Inner | None:
-    """The line without its outermost prefix; None when no envelope knows it."""
+    """Return the line without its outermost prefix; None when no envelope knows it."""
     best = None
     for pattern in _prefixes().get(line[:1], ()):
         match = pattern.match(line)
@@ -140,7 +140,7 @@ def peel(line: bytes) -> Inner | None:
 
 
 def rank_of(line: bytes, text: bytes) -> int | None:
-    """The rank that is stated in front of a text, nearest to it; None where none is.
+    """Return the rank that is stated in front of a text, nearest to it; None where none is.
 
     Args:
         line: as it stands.
@@ -166,7 +166,7 @@ def _stated(match: re.Match[bytes]) -> Stated:
 
 
 def is_whole(line: bytes) -> bool:
-    """Whether a line opens like a whole-line envelope."""
+    """Return whether a line opens like a whole-line envelope."""
     return any(opening.match(line) for opening, _, _ in _whole().get(line[:1], ()))
 
 
@@ -182,7 +182,7 @@ def contents(line: bytes) -> list[Inner]:
 
 
 def layers(line: bytes) -> Iterator[bytes]:
-    """The line without its outermost prefix, then without the next one, and so on.
+    """Yield the line without its outermost prefix, then without the next one, and so on.
 
     Blanks at the end of a prefix may belong to the line: each number of them is tried.
     """
@@ -197,14 +197,14 @@ def layers(line: bytes) -> Iterator[bytes]:
 
 
 def texts(line: bytes) -> Iterator[bytes]:
-    """The line, the content of a whole-line envelope, and both without their prefixes."""
+    """Yield the line, the content of a whole-line envelope, and both without their prefixes."""
     for text in (line, *(inner.text.rstrip(b"\r\n") for inner in contents(line))):
         yield text
         yield from layers(text)
 
 
 def stream_of(line: bytes) -> Inner | None:
-    """The line without its prefixes up to the one that names the stream; None when none does."""
+    """Return the line without its prefixes up to the one that names the stream; None when none does."""
     inner = Inner(line)
     for _ in range(MAX_DEPTH):
         layer = peel(inner.text)
@@ -217,7 +217,7 @@ def stream_of(line: bytes) -> Inner | None:
 
 
 def without_trailer(message: bytes) -> bytes:
-    """A message without what an envelope puts after it."""
+    """Return a message without what an envelope puts after it."""
     for sign, trailer in _trailers():
         if sign in message and (match := trailer.search(message)):
             message = message[: match.start()]
@@ -225,7 +225,7 @@ def without_trailer(message: bytes) -> bytes:
 
 
 def without_entities(message: bytes) -> bytes:
-    """A message out of a page of HTML or XML: ``0[0] -&gt; 1[1]``."""
+    """Return a message out of a page of HTML or XML: ``0[0] -&gt; 1[1]``."""
     import html  # few logs are saved pages
 
     return encode(html.unescape(decode(message)))
@@ -233,7 +233,7 @@ def without_entities(message: bytes) -> bytes:
 
 @cache
 def shipped() -> dict[str, Prefix | Whole]:
-    """All envelopes by name."""
+    """Return all envelopes by name."""
     from nccl_inspect.ingest.envelopes.prefixes import PREFIXES  # a plain log needs none
     from nccl_inspect.ingest.envelopes.whole_lines import WHOLE_LINES
 

@@ -27,7 +27,7 @@ _FLUENT_BIT_STDOUT = re.compile(
 
 
 def _fluent_bit_stdout(line: bytes) -> list[Inner]:
-    """The lines in the object."""
+    """Return the lines in the object."""
     match = _FLUENT_BIT_STDOUT.match(line)
     if match is None:
         return []
@@ -52,7 +52,7 @@ _LABELS = "pod", "pod_name", "host", "hostname", "instance", "container"
 
 
 def _logfmt(line: bytes) -> list[Inner]:
-    """The line in a record."""
+    """Return the line in a record."""
     fields = {decode(name): quoted_text(value) for name, value in _PAIR.findall(line)}
     text = next((fields[name] for name in _MESSAGES if fields.get(name)), b"")
     time = next((decode(fields[name]) for name in _TIMES if fields.get(name)), None)
@@ -69,7 +69,7 @@ _TAGGED_JSON = re.compile(
 
 
 def _tagged_json(line: bytes) -> list[Inner]:
-    """The lines in the object."""
+    """Return the lines in the object."""
     match = _TAGGED_JSON.match(line)
     if match is None:
         return []

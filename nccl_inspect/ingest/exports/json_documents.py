@@ -47,7 +47,7 @@ _MAX_TEXT = 8 << 20
 
 
 def reader(head: bytes, turned: bool = False) -> Document | None:
-    """The splitter for a source that begins so; None when it is not a document with log lines."""
+    """Return the splitter for a source that begins so; None when it is not a document with log lines."""
     if not may_be(head):
         return None
     first, _, rest = head.lstrip().partition(b"\n")
@@ -61,7 +61,7 @@ def reader(head: bytes, turned: bool = False) -> Document | None:
 
 
 def _is_text(value: Any, first: bytes) -> bool:
-    """Whether a string has several lines, or does not end on this one."""
+    """Return whether a string has several lines, or does not end on this one."""
     return "\n" in value if isinstance(value, str) else _OPEN_STRING.fullmatch(first) is not None
 
 
@@ -72,7 +72,7 @@ def _tried(head: bytes) -> Document:
 
 
 def may_be(head: bytes) -> bool:
-    """Whether a source that begins so opens like a document, as few logs do."""
+    """Return whether a source that begins so opens like a document, as few logs do."""
     return _OPENING.match(head) is not None
 
 
@@ -118,7 +118,7 @@ class Document:
         """Characters to wait for before parsing is tried again."""
 
     def feed(self, data: bytes) -> Iterator[Numbered]:
-        """The records that are whole by now."""
+        """Yield the records that are whole by now."""
         self.lines += data.count(b"\n")
         self._forget(max(self._since, self._at - _MAX_RECORD))
         self._text += self._decoder.decode(data)
@@ -126,7 +126,7 @@ class Document:
             yield from self._records(ended=False)
 
     def finish(self) -> Iterator[Numbered]:
-        """The records that are left at the end of the source."""
+        """Yield the records that are left at the end of the source."""
         yield from self._records(ended=True)
         self._text = ""
 
@@ -161,11 +161,11 @@ class Document:
         return self._as_it_is(ended)
 
     def _opens_value(self, sign: str) -> bool:
-        """Whether a value begins here; outside of documents, what looks like one without doubt."""
+        """Return whether a value begins here; outside of documents, what looks like one without doubt."""
         return sign in _OPENERS if self._frames else _VALUE.match(self._text, self._at) is not None
 
     def _value(self, sign: str, ended: bool) -> list[Numbered] | None:
-        """A string, or an array or object, whole or entered."""
+        """Return a string, or an array or object, whole or entered."""
         try:
             value, end = self._json.raw_decode(self._text, self._at)
         except RecursionError:
@@ -187,7 +187,7 @@ class Document:
         return self._taken(sign, value, end)
 
     def _broken_off(self, ended: bool) -> list[Numbered] | None:
-        """A string without an end: its whole lines."""
+        """Return a string without an end: its whole lines."""
         text, end, _ = self._text[self._at :].rpartition("\\n")
         try:
             value = json.loads(text + '"', strict=False) if end else ""
@@ -196,7 +196,7 @@ class Document:
         return self._taken('"', value, len(self._text)) if _MARK in value else self._as_it_is(ended)
 
     def _named(self, key: str, end: int, ended: bool) -> list[Numbered] | None:
-        """The name of a member; outside an object, the line is not part of a document."""
+        """Return the name of a member; outside an object, the line is not part of a document."""
         if not self._frames or self._frames[-1].sign != "{":
             return self._as_it_is(ended)
         self._key = key
@@ -225,7 +225,7 @@ class Document:
         return []
 
     def _record(self, value: Any) -> Any:
-        """The record that a value is: an object, or the text of a line; None when it is neither."""
+        """Return the record that a value is: an object, or the text of a line; None when it is neither."""
         if isinstance(value, str):
             return value if _MARK in value or (self._frames and self._key is None) else None
         if isinstance(value, list):
@@ -257,7 +257,7 @@ class Document:
         return None
 
     def _lines(self, value: Any, record: Any, end: int) -> list[Numbered]:
-        """A record as a line, or as one for each line of its message."""
+        """Return a record as a line, or as one for each line of its message."""
         source = self._text[self._at : end]
         if isinstance(record, str):
             self.records += _MARK in record
@@ -272,7 +272,7 @@ class Document:
         return [Numbered(number, line)]
 
     def _as_it_is(self, ended: bool) -> list[Numbered] | None:
-        """The rest of a line that is not JSON."""
+        """Return the rest of a line that is not JSON."""
         end = self._text.find("\n", self._at)
         if end < 0:
             if not ended and len(self._text) - self._at < _MAX_RECORD:
@@ -341,7 +341,7 @@ def _path(record: dict[str, Any]) -> str:
 
 
 def _marked(record: dict[str, Any], depth: int = 3) -> str:
-    """The path of a text of NCCL in a record of an unknown kind; empty when there is none."""
+    """Return the path of a text of NCCL in a record of an unknown kind; empty when there is none."""
     for name, value in record.items():
         if isinstance(value, str) and _MARK in value:
             return name
@@ -399,7 +399,7 @@ class Sheet:
         """Of the line read last."""
 
     def feed(self, data: bytes) -> Iterator[Numbered]:
-        """The rows that are whole by now."""
+        """Yield the rows that are whole by now."""
         self.lines += data.count(b"\n")
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._rest = self._rest[:BLOCK]
@@ -407,7 +407,7 @@ class Sheet:
             yield from self._line(line)
 
     def finish(self) -> Iterator[Numbered]:
-        """The rows that are left at the end of the source."""
+        """Yield the rows that are left at the end of the source."""
         if self._rest:
             yield from self._line(self._rest)
         yield from self._given_up()
@@ -426,13 +426,13 @@ class Sheet:
             yield from self._given_up()
 
     def _taken(self) -> list[bytes]:
-        """The lines of the row, which ends here."""
+        """Return the lines of the row, which ends here."""
         row, self._row = self._row, []
         self._size = self._quotes = 0
         return row
 
     def _cells(self, text: str, number: int) -> list[Numbered]:
-        """A row as a line, or as one for each line of its message; none when it does not fit."""
+        """Return a row as a line, or as one for each line of its message; none when it does not fit."""
         try:
             cells = _cells(text, self._delimiter)
         except csv.Error:

@@ -63,11 +63,11 @@ class JsonReader:
         self._size = size
 
     def __call__(self, line: bytes) -> list[Inner]:
-        """The lines in an object."""
+        """Return the lines in an object."""
         return self.read(_document(line))
 
     def read(self, document: Any) -> list[Inner]:
-        """The lines in what JSON stands for."""
+        """Return the lines in what JSON stands for."""
         if self._holder:
             holder = at(document, self._holder.strip("."))
             records = holder if isinstance(holder, list) else []
@@ -76,7 +76,7 @@ class JsonReader:
         return [inner for record in records for inner in self._record(record)]
 
     def may_read(self, document: Any) -> bool:
-        """Whether there may be lines in what JSON stands for, decided quickly."""
+        """Return whether there may be lines in what JSON stands for, decided quickly."""
         return not isinstance(document, dict) or not self._names.isdisjoint(document)
 
     def _record(self, record: Any) -> Iterator[Inner]:
@@ -111,7 +111,7 @@ class JsonReaders:
         """By the shape of an object: objects of one collector are alike."""
 
     def __call__(self, line: bytes) -> list[Inner]:
-        """The lines in an object."""
+        """Return the lines in an object."""
         document = _document(line)
         if len(line) > _LONG:
             return self._best_of(document).read(document)
@@ -144,7 +144,7 @@ def _shape(value: Any, depth: int = _MAX_DEPTH) -> Hashable:
 
 
 def any_reader(line: bytes) -> list[Inner]:
-    """The line in an object of an unknown kind: the text of NCCL, else the longest one that is not a time."""
+    """Return the line in an object of an unknown kind: the text of NCCL, else the longest one that is not a time."""
     document = _document(line)
     texts = list(_all_texts(document)) if isinstance(document, dict) else []
     times = [text for text in texts if TIME.fullmatch(text)]
@@ -169,7 +169,7 @@ def _strings(record: Any, paths: Iterable[str]) -> list[str]:
 
 
 def at(record: Any, path: str) -> Any:
-    """The value at a path, None for nothing; a name with dots may be one name."""
+    """Return the value at a path, None for nothing; a name with dots may be one name."""
     if not isinstance(record, dict):
         return None
     node = record.get(path, _ABSENT)
@@ -189,7 +189,7 @@ _ABSENT = object()
 
 @lru_cache(maxsize=1)
 def _document(line: bytes) -> Any:
-    """The JSON in a line; several envelopes look at the same one. None when it is none."""
+    """Return the JSON in a line; several envelopes look at the same one. None when it is none."""
     text = line.strip(b" \t\r,")
     if member := _MEMBER.fullmatch(line):
         text = b"{" + member[1] + b"}"

@@ -33,14 +33,14 @@ class Reader(Protocol):
     """Line ends seen."""
 
     def feed(self, data: bytes, /) -> Iterator[Numbered]:
-        """The lines that are whole by now."""
+        """Return the lines that are whole by now."""
 
     def finish(self) -> Iterator[Numbered]:
-        """The lines that are left at the end of the source."""
+        """Return the lines that are left at the end of the source."""
 
 
 def pieces_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInputError]:
-    """The lines of a source, then the error that ended it if there was one.
+    """Yield the lines of a source, then the error that ended it if there was one.
 
     Args:
         source: to read.
@@ -68,7 +68,7 @@ def reader_of(head: bytes, turned: bool = False) -> Reader | None:
 
 
 def tells(head: bytes) -> bool:
-    """Whether these first bytes show if the source is an export."""
+    """Return whether these first bytes show if the source is an export."""
     return len(head) >= HEAD or (head != b"" and not may_be_export(head))
 
 
@@ -87,7 +87,7 @@ def may_be_export(head: bytes) -> bool:
 
 
 def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
-    """The lines that a reader gives, with their numbers in the order of reading."""
+    """Yield the lines that a reader gives, with their numbers in the order of reading."""
     total = 0
     problem = None
     try:
@@ -103,7 +103,7 @@ def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
 
 
 def numbered(entries: list[Numbered], before: int, size: int, lines: int) -> Lines:
-    """The lines of a block with their numbers in the order of reading."""
+    """Return the lines of a block with their numbers in the order of reading."""
     numbers = range(before + 1, before + len(entries) + 1)
     return Lines(
         (entry.line for entry in entries), size, Mended(numbers, lines, stands=[entry.number for entry in entries])
@@ -111,7 +111,7 @@ def numbered(entries: list[Numbered], before: int, size: int, lines: int) -> Lin
 
 
 def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterator[Lines]:
-    """The lines in the opposite order.
+    """Yield the lines in the opposite order.
 
     Raises:
         NoInputError: there are too many.
@@ -132,7 +132,7 @@ def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterato
 
 
 def _stands(block: Lines, before: int) -> Sequence[int]:
-    """The numbers of a block's lines in the source."""
+    """Return the numbers of a block's lines in the source."""
     if block.mended is None:
         return range(before + 1, before + len(block) + 1)
     return block.mended.numbers if block.mended.stands is None else block.mended.stands

@@ -37,7 +37,7 @@ _SPARED = b"x across cluster]"
 
 
 def is_elided(text: bytes) -> bool:
-    """Whether a line of a text says that others were left out."""
+    """Return whether a line of a text says that others were left out."""
     return any(sign in text for sign in _SIGNS) and re.search(_LINE, b"\n" + text, re.MULTILINE) is not None
 
 
@@ -51,20 +51,20 @@ _ENDS = b"*", b"`", b"~", b">", b"\\", b"...", b"\xe2\x80\xa6", b"\xe2\x80\x99",
 
 
 def is_decorated(text: bytes) -> bool:
-    """Whether a line of a text ends with what is put behind a quoted one."""
+    """Return whether a line of a text ends with what is put behind a quoted one."""
     lines = (line.rstrip(b" \t\r") for line in text.split(b"\n"))
     return any(undecorated(line) != line for line in lines if line.endswith(_ENDS))
 
 
 def undecorated(text: bytes) -> bytes:
-    """A text without it, and without what follows the end of a quotation that began before it."""
+    """Return a text without it, and without what follows the end of a quotation that began before it."""
     less = re.sub(DECORATION + rb"[ \t\r]*$", b"", text)
     less = less.rpartition(b'"')[0] if less.count(b'"') % 2 else less
     return less[:-1] if less.endswith(b"'") and less.count(b"'") % 2 else less
 
 
 def spared(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines of NCCL of which a collector says that it left out others like them, with their places from 0."""
+    """Yield the lines of NCCL of which a collector says that it left out others like them, with their places from 0."""
     at = -1
     while (at := text.find(_SPARED, at + 1)) >= 0:
         begin, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
@@ -149,7 +149,7 @@ _PROGRAMS = frozenset(b"python py c cpp c++ cuda sh bash shell zsh toml yaml yml
 
 
 def normal(line: bytes) -> bytes:
-    """A line without what typography and markup did to it."""
+    """Return a line without what typography and markup did to it."""
     if b"&" in line:
         line = envelopes.without_entities(line)
     for sign, plain in _TYPOGRAPHY.items() if not line.isascii() or b"\t" in line else ():
@@ -162,7 +162,7 @@ def normal(line: bytes) -> bytes:
 
 
 def plainer(line: bytes) -> Iterator[bytes]:
-    """A line, and what it may have been before Markdown, a table or a typist changed it."""
+    """Yield a line, and what it may have been before Markdown, a table or a typist changed it."""
     yield line
     if b"\\" in line and (less := _ESCAPED.sub(rb"\1", line)) != line:
         yield less
@@ -173,7 +173,7 @@ def plainer(line: bytes) -> Iterator[bytes]:
 
 
 def layers(line: bytes) -> Iterator[bytes]:
-    """Each way to see a line, from that with the most around it to that with the least."""
+    """Yield each way to see a line, from that with the most around it to that with the least."""
     ways = [line]
     seen = {line}
     for way in ways:
@@ -197,7 +197,7 @@ def _with_less(text: bytes) -> Iterator[bytes]:
 
 
 def endings(text: bytes) -> list[bytes]:
-    """A text, then with less and less of what may have been put after it."""
+    """Return a text, then with less and less of what may have been put after it."""
     ways = [text.rstrip()]
     for way in ways:
         shorter = (way[: match.start()].rstrip() for trail in _TRAILS if (match := trail.search(way)))
@@ -206,7 +206,7 @@ def endings(text: bytes) -> list[bytes]:
 
 
 def beginnings(text: bytes) -> list[bytes]:
-    """A text, then without its last words: a sentence may continue behind what it quotes."""
+    """Return a text, then without its last words: a sentence may continue behind what it quotes."""
     ends = [len(text), *(match.start() for match in _BLANK.finditer(text))][:_MOST_WORDS]
     return [undecorated(text[:end].rstrip(b",;")) for end in sorted(ends, reverse=True)]
 
@@ -221,7 +221,7 @@ def parts(line: bytes) -> list[bytes]:
 
 
 def without_margin(line: bytes) -> bytes:
-    """A line that continues the one before, without the marks of a quotation or a table."""
+    """Return a line that continues the one before, without the marks of a quotation or a table."""
     return _MARGIN.sub(b"", line)
 
 

@@ -75,7 +75,7 @@ class Parts:
         self._common = common
 
     def are_in(self, block: bytes) -> bool:
-        """Whether a line of a block may be one."""
+        """Return whether a line of a block may be one."""
         if self._near not in block[:_NEAR] or (self.least and not _has_line_of(block, self.least)):
             return False
         # From the end, which takes half the time.
@@ -83,7 +83,7 @@ class Parts:
 
 
 def _has_line_of(block: bytes, size: int) -> bool:
-    """Whether a line has at least that many bytes."""
+    """Return whether a line has at least that many bytes."""
     place = 0
     while len(block) - place > size:
         end = block.rfind(b"\n", place, place + size)
@@ -140,7 +140,7 @@ _STRING = later(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*
 
 
 def quoted_reader(line: bytes) -> list[Inner]:
-    """The line that a string stands for, as JSON or Python writes it."""
+    """Return the line that a string stands for, as JSON or Python writes it."""
     from ast import literal_eval  # few logs are such
 
     string = _STRING.fullmatch(line)
@@ -153,7 +153,7 @@ def quoted_reader(line: bytes) -> list[Inner]:
 
 
 def quoted_text(value: bytes) -> bytes:
-    """The bytes that a value stands for, which may be in quotes as JSON writes them."""
+    """Return the bytes that a value stands for, which may be in quotes as JSON writes them."""
     if not value.startswith(b'"'):
         return value
     import json  # few logs have such
@@ -165,7 +165,7 @@ def quoted_text(value: bytes) -> bytes:
 
 
 def text_of(value: Any) -> bytes | None:
-    """The bytes that a value of JSON stands for; None when it is not a text."""
+    """Return the bytes that a value of JSON stands for; None when it is not a text."""
     if isinstance(value, list):  # journald writes bytes that are not UTF-8 as numbers
         small = value and all(isinstance(item, int) and 0 <= item < 256 for item in value)
         return bytes(value) if small else None
@@ -185,7 +185,7 @@ CSV_FIRST = b'"0123456789'
 
 
 def csv_reader(line: bytes) -> list[Inner]:
-    """The log line in a row: the cell of NCCL, else the longest that is not a time."""
+    """Return the log line in a row: the cell of NCCL, else the longest that is not a time."""
     import csv  # only logs in CSV need it
 
     try:

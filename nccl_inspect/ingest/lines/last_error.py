@@ -44,18 +44,18 @@ Awaited: TypeAlias = dict[_Printer, _Announced]
 
 
 def inline(line: bytes, stated: Stated = NOTHING) -> Inner:
-    """The text after the mark; empty when it follows on its own line."""
+    """Return the text after the mark; empty when it follows on its own line."""
     lead, _, text = line.partition(MARK)
     return Inner(text.strip(), _stated(lead, stated))
 
 
 def is_quoted(line: bytes) -> bool:
-    """Whether a line holds NCCL's last warning as XLA quotes it."""
+    """Return whether a line holds NCCL's last warning as XLA quotes it."""
     return _LOG_ENTRY in line
 
 
 def quoted(line: bytes, stated: Stated = NOTHING) -> Inner:
-    """The text in the quotes after XLA's mark; empty without quotes."""
+    """Return the text in the quotes after XLA's mark; empty without quotes."""
     lead, _, text = line.partition(_LOG_ENTRY)
     return Inner(text.partition(b"'")[2].rpartition(b"'")[0].strip(), _stated(lead, stated))
 

@@ -90,12 +90,12 @@ class Origin(NamedTuple):
 
     @property
     def host(self) -> str | None:
-        """The host as the line names it; under Kubernetes that is the pod. None where it was taken out."""
+        """Return the host as the line names it; under Kubernetes that is the pod. None where it was taken out."""
         return None if is_masked(self.process) else self.process[0]
 
     @property
     def pid(self) -> int | None:
-        """The process id; None where it was taken out."""
+        """Return the process id; None where it was taken out."""
         return None if self.process[1] < 0 else self.process[1]
 
 
@@ -117,7 +117,7 @@ def split(line: bytes) -> tuple[bytes, bytes] | None:
 
 
 def whole(head: bytes, level: str, message: str) -> str:
-    """The line with this head, as it stood."""
+    """Return the line with this head, as it stood."""
     mark = "" if head.endswith(FATAL) else f" NCCL {level}"
     return f"{decode(head)}{mark} {message}" if head else message
 
@@ -127,12 +127,12 @@ BEGINNINGS = frozenset(level[:5].ljust(5) if len(level) < 5 else level for level
 
 
 def is_masked(process: Process) -> bool:
-    """Whether the host of a process was taken out of the log: then its name is made up."""
+    """Return whether the host of a process was taken out of the log: then its name is made up."""
     return process[0].startswith(NO_HOST)
 
 
 def parse(head: bytes) -> Origin | None:
-    """The origin that a head states, or None when it is damaged or the beginning of a whole-line envelope."""
+    """Return the origin that a head states, or None when it is damaged or the beginning of a whole-line envelope."""
     rest, stated = head.removesuffix(FATAL), NOTHING
     seen = [rest]
     for _ in range(envelopes.MAX_DEPTH):
@@ -189,7 +189,7 @@ def _masked(
     device: bytes | None = None,
     location: bytes | None = None,
 ) -> Origin:
-    """The origin of a line without host, process id or both: what is left keeps processes apart."""
+    """Return the origin of a line without host, process id or both: what is left keeps processes apart."""
     host = host and host.strip(b"<>{}[]")
     name = decode(host) if host and not _NO_HOST.fullmatch(host) else " ".join(_marks(stated))
     own = int(pid) if pid and pid.isdigit() else -1 if device is None else -2 - abs(int(device))
@@ -207,27 +207,27 @@ def _masked(
 
 
 def _groups(match: re.Match[bytes]) -> dict[str, bytes | None]:
-    """The parts of a prefix; a host may stand alone, without the numbers of process and thread."""
+    """Return the parts of a prefix; a host may stand alone, without the numbers of process and thread."""
     groups = match.groupdict()
     alone = groups.pop("alone")
     return {**groups, "host": groups["host"] or alone}
 
 
 def _marks(stated: Stated) -> list[str]:
-    """The made-up name of a process whose host is not known."""
+    """Return the made-up name of a process whose host is not known."""
     rank = [] if stated.rank is None else [f"rank {stated.rank}"]
     return [NO_HOST, *([stated.label] if stated.label else []), *rank]
 
 
 def pieces(line: bytes, origin: Origin) -> list[bytes]:
-    """A line cut before every prefix of its own host: several lines may have been run together."""
+    """Return a line cut before every prefix of its own host: several lines may have been run together."""
     again = re.compile(rb"(?:\[\d[\d/:., TZ+-]{5,40}\] )?" + re.escape(encode(origin.process.host)) + _TWICE)
     starts = [match.start() for match in again.finditer(line)][1:]
     return [line[begin:end] for begin, end in zip([0, *starts], [*starts, len(line)], strict=True)]
 
 
 def unwrapped(line: bytes) -> bytes:
-    """A line without what collectors put in front of it."""
+    """Return a line without what collectors put in front of it."""
     for _ in range(envelopes.MAX_DEPTH):
         layer = envelopes.peel(line)
         if layer is None:
@@ -267,7 +267,7 @@ _ANYWHERE = later(
 
 
 def is_prose(head: bytes) -> bool:
-    """Whether what precedes ``NCCL`` is a sentence: it does not end as prefixes do, and not with half of one."""
+    """Return whether what precedes ``NCCL`` is a sentence: it does not end as prefixes do, and not with half of one."""
     return _END.search(head) is None
 
 
@@ -277,7 +277,7 @@ _MAX_LEADS = 32
 
 
 def is_news(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> bool:
-    """Whether :func:`learn` would remember it."""
+    """Return whether :func:`learn` would remember it."""
     return len(leads) < _MAX_LEADS and _DIGITS.sub(b"0", lead) not in leads
 
 
@@ -288,7 +288,7 @@ def learn(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> None:
 
 
 def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:
-    """A line without a prefix, without leading and trailing decoration: each reading in turn."""
+    """Yield a line without a prefix, without leading and trailing decoration: each reading in turn."""
     for layer in (*envelopes.layers(line), *(line[lead.end() :] for pattern in leads if (lead := pattern.match(line)))):
         if (shorter := envelopes.without_trailer(layer)) != layer:
             yield shorter
@@ -296,7 +296,7 @@ def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:
 
 
 def stated_by(origin: Origin, stated: Stated) -> Origin:
-    """The origin of a line in a whole-line envelope, with what that states."""
+    """Return the origin of a line in a whole-line envelope, with what that states."""
     fields = Stated(origin.time, origin.label, origin.rank)
     fields = stated if fields == NOTHING else fields.within(stated)
     host = " ".join(_marks(fields)) if is_masked(origin.process) else origin.process.host
@@ -315,6 +315,6 @@ def stated_by(origin: Origin, stated: Stated) -> Origin:
 
 
 def retold_by(stated: Stated) -> Origin:
-    """The origin of what an exception retells: of no process that is known, but maybe of a known rank."""
+    """Return the origin of what an exception retells: of no process that is known, but maybe of a known rank."""
     nobody = Process("", 0 if stated.rank is None else -1 - stated.rank)
     return NOBODY._replace(process=nobody, time=stated.time, label=stated.label, rank=stated.rank)

@@ -57,7 +57,7 @@ class Folded:
         """Of the line read last."""
 
     def feed(self, data: bytes) -> Iterator[Numbered]:
-        """The lines that are whole by now."""
+        """Yield the lines that are whole by now."""
         self.lines += data.count(b"\n")
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._rest = self._rest[:BLOCK]
@@ -65,7 +65,7 @@ class Folded:
             yield from self._line(line.rstrip())
 
     def finish(self) -> Iterator[Numbered]:
-        """The line that is left at the end of the source."""
+        """Yield the line that is left at the end of the source."""
         if self._rest:
             yield from self._line(self._rest.rstrip())
         yield from self._ended()
@@ -79,7 +79,7 @@ class Folded:
             yield from self._ended()
 
     def _is_full(self, line: bytes) -> bool:
-        """Whether a line reaches to the edge; a blank there is not copied."""
+        """Return whether a line reaches to the edge; a blank there is not copied."""
         return len(line) >= self._width - 1
 
     def _ended(self) -> Iterator[Numbered]:

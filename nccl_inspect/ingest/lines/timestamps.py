@@ -55,7 +55,7 @@ class Frame(NamedTuple):
     """Whether one with another time had the same origin but for that."""
 
     def at(self, head: bytes) -> Origin:
-        """The origin of a prefix with another time."""
+        """Return the origin of a prefix with another time."""
         _, process, tid, device, _, location, label, rank, wrapped, lead = self.origin
         stamp = self.stated(head[self.begin : len(head) - self.rest])
         lead = lead and head[: len(lead)]
@@ -63,11 +63,11 @@ class Frame(NamedTuple):
         return _new(Origin, (head, process, tid, device, stamp, location, label, rank, wrapped, lead))
 
     def stated(self, time: bytes) -> str | None:
-        """The time that such an origin states."""
+        """Return the time that such an origin states."""
         return None if self.stamp is None else self.stamp[0] + time.decode("ascii") + self.stamp[1]
 
     def with_time(self, time: bytes) -> Origin:
-        """The origin of a prefix with another time; more bytes may follow it."""
+        """Return the origin of a prefix with another time; more bytes may follow it."""
         own = self.origin.head
         return self.at(own[: self.begin] + time[: len(self.time)] + own[len(own) - self.rest :])
 
@@ -86,22 +86,22 @@ class Late(NamedTuple):
 
     @property
     def tid(self) -> int:
-        """The thread."""
+        """Return the thread."""
         return self.frame.origin.tid
 
     @property
     def process(self) -> Process:
-        """The process."""
+        """Return the process."""
         return self.frame.origin.process
 
     @property
     def location(self) -> str | None:
-        """The place in NCCL's source."""
+        """Return the place in NCCL's source."""
         return self.frame.origin.location
 
     @property
     def origin(self) -> Origin:
-        """The origin of the line."""
+        """Return the origin of the line."""
         return self.frame.with_time(self.digits)
 
 
@@ -123,13 +123,13 @@ class Timed:
         """How long the last ones were."""
 
     def tells(self, lines: Sequence[bytes]) -> bool:
-        """Whether most lines have a time, and few the same."""
+        """Return whether most lines have a time, and few the same."""
         heads = {line.partition(MARK)[0] for line in lines[:SAMPLE] if MARK in line}
         few = min(len(lines), SAMPLE) // 2
         return len(heads) > few and sum(self.key(head) is not None for head in heads) > few
 
     def without(self, line: bytes) -> bytes:
-        """A line with zeros for the time, if that is seen at once; then its head is a key (:meth:`key`)."""
+        """Return a line with zeros for the time, if that is seen at once; then its head is a key (:meth:`key`)."""
         for end in self._ends:
             begin = self._beginnings.get(line[:end])
             if begin is not None and (fraction := _FRACTION.match(line, end)):
@@ -137,7 +137,7 @@ class Timed:
         return line
 
     def key(self, head: bytes) -> bytes | None:
-        """A prefix with zeros for the time; None where there is none."""
+        """Return a prefix with zeros for the time; None where there is none."""
         match = _TIME.search(head)
         if match is None:
             return None
@@ -160,7 +160,7 @@ class Timed:
         return frame if frame is not None and frame.is_proven else None
 
     def _like_sibling(self, key: bytes) -> Frame | None:
-        """A frame that differs from a proven one in host and numbers only; None where there is none such."""
+        """Return a frame that differs from a proven one in host and numbers only; None where there is none such."""
         printer = _PRINTER.search(key)
         sibling = self._siblings.get(key[: printer.start()]) if printer else None
         if printer is None or sibling is None:
@@ -204,13 +204,13 @@ class Timed:
 
 
 def place(head: bytes) -> tuple[int, int]:
-    """The span of the time in a prefix that may have zeros for digits; nowhere is ``(0, 0)``."""
+    """Return the span of the time in a prefix that may have zeros for digits; nowhere is ``(0, 0)``."""
     match = _TIME.search(head)
     return match.span() if match else (0, 0)
 
 
 def in_most(lines: Sequence[bytes]) -> bool:
-    """Whether most prefixes of lines have a time."""
+    """Return whether most prefixes of lines have a time."""
     heads = {line.partition(MARK)[0] for line in lines if MARK in line}
     return 2 * sum(place(head) != (0, 0) for head in heads) > len(heads)
 

@@ -98,7 +98,7 @@ class Rejoiner:
         self._last_torn: Owner = _NOBODY
 
     def feed(self, data: bytes) -> Iterator[Numbered]:
-        """The lines that are whole by now."""
+        """Yield the lines that are whole by now."""
         self._rest += data
         at = 0
         while len(self._rest) - at >= _BLOCK:
@@ -108,7 +108,7 @@ class Rejoiner:
         self._rest = self._rest[at:]
 
     def finish(self) -> Iterator[Numbered]:
-        """The lines that are left at the end of the source; heads without an end come as they are."""
+        """Yield the lines that are left at the end of the source; heads without an end come as they are."""
         while self._rest:
             end = self._size(self._rest[:_BLOCK])
             block, self._rest = self._rest[:end], self._rest[end:]
@@ -137,7 +137,7 @@ class Rejoiner:
         return len(data)
 
     def _block(self, block: bytes) -> Iterator[Numbered]:
-        """The lines of what one process wrote at once."""
+        """Yield the lines of what one process wrote at once."""
         first = _PREFIX.search(block)
         owner = self._owner(first) if first else _NOBODY
         start = first.start() if first else len(block)
@@ -174,7 +174,7 @@ class Rejoiner:
         return None
 
     def _opening(self, owner: Owner, texts: list[bytes], number: int, single: bool) -> Iterator[Numbered]:
-        """The first line of a block has no prefix: it may be the end of a head; it is then marked as taken."""
+        """Yield the first line of a block has no prefix: it may be the end of a head; it is then marked as taken."""
         whose = owner if owner in self._heads else self._last_torn
         head = self._heads.get(whose)
         if head is None:
@@ -189,7 +189,7 @@ class Rejoiner:
         yield Numbered(head.number, text, repaired)
 
     def _tear(self, owner: Owner, text: bytes) -> Iterator[Numbered]:
-        """The block ends inside a line."""
+        """Yield the block ends inside a line."""
         if old := self._heads.get(owner):
             yield Numbered(old.number, old.text, cut=True)
         self._heads[owner] = _Head(text, self.lines + 1, self._offset)
@@ -203,7 +203,7 @@ _TAKEN = b"\x00taken"
 
 
 def is_torn(head: bytes) -> bool:
-    """Whether the beginning of a source shows torn lines, and whether putting them together makes it sounder."""
+    """Return whether the beginning of a source shows torn lines, and whether putting them together makes it sounder."""
     glued = _glued(head)
     if not glued:
         return False
@@ -236,7 +236,7 @@ def _hosts(text: bytes) -> set[bytes]:
 
 
 def _may_be_inside(text: bytes, hosts: set[bytes]) -> bool:
-    """Whether a host may stand inside a line; of many hosts only what all begin with tells that."""
+    """Return whether a host may stand inside a line; of many hosts only what all begin with tells that."""
     first, last = min(hosts), max(hosts)
     width = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
     if width >= _LEAST and not _is_inside(text, first[:width]):
@@ -250,7 +250,7 @@ def _is_inside(text: bytes, word: bytes) -> bool:
 
 
 def rejoined(blocks: Iterable[bytes], rejoiner: Rejoiner) -> Iterator[list[Numbered]]:
-    """The whole lines of a source, in lists of about the size of its blocks."""
+    """Yield the whole lines of a source, in lists of about the size of its blocks."""
     for data in blocks:
         yield list(rejoiner.feed(data))
     yield list(rejoiner.finish())

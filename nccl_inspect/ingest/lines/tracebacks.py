@@ -55,7 +55,7 @@ def begin(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> No
 
 
 def ended(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> Inner | None:
-    """The exception that a line states, if a traceback ends with it; None for all other lines."""
+    """Return the exception that a line states, if a traceback ends with it; None for all other lines."""
     while open_tracebacks and number > open_tracebacks[oldest := next(iter(open_tracebacks))]:
         del open_tracebacks[oldest]
     for printer, text in _printers(line, stated) if open_tracebacks else ():

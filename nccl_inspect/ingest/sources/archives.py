@@ -51,7 +51,7 @@ ALL = Wanted(lambda _: True, lambda *_: True)
 
 
 def of_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
-    """The logs in a tar archive, or what else is wanted, in its order.
+    """Yield the logs in a tar archive, or what else is wanted, in its order.
 
     Raises:
         StreamError: the archive is damaged or breaks off, and no member has said so.
@@ -91,7 +91,7 @@ class _Watched:
         self.failed = False
 
     def read(self, stream: Any) -> Pieces:
-        """The data of a member."""
+        """Return the data of a member."""
         import tarfile
 
         try:
@@ -143,7 +143,7 @@ class _Readable:
         self._piece = memoryview(b"")
 
     def read(self, size: int) -> bytes:
-        """Some bytes, none at the end."""
+        """Return some bytes, none at the end."""
         if not self._piece:
             self._piece = memoryview(next(self._data, b""))
         taken, self._piece = self._piece[:size], self._piece[size:]
@@ -151,7 +151,7 @@ class _Readable:
 
 
 def of_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
-    """The logs in a zip archive, or what else is wanted, in the natural order of their names.
+    """Yield the logs in a zip archive, or what else is wanted, in the natural order of their names.
 
     Args:
         file: path or seekable file object.

@@ -40,7 +40,7 @@ class Source(Frozen):
 
 
 def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Iterator[Source]:
-    """The sources that the inputs stand for, one after the other: read one before you ask for the next.
+    """Yield the sources that the inputs stand for, one after the other: read one before you ask for the next.
 
     A folder gives the logs in it, an archive its members that look like logs. What is missing or unreadable is a source
     as well: reading it raises the error.
@@ -61,7 +61,7 @@ def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> I
 
 
 def of_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
-    """The sources that a file stands for.
+    """Yield the sources that a file stands for.
 
     Args:
         file: a log or an archive.
@@ -125,7 +125,7 @@ def _problem(error: StreamError | OSError) -> StreamError:
 
 
 def raw_blocks(source: Source) -> Iterator[bytes]:
-    """The bytes of a source, unpacked, in pieces of at most about :data:`BLOCK` bytes.
+    """Yield the bytes of a source, unpacked, in pieces of at most about :data:`BLOCK` bytes.
 
     Raises:
         NoInputError: the data breaks off or cannot be read; what came before that was given.
@@ -159,14 +159,14 @@ class Lines:
 
     @property
     def lines(self) -> list[bytes]:
-        """Each line separately."""
+        """Return each line separately."""
         if self._lines is None:
             self._lines = [] if self._text is None else self._text.split(b"\n")
         return self._lines
 
     @property
     def text(self) -> bytes:
-        """All in one, with a line end between each two."""
+        """Return all in one, with a line end between each two."""
         if self._text is None:
             self._text = b"\n".join(self.lines)
         return self._text
@@ -213,7 +213,7 @@ def _lines_of(lines: Iterator[Numbered], size: int, rejoiner: Rejoiner) -> Lines
 
 
 def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
-    """The lines of a source, then the error that ended it if there was one."""
+    """Yield the lines of a source, then the error that ended it if there was one."""
     try:
         yield from blocks(source)
     except NoInputError as error:
@@ -221,12 +221,12 @@ def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
 
 
 def is_torn_stream(pieces: Iterator[bytes]) -> bool:
-    """Whether lines of these bytes would be put together again."""
+    """Return whether lines of these bytes would be put together again."""
     return any(lines.mended for lines in cut(islice(pieces, LOOK_AHEAD // BLOCK + 1), LOOK_AHEAD))
 
 
 def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
-    """The lines in pieces of a source.
+    """Yield the lines in pieces of a source.
 
     Args:
         pieces: as they come.
@@ -256,7 +256,7 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
 
 
 def _sound(text: bytes) -> bytes:
-    """The lines without returns before their ends, none longer than :data:`BLOCK`."""
+    """Return the lines without returns before their ends, none longer than :data:`BLOCK`."""
     if _has_long_line(text):
         text = b"\n".join([line[:BLOCK] for line in text.split(b"\n")])
     if b"\r" in text and (b"\r\n" in text or text.endswith(b"\r")):

@@ -28,7 +28,7 @@ class _Decoder(Protocol):
 
     @property
     def eof(self) -> bool:
-        """Whether the part has ended."""
+        """Return whether the part has ended."""
 
     @property
     def unused_data(self) -> bytes:
@@ -115,12 +115,12 @@ _BEGINNINGS = (*_KINDS, *_OTHERS)
 
 
 def is_packed(head: bytes) -> bool:
-    """Whether data that begins so is packed, also in a way that is not unpacked here."""
+    """Return whether data that begins so is packed, also in a way that is not unpacked here."""
     return head.startswith(_BEGINNINGS)
 
 
 def unpacked(data: Pieces, allowance: Allowance | None = None) -> Pieces:
-    """The data, unpacked once if it is packed.
+    """Return the data, unpacked once if it is packed.
 
     Args:
         data: as stored.
@@ -140,7 +140,7 @@ def unpacked(data: Pieces, allowance: Allowance | None = None) -> Pieces:
 
 
 def _tells(head: bytes) -> bool:
-    """Whether these first bytes show if the data is packed."""
+    """Return whether these first bytes show if the data is packed."""
     return len(head) >= _MAGIC or (head != b"" and not any(start.startswith(head) for start in _BEGINNINGS))
 
 
@@ -171,7 +171,7 @@ class _Parts:
 
     @property
     def inside(self) -> bool:
-        """Whether a part has begun and not ended."""
+        """Return whether a part has begun and not ended."""
         return self._current is not None
 
     def unpack(self, data: bytes) -> Iterator[bytes]:

@@ -97,7 +97,7 @@ def require_path(name: str) -> None:
 
 
 def is_url(name: str) -> bool:
-    """Whether an input is an address, such as ``s3://bucket/job.log``."""
+    """Return whether an input is an address, such as ``s3://bucket/job.log``."""
     return _URL.match(name) is not None
 
 
@@ -107,7 +107,7 @@ def lasting(files: Iterable[File]) -> list[File]:
 
 
 def can_read_again(files: Iterable[File]) -> bool:
-    """Whether everything can be read once more: no stream is too long to be kept."""
+    """Return whether everything can be read once more: no stream is too long to be kept."""
     return all(file.open.is_whole for file in files if isinstance(file.open, _Kept))
 
 
@@ -134,7 +134,7 @@ class _Kept:
         self._is_whole = False
 
     def __call__(self) -> Pieces:
-        """The bytes, from the first one on."""
+        """Return the bytes, from the first one on."""
         if self._pieces is None:
             self._pieces = []
             return self._keeping(self._pieces)
@@ -144,7 +144,7 @@ class _Kept:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it can be opened again."""
+        """Return whether it can be opened again."""
         return self._is_whole
 
     def _keeping(self, pieces: list[bytes]) -> Pieces:
@@ -208,7 +208,7 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
 
 
 def _binary(item: Any) -> Any:
-    """A file object, that below it where it was opened as text: so bytes that are not UTF-8 do no harm.
+    """Return a file object, that below it where it was opened as text: so bytes that are not UTF-8 do no harm.
 
     Raises:
         NoInputError: it is not a file object, or closed.
@@ -266,7 +266,7 @@ def _of_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
 
 
 def of_file(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
-    """A file again that :func:`find` gave."""
+    """Return a file again that :func:`find` gave."""
     if not isinstance(path, Path):
         return _of_object(path, found)
     try:
@@ -276,7 +276,7 @@ def of_file(path: Place, found: bool, without: frozenset[str] = frozenset()) -> 
 
 
 def of_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
-    """A file on disk."""
+    """Return a file on disk."""
     if not os.access(path, os.R_OK):
         return unreadable(str(path), "no read permission", "check its mode and owner")
     if not stat.S_ISREG(status.st_mode):
@@ -316,7 +316,7 @@ _PREVIOUS = later(rf"(?P<stem>.+)[._-](?:previous|prev|old)(?P<suffix>\.[A-Za-z]
 
 
 def order(names: Sequence[str]) -> list[int]:
-    """The places of files in the order to read them: rotated files come before the current one.
+    """Return the places of files in the order to read them: rotated files come before the current one.
 
     Args:
         names: of the files, in the order in which they were given; of those that belong together only that changes.

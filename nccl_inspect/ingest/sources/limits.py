@@ -26,7 +26,7 @@ _GIVEN: ContextVar[str | None] = ContextVar("limit", default=None)
 
 
 def given() -> str | None:
-    """The limit that somebody set; None for the usual one."""
+    """Return the limit that somebody set; None for the usual one."""
     return _GIVEN.get() or os.environ.get(VARIABLE) or None
 
 

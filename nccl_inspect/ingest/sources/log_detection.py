@@ -67,7 +67,7 @@ _MAX_DIGITS = 1000
 
 
 def natural(path: str) -> list[list[str | int]]:
-    """A key that sorts as people count: ``rank2`` before ``rank10``."""
+    """Return a key that sorts as people count: ``rank2`` before ``rank10``."""
     return [_parts(part) for part in path.split("/")]
 
 
@@ -80,7 +80,7 @@ def _name(path: str) -> str:
 
 
 def is_left_out(path: str) -> bool:
-    """Whether the name alone says that this is not a log: hidden, core, checkpoint, document.
+    """Return whether the name alone says that this is not a log: hidden, core, checkpoint, document.
 
     Args:
         path: within the folder or archive.
@@ -89,32 +89,32 @@ def is_left_out(path: str) -> bool:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a file, or a folder that it lies in, is hidden."""
+    """Return whether a file, or a folder that it lies in, is hidden."""
     return any(part.startswith(".") and part not in (".", "..") for part in path.split("/"))
 
 
 def is_document(path: str) -> bool:
-    """Whether the name is that of a document that may say something about a job beside its log."""
+    """Return whether the name is that of a document that may say something about a job beside its log."""
     return not is_hidden(path) and _DOCUMENT.search(_PACKED.sub("", path)) is not None
 
 
 def is_program(path: str) -> bool:
-    """Whether the name is that of source code, a script or settings: they hold messages that nobody printed."""
+    """Return whether the name is that of source code, a script or settings: they hold messages that nobody printed."""
     return _PROGRAM.search(path) is not None
 
 
 def is_named_as_archive(path: str) -> bool:
-    """Whether the name is that of an archive."""
+    """Return whether the name is that of an archive."""
     return _ARCHIVE.search(_PACKED.sub("", _name(path))) is not None
 
 
 def tells_archives(head: bytes) -> bool:
-    """Whether these first bytes show if the data is an archive; a line end in them shows that it is text."""
+    """Return whether these first bytes show if the data is an archive; a line end in them shows that it is text."""
     return len(head) >= _TAR_HEAD or b"\n" in head or head.startswith(_ZIP_BEGINNINGS)
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether data that begins so is a tar archive."""
+    """Return whether data that begins so is a tar archive."""
     if head[_TAR_MARK] != b"ustar":
         return False
     import tarfile  # these modules take some time to load
@@ -127,17 +127,17 @@ def is_tar(head: bytes) -> bool:
 
 
 def is_zip(head: bytes) -> bool:
-    """Whether data that begins so is a zip archive."""
+    """Return whether data that begins so is a zip archive."""
     return head.startswith(_ZIP_BEGINNINGS)
 
 
 def is_plausible(path: str) -> bool:
-    """Whether the name is one that logs have."""
+    """Return whether the name is one that logs have."""
     return _PLAUSIBLE.search(_PACKED.sub("", _name(path))) is not None
 
 
 def is_log(path: str, head: bytes) -> bool:
-    """Whether this is text with the name of a log, or with an NCCL line in its first bytes whatever its name.
+    """Return whether this is text with the name of a log, or with an NCCL line in its first bytes whatever its name.
 
     Args:
         path: within the folder or archive.
@@ -159,12 +159,12 @@ def is_log(path: str, head: bytes) -> bool:
 
 
 def is_report(head: bytes) -> bool:
-    """Whether this program has written a file that begins so."""
+    """Return whether this program has written a file that begins so."""
     return _REPORT.match(head) is not None and not _BEGINS_WITH_NCCL.search(head)
 
 
 def unpacked(head: bytes) -> bytes | None:
-    """The first bytes of what a head stands for; None when it cannot be unpacked."""
+    """Return the first bytes of what a head stands for; None when it cannot be unpacked."""
     if not compression.is_packed(head):
         return head[:HEAD]
     data = b""

@@ -46,7 +46,7 @@ class Part(Frozen):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a file from its beginning to its end, of whatever kind."""
+        """Return whether it is a file from its beginning to its end, of whatever kind."""
         return self.start == 0 and self.end is None
 
 
@@ -72,7 +72,7 @@ def _are_paths(inputs: Input | Sequence[Input]) -> bool:
 
 
 def _is_path(item: object) -> bool:
-    """Whether any process could open it, or would say why it cannot."""
+    """Return whether any process could open it, or would say why it cannot."""
     if isinstance(item, File):
         return item.place is not None or item.problem is not None
     return isinstance(item, (str, Path)) and item != "-"
@@ -114,7 +114,7 @@ class _LineEnds:
 
     @cached_property
     def _is_plain(self) -> bool:
-        """Whether the file is text that can be cut at any line end."""
+        """Return whether the file is text that can be cut at any line end."""
         head = _read(self._place, 0)
         if log_detection.is_tar(head) or log_detection.is_zip(head) or compression.is_packed(head):
             return False
@@ -125,7 +125,7 @@ class _LineEnds:
             return not blocks.is_torn_stream(pieces(file))
 
     def after(self, place: int) -> int | None:
-        """The first beginning of a line after some bytes, if one comes soon and is not the end."""
+        """Return the first beginning of a line after some bytes, if one comes soon and is not the end."""
         try:
             data = _read(self._place, place) if self._is_plain else b""
         except (StreamError, OSError):
@@ -143,7 +143,7 @@ def _read(place: Place | None, start: int, size: int = BLOCK) -> bytes:
 
 
 def read(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.Source]:
-    """The sources of a part; one of some lines of a file is read as it is.
+    """Yield the sources of a part; one of some lines of a file is read as it is.
 
     Args:
         part: to read.

@@ -30,7 +30,7 @@ class Remote(Frozen):
         return shown(self.url)
 
     def open(self, _mode: str = "rb", _buffering: int = 0) -> io.RawIOBase | io.BytesIO:
-        """Its bytes.
+        """Return its bytes.
 
         Raises:
             StreamError: they cannot be read.
@@ -82,7 +82,7 @@ class _Stream(io.RawIOBase):
 
 
 def find(url: str) -> list[tuple[Remote, bool]]:
-    """The objects that a URL or a pattern of URLs stands for, each with whether it was found below a prefix.
+    """Return the objects that a URL or a pattern of URLs stands for, each with whether it was found below a prefix.
 
     Below a prefix only names say what is a log: looking into each object would fetch all of them twice.
 
@@ -190,6 +190,6 @@ def _problem(error: Exception) -> StreamError:
 
 
 def _words(error: Exception) -> str:
-    """An error in one line: some hold a page."""
+    """Return an error in one line: some hold a page."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return masked(text[:_MAX_WORDS])

@@ -87,7 +87,7 @@ def _follows(stream: Any) -> Callable[[float], bool]:
 
 
 def peeked(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces]:
-    """The first bytes, until they are enough to decide on, and all of them again."""
+    """Return the first bytes, until they are enough to decide on, and all of them again."""
     taken: list[bytes] = []
     head = b""
     while not enough(head) and (piece := next(data, b"")):
@@ -169,12 +169,12 @@ def as_utf8(data: Pieces) -> Pieces:
 
 
 def is_recoded(head: bytes) -> bool:
-    """Whether a file that begins so is read as other bytes than it has."""
+    """Return whether a file that begins so is read as other bytes than it has."""
     return head.startswith(codecs.BOM_UTF8) or bool(_utf16(head))
 
 
 def _utf16(head: bytes) -> str:
-    """The name of the UTF-16 in which Latin text has every second byte zero; empty when it is not that."""
+    """Return the name of the UTF-16 in which Latin text has every second byte zero; empty when it is not that."""
     head = head[2 * head.startswith(_MARKS) : _ENOUGH]
     pairs = len(head) // 2
     if pairs < 4:

@@ -52,7 +52,7 @@ def all_standstills(facts: Facts) -> list[Standstill]:
 
 
 def _waiting_without_dump(facts: Facts) -> set[int]:
-    """The ranks without a dump that, by the log, timed out in a call: they waited for others."""
+    """Return the ranks without a dump that, by the log, timed out in a call: they waited for others."""
     everything = waits(facts)
     late = {wait.rank for wait in latecomers(everything)}
     dumped = {dump.rank for dump in dumps_of(facts)}
@@ -123,7 +123,7 @@ def being_made(facts: Facts) -> dict[int, CommunicatorInfo]:
 
 @once
 def is_running(facts: Facts) -> bool:
-    """Whether all dumps were written right after a call: a dump at a time-out follows a long wait.
+    """Return whether all dumps were written right after a call: a dump at a time-out follows a long wait.
 
     Copies have newer timestamps and count as dumps of a job at a standstill.
     """
@@ -139,7 +139,7 @@ _FRESH = 5.0
 
 
 def confidence(still: Standstill) -> str:
-    """The confidence in which ranks are missing from the call.
+    """Return the confidence in which ranks are missing from the call.
 
     A dump may be missing from the input, or older than the others' calls.
     """
@@ -150,7 +150,7 @@ def confidence(still: Standstill) -> str:
 
 
 def proved(facts: Facts) -> set[int]:
-    """The ranks that certainly block the others, according to the dumps."""
+    """Return the ranks that certainly block the others, according to the dumps."""
     kinds = (causes.MISSING, causes.NO_PARTNER, causes.DIFFERENT)
     certain = [still for still in standstills(facts, *kinds) if still.waiting and confidence(still) == "certain"]
     odd = {rank for still in standstills(facts, causes.CYCLE) for rank in still.odd}
@@ -158,7 +158,7 @@ def proved(facts: Facts) -> set[int]:
 
 
 def waiting(facts: Facts) -> set[int]:
-    """The ranks that, according to the dumps, only wait for others."""
+    """Return the ranks that, according to the dumps, only wait for others."""
     standing = {rank for dump in dumps_of(facts) if dump.rank is not None and dump.is_waiting for rank in [dump.rank]}
     standstills = all_standstills(facts)
     blocks = {rank for still in standstills for rank in (*still.unknown, *(part.rank for part in still.culprits))}
@@ -197,7 +197,7 @@ CLOCKS = 2.0
 
 
 def not_known(still: Standstill) -> str:
-    """The ranks whose part in the call the dumps leave open, and why; empty if there are none."""
+    """Return the ranks whose part in the call the dumps leave open, and why; empty if there are none."""
     parts = [
         f"{ranks_word(still.silent)} wrote no dump: dead, or the dump is not in the input" if still.silent else "",
         f"the dump of {ranks_word(still.older)} is older: it lacks calls that the others finished with "
@@ -225,34 +225,34 @@ def fixes_of_dumps(still: Standstill) -> Iterator[str]:
 
 
 def dumps_of(facts: Facts) -> list[Dump]:
-    """All dumps beside the log."""
+    """Return all dumps beside the log."""
     return artifacts.of(facts.job.artifacts, "flight_recorder")
 
 
 def ranks_of(parts: Iterable[Part]) -> set[int]:
-    """The ranks of these parts."""
+    """Return the ranks of these parts."""
     return {part.rank for part in parts}
 
 
 def work(call: Call | None, group: Group, seq: int) -> str:
-    """A call in words: ``all_reduce (work 6 of group TP)``."""
+    """Return a call in words: ``all_reduce (work 6 of group TP)``."""
     number = f"work {seq} of group {group.label}"
     return f"{operation(call.operation)} ({number})" if call else number
 
 
 def operation(name: str) -> str:
-    """An operation as programs call it."""
+    """Return an operation as programs call it."""
     return _SHORT.get(name, name)
 
 
 def described(call: Call) -> str:
-    """A call with its size and type: ``all_reduce of 1048576 elements of Float``."""
+    """Return a call with its size and type: ``all_reduce of 1048576 elements of Float``."""
     size = f" of {sum(call.inputs)} elements" if call.inputs else ""
     return f"{operation(call.operation)}{size}" + (f" of {'/'.join(call.dtypes)}" if call.dtypes else "")
 
 
 def by_call(parts: Sequence[Part]) -> str:
-    """Each call with the ranks that made it."""
+    """Return each call with the ranks that made it."""
     made = grouped_sets((described(part.call), part.rank) for part in parts if part.call)
     return "; ".join(f"{call} on {ranks_word(ranks)}" for call, ranks in made.items())
 
@@ -264,18 +264,18 @@ def places(parts: Sequence[Part]) -> str:
 
 
 def label(facts: Facts, part: Part) -> str:
-    """The group of a call as the program calls it."""
+    """Return the group of a call as the program calls it."""
     return _groups(facts)[part.dump][part.call.group].label if part.call else ""
 
 
 @once
 def _groups(facts: Facts) -> dict[str, dict[str, Group]]:
-    """The groups of each dump."""
+    """Return the groups of each dump."""
     return {dump.name: dump.groups for dump in dumps_of(facts)}
 
 
 def lines(facts: Facts, parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:
-    """The calls as lines of evidence; the number is that of the call on its rank."""
+    """Yield the calls as lines of evidence; the number is that of the call on its rank."""
     for part in parts[:limit]:
         if part.call is None:
             continue

@@ -50,12 +50,12 @@ def _is_kernel(notice: Notice) -> bool:
 
 
 def _is_apart(facts: Facts, name: str) -> bool:
-    """Whether a source has no line of NCCL."""
+    """Return whether a source has no line of NCCL."""
     return not any(source.nccl_lines for source in facts.job.sources if source.name == name)
 
 
 def _is_of_time(facts: Facts, line: str) -> bool | None:
-    """Whether a line was printed within a day of the last lines of the job; None where either has no date."""
+    """Return whether a line was printed within a day of the last lines of the job; None where either has no date."""
     texts = [last.time for last in facts.job.last_lines if last.time]
     texts += [other.evidence[-1].text for other in facts.job.notices if not texts and not _is_kernel(other)]
     near = [found for text in texts if (found := is_near(line, text)) is not None]
@@ -110,7 +110,7 @@ def _hosts_of_pid(facts: Facts, notice: Notice) -> set[str]:
 
 
 def _hosts(facts: Facts, notice: Notice) -> set[str]:
-    """All hosts that printed the same line."""
+    """Return all hosts that printed the same line."""
     from nccl_inspect.artifacts import owner  # most logs have no line of the driver
 
     job_hosts = owner.hosts_of(tuple(facts.hosts()))

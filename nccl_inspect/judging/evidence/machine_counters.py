@@ -61,7 +61,7 @@ def grown(which: re.Pattern[str]) -> Finder:
 
 @once
 def _by_card(facts: Facts) -> dict[_Place, _Values]:
-    """The counters of each port of a card, by file and name."""
+    """Return the counters of each port of a card, by file and name."""
     counters: dict[_Place, _Values] = {}
     for name, item in items(facts, "counter"):
         file = counters.setdefault((item.host, item.name, item.values["port"]), {}).setdefault(name, {})

@@ -46,7 +46,7 @@ Finder = Callable[[Facts], Iterator[Sighting]]
 
 
 def items(facts: Facts, *parts: str) -> list[tuple[str, Item]]:
-    """The items of such parts, with the names of their files."""
+    """Return the items of such parts, with the names of their files."""
     return [(name, item) for part in parts for name, item in _by_part(facts).get(part, ())]
 
 
@@ -75,7 +75,7 @@ def sighting(name: str, item: Item, words: str, part: str = "", ranks: Iterable[
 
 @once
 def cards_in_use(facts: Facts) -> dict[str, set[str]]:
-    """The InfiniBand and RoCE cards that NCCL lists on each host."""
+    """Return the InfiniBand and RoCE cards that NCCL lists on each host."""
     by_host: dict[str, set[str]] = {}
     for notice in facts.with_event(NetDevices, lambda event: event.net == "IB"):
         names = {str(device[1]) for device in getattr(notice.event, "devices", ()) if len(device) > 1}
@@ -85,7 +85,7 @@ def cards_in_use(facts: Facts) -> dict[str, set[str]]:
 
 
 def cards(facts: Facts) -> set[str]:
-    """All cards named in the log or a file."""
+    """Return all cards named in the log or a file."""
     names = {item.name for _, item in items(facts, "port", "gid", "counter") if item.name}
     return names.union(*cards_in_use(facts).values())
 
@@ -250,7 +250,7 @@ def shared_memory(is_small: bool) -> Finder:
 
 
 def _lacks_inodes(item: Item) -> bool:
-    """Whether no more files can be created; some file systems do not count them."""
+    """Return whether no more files can be created; some file systems do not count them."""
     return bool(item.values["size"] and item.values["free"] < _FEWEST_INODES)
 
 
@@ -259,7 +259,7 @@ def _size(size: int) -> str:
 
 
 def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | None) -> tuple[int, ...]:
-    """The ranks on a host that use a GPU, given by its bus id or else its index."""
+    """Return the ranks on a host that use a GPU, given by its bus id or else its index."""
     on_host = _ranks_by_host(facts).get(host or "", [])
     wanted = bus_number(_with_function(bus_id)) if bus_id else None
     ranks = []
@@ -278,7 +278,7 @@ def _ranks_by_host(facts: Facts) -> dict[str, list[int]]:
 
 
 def _with_function(bus_id: str) -> str:
-    """A bus id with its function, which an Xid omits: ``0000:18:00`` is ``0000:18:00.0``."""
+    """Return a bus id with its function, which an Xid omits: ``0000:18:00`` is ``0000:18:00.0``."""
     return bus_id if bus_id.count(".") or bus_id.count(":") == 0 else f"{bus_id}.0"
 
 
@@ -343,7 +343,7 @@ _Place = tuple[str, str | None, str]
 
 @once
 def _active_links(facts: Facts) -> tuple[dict[_Place, int], dict[_Place, Item]]:
-    """The number of active links of each GPU, with the last line of an inactive one."""
+    """Return the number of active links of each GPU, with the last line of an inactive one."""
     active: dict[_Place, int] = {}
     last: dict[_Place, Item] = {}
     for name, item in items(facts, "nvlink"):

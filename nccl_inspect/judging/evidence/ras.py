@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def answers(facts: Facts) -> list[Answer]:
-    """All answers, in the order of the files."""
+    """Return all answers, in the order of the files."""
     return artifacts.of(facts.job.artifacts, "ras")
 
 
 def ranks_by_pid(facts: Facts) -> dict[int, int]:
-    """The rank of each process with a single rank and a unique pid: RAS names hosts by their addresses."""
+    """Return the rank of each process with a single rank and a unique pid: RAS names hosts by their addresses."""
     return ranks_of_pids(facts.job, answers(facts))
 
 
@@ -48,7 +48,7 @@ def ranks_of_pids(job: Job, found: Sequence[Answer]) -> dict[int, int]:
 
 
 def who(member: Member, ranks: Mapping[int, int]) -> str:
-    """A rank of the job in words; its process where it is not known."""
+    """Return a rank of the job in words; its process where it is not known."""
     rank = ranks.get(member.pid or -1)
     if rank is not None:
         return f"rank {rank}"
@@ -56,7 +56,7 @@ def who(member: Member, ranks: Mapping[int, int]) -> str:
 
 
 def is_stuck(facts: Facts) -> bool:
-    """Whether something else shows that the job hangs or failed: counts also differ while a job runs."""
+    """Return whether something else shows that the job hangs or failed: counts also differ while a job runs."""
     return facts.job.failed or bool(waits(facts)) or bool(flight_recorder.all_standstills(facts))
 
 
@@ -69,7 +69,7 @@ def make_hit(facts: Facts, named: Mapping[str, object], ranks: Set[int], evidenc
 
 
 def in_step(facts: Facts) -> str:
-    """A note that RAS counts the same collectives on all ranks; empty if it does not, or counts none."""
+    """Return a note that RAS counts the same collectives on all ranks; empty if it does not, or counts none."""
     for answer in reversed(answers(facts)):
         counts: dict[str, int] = {}
         for launched in answer.launched.values():

@@ -27,7 +27,7 @@ _OWN_LINES = 3
 
 @once
 def sightings(facts: Facts) -> list[tuple[Fault, list[Sighting]]]:
-    """The sightings in files of this job's machines, by fault."""
+    """Return the sightings in files of this job's machines, by fault."""
     return [(fault, list(fault.find(facts))) for fault in FAULTS] if facts.job.artifacts else []
 
 
@@ -47,7 +47,7 @@ def find_clues(facts: Facts, rule: str) -> Iterator[Hit]:
 
 
 def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings, settled by the files, without clues about faults that explain another finding."""
+    """Return the findings, settled by the files, without clues about faults that explain another finding."""
     findings = list(findings)
     if not sightings(facts):
         return findings
@@ -64,7 +64,7 @@ def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _settled(facts: Facts, finding: Finding, used: set[int]) -> Finding:
-    """A finding with the first fault that certainly explains it, else the first that likely does."""
+    """Return a finding with the first fault that certainly explains it, else the first that likely does."""
     best: tuple[str, Fault, list[Sighting]] | None = None
     for fault, seen in sightings(facts):
         if finding.rule not in fault.explains or not _may_explain(facts, finding, fault):
@@ -80,7 +80,7 @@ def _settled(facts: Facts, finding: Finding, used: set[int]) -> Finding:
 
 
 def _doubted(facts: Facts, finding: Finding) -> Finding:
-    """A finding with evidence against its cause from all its hosts; the file may be from another shell."""
+    """Return a finding with evidence against its cause from all its hosts; the file may be from another shell."""
     for fault, _ in sightings(facts):
         if finding.rule not in fault.explains or fault.against is None:
             continue
@@ -93,7 +93,7 @@ def _doubted(facts: Facts, finding: Finding) -> Finding:
 
 
 def _related(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighting]) -> list[Sighting]:
-    """The sightings related to a finding: on its hosts, and of the NIC if its lines name one."""
+    """Return the sightings related to a finding: on its hosts, and of the NIC if its lines name one."""
     hosts = set(finding.hosts)
     text = "\n".join(line.text for line in finding.evidence)
     if fault.unless and re.search(fault.unless, text):
@@ -107,7 +107,7 @@ def _related(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighti
 
 
 def _may_explain(facts: Facts, finding: Finding, fault: Fault) -> bool:
-    """Whether no other reason is known: a missing kernel module does not explain an excessive distance."""
+    """Return whether no other reason is known: a missing kernel module does not explain an excessive distance."""
     if not finding.rule.startswith("gdr-") or "peermem" not in "".join(fault.fix):
         return True
     nets = {kind.net for kind in facts.inter_host_rdma_paths().kinds}
@@ -119,7 +119,7 @@ def _may_explain(facts: Facts, finding: Finding, fault: Fault) -> bool:
 
 
 def _confidence(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighting]) -> str:
-    """The confidence: a file that may be of another host, or of the other end of a transfer, proves nothing."""
+    """Return the confidence: a file that may be of another host, or of the other end of a transfer, proves nothing."""
     sure = fault.explains[finding.rule]
     if finding.rule.startswith("gdr-") and gdr_statements.refusals(facts):
         sure = CERTAIN  # NCCL asked the drivers, and the module is missing

@@ -36,7 +36,7 @@ class Case(NamedTuple):
     container: Container
 
     def line(self, text: str, line: int = 0) -> Evidence:
-        """A line of evidence: that line, or by default the one where the container is defined."""
+        """Return a line of evidence: that line, or by default the one where the container is defined."""
         where = f"{self.container.path} ({self.container.name})" if self.container.name else self.container.path
         return Evidence(self.pod.file, line or self.container.line or 1, f"{where}: {text}")
 
@@ -52,7 +52,7 @@ class Change(Frozen):
 
 
 def pods(facts: Facts) -> list[Pod]:
-    """The pods of this job: if some match hosts of the log, those and their siblings; else all."""
+    """Return the pods of this job: if some match hosts of the log, those and their siblings; else all."""
     kept = related(facts)
     with_gpus = [pod for pod in kept if any(container.has_gpus for container in pod.containers)]
     return with_gpus or kept
@@ -74,7 +74,7 @@ def related(facts: Facts) -> list[Pod]:
 
 
 def hosts(facts: Facts, pod: Pod) -> list[str]:
-    """The hosts of the log that are this pod, or were created from this template."""
+    """Return the hosts of the log that are this pod, or were created from this template."""
     names = _names(facts)
     if pod.is_template:
         wanted = [name for name in names if name.startswith(f"{pod.name}-")] if pod.name else []
@@ -85,7 +85,7 @@ def hosts(facts: Facts, pod: Pod) -> list[str]:
 
 @once
 def _names(facts: Facts) -> dict[str, list[str]]:
-    """The hosts of the log by their own names and by those that the log collector gives them."""
+    """Return the hosts of the log by their own names and by those that the log collector gives them."""
     by_name = grouped((_short(host.name), host.name) for host in facts.job.hosts)
     for last in facts.job.last_lines:
         for part in filter(None, last.process.apart.split("/")):
@@ -98,7 +98,7 @@ def _short(name: str) -> str:
 
 
 def nodes(facts: Facts) -> dict[str, str]:
-    """The node of each host of the log; empty unless all hosts are pods with a known node."""
+    """Return the node of each host of the log; empty unless all hosts are pods with a known node."""
     by_host = {
         host: pod.node or pod.address for pod in pods(facts) for host in hosts(facts, pod) if not pod.is_template
     }
@@ -106,7 +106,7 @@ def nodes(facts: Facts) -> dict[str, str]:
 
 
 def node(facts: Facts, case: Case) -> str:
-    """The node of a pod as an argument of kubectl: by its name, else by a command that finds it."""
+    """Return the node of a pod as an argument of kubectl: by its name, else by a command that finds it."""
     if case.pod.node:
         return case.pod.node
     name = next(iter(hosts(facts, case.pod)), "")
@@ -115,7 +115,7 @@ def node(facts: Facts, case: Case) -> str:
 
 
 def machine(facts: Facts, pod: Pod) -> Platform | None:
-    """The machine type: that of the log, else the one that the pod requests."""
+    """Return the machine type: that of the log, else the one that the pod requests."""
     return facts.platform or (platforms.find(pod.machine) if pod.machine else None)
 
 
@@ -127,7 +127,7 @@ def faults(rule: Rule | str, findings: Iterable[Finding]) -> list[Finding]:
 
 
 def shows(finding: Finding, *kinds: str) -> bool:
-    """Whether a finding is an effect of one of these kinds."""
+    """Return whether a finding is an effect of one of these kinds."""
     return not set(kinds).isdisjoint(_rules()[finding.rule].shows)
 
 
@@ -137,12 +137,12 @@ def _rules() -> dict[str, Rule]:
 
 
 def cases(facts: Facts, lacks: Callable[[Pod, Container], bool]) -> list[Case]:
-    """The containers of ranks with a fault."""
+    """Return the containers of ranks with a fault."""
     return [Case(pod, container) for pod in pods(facts) for container in pod.workers if lacks(pod, container)]
 
 
 def effects_on(facts: Facts, cases: Iterable[Case], shown: Iterable[Finding]) -> list[Finding]:
-    """The effects on hosts of these containers, or all if names do not match."""
+    """Return the effects on hosts of these containers, or all if names do not match."""
     where = {host for case in cases for host in hosts(facts, case.pod)}
     return [effect for effect in shown if not effect.hosts or not where or where.intersection(effect.hosts)]
 
@@ -155,12 +155,12 @@ def names_of(cases: Sequence[Case]) -> str:
 
 
 def are_one_pod(cases: Sequence[Case]) -> bool:
-    """Whether containers are of one pod, or made from one template."""
+    """Return whether containers are of one pod, or made from one template."""
     return len({case.pod.label for case in cases}) == 1
 
 
 def verb(cases: Sequence[Case], singular: str, plural: str) -> str:
-    """The form of a verb that agrees with the number of pods."""
+    """Return the form of a verb that agrees with the number of pods."""
     return singular if are_one_pod(cases) else plural
 
 
@@ -216,7 +216,7 @@ def finding_of(
 
 
 def patches(cases: Sequence[Case], changes: Callable[[Case], Sequence[Change]]) -> Iterator[str]:
-    """The steps for each template with a fault: a job may have one for its first pod and one for the rest."""
+    """Yield the steps for each template with a fault: a job may have one for its first pod and one for the rest."""
     templates: dict[tuple[object, ...], Case] = {}
     for case in cases:
         pod = case.pod
@@ -248,7 +248,7 @@ def steps(case: Case, *changes: Change) -> Iterator[str]:
 
 
 def _both(case: Case, change: Change) -> Iterator[Change]:
-    """A change of limits, with one of the requests that exist: for devices both must be equal."""
+    """Yield a change of limits, with one of the requests that exist: for devices both must be equal."""
     yield change
     if change.of_pod or change.keys != ("resources", "limits"):
         return
@@ -261,7 +261,7 @@ def _both(case: Case, change: Change) -> Iterator[Change]:
 
 
 def _instead(pod: Pod, node: located.Node, piece: str) -> str:
-    """A note that a piece replaces an existing value."""
+    """Return a note that a piece replaces an existing value."""
     there = node.entries.get(piece.partition(": ")[0])
     if there is None:
         return ""
@@ -269,7 +269,7 @@ def _instead(pod: Pod, node: located.Node, piece: str) -> str:
 
 
 def _base(case: Case, change: Change) -> Place | None:
-    """The place for the change; None if it is in a file that is missing from the input."""
+    """Return the place for the change; None if it is in a file that is missing from the input."""
     from nccl_inspect.artifacts.containers import Place
 
     pod, container = case
@@ -287,7 +287,7 @@ def _in_runtime(case: Case, change: Change) -> str:
 
 
 def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]:
-    """The missing keys with the value; additional elements of a sequence or keys of a mapping, one by one."""
+    """Return the missing keys with the value; additional elements of a sequence or keys of a mapping, one by one."""
     if missing:
         for key in reversed(missing[1:]):
             value = {key: value}
@@ -307,7 +307,7 @@ def _place(pod: Pod, file: str, node: located.Node, under: str) -> str:
 
 
 def _command(case: Case, changes: Sequence[Change]) -> str:
-    """One command that makes all changes."""
+    """Return one command that makes all changes."""
     pod, container = case
     spec: dict[str, Any] = {}
     own: dict[str, Any] = {"name": container.name}
@@ -327,12 +327,12 @@ def _command(case: Case, changes: Sequence[Change]) -> str:
 
 
 def in_namespace(name: str) -> str:
-    """The option of kubectl for a namespace."""
+    """Return the option of kubectl for a namespace."""
     return f"-n {name} " if name else ""
 
 
 def flow(value: Any) -> str:
-    """A value in YAML's flow style."""
+    """Return a value in YAML's flow style."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {flow(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -349,7 +349,7 @@ IN_CONTAINER = "/dev/infiniband"
 
 
 def requests_device(container: Container) -> bool:
-    """Whether a resource of a container may be a NIC: every unknown one counts."""
+    """Return whether a resource of a container may be a NIC: every unknown one counts."""
     return any(
         name not in _HARMLESS and not name.startswith(_HARMLESS_PREFIXES) and not name.endswith("/gpu")
         for name in container.resources

@@ -10,7 +10,7 @@ _SWITCH = "NCCL_NET_GDR_C2C"
 
 
 def decides(facts: Facts) -> bool:
-    """Whether NCCL may leave it unused although the machine supports it: due to the release, or to a setting."""
+    """Return whether NCCL may leave it unused although the machine supports it: due to the release, or to a setting."""
     platform = facts.platform
     return platform is not None and platform.gdr_since is not None and (platform.gdr is None or bool(_off(facts)))
 

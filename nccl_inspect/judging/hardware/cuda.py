@@ -60,7 +60,7 @@ class Failure(Frozen):
 
 
 def code_of(notice: Notice) -> int | None:
-    """The number of a CUDA failure: by its text, which is stable across releases, else as printed."""
+    """Return the number of a CUDA failure: by its text, which is stable across releases, else as printed."""
     event = notice.event
     if not isinstance(event, CudaFailure):
         return None
@@ -68,7 +68,7 @@ def code_of(notice: Notice) -> int | None:
 
 
 def file_of(notice: Notice) -> str:
-    """The source file that printed a WARN: ``transport/p2p.cc``; some builds print the full path."""
+    """Return the source file that printed a WARN: ``transport/p2p.cc``; some builds print the full path."""
     return (notice.location or "").partition(":")[0].rpartition("/src/")[2]
 
 
@@ -82,7 +82,7 @@ def failed_calls(facts: Facts, *files: str) -> list[Notice]:
 
 
 def is_launch(failure: Failure) -> bool:
-    """Whether a call failed while NCCL launched work, and not while it set up communicators."""
+    """Return whether a call failed while NCCL launched work, and not while it set up communicators."""
     return failure.file is not None and failure.file.startswith(_LAUNCH)
 
 
@@ -114,7 +114,7 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
 
 
 def is_hip(notice: Notice) -> bool:
-    """Whether RCCL prints the failure of a call of HIP."""
+    """Return whether RCCL prints the failure of a call of HIP."""
     return notice.event is not None and notice.event.dialect == "rccl"
 
 
@@ -125,12 +125,12 @@ def matching_exceptions(facts: Facts, failed: Iterable[Failure]) -> list[Notice]
 
 
 def code_in(text: str) -> int | None:
-    """The number of the error that an exception of PyTorch names: ``RuntimeError: CUDA error: …``."""
+    """Return the number of the error that an exception of PyTorch names: ``RuntimeError: CUDA error: …``."""
     return CUDA_CODES.get(text.partition(ERROR)[2])
 
 
 def is_out_of_memory(notice: Notice) -> bool:
-    """Whether a PyTorch exception reports GPU memory exhaustion, including that of cuBLAS's own buffers."""
+    """Return whether a PyTorch exception reports GPU memory exhaustion, including that of cuBLAS's own buffers."""
     error = str(value(notice, "error"))
     return error == FULL or error.startswith(_NO_HANDLE)
 
@@ -146,7 +146,7 @@ def words(failure: Failure) -> str:
 
 
 def cause(code: int | None) -> str:
-    """The likely cause of a failure that no rule for its code handles."""
+    """Return the likely cause of a failure that no rule for its code handles."""
     if code in KERNEL_ERRORS:
         return (
             f"a kernel that ran earlier on this GPU ({KERNEL_ERRORS[code]}), usually one of the program and not "
@@ -162,5 +162,5 @@ def cause(code: int | None) -> str:
 
 
 def fix(code: int | None, otherwise: Iterable[str]) -> list[str]:
-    """The fix if the error is the cause; otherwise steps that show more."""
+    """Return the fix if the error is the cause; otherwise steps that show more."""
     return list(ANSWERS[code].fix if code in ANSWERS else [*TRIALS.get(code, ()), *otherwise])

@@ -21,14 +21,14 @@ _CLASSES = (
 
 
 def too_far(reasons: Iterable[Notice]) -> GdrDecision | None:
-    """The first distance that is too long; None if any reason is missing support."""
+    """Return the first distance that is too long; None if any reason is missing support."""
     decisions = [(notice.roles, notice.event) for notice in reasons if isinstance(notice.event, GdrDecision)]
     measured = all("gdr-too-far" in roles for roles, _ in decisions)
     return decisions[0][1] if decisions and measured else None
 
 
 def words(far: GdrDecision, facts: Facts) -> str:
-    """The distance and its limit in words, with the names of the numbers if the release is known."""
+    """Return the distance and its limit in words, with the names of the numbers if the release is known."""
     distance, limit = (_worded(number, facts) for number in (far.distance, far.limit))
     return (
         f"GPU {far.gpu} and NIC {far.nic} are farther apart than NCCL allows: distance {distance}, and the limit is "
@@ -42,7 +42,7 @@ def _worded(number: int | None, facts: Facts) -> str:
 
 
 def name(distance: int, releases: Iterable[str]) -> str | None:
-    """The name of a distance; None if the releases of the log disagree, or none is known.
+    """Return the name of a distance; None if the releases of the log disagree, or none is known.
 
     Args:
         distance: as printed.

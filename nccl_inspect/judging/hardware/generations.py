@@ -38,16 +38,16 @@ GENERATIONS = (
 
 
 def of(names: Iterable[str]) -> Generation | None:
-    """The newest generation among GPUs with these names; None if no name is known."""
+    """Return the newest generation among GPUs with these names; None if no name is known."""
     generations = [generation for name in names for generation in GENERATIONS if generation.names.search(name)]
     return max(generations, key=lambda generation: generation.first, default=None)
 
 
 def is_before(release: str, first: tuple[int, ...]) -> bool:
-    """Whether a release is known and older; an inferred one is a range and proves nothing."""
+    """Return whether a release is known and older; an inferred one is a range and proves nothing."""
     return "inferred" not in release and () < order(release) < first
 
 
 def number(first: tuple[int, ...]) -> str:
-    """A release as text: ``2.15.1``."""
+    """Return a release as text: ``2.15.1``."""
     return ".".join(map(str, first))

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def platform_of(job: Job) -> Platform | None:
-    """The machine type by a sign in the log, else by the names of the GPUs."""
+    """Return the machine type by a sign in the log, else by the names of the GPUs."""
     return recognise_platform(signs.of(job, gpu_names(job)))
 
 
 def expected_of(platform: Platform | None, job: Job) -> Platform | None:
-    """The machine type with what this job can expect of it."""
+    """Return the machine type with what this job can expect of it."""
     settings = {(setting.name, setting.value) for setting in job.environment}
     if platform and platform.p2p is False and platform.nvlink_pairs and _uses_p2p(job):
         platform = replace(platform, p2p=None)  # it has bridges, between some GPUs
@@ -34,14 +34,14 @@ def _uses_p2p(job: Job) -> bool:
 
 
 def gpu_names(job: Job) -> set[str]:
-    """The names of the GPUs: those of the job if nccl-tests lists them, else those that nvidia-smi shows."""
+    """Return the names of the GPUs: those of the job if nccl-tests lists them, else those that nvidia-smi shows."""
     of_ranks = {str(value(notice, "gpu")) for notice in job.notices if "rank-list" in notice.roles}
     in_log = {str(value(notice, "gpu")) for notice in _listed(job).lines.values()}
     return of_ranks or in_log or {str(item.values.get("model")) for item in _beside(job)}
 
 
 def rests_on_list(given: Platform | None, platform: Platform | None, job: Job) -> bool:
-    """Whether the platform is only known from a list of nvidia-smi, maybe of another machine."""
+    """Return whether the platform is only known from a list of nvidia-smi, maybe of another machine."""
     by_name = given is None and platform is not None and bool(platform.gpu_names)
     if not by_name or any("rank-list" in notice.roles for notice in job.notices):
         return False
@@ -58,6 +58,6 @@ def _listed(job: Job) -> nvidia_smi.Shown:
 
 
 def _beside(job: Job) -> list[Item]:
-    """The GPUs that files beside the log name."""
+    """Return the GPUs that files beside the log name."""
     reports = artifacts.of(job.artifacts, "nvidia_smi_list", "nvidia_smi_query")
     return [item for report in reports for item in report.items if item.part == "gpu" and "model" in item.values]

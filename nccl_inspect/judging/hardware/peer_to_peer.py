@@ -18,17 +18,17 @@ _ALLOWED_BY = {
 
 
 def disabling_settings(facts: Facts) -> list[Setting]:
-    """The settings that disable P2P altogether."""
+    """Return the settings that disable P2P altogether."""
     return [setting for setting in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL") if _is_off(setting)]
 
 
 def hiding_levels(facts: Facts) -> list[Setting]:
-    """The settings under which NCCL does not read NCCL_P2P_LEVEL: ncclGetLevel in src/graph/paths.cc, 2.30.7."""
+    """Return the settings under which NCCL does not read NCCL_P2P_LEVEL: ncclGetLevel in src/graph/paths.cc, 2.30.7."""
     return [setting for setting in disabling_settings(facts) if "NCCL_P2P_DISABLE" in setting.names]
 
 
 def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
-    """The levels that may keep these pairs from P2P that NCCL would otherwise use."""
+    """Return the levels that may keep these pairs from P2P that NCCL would otherwise use."""
     on_nvlink = bool(facts.platform and facts.platform.nvlink)
     kinds = [kind.pair_class or ("NV" if on_nvlink else "") for kind in pairs.kinds]
     levels = [(setting, _ALLOWED_BY.get(setting.value.upper())) for setting in facts.settings("NCCL_P2P_LEVEL")]
@@ -36,7 +36,7 @@ def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
 
 
 def has_no_pairs(facts: Facts) -> bool:
-    """Whether the log shows that each host has one rank."""
+    """Return whether the log shows that each host has one rank."""
     comms = facts.job.communicators
     whole = all(len(comm.started) == comm.nranks or comm.local_ranks == 1 for comm in comms)
     return bool(comms) and whole and all(len(host.ranks) == 1 for host in facts.job.hosts)
@@ -81,6 +81,6 @@ the start of CUDA."""
 
 
 def is_of_fabric(failure: cuda.Failure) -> bool:
-    """Whether a multicast call failed with an error that no other rule handles."""
+    """Return whether a multicast call failed with an error that no other rule handles."""
     is_unclaimed = failure.code is not None and failure.code not in _OTHERS
     return is_unclaimed and str(failure.file).endswith("transport/nvls.cc")

@@ -16,7 +16,7 @@ _LOADED = ("loading", "loaded")
 
 
 def of(job: Job, gpu_names: set[str]) -> Shown:
-    """The signs of the machine type in a job, together with the names of its GPUs."""
+    """Return the signs of the machine type in a job, together with the names of its GPUs."""
     chosen = {(setting.name, setting.value) for setting in job.environment if setting.source != "plugin"}
     cliques = [notice for notice in job.notices if notice.production == "nccl/mnnvl-clique"]
     sizes = [int(str(value(notice, key) or 0)) for notice in cliques for key in ("clique_size", "domain_size")]
@@ -31,12 +31,12 @@ def of(job: Job, gpu_names: set[str]) -> Shown:
 
 
 def local_ranks(job: Job) -> int:
-    """The most ranks that a communicator has on a host; 0 if no line shows it."""
+    """Return the most ranks that a communicator has on a host; 0 if no line shows it."""
     return max((comm.local_ranks or 0 for comm in job.communicators), default=0)
 
 
 def _networks(job: Job) -> Iterator[str]:
-    """The networks that NCCL uses, and the plugins that were loaded, used or not."""
+    """Yield the networks that NCCL uses, and the plugins that were loaded, used or not."""
     yield from filter(None, (kind.net for kind in job.paths.kinds))
     yield from filter(None, (job.network.name, *(net for comm in job.communicators for net in comm.networks)))
     for notice in job.notices:
@@ -46,7 +46,7 @@ def _networks(job: Job) -> Iterator[str]:
 
 
 def _words_of_plugin(job: Job) -> Iterator[str]:
-    """The instance type, or the group of types, that aws-ofi-nccl names."""
+    """Yield the instance type, or the group of types, that aws-ofi-nccl names."""
     for notice in job.notices:
         if isinstance(notice.event, events.OfiPlatform):
             yield notice.event.platform

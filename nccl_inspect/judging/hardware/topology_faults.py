@@ -108,11 +108,11 @@ _FAULTS = {
 
 
 def fault_of(notice: Notice) -> Fault:
-    """The fault of the topology that a statement reports."""
+    """Return the fault of the topology that a statement reports."""
     return _FAULTS.get(notice.production) or entry_for_role(notice, _OF_ROLES) or _UNSUITABLE
 
 
 def finished_init(facts: Facts) -> bool:
-    """Whether ranks finished their initialization all the same."""
+    """Return whether ranks finished their initialization all the same."""
     came_up = bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators)
     return came_up and not facts.job.failed

@@ -32,7 +32,7 @@ _RECOVERY = 154
 
 
 def meaning(xid: int, text: str) -> str | None:
-    """The hardware fault; None if it is harmless or not one of the hardware."""
+    """Return the hardware fault; None if it is harmless or not one of the hardware."""
     if xid in _NVLINK:
         return "fatal NVLink error" if "Fatal" in text else None
     if xid == _RECOVERY:

@@ -57,12 +57,12 @@ def unreachable_peers(facts: Facts) -> list[Notice]:
 
 
 def never_connected(facts: Facts) -> bool:
-    """Whether the log shows that a communicator started to connect and did not finish."""
+    """Return whether the log shows that a communicator started to connect and did not finish."""
     return not is_connected(facts) and any(comm.unconnected for comm in facts.job.communicators)
 
 
 def is_connected(facts: Facts) -> bool:
-    """Whether a communicator has all its connections over libfabric: making them takes messages through EFA."""
+    """Return whether a communicator has all its connections over libfabric: making them takes messages through EFA."""
     done = {comm.id for comm in facts.job.communicators if not comm.unconnected}
     paths = facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail)
     return any(done.intersection(comms) for (comms,) in paths.distinct("communicators"))
@@ -86,5 +86,5 @@ def _did_not_answer(notice: Notice) -> bool:
 
 
 def is_gone(notice: Notice) -> bool:
-    """Whether the provider reports that the peer is no longer reachable."""
+    """Return whether the provider reports that the peer is no longer reachable."""
     return code_of(notice) in _GONE or value(notice, "err") == _HOST_UNREACHABLE

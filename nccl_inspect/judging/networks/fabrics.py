@@ -30,13 +30,13 @@ def tcp_paths(facts: Facts) -> Selection:
 
 
 def paths_in_words(paths: Selection) -> str:
-    """The paths in words: a fragment of a log leaves open whether they leave the host."""
+    """Return the paths in words: a fragment of a log leaves open whether they leave the host."""
     sure = all(kind.scope == "inter" for kind in paths.kinds)
     return f"{count(len(paths), 'path')} between hosts" if sure else f"{count(len(paths), 'network path')}"
 
 
 def without_cards(facts: Facts) -> list[Notice]:
-    """The statements of hosts without an InfiniBand or RoCE card, if other hosts list theirs."""
+    """Return the statements of hosts without an InfiniBand or RoCE card, if other hosts list theirs."""
     none = [*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)]
     listed_by = hosts_in(card_lists(facts))
     return none if listed_by and not listed_by & hosts_in(none) else []
@@ -84,7 +84,7 @@ def plugins_off(facts: Facts) -> list[Setting]:
 
 
 def _is_efa(notice: Notice) -> bool:
-    """Whether a device that cannot be opened is an EFA device: verbs has no name for its link layer."""
+    """Return whether a device that cannot be opened is an EFA device: verbs has no name for its link layer."""
     return str(value(notice, "device")).startswith(("rdmap", "efa_"))
 
 
@@ -109,7 +109,7 @@ def over_infiniband(facts: Facts) -> list[Notice]:
 
 
 def disabling_settings(facts: Facts) -> list[Setting]:
-    """The settings that disable NCCL's own InfiniBand and RoCE code; ib-disabled-by-env judges them."""
+    """Return the settings that disable NCCL's own InfiniBand and RoCE code; ib-disabled-by-env judges them."""
     forced = [setting for setting in facts.user_settings("NCCL_NET") if setting.value.lower() == "socket"]
     return [*facts.enabled_settings("NCCL_IB_DISABLE"), *forced]
 
@@ -125,7 +125,7 @@ _DIES = "2.28."
 
 
 def dies_silently(facts: Facts) -> bool:
-    """Whether the release is known to die without a message if the plugin's initialization fails."""
+    """Return whether the release is known to die without a message if the plugin's initialization fails."""
     return any(version.startswith(_DIES) for version in facts.job.nccl_versions)
 
 
@@ -147,7 +147,7 @@ def network_mismatches(facts: Facts) -> list[Notice]:
 
 
 def network_types(notice: Notice) -> set[int | None]:
-    """The kinds of connection: the one that arrived and the one that was expected."""
+    """Return the kinds of connection: the one that arrived and the one that was expected."""
     return {value(notice, "got_type"), value(notice, "expected_type")}
 
 
@@ -161,7 +161,7 @@ _A_PLUGIN = later(r"ccl|plugin")
 
 
 def lacks_a_library(notice: Notice) -> bool:
-    """Whether the missing file is a dependency and not the plugin: until 2.21 NCCL has one wording for both.
+    """Return whether the missing file is a dependency and not the plugin: until 2.21 NCCL has one wording for both.
 
     Up to 2.11, and in 2.19 and 2.20, it does not name the plugin.
     """

@@ -34,7 +34,7 @@ class Fallback(Frozen):
 
     @property
     def severity(self) -> str:
-        """An info if the job may be on one host, which needs no network."""
+        """Return an info if the job may be on one host, which needs no network."""
         return "info" if self.may_be_idle else "warning"
 
     def confidence(self, sure: bool) -> str:
@@ -43,7 +43,7 @@ class Fallback(Frozen):
 
     @property
     def may_be_idle(self) -> bool:
-        """Whether no traffic in the log leaves the host, and no line shows another host."""
+        """Return whether no traffic in the log leaves the host, and no line shows another host."""
         return self.is_near and not self.is_spread
 
 
@@ -77,18 +77,18 @@ def failed_plugins(facts: Facts) -> list[Notice]:
 
 
 def is_over_tcp(notice: Notice) -> bool:
-    """Whether aws-ofi-nccl reports that it selected TCP, maybe with a layer above it: ``tcp;ofi_rxm``."""
+    """Return whether aws-ofi-nccl reports that it selected TCP, maybe with a layer above it: ``tcp;ofi_rxm``."""
     return str(getattr(notice.event, "provider", "")).partition(";")[0] in _TCP_PROVIDERS
 
 
 def is_of_libfabric(notice: Notice) -> bool:
-    """Whether a statement about a plugin is about aws-ofi-nccl, by the name of file, plugin or network."""
+    """Return whether a statement about a plugin is about aws-ofi-nccl, by the name of file, plugin or network."""
     name = str(getattr(notice.event, "plugin", "")).lower()
     return "ofi" in name or "libfabric" in name
 
 
 def _another_network(facts: Facts) -> bool:
-    """Whether some rank has a network other than NCCL's TCP; Google's own TCP plugin is intended."""
+    """Return whether some rank has a network other than NCCL's TCP; Google's own TCP plugin is intended."""
     used = {net for comm in facts.job.communicators for net in comm.networks}
     came_up = {getattr(notice.event, "plugin", None) for notice in facts.plugin("NET", *_CAME_UP)}
     providers = [notice for notice in facts.with_event(events.OfiProvider) if not is_over_tcp(notice)]
@@ -110,13 +110,13 @@ def _takes_tcp(facts: Facts) -> list[Notice]:
 
 
 def is_on_one_host(facts: Facts) -> bool:
-    """Whether all communicators are known to be on one host, so that NCCL needs no network."""
+    """Return whether all communicators are known to be on one host, so that NCCL needs no network."""
     comms = facts.job.communicators
     return bool(comms) and not facts.spans_hosts() and all(map(_is_whole, comms))
 
 
 def _is_whole(comm: CommunicatorInfo) -> bool:
-    """Whether all ranks of a communicator on one host are in the log, or NCCL counts one node."""
+    """Return whether all ranks of a communicator on one host are in the log, or NCCL counts one node."""
     named = len(comm.hosts) == 1 and is_named(comm.hosts[0])
     return comm.nnodes == 1 or (named and len({*comm.started, *comm.completed}) == comm.nranks)
 

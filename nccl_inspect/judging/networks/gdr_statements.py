@@ -23,7 +23,7 @@ _MAYBE_WITHOUT = later(r"(?:rdmap|efa_).*")
 
 
 def is_undecided(facts: Facts) -> bool:
-    """Whether GPUDirect RDMA is possible and the log leaves open whether hosts use it."""
+    """Return whether GPUDirect RDMA is possible and the log leaves open whether hosts use it."""
     platform = facts.platform
     over_tcp = {net for comm in facts.job.communicators for net in comm.networks} == {"Socket"}
     shown = bool(facts.inter_host_rdma_paths()) or any(kind.gdr for kind in facts.job.paths.kinds)
@@ -55,12 +55,12 @@ def disabling_settings(facts: Facts) -> list[Setting]:
 
 
 def hosts_with_gdr(facts: Facts) -> set[str]:
-    """The hosts on which some NIC can access GPU memory."""
+    """Return the hosts on which some NIC can access GPU memory."""
     return hosts_in(facts.with_event(GdrDecision, lambda event: event.enabled))
 
 
 def is_sure(notices: Iterable[Notice]) -> bool:
-    """Whether the NICs are of a kind that supports it in nearly every machine."""
+    """Return whether the NICs are of a kind that supports it in nearly every machine."""
     notices = list(notices)
     return not any(notice.production == _WEAK for notice in notices) and not any(
         map(_MAYBE_WITHOUT.fullmatch, nics(notices))
@@ -72,7 +72,7 @@ def _is_on_efa(facts: Facts) -> bool:
 
 
 def nics(notices: Iterable[Notice]) -> list[str]:
-    """The NICs that statements name."""
+    """Return the NICs that statements name."""
     names = (getattr(notice.event, "nic", None) for notice in notices)
     return [str(name) for name in dict.fromkeys(names) if name is not None]
 

@@ -15,7 +15,7 @@ NETWORKS_IN_POD = (
 
 
 def daemon(paths: Selection) -> str | None:
-    """The daemon of the plugin that carries these paths; None if one of them uses another network."""
+    """Return the daemon of the plugin that carries these paths; None if one of them uses another network."""
     daemons = {
         next((name for net, name in _DAEMONS.items() if (kind.net or "").startswith(net)), None) for kind in paths.kinds
     }
@@ -33,12 +33,12 @@ def fixes(daemon: str) -> list[str]:
 
 
 def works(facts: Facts) -> bool:
-    """Whether ranks are connected over a plugin of Google."""
+    """Return whether ranks are connected over a plugin of Google."""
     return any((kind.net or "").startswith(tuple(_DAEMONS)) for kind in facts.inter_host_net_paths().kinds)
 
 
 def reason(aborted: Notice) -> str:
-    """The reason for which TCPXO's plugin ends its process: a code of its own and a text, which may be empty."""
+    """Return the reason for which TCPXO's plugin ends its process: a code of its own and a text, which may be empty."""
     return str(value(aborted, "status") or "")
 
 

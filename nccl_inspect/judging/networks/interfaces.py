@@ -45,58 +45,58 @@ class Interface(Frozen):
 
     @property
     def words(self) -> str:
-        """The interface with its address, in words."""
+        """Return the interface with its address, in words."""
         return f"{self.name} ({self.address or 'no address'})"
 
     @property
     def is_link_local(self) -> bool:
-        """Whether its address is valid on one link only."""
+        """Return whether its address is valid on one link only."""
         return self.address.startswith(_LINK_LOCAL)
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it is a loopback interface."""
+        """Return whether it is a loopback interface."""
         return self.name == "lo" or is_loopback(self.address)
 
     @property
     def is_of_one_machine(self) -> bool:
-        """Whether other hosts most likely cannot reach it."""
+        """Return whether other hosts most likely cannot reach it."""
         return self.is_link_local or is_of_one_machine(self.name)
 
     @property
     def is_ipoib(self) -> bool:
-        """Whether it is IP over InfiniBand, which NCCL prefers."""
+        """Return whether it is IP over InfiniBand, which NCCL prefers."""
         return self.name.startswith("ib")
 
 
 def is_of_one_machine(name: str) -> bool:
-    """Whether an interface of that name is mostly for traffic within one machine."""
+    """Return whether an interface of that name is mostly for traffic within one machine."""
     return bool(_OF_ONE_MACHINE.match(name))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is a loopback address."""
+    """Return whether an address is a loopback address."""
     return f"{address}<".startswith(_LOOPBACK)
 
 
 def is_unreachable_elsewhere(address: str) -> bool:
-    """Whether an address that a process connected to cannot belong to another host."""
+    """Return whether an address that a process connected to cannot belong to another host."""
     zone = _ZONE.search(address)
     return address.startswith((*_LINK_LOCAL, *_LOOPBACK)) or bool(zone and is_of_one_machine(zone[1]))
 
 
 def is_over_infiniband(name: str) -> bool:
-    """Whether an interface is IPoIB by its name, which implies an InfiniBand card."""
+    """Return whether an interface is IPoIB by its name, which implies an InfiniBand card."""
     return _OVER_INFINIBAND.match(name) is not None
 
 
 def is_for_rdma(name: str) -> bool:
-    """Whether an interface is named after RoCE or its card."""
+    """Return whether an interface is named after RoCE or its card."""
     return _FOR_RDMA.match(name) is not None
 
 
 def notices_naming(facts: Facts, fits: Callable[[str], object]) -> list[Notice]:
-    """The statements with an interface whose name matches."""
+    """Return the statements with an interface whose name matches."""
     return list(
         {
             id(interface.notice): interface.notice for interface in listed_interfaces(facts) if fits(interface.name)
@@ -106,7 +106,7 @@ def notices_naming(facts: Facts, fits: Callable[[str], object]) -> list[Notice]:
 
 @once
 def listed_interfaces(facts: Facts) -> list[Interface]:
-    """All interfaces that processes list, for bootstrap and for NCCL's own TCP network."""
+    """Return all interfaces that processes list, for bootstrap and for NCCL's own TCP network."""
     interfaces: list[Interface] = []
     for notice in facts.with_event(BootstrapInterface):
         assert isinstance(notice.event, BootstrapInterface)
@@ -131,12 +131,12 @@ def _made(name: object, address: object, for_setup: bool, notice: Notice) -> Int
 
 
 def included_names(setting: Setting) -> list[str]:
-    """The names, or prefixes of names, that a value of NCCL_SOCKET_IFNAME allows; none if it is an exclusion."""
+    """Return the names, or prefixes of names, that a value of NCCL_SOCKET_IFNAME allows; none if it is an exclusion."""
     return [] if setting.value.startswith("^") else _names(setting.value.removeprefix("="))
 
 
 def allows_loopback(setting: Setting) -> bool:
-    """Whether a list of interfaces to exclude omits the loopback, which comes first (src/misc/socket.cc).
+    """Return whether a list of interfaces to exclude omits the loopback, which comes first (src/misc/socket.cc).
 
     NCCL excludes ``lo`` and docker's interfaces by default, but only if the user sets no list.
     """

@@ -63,7 +63,7 @@ class _Judged(Frozen):
 
 @once
 def idle(facts: Facts) -> list[Idle]:
-    """The hosts with idle NICs, if all ranks of the host are connected with other hosts.
+    """Return the hosts with idle NICs, if all ranks of the host are connected with other hosts.
 
     Missing connections of other hosts or communicators prove nothing about the NICs of this one. Left out are devices
     of hosts with fewer ranks than NICs, devices with another kind of link (storage, management), merged ports, and
@@ -79,7 +79,7 @@ def idle(facts: Facts) -> list[Idle]:
 
 @once
 def _usual(facts: Facts) -> dict[_Alike, set[frozenset[int]]]:
-    """The NICs that hosts use which are alike."""
+    """Return the NICs that hosts use which are alike."""
     judged = {candidate.host.name: candidate for candidate in _judged(facts)}
     compared = {name: candidate.comms for name, candidate in judged.items() if not candidate.absent}
     usual: dict[_Alike, set[frozenset[int]]] = {}
@@ -90,7 +90,7 @@ def _usual(facts: Facts) -> dict[_Alike, set[frozenset[int]]]:
 
 @once
 def _judged(facts: Facts) -> list[_Judged]:
-    """The hosts whose ranks in the log are all connected with other hosts."""
+    """Return the hosts whose ranks in the log are all connected with other hosts."""
     crossing = _by_host(facts)
     started = {comm.id: global_ranks(comm, comm.started) for comm in facts.job.communicators}
     done = {comm.id: global_ranks(comm, comm.connected) for comm in facts.job.communicators}
@@ -107,7 +107,7 @@ def _judged(facts: Facts) -> list[_Judged]:
 
 
 def _lists(facts: Facts) -> dict[str, list[Notice]]:
-    """The lists of devices of each host."""
+    """Return the lists of devices of each host."""
     lists: dict[str, list[Notice]] = {}
     for notice in facts.with_event(NetDevices, lambda event: bool(_devices(event))):
         for name in notice.hosts:
@@ -116,7 +116,7 @@ def _lists(facts: Facts) -> dict[str, list[Notice]]:
 
 
 def _by_host(facts: Facts) -> dict[str, list[CommunicatorInfo]]:
-    """The communicators of each host that include other hosts and have a connected rank anywhere."""
+    """Return the communicators of each host that include other hosts and have a connected rank anywhere."""
     by_host: dict[str, list[CommunicatorInfo]] = {}
     for comm in facts.job.communicators:
         if comm.connected and (len(comm.hosts) > 1 or (comm.nnodes or 1) > 1):
@@ -126,7 +126,7 @@ def _by_host(facts: Facts) -> dict[str, list[CommunicatorInfo]]:
 
 
 def _size(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | None:
-    """The number of the job's ranks on a host, in the log or not; None if unknown."""
+    """Return the number of the job's ranks on a host, in the log or not; None if unknown."""
     if len(facts.job.ranks_seen) == facts.job.world_size:
         return len(host.ranks)
     return max((comm.local_ranks for comm in comms if comm.local_ranks), default=None)
@@ -135,7 +135,7 @@ def _size(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | 
 def _connected(
     here: set[int], comms: Iterable[CommunicatorInfo], started: Mapping[str, set[int]], done: Mapping[str, set[int]]
 ) -> list[CommunicatorInfo]:
-    """The communicators in which all ranks of a host are connected; none if these leave out some of its ranks.
+    """Return the communicators in which all ranks of a host are connected; none if these leave out some of its ranks.
 
     Args:
         here: the ranks of the host.
@@ -152,7 +152,7 @@ def _alike(judged: _Judged) -> _Alike:
 
 
 def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[str, set[int]]:
-    """The NICs that hosts use in these communicators."""
+    """Return the NICs that hosts use in these communicators."""
     names = {host: {comm.id for comm in comms} for host, comms in compared.items()}
     nics_of: dict[str, set[int]] = {}
     for side, column in HOSTS.items():
@@ -202,7 +202,7 @@ def _has_room(facts: Facts, judged: _Judged, nics: int) -> bool:
 
 
 def _has_one_each(judged: _Judged, nics: int, shared: Shared | None) -> bool:
-    """Whether each GPU could have its own NIC, but all ranks in the log use the same one."""
+    """Return whether each GPU could have its own NIC, but all ranks in the log use the same one."""
     return (
         shared is not None and shared.ranks == judged.ranks and nics == len(judged.ranks) + judged.absent >= _ONE_EACH
     )
@@ -223,7 +223,7 @@ def _shared(facts: Facts) -> dict[str, Shared]:
 
 
 def _nics_of_ranks(facts: Facts) -> dict[tuple[str, str, int], set[int]]:
-    """The NICs by host, side and rank, without those of other ranks that are used through PXN."""
+    """Return the NICs by host, side and rank, without those of other ranks that are used through PXN."""
     by_rank: dict[tuple[str, str, int], set[int]] = {}
     for side in SIDES:
         for host, rank, end in ends_of(facts.inter_host_rdma_paths(), side):

@@ -24,12 +24,12 @@ class Transfer(Frozen):
 
     @property
     def pair(self) -> frozenset[str]:
-        """Both hosts."""
+        """Return both hosts."""
         return frozenset((self.host, self.peer))
 
 
 def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
-    """The transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
+    """Return the transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
     reported = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
     hosts = _hosts(facts) if reported else {}
     transfers = {
@@ -75,5 +75,5 @@ def _hosts(facts: Facts) -> dict[str, str]:
 
 
 def _address(text: str) -> str:
-    """An address without its port: NCCL writes ``10.0.0.2<40000>``."""
+    """Return an address without its port: NCCL writes ``10.0.0.2<40000>``."""
     return text.partition("<")[0]

@@ -79,17 +79,17 @@ class Odd(Record):
 
     @property
     def value(self) -> Hashable:
-        """The value of the odd ones."""
+        """Return the value of the odd ones."""
         return self.values[self.found[0]]
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The hosts that are odd, or have what is."""
+        """Return the hosts that are odd, or have what is."""
         return frozenset().union(*(sibling.hosts for sibling in self.siblings))
 
     @property
     def ranks(self) -> frozenset[int]:
-        """The ranks, likewise."""
+        """Return the ranks, likewise."""
         return frozenset().union(*(sibling.ranks for sibling in self.siblings))
 
     def lines(self) -> list[Evidence]:

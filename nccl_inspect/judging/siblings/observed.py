@@ -43,7 +43,7 @@ def _has_less(amount: str, usual: str) -> bool:
 
 
 def _says_other(words: frozenset[str], usual: frozenset[str]) -> bool:
-    """Whether one says something else instead of what the others say; that it says more does not count."""
+    """Return whether one says something else instead of what the others say; that it says more does not count."""
     return bool(usual - words and words - usual)
 
 
@@ -314,7 +314,7 @@ class _Observer:
                 self._check(attribute, values, f"communicators of {group[0].nranks} ranks")
 
     def _are_apart(self, group: Iterable[CommunicatorInfo]) -> bool:
-        """Whether communicators have no rank in common, or no process where ranks are not those of the job."""
+        """Return whether communicators have no rank in common, or no process where ranks are not those of the job."""
         if self._is_global:
             members = [rank for comm in group for rank in comm.ranks]
             return None not in members and len(members) == len(set(members))

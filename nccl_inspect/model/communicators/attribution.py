@@ -49,7 +49,7 @@ _SOME = 200
 
 
 def table_of(processes: Sequence[ProcessMembers]) -> EdgeTable | None:
-    """The connections of some processes as a table; None where they are few, or where numpy is not there."""
+    """Return the connections of some processes as a table; None where they are few, or where numpy is not there."""
     bursts = [burst for process in processes for burst in process.bursts]
     least = min(_SOME, MANY) if any(burst.rows for burst in bursts) else MANY
     sizes = accumulate(burst.size for burst in bursts)
@@ -84,7 +84,7 @@ class Attribution(Record):
     """Connection lines that could not be compared with all communicators in reasonable time."""
 
     def is_guessed(self, bursts: Iterable[Burst]) -> bool:
-        """Whether there are bursts, and all were decided so."""
+        """Return whether there are bursts, and all were decided so."""
         is_one = False
         for burst in bursts:
             is_one = id(burst) in self.guessed
@@ -332,12 +332,12 @@ class _FirstUses:
                 insort(self._ordered, order)
 
     def has(self, log: ProcessLog) -> bool:
-        """Whether a process used it."""
+        """Return whether a process used it."""
         return id(log) in self._by_log
 
     @property
     def usual(self) -> int:
-        """The median."""
+        """Return the median."""
         self._ordered = self._ordered or sorted(self._by_log.values())
         return self._ordered[len(self._ordered) // 2]
 
@@ -354,7 +354,7 @@ def _is_same_pair(named: Iterable[int], choice: Sequence[Member]) -> bool:
 
 
 def _global(member: Member, rank: int) -> object:
-    """The global rank; a value of its own where the log does not show it."""
+    """Return the global rank; a value of its own where the log does not show it."""
     comm = member.communicator
     global_rank = comm.global_ranks[rank] if comm is not None and rank < len(comm.global_ranks) else None
     return (id(comm), rank) if global_rank is None or comm is None or comm.world is None else global_rank

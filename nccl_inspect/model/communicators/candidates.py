@@ -40,7 +40,7 @@ class Ends(NamedTuple):
 
     @property
     def receives(self) -> bool:
-        """Whether the receiving end printed it."""
+        """Return whether the receiving end printed it."""
         return self.kind.direction == "receive"
 
 
@@ -71,7 +71,7 @@ class Candidates(Protocol):
     """Holds which members of a process a burst may belong to."""
 
     def of(self, burst: Burst, conn: int | None) -> list[Member]:
-        """The members in which all lines of a burst fit, in their order."""
+        """Return the members in which all lines of a burst fit, in their order."""
 
 
 @record
@@ -123,7 +123,7 @@ class Wanting:
 
 
 def units_of(process: ProcessMembers, candidates: Candidates) -> Iterator[Unit]:
-    """The bursts of a helper thread belong together when one communicator can have them all.
+    """Yield the bursts of a helper thread belong together when one communicator can have them all.
 
     Since 2.28 the calling thread itself connects, one communicator after the other: there only what stands between two
     ``Connected …`` lines belongs together, and connections of send/recv, which have none, may be of several.
@@ -159,7 +159,7 @@ def burst_units(process: ProcessMembers, bursts: list[Burst], candidates: Candid
 
 
 def conn_of(process: ProcessMembers, burst: Burst) -> int | None:
-    """The connection set of a loose burst, as printed, or as what follows shows."""
+    """Return the connection set of a loose burst, as printed, or as what follows shows."""
     if burst.key.conn is None and process.closing(burst) is not None:
         return RINGS_AND_TREES
     return burst.key.conn
@@ -199,7 +199,7 @@ class FittingMembers:
         self._fitting: dict[tuple[tuple[object, ...], ...], _Lives] = {}
 
     def of(self, burst: Burst, conn: int | None) -> list[Member]:
-        """The members in which all lines of a burst fit, in their order."""
+        """Return the members in which all lines of a burst fit, in their order."""
         rank = burst.key.rank
         key = tuple([(rank, *_claims(edge)) for edge in burst.edges.values()])
         fitting = self._fitting.get(key)
@@ -231,7 +231,7 @@ class _Lives:
             self._latest.append([max(below[at : at + self._FAN]) for at in range(0, len(below), self._FAN)])
 
     def at(self, place: int) -> list[Member]:
-        """The members that live at a place, in their order."""
+        """Return the members that live at a place, in their order."""
         begun = bisect_right(self._begins, place)
         groups: Iterable[int] = range(len(self._latest[-1]))
         for level in range(len(self._latest) - 1, 0, -1):
@@ -251,14 +251,14 @@ def _end_of(member: Member) -> float:
 
 
 def _claims(edge: Edge) -> tuple[object, ...]:
-    """All of a connection that :func:`fits` looks at."""
+    """Return all of a connection that :func:`fits` looks at."""
     event = edge.event
     ends = event.src, event.dst, event.src_dev, event.dst_dev
     return *ends, event.direction, event.is_local, edge.channels.bit_length()
 
 
 def fits(member: Member, edge: Edge, rank: int) -> bool:
-    """Whether a connection line of ``rank`` can be one of this member."""
+    """Return whether a connection line of ``rank`` can be one of this member."""
     event = edge.event
     receives = event.direction == "receive"
     own_device, other_device = (event.dst_dev, event.src_dev) if receives else (event.src_dev, event.dst_dev)
@@ -305,7 +305,7 @@ class Twins:
         self._missing = unanswered
 
     def exclude(self, unit: Unit) -> Callable[[Member], bool] | None:
-        """Whether a communicator can have a unit; None if all can.
+        """Return whether a communicator can have a unit; None if all can.
 
         A missing twin excludes one only where another one has all of them, and where nothing shows that the log breaks
         off before some twin.
@@ -319,7 +319,7 @@ class Twins:
         return lambda member: twins[id(member)] is not False
 
     def _is_broken_off(self, wanted: Mapping[int, AbstractSet[Printed]]) -> bool:
-        """Whether an end of these is missing in some communicator."""
+        """Return whether an end of these is missing in some communicator."""
         return any(twin[1:] in self._unanswered for twins in wanted.values() for twin in twins)
 
     @cached_property
@@ -341,7 +341,7 @@ class Twins:
 
 
 def printed(ends: Iterable[Ends]) -> set[Printed]:
-    """The NET connections of a process and which end of them it is."""
+    """Return the NET connections of a process and which end of them it is."""
     return {(end.receives, *_pair(end)) for end in ends if end.kind.direction}
 
 

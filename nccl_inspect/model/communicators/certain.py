@@ -97,7 +97,7 @@ class MemberTable:
         return (device == 0) | (one == NOTHING) | (one == device) | (other == device)
 
     def are_few(self, most: int) -> Column:
-        """Whether a process has no more members than these, and all their ranks are listed; by processes."""
+        """Return whether a process has no more members than these, and all their ranks are listed; by processes."""
         owner = np.repeat(np.arange(len(self.number)), self.number)
         unlisted = np.bincount(owner[self._listed == 0], minlength=len(self.number))
         return (self.number <= most) & (unlisted == 0)
@@ -339,7 +339,7 @@ class Exclusion:
         self._in_conflict[self._loose.process_of_unit[lost]] = True
 
     def _blocked(self, some: Column) -> Column:
-        """A bit for each member that has what is wanted."""
+        """Return a bit for each member that has what is wanted."""
         blocked = np.zeros(len(some), np.uint64)
         for member in range(self._members):
             has = self._used[self._slot[some] * self._members + member] & self._channels[some]
@@ -415,7 +415,7 @@ class Certainty:
         )
 
     def misplaced(self) -> AbstractSet[int]:
-        """The ids of bursts inside of START and COMPLETE that do not fit their member."""
+        """Return the ids of bursts inside of START and COMPLETE that do not fit their member."""
         if not any(member.bursts for member in self._members.all):
             return set()
         number = {id(burst): at for at, burst in enumerate(self._table.bursts)}
@@ -609,7 +609,7 @@ class _Fitting:
         self._members, self._fitting = members, fitting
 
     def of(self, burst: Burst, conn: int | None) -> list[Member]:
-        """The members in which all lines of a burst fit, in their order."""
+        """Return the members in which all lines of a burst fit, in their order."""
         bits = int(np.bitwise_and.reduce(self._fitting[burst.at]))
         some = [member for index, member in enumerate(self._members) if bits >> index & 1]
         is_free = conn != RINGS_AND_TREES

@@ -51,7 +51,7 @@ class Joiner:
         self._claims = {id(member): claims(member) for member in members}
 
     def groups(self) -> list[list[Member]]:
-        """The members of each communicator, or of each piece of one."""
+        """Return the members of each communicator, or of each piece of one."""
         if self.agree(self._members):
             return [list(self._members)]
         turns: Counter[object] = Counter()
@@ -72,7 +72,7 @@ class Joiner:
         return [*groups, *pieces]
 
     def agree(self, group: Sequence[Member]) -> bool:
-        """Whether these can be one communicator: each rank once, each GPU once, no claim against another."""
+        """Return whether these can be one communicator: each rank once, each GPU once, no claim against another."""
         ranks = {member.rank: member for member in group}
         if len(ranks) < len(group) or len({member.gpu for member in group}) < len(group):
             return False
@@ -153,7 +153,7 @@ class Communicator(Slotted):
     """Whether it may have more ranks than the log shows."""
 
     def mate(self, rank: int) -> Member | None:
-        """The member with a rank, or that of the world with the same global rank: it tells host and GPU."""
+        """Return the member with a rank, or that of the world with the same global rank: it tells host and GPU."""
         if member := self.members.get(rank):
             return member
         global_rank = self.global_ranks[rank] if self.world and rank < len(self.global_ranks) else None
@@ -161,7 +161,7 @@ class Communicator(Slotted):
 
     @property
     def complete(self) -> bool:
-        """Whether every rank finished its initialisation."""
+        """Return whether every rank finished its initialisation."""
         return len(self.members) == self.nranks and all(member.completed for member in self.members.values())
 
     @property
@@ -287,12 +287,12 @@ def _color(member: Member) -> int | None:
 
 
 def _is_one(group: list[Member]) -> bool:
-    """Whether splits whose ordinal was only counted can be one communicator."""
+    """Return whether splits whose ordinal was only counted can be one communicator."""
     return Joiner(group).agree(group) and _has_parent(group)
 
 
 def _has_parent(group: list[Member]) -> bool:
-    """Whether the parent that was found has the ranks that ``bootstrapSplit`` names."""
+    """Return whether the parent that was found has the ranks that ``bootstrapSplit`` names."""
     ranks = {member.rank: member for member in group}
     return all(
         member.split is None
@@ -316,7 +316,7 @@ def _make(member: Member) -> Communicator:
 
 
 def find_world(communicators: Sequence[Communicator]) -> Communicator | None:
-    """The largest communicator that holds all others' GPUs, or None when there is none."""
+    """Return the largest communicator that holds all others' GPUs, or None when there is none."""
     gpus = {member.gpu for comm in communicators for member in comm.members.values()}
     roots = [comm for comm in communicators if comm.parent is None and not comm.orphan]
     for comm in sorted(roots, key=lambda comm: (-comm.nranks, comm.first)):
@@ -329,13 +329,13 @@ def find_world(communicators: Sequence[Communicator]) -> Communicator | None:
 
 
 def local_ranks(world: Communicator | None) -> dict[int, int]:
-    """The local rank of each global rank, as far as the world's lines show it."""
+    """Return the local rank of each global rank, as far as the world's lines show it."""
     members = world.members.values() if world else ()
     return {member.rank: member.shape.local_rank for member in members if member.shape and member.communicator is world}
 
 
 def _is_left(comm: Communicator, roots: Iterable[Communicator]) -> bool:
-    """Whether others have ranks elsewhere: groups were made without a world, and this is that of one host."""
+    """Return whether others have ranks elsewhere: groups were made without a world, and this is that of one host."""
     return len(comm.members) == comm.nranks and has_ranks_elsewhere(roots)
 
 

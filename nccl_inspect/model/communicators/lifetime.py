@@ -35,7 +35,7 @@ class Lifetimes:
         self._timings: dict[Process, _Timings] = {}
 
     def stages(self, comm: Communicator) -> list[Stage]:
-        """The stages that some rank reached, in their order."""
+        """Return the stages that some rank reached, in their order."""
         members = list(comm.members.values())
         took = [timing.event for member in members for timing in self._timings_of(member.log).of(member)]
         stages = [
@@ -109,7 +109,7 @@ class _Timings:
 
 
 def is_timing(event: Event | None) -> bool:
-    """Whether a statement only says how long something took."""
+    """Return whether a statement only says how long something took."""
     return event is not None and (isinstance(event, events.InitTimings) or _is_bootstrap(event))
 
 

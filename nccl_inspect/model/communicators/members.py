@@ -98,21 +98,21 @@ class Member(Slotted):
 
     @property
     def network(self) -> str | None:
-        """The network that carries its traffic between hosts."""
+        """Return the network that carries its traffic between hosts."""
         event = self.network_line.event if self.network_line else None
         return event.net if isinstance(event, events.NetworkInUse) else None
 
     def is_called(self, device: str | None) -> bool:
-        """Whether a bracket can mean the GPU of this rank."""
+        """Return whether a bracket can mean the GPU of this rank."""
         return not device or not self.device_names or device in self.device_names
 
     @property
     def is_root(self) -> bool:
-        """Whether the communicator was not split from another one."""
+        """Return whether the communicator was not split from another one."""
         return self.init.parent is None and self.split is None
 
     def lives_at(self, place: int) -> bool:
-        """Whether the communicator existed in this process when the line at ``place`` was printed."""
+        """Return whether the communicator existed in this process when the line at ``place`` was printed."""
         return self.first.place <= place and (self.ended is None or place <= self.ended.place)
 
 
@@ -143,7 +143,7 @@ class ProcessMembers(Record):
 
     @property
     def bursts(self) -> list[Burst]:
-        """All of them: of members, then those that name none."""
+        """Return all of them: of members, then those that name none."""
         return [*(burst for member in self.members for burst in member.bursts), *self.loose]
 
     def leave(self, burst: Burst) -> None:
@@ -312,7 +312,7 @@ def _last_step(member: Member) -> int:
 
 
 def _is_repeated(member: Member, event: events.CommInit) -> bool:
-    """Whether a line stood before, word by word, and nothing that could make it mean another communicator."""
+    """Return whether a line stood before, word by word, and nothing that could make it mean another communicator."""
     earlier = member.started if event.phase == "START" else member.completed
     if earlier is None or earlier.event.message != event.message:
         return False

@@ -54,7 +54,7 @@ def _is_name(event: Event) -> bool:
 
 
 def _by_thread(process: ProcessMembers) -> dict[int, list[Member]]:
-    """The communicators that each thread starts, in their order."""
+    """Return the communicators that each thread starts, in their order."""
     threads: dict[int, list[Member]] = {}
     for member in sorted(process.members, key=_begin):
         threads.setdefault(member.first.printed.tid, []).append(member)
@@ -91,7 +91,7 @@ def _told_by_torch(communicators: Sequence[Communicator], notices: Iterable[Noti
 
 
 def _by_pointer(communicators: Iterable[Communicator]) -> dict[tuple[str, int], list[Member]]:
-    """The members of communicators by their pointers and ranks."""
+    """Return the members of communicators by their pointers and ranks."""
     return grouped(
         ((member.init.comm, member.rank), member) for comm in communicators for member in comm.members.values()
     )
@@ -113,7 +113,7 @@ def _global(comm: Communicator, rank: int) -> int | None:
 
 
 def ranks_of_nccl_tests(notices: Iterable[Notice]) -> int | None:
-    """The size of the world where nccl-tests lists its ranks, each once, and NCCL says nothing of them."""
+    """Return the size of the world where nccl-tests lists its ranks, each once, and NCCL says nothing of them."""
     places = [dict(getattr(notice.event, "values", ())) for notice in notices if "rank-list" in notice.roles]
     ranks = sorted(int(place["rank"]) for place in places)
     once = all(notice.count == 1 for notice in notices if "rank-list" in notice.roles)
@@ -140,14 +140,14 @@ def likely_parallelism(communicators: Sequence[Communicator], world: Communicato
 
 
 def _stride(comm: Communicator) -> int | None:
-    """The distance between its global ranks where it is the same for all; None otherwise."""
+    """Return the distance between its global ranks where it is the same for all; None otherwise."""
     ranks = [rank for rank in comm.global_ranks if rank is not None]
     steps = {b - a for a, b in pairwise(ranks)}
     return steps.pop() if len(ranks) == comm.nranks and len(steps) == 1 and min(steps) > 0 else None
 
 
 def _tiling(family: Sequence[Communicator], nranks: int) -> list[Communicator]:
-    """One communicator for each set of ranks, if these sets have every rank of the world exactly once."""
+    """Return one communicator for each set of ranks, if these sets have every rank of the world exactly once."""
     by_ranks = {tuple(comm.global_ranks): comm for comm in family}
     ranks = [rank for some in by_ranks for rank in some if rank is not None]
     return list(by_ranks.values()) if len(ranks) == len(set(ranks)) == nranks else []
@@ -162,7 +162,7 @@ def _spans(comms: Iterable[Communicator]) -> bool:
 
 
 def _read(comms: list[Communicator], key: tuple[int, int, bool], strides: set[int]) -> Parallelism | None:
-    """The reading of one set of siblings."""
+    """Return the reading of one set of siblings."""
     size, stride, only_exchange = key
     if any(len(comm.members) < comm.nranks for comm in comms):
         return None  # where a rank is cannot be told
@@ -180,7 +180,7 @@ def _read(comms: list[Communicator], key: tuple[int, int, bool], strides: set[in
 
 
 def _only_exchanges(comm: Communicator) -> bool:
-    """Whether all connections that it made are those of send/recv."""
+    """Return whether all connections that it made are those of send/recv."""
     bursts = [burst for member in comm.members.values() for burst in member.bursts]
     connected = any(member.connected for member in comm.members.values())
     return bool(bursts) and not connected and all(burst.key.conn == SEND_RECV for burst in bursts)

@@ -52,7 +52,7 @@ class Contradiction(NamedTuple):
 
     @property
     def is_of_rings(self) -> bool:
-        """Whether it is about rings, not about trees."""
+        """Return whether it is about rings, not about trees."""
         return self.what == _RINGS
 
 
@@ -79,14 +79,14 @@ class Layout:
 
     @cached_property
     def _trees(self) -> list[set[tuple[int, int]]]:
-        """The links (parent, child) of the trees that differ, from both ends of each link."""
+        """Return the links (parent, child) of the trees that differ, from both ends of each link."""
         return [
             {link for link in _downward(tree) | _upward(tree) if min(link) >= 0 and max(link) < self._nranks}
             for tree, _ in self._printed
         ]
 
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
-        """The rings in global ranks."""
+        """Return the rings in global ranks."""
         global_ranks = _listed(comm)
         torn = set(self.incomplete)
         return [
@@ -95,7 +95,7 @@ class Layout:
         ]
 
     def global_trees(self, comm: Communicator) -> list[list[list[int | None]]]:
-        """The links of each channel's tree in global ranks."""
+        """Return the links of each channel's tree in global ranks."""
         global_ranks = _listed(comm)
         trees = [
             sorted([[global_ranks[parent], global_ranks[child]] for parent, child in tree], key=_as_text)
@@ -113,7 +113,7 @@ class Layouts:
         self._links = cache(_by_links)
 
     def of(self, comm: Communicator) -> Layout:
-        """The layout of a communicator."""
+        """Return the layout of a communicator."""
         trees = frozenset([(rank, id(member.trees)) for rank, member in comm.members.items()])
         rings = [(rank, *map(id, member.rings.values())) for rank, member in comm.members.items() if member.rings]
         key = comm.nranks, trees, *rings
@@ -123,7 +123,7 @@ class Layouts:
 
 
 def is_whole(comm: Communicator, printed: Sequence[events.RingOrder]) -> bool:
-    """Whether a ring has every rank once and all state the same; until 2.22 no mark shows that it is cut."""
+    """Return whether a ring has every rank once and all state the same; until 2.22 no mark shows that it is cut."""
     ranks = printed[0].ranks
     agreed = all(ring.ranks == ranks for ring in printed[1:])
     return agreed and not printed[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
@@ -151,7 +151,7 @@ def _printed_trees(comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -
 
 
 def _by_links(trees: _Trees) -> _ByLinks:
-    """The channels in which a member has the same neighbours."""
+    """Return the channels in which a member has the same neighbours."""
     by_links: dict[tuple[int, ...], list[int]] = {}
     for tree in trees:
         by_links.setdefault(tree[1:], []).append(tree[0])
@@ -176,12 +176,12 @@ def _grouped(by_rank: dict[int, _ByLinks]) -> Iterator[tuple[int, list[_Links]]]
 
 
 def _downward(tree: Tree) -> set[tuple[int, int]]:
-    """The links (parent, child) that parents print; -1 leads nowhere."""
+    """Return the links (parent, child) that parents print; -1 leads nowhere."""
     return {(links[-2], child) for _, links in tree for child in links[:-2] if child >= 0}
 
 
 def _upward(tree: Tree) -> set[tuple[int, int]]:
-    """The links (parent, child) that children print."""
+    """Return the links (parent, child) that children print."""
     return {(links[-1], links[-2]) for _, links in tree if links[-1] >= 0}
 
 
@@ -194,12 +194,12 @@ def _global(comm: Communicator, rank: int) -> int | None:
 
 
 def _listed(comm: Communicator) -> Sequence[int | None]:
-    """The global rank of each rank, also of a communicator that is too large to have them."""
+    """Return the global rank of each rank, also of a communicator that is too large to have them."""
     return comm.global_ranks or [None] * comm.nranks
 
 
 def ring_gdr(comm: Communicator) -> bool | None:
-    """Whether NCCL says that the ring NET edges of all ranks use GPUDirect."""
+    """Return whether NCCL says that the ring NET edges of all ranks use GPUDirect."""
     values = [line.ring_gdr for line in _connections(comm) if line.ring_gdr is not None]
     return all(values) if values else None
 
@@ -243,7 +243,7 @@ def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
 
 
 def collnet(comm: Communicator) -> list[int]:
-    """The ranks that are connected with a network that reduces; such connections have one end only."""
+    """Return the ranks that are connected with a network that reduces; such connections have one end only."""
     return sorted(rank for rank, member in comm.members.items() if any(burst.reduces for burst in member.bursts))
 
 
@@ -288,7 +288,7 @@ def _torn(tree: Tree) -> Iterator[tuple[tuple[int, int], str]]:
 
 
 def connected(comm: Communicator) -> list[int]:
-    """The ranks that began to connect and whose connections are there: they say so, or COMPLETE follows them.
+    """Return the ranks that began to connect and whose connections are there: they say so, or COMPLETE follows them.
 
     Also where the process went on to another communicator: the line that says so is lost then.
     """
@@ -303,7 +303,7 @@ def _is_connected(member: Member) -> bool:
 
 
 def _joined(member: Member) -> list[Burst]:
-    """Its connections of rings and trees; those of send/recv have no ``Connected …`` line."""
+    """Return its connections of rings and trees; those of send/recv have no ``Connected …`` line."""
     return [burst for burst in member.bursts if burst.key.conn != SEND_RECV]
 
 
@@ -352,19 +352,19 @@ class LayoutLines:
         return [member.counts for member in self._members.values() if member.counts]
 
     def channels(self) -> list[Evidence]:
-        """The first line that counts the most channels."""
+        """Return the first line that counts the most channels."""
         counts = [(step, step.event.coll) for step in self._steps() if isinstance(step.event, events.ChannelCounts)]
         most = max((number for _, number in counts), default=0)
         return self._first(step for step, number in counts if number == most)
 
     def ring(self, place: int) -> list[Evidence]:
-        """The first line that prints a ring, by its place among the rings."""
+        """Return the first line that prints a ring, by its place among the rings."""
         steps = [(step, step.event.channel) for step in self._steps() if isinstance(step.event, events.RingOrder)]
         channels = sorted({channel for _, channel in steps})[place : place + 1]
         return self._first(step for step, channel in steps if channel in channels)
 
     def contradiction(self) -> list[Evidence]:
-        """The lines of the first contradiction, one of each rank."""
+        """Return the lines of the first contradiction, one of each rank."""
         return [
             line
             for first in self._contradictions[:1]
@@ -381,7 +381,7 @@ class LayoutLines:
 
 
 def _is_about(event: events.Event, contradiction: Contradiction) -> bool:
-    """Whether a line prints what its rank says in a contradiction."""
+    """Return whether a line prints what its rank says in a contradiction."""
     if isinstance(event, events.RingOrder):
         return contradiction.is_of_rings and event.channel == contradiction.channel
     trees = event.trees if isinstance(event, events.TreeLinks) and not contradiction.is_of_rings else ()

@@ -10,12 +10,12 @@ Links = Sequence[tuple[int | None, int | None]]
 
 
 def host_of(hosts: Mapping[str, Iterable[int]], unknown: str) -> dict[int, str]:
-    """The host of each rank, where it is known."""
+    """Return the host of each rank, where it is known."""
     return {rank: host for host, ranks in hosts.items() if host != unknown for rank in ranks}
 
 
 def is_closed(ring: Sequence[int | None], nranks: int) -> bool:
-    """Whether a ring has each rank of the communicator once, so that its last rank leads back to its first."""
+    """Return whether a ring has each rank of the communicator once, so that its last rank leads back to its first."""
     return None not in ring and len(set(ring)) == len(ring) == nranks
 
 
@@ -45,7 +45,7 @@ class TreeShape(NamedTuple):
 
 
 def tree_shape(links: Links) -> TreeShape:
-    """The shape of a tree; a circle, which only a damaged log has, counts once."""
+    """Return the shape of a tree; a circle, which only a damaged log has, counts once."""
     children: dict[int | None, list[int | None]] = {}
     for parent, child in links:
         children.setdefault(parent, []).append(child)

@@ -29,7 +29,7 @@ _LABEL = re.compile(rb"\[rank(\d{1,7})\]:")
 def of(
     communicators: Sequence[Communicator], logs: Iterable[ProcessLog], largest: Communicator | None = None
 ) -> Communicator | None:
-    """A world of all processes, each with its rank; None where these are not known.
+    """Return a world of all processes, each with its rank; None where these are not known.
 
     Args:
         communicators: all.
@@ -47,7 +47,7 @@ def of(
 def _stated(
     communicators: Sequence[Communicator], ranks: Mapping[int, int], labels: Mapping[int, set[int]]
 ) -> Communicator | None:
-    """The world by the ranks of pids, and by those that are named in the files of single hosts."""
+    """Return the world by the ranks of pids, and by those that are named in the files of single hosts."""
     if not (ranks or labels):
         return None
     nodes = _nodes(communicators)
@@ -80,7 +80,7 @@ def _stated(
 
 
 def _is_in_order(communicators: Iterable[Communicator], members: Mapping[int, Member]) -> bool:
-    """Whether each group lists its ranks in the order of the job."""
+    """Return whether each group lists its ranks in the order of the job."""
     number = {member.gpu: rank for rank, member in members.items()}
     return all(
         first < second
@@ -90,7 +90,7 @@ def _is_in_order(communicators: Iterable[Communicator], members: Mapping[int, Me
 
 
 def _labels(nobody: Iterable[ProcessLog]) -> dict[int, set[int]]:
-    """The ranks of the job that PyTorch names, by source."""
+    """Return the ranks of the job that PyTorch names, by source."""
     ranks: dict[int, set[int]] = {}
     for log in nobody:
         for note in log.notes.values():
@@ -101,7 +101,7 @@ def _labels(nobody: Iterable[ProcessLog]) -> dict[int, set[int]]:
 
 
 def rank_of(note: Note) -> int | None:
-    """The rank of the job that a line of PyTorch or torchrun names, as a field or in front."""
+    """Return the rank of the job that a line of PyTorch or torchrun names, as a field or in front."""
     if note.event is None or note.event.dialect != _TORCH:
         return None
     rank = dict(getattr(note.event, "values", ())).get("global_rank", getattr(note.event, "global_rank", None))
@@ -139,7 +139,7 @@ def _workers(nobody: Iterable[ProcessLog]) -> Iterator[tuple[int, int]]:
 
 
 def _nodes(communicators: Iterable[Communicator]) -> dict[str, list[Member]]:
-    """One membership of each process, in the order of the GPUs, by host; empty where processes share GPUs."""
+    """Return one membership of each process, in the order of the GPUs, by host; empty where processes share GPUs."""
     members = {member.gpu: member for comm in communicators for member in comm.members.values()}
     if len({gpu.process for gpu in members}) < len(members):
         return {}
@@ -152,7 +152,7 @@ def _nodes(communicators: Iterable[Communicator]) -> dict[str, list[Member]]:
 
 
 def _fixed(nodes: Mapping[str, Sequence[Member]], ranks: Mapping[int, int]) -> dict[int, str]:
-    """The hosts of which a rank is known, by their number."""
+    """Return the hosts of which a rank is known, by their number."""
     fixed: dict[int, str] = {}
     for host, members in nodes.items():
         for place, member in enumerate(members):
@@ -165,7 +165,7 @@ def _fixed(nodes: Mapping[str, Sequence[Member]], ranks: Mapping[int, int]) -> d
 def _order(
     communicators: Iterable[Communicator], nodes: Mapping[str, Sequence[Member]], fixed: Mapping[int, str]
 ) -> list[str]:
-    """All hosts in the order of their ranks; empty where that is not certain."""
+    """Return all hosts in the order of their ranks; empty where that is not certain."""
     left = nodes.keys() - set(fixed.values())
     sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(left, ()))
     for comm in communicators:

@@ -87,7 +87,7 @@ class EdgeTable:
         return len(self.place)
 
     def _of_objects(self) -> dict[str, Column]:
-        """The edges of bursts that have them as objects."""
+        """Return the edges of bursts that have them as objects."""
         rows = []
         device, channels = self.devices, self._channel_sets
         for index, burst in enumerate(self.bursts):
@@ -108,7 +108,7 @@ class EdgeTable:
         return kind
 
     def _of_blocks(self) -> dict[str, Column]:
-        """The edges of the others: those that continue from one block to the next are one."""
+        """Return the edges of the others: those that continue from one block to the next are one."""
         in_blocks = [[] if burst.own else burst.rows for burst in self.bursts]
         pieces = list(chain.from_iterable(in_blocks))
         if not pieces:
@@ -173,7 +173,7 @@ class EdgeTable:
         return np.flatnonzero(is_kept)
 
     def edge(self, row: int) -> Edge:
-        """The edge of a row."""
+        """Return the edge of a row."""
         if row not in self._made:
             at = int(self.at[row])
             if self.is_object[row]:
@@ -213,7 +213,7 @@ class BurstPart(Burst):
 
     @property
     def edges(self) -> dict[tuple[object, ...], Edge]:
-        """The edges by what distinguishes them."""
+        """Return the edges by what distinguishes them."""
         if not self.own:
             self.own = {edge_key(edge.event): edge for edge in map(self._table.edge, self.at.tolist())}
         return self.own
@@ -230,30 +230,30 @@ class BurstPart(Burst):
 
     @property
     def last(self) -> int:
-        """The place of its last edge."""
+        """Return the place of its last edge."""
         return int(self._table.place[self.at].max())
 
     @property
     def highest(self) -> int:
-        """The highest rank that it names."""
+        """Return the highest rank that it names."""
         return int(max(self._table.src[self.at].max(), self._table.dst[self.at].max()))
 
     @property
     def reduces(self) -> bool:
-        """Whether one of its edges is to a network that reduces."""
+        """Return whether one of its edges is to a network that reduces."""
         return any(kind.transport == "COLLNET" for kind in self.kinds)
 
     @property
     def kinds(self) -> Iterable[ChannelConnect]:
-        """An event of each kind of its edges."""
+        """Return an event of each kind of its edges."""
         return [self._table.kinds[kind] for kind in set(self._table.kind[self.at].tolist())]
 
     def parts(self) -> list[Burst]:
-        """Each of its edges on its own."""
+        """Return each of its edges on its own."""
         return [self.some([number]) for number in range(len(self.at))]
 
     def some(self, numbers: list[int]) -> Burst:
-        """Some of its edges, by their numbers in it."""
+        """Return some of its edges, by their numbers in it."""
         return part_of(self, self._table, self.at[numbers])
 
     @property
@@ -263,5 +263,5 @@ class BurstPart(Burst):
 
 
 def part_of(burst: Burst, table: EdgeTable, at: Column) -> BurstPart:
-    """Some edges of a burst, by their rows in the table of all."""
+    """Return some edges of a burst, by their rows in the table of all."""
     return BurstPart(burst.key, int(table.place[at[0]]), burst.printed, at=at, table=table)

@@ -86,7 +86,7 @@ class Fold:
 
     @property
     def wrapped(self) -> bool:
-        """Whether a line was in an envelope."""
+        """Return whether a line was in an envelope."""
         return self.known.wrapped
 
     def start(self, name: str, newest_first: bool = False) -> SourceCounts:
@@ -187,7 +187,7 @@ class Fold:
         return edge
 
     def is_countable(self, text: Text) -> bool:
-        """Whether of such lines only the number, the first and the last one matter."""
+        """Return whether of such lines only the number, the first and the last one matter."""
         return (text.use or used(text)).how in COUNTABLE
 
     def take_repeated(self, repeated_lines: Sequence[Repeated]) -> None:
@@ -220,11 +220,11 @@ class Fold:
 
     @property
     def numbered(self) -> dict[int, SourceCounts]:
-        """The sources by their numbers, which places name."""
+        """Return the sources by their numbers, which places name."""
         return dict(enumerate(self.sources))
 
     def where(self, place: int) -> tuple[str, int, int]:
-        """The name of a source, the number of a line in it, and that in the order of reading."""
+        """Return the name of a source, the number of a line in it, and that in the order of reading."""
         source, number = source_and_line(place)
         return self.sources[source].name, self.sources[source].line(number), number
 
@@ -242,7 +242,7 @@ class Fold:
         return max(last, key=lambda step: step.place, default=None)
 
     def can_merge(self, later: Fold) -> bool:
-        """Whether merging gives exactly what reading on would have given.
+        """Return whether merging gives exactly what reading on would have given.
 
         It may not if a line continues across the border, if the later one did not know of envelopes or of what
         launchers put in front of lines, or if too much was logged to keep it apart.
@@ -263,7 +263,7 @@ class Fold:
         return self._is_expected(later) and max(notes, len(later.unrecognised)) < MAX_NOTES
 
     def _is_expected(self, later: Fold) -> bool:
-        """Whether a later fold began with what is known here, as far as it matters for its lines."""
+        """Return whether a later fold began with what is known here, as far as it matters for its lines."""
         known, begun_with = self.known, later.begun_with
         knows_leads = known.leads <= begun_with.leads or not later.takes_leads
         return known.wrapped == begun_with.wrapped and knows_leads

@@ -4,12 +4,12 @@ _LINE_BITS = 40
 
 
 def position(source: int, line: int) -> int:
-    """One number that orders lines: by source, then by line."""
+    """Return one number that orders lines: by source, then by line."""
     return source << _LINE_BITS | line
 
 
 def source_and_line(place: int) -> tuple[int, int]:
-    """The inverse of :func:`position`."""
+    """Return the inverse of :func:`position`."""
     return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
 
 
@@ -26,5 +26,5 @@ class Move:
         self.others = others
 
     def __call__(self, place: int) -> int:
-        """The place there."""
+        """Return the place there."""
         return place + (self.others if place >> _LINE_BITS else self.first)

@@ -191,7 +191,7 @@ class Edge(Record):
 
     @property
     def stated(self) -> ChannelConnect:
-        """The first of them with its message."""
+        """Return the first of them with its message."""
         return self.event if self.edges is None else self.edges.event(self.at)
 
     def add(self, other: Edge) -> None:
@@ -219,34 +219,34 @@ class EdgeRows(NamedTuple):
     """What makes a place of the number of a line."""
 
     def made(self) -> list[Edge]:
-        """Each edge separately."""
+        """Return each edge separately."""
         return [self.edge(row) for row in range(self.begin, self.end)]
 
     def edge(self, row: int) -> Edge:
-        """One of them."""
+        """Return one of them."""
         table = self.edges
         place, channels, lines = self.base + int(table.line[row]), int(table.channels[row]), int(table.lines[row])
         return Edge(table.bare(row), table.origin(row), place, channels, lines, table.level(row), edges=table, at=row)
 
     @property
     def place(self) -> int:
-        """The place of the first one."""
+        """Return the place of the first one."""
         return self.base + int(self.edges.line[self.begin])
 
     @property
     def last(self) -> int:
-        """The place of the last one."""
+        """Return the place of the last one."""
         return self.base + int(self.edges.line[self.end - 1])
 
     @property
     def highest(self) -> int:
-        """The highest rank that one of them names."""
+        """Return the highest rank that one of them names."""
         columns = self.edges.columns
         return int(max(columns[name][self.begin : self.end].max() for name in ("src", "dst")))
 
     @property
     def kinds(self) -> list[ChannelConnect]:
-        """An event of each of their kinds."""
+        """Return an event of each of their kinds."""
         return [self.edges.kinds[kind] for kind in set(self.edges.kind[self.begin : self.end].tolist())]
 
     def lines_by_kind(self) -> Iterator[tuple[ChannelConnect, int]]:
@@ -287,7 +287,7 @@ class Burst(Record):
 
     @property
     def edges(self) -> dict[tuple[object, ...], Edge]:
-        """The edges by what distinguishes them."""
+        """Return the edges by what distinguishes them."""
         if self.rows:
             rows, self.rows = self.rows, []
             is_mixed = bool(self.own)
@@ -313,27 +313,27 @@ class Burst(Record):
 
     @property
     def last(self) -> int:
-        """The place of its last edge."""
+        """Return the place of its last edge."""
         if self.rows and not self.own:
             return self.rows[-1].last
         return max(*(edge.place for edge in self.own.values()), *(part.last for part in self.rows), 0, 0)
 
     @property
     def final(self) -> Edge:
-        """Its last edge."""
+        """Return its last edge."""
         if len(self.rows) == 1 and not self.own:
             return self.rows[0].edge(self.rows[0].end - 1)
         return max(self.edges.values(), key=attrgetter("place"))
 
     @property
     def highest(self) -> int:
-        """The highest rank that it names."""
+        """Return the highest rank that it names."""
         own = (max(edge.event.src, edge.event.dst or 0) for edge in self.own.values())
         return max(*own, *(part.highest for part in self.rows), 0, 0)
 
     @property
     def reduces(self) -> bool:
-        """Whether one of its edges is to a network that reduces."""
+        """Return whether one of its edges is to a network that reduces."""
         may = any(part.edges.reduces for part in self.rows) or self.own
         return bool(may) and any(kind.transport == "COLLNET" for kind in self.kinds)
 
@@ -343,11 +343,11 @@ class Burst(Record):
         return [*(edge.event for edge in self.own.values()), *(kind for part in self.rows for kind in part.kinds)]
 
     def parts(self) -> list[Burst]:
-        """Each of its edges on its own."""
+        """Return each of its edges on its own."""
         return [self._of({key: edge}) for key, edge in self.edges.items()]
 
     def some(self, numbers: list[int]) -> Burst:
-        """Some of its edges, by their numbers in it."""
+        """Return some of its edges, by their numbers in it."""
         edges = list(self.edges.items())
         return self._of(dict([edges[number] for number in numbers]))
 
@@ -411,7 +411,7 @@ class ProcessLog(Record):
         self.begun.setdefault(printed.tid, None)
 
     def burst(self, place: int, printed: Origin | Late, conn: int | None, rank: int) -> Burst:
-        """The burst that a connection line at this place belongs to."""
+        """Return the burst that a connection line at this place belongs to."""
         burst = self.continued(place, printed.tid, conn, rank)
         if burst is None:
             burst = Burst(BurstKey(printed.tid, conn, rank), place, printed)
@@ -421,7 +421,7 @@ class ProcessLog(Record):
         return burst
 
     def continued(self, place: int, tid: int, conn: int | None, rank: int) -> Burst | None:
-        """The burst that a connection line at this place continues."""
+        """Return the burst that a connection line at this place continues."""
         burst = self.open.get(tid)
         if burst is None or burst.key.conn != conn or burst.key.rank != rank or self.began_anew(burst.place, place):
             return None
@@ -455,7 +455,7 @@ class ProcessLog(Record):
             self.notes[key] = Note(event, printed, level, message, place, last or place, count)
 
     def _key(self, key: object, level: str, production: str | None, size: int) -> object:
-        """The key of a note: its own, or that of all of its kind when there are too many."""
+        """Return the key of a note: its own, or that of all of its kind when there are too many."""
         if key in self.notes:
             return key
         self.long_notes += size > LONG
@@ -527,7 +527,7 @@ class Wordings:
         """The most by which statements were ahead of the processes that had begun."""
 
     def kept(self, wording: Wording, parsed: Parsed | None, processes: int) -> Stated:
-        """The statement to be kept for one: itself, or the one that stands for it.
+        """Return the statement to be kept for one: itself, or the one that stands for it.
 
         Args:
             wording: of the statement.
@@ -546,7 +546,7 @@ class Wordings:
         return wording, parsed
 
     def has_room(self, later: Wordings, processes: int, common: int) -> bool:
-        """Whether all of what was stated later is kept here, too, wherever the border between both lies.
+        """Return whether all of what was stated later is kept here, too, wherever the border between both lies.
 
         Args:
             later: what was stated later.

@@ -71,11 +71,11 @@ class SourceCounts(Record):
 
     @property
     def end(self) -> int:
-        """The number of its last line."""
+        """Return the number of its last line."""
         return self.until or self.counts.lines
 
     def line(self, number: int) -> int:
-        """The line of the source that has a number."""
+        """Return the line of the source that has a number."""
         return self.stands[number - 1] if self.stands else number
 
     def merge(self, later: SourceCounts) -> None:

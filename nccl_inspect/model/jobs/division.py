@@ -57,7 +57,7 @@ class Separation:
                 self._by_host.setdefault(host, []).append(index)
 
     def groups(self) -> list[list[Part]]:
-        """The parts of each job."""
+        """Return the parts of each job."""
         if len(self._parts) > 1:
             self._state_releases()
             self._by_id()
@@ -86,7 +86,7 @@ class Separation:
                     around[0].state(note.event.version)
 
     def _in_order(self, source: int) -> list[int]:
-        """The parts of a source in the order in which they begin there."""
+        """Return the parts of a source in the order in which they begin there."""
         return sorted(self._by_source[source], key=lambda index: self._parts[index].extents[source])
 
     def _by_id(self) -> None:
@@ -118,7 +118,7 @@ class Separation:
         return (part.began.seconds if part.began else 0.0, part.begin)
 
     def _are_one_on_a_host(self, part: Part, later: Part) -> bool:
-        """Whether two parts with a host in common are of one job."""
+        """Return whether two parts with a host in common are of one job."""
         both_whole = part.is_whole and later.is_whole
         if both_whole and (part.contradicts(later) or part.size != later.size):
             return False
@@ -133,7 +133,7 @@ class Separation:
         return at_once is None and not clash and self._names(part, _DIGITS) == self._names(later, _DIGITS)
 
     def _names(self, part: Part, without: re.Pattern[str]) -> set[str]:
-        """The names of the files of a part, without what may differ between those of one job."""
+        """Return the names of the files of a part, without what may differ between those of one job."""
         return {without.sub("", self._fold.sources[source].name) for source in part.sources}
 
     def _in_sources(self) -> None:
@@ -263,7 +263,7 @@ class Separation:
 
 
 def _fits(part: Part, waiting: Part) -> bool:
-    """Whether the processes of a part may be those that another one lacks."""
+    """Return whether the processes of a part may be those that another one lacks."""
     if part.is_whole and part.contradicts(waiting):
         return False
     return len(part.logs) <= waiting.missing
@@ -274,18 +274,18 @@ def _is_alike(part: Part, later: Part) -> bool:
 
 
 def _is_restart(part: Part, later: Part) -> bool:
-    """Whether a part is one job started again: most of its hosts are the same, and so are GPUs."""
+    """Return whether a part is one job started again: most of its hosts are the same, and so are GPUs."""
     common = len(part.hosts & later.hosts)
     return 2 * common >= min(len(part.hosts), len(later.hosts)) and not part.contradicts(later)
 
 
 def _is_one_misled(part: Part, other: Part) -> bool:
-    """Whether two tests of one host each that began at once were meant to be one."""
+    """Return whether two tests of one host each that began at once were meant to be one."""
     return len(part.hosts) == len(other.hosts) == 1 and _is_alike(part, other) and bool(part.overlaps(other))
 
 
 def _sources_of_tests(fold: Fold) -> set[int]:
-    """The sources with output of nccl-tests."""
+    """Return the sources with output of nccl-tests."""
     return {
         source_and_line(note.place)[0]
         for log in fold.processes.values()
@@ -351,7 +351,7 @@ class Claims:
         """A process with one of these may be one of theirs whose host was torn."""
 
     def all(self) -> list[Claim]:
-        """The claims of all jobs, in the order of their lines."""
+        """Return the claims of all jobs, in the order of their lines."""
         by_source: dict[int, list[ProcessLog]] = {}
         for log in self._loose:
             by_source.setdefault(source_and_line(log.first)[0], []).append(log)
@@ -376,7 +376,7 @@ class Claims:
         begun = {log.process: bisect_right(begins, log.first) for log in logs}
 
         def around(log: ProcessLog) -> list[int]:
-            """The jobs that began last before a process, and the next one."""
+            """Return the jobs that began last before a process, and the next one."""
             return jobs[max(0, begun[log.process] - _LOOK_BACK) : begun[log.process] + 1]
 
         groups: dict[tuple[int, bool], list[ProcessLog]] = {}
@@ -404,7 +404,7 @@ class Claims:
         return any(note.level in STATEMENTS for log in logs for note in log.notes.values())
 
     def _nearest(self, source: int, log: ProcessLog, around: Sequence[int]) -> int:
-        """The job of a process among those around it: same host, missing ranks, still running, the latest."""
+        """Return the job of a process among those around it: same host, missing ranks, still running, the latest."""
         own = self._hosts.get(log.process.host, set())
 
         def fitness(job: int) -> tuple[bool, bool, bool, int]:
@@ -503,7 +503,7 @@ class Claims:
 
 
 def _extents(group: Sequence[Part]) -> dict[int, tuple[int, int]]:
-    """The first and the last place of a job in each source."""
+    """Return the first and the last place of a job in each source."""
     extents: dict[int, tuple[int, int]] = {}
     for part in group:
         for source in part.sources:
@@ -514,7 +514,7 @@ def _extents(group: Sequence[Part]) -> dict[int, tuple[int, int]]:
 
 
 def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
-    """The jobs of a log, in the order of their lines; none where it holds one only.
+    """Return the jobs of a log, in the order of their lines; none where it holds one only.
 
     Args:
         fold: of all that was read.
@@ -532,7 +532,7 @@ def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
 
 
 def runs_of(fold: Fold | Share, gathered: Gathered) -> list[Share]:
-    """The runs of one job, the newest last; one where it was not started again.
+    """Return the runs of one job, the newest last; one where it was not started again.
 
     Args:
         fold: of all that was read, or the share of it that is the job's.

@@ -26,7 +26,7 @@ class Unions:
         self._above = list(range(number))
 
     def of(self, item: int) -> int:
-        """The number of the first thing that this one belongs to."""
+        """Return the number of the first thing that this one belongs to."""
         while self._above[item] != item:
             self._above[item] = self._above[self._above[item]]
             item = self._above[item]
@@ -38,7 +38,7 @@ class Unions:
         self._above[other] = first
 
     def groups(self) -> list[list[int]]:
-        """The things that belong together, in the order of their numbers."""
+        """Return the things that belong together, in the order of their numbers."""
         groups: dict[int, list[int]] = {}
         for item in range(len(self._above)):
             groups.setdefault(self.of(item), []).append(item)
@@ -74,7 +74,7 @@ class Part:
 
     @cached_property
     def extents(self) -> dict[str | int, tuple[int, int]]:
-        """The first and the last place of each host, and in each source."""
+        """Return the first and the last place of each host, and in each source."""
         extents: dict[str | int, tuple[int, int]] = {}
         for log in self.logs:
             for place in (log.first, *(step.place for step in log.steps), log.last):
@@ -85,17 +85,17 @@ class Part:
 
     @property
     def sources(self) -> list[int]:
-        """The numbers of the sources that have lines of them."""
+        """Return the numbers of the sources that have lines of them."""
         return [key for key in self.extents if isinstance(key, int)]
 
     @cached_property
     def roots(self) -> list[Communicator]:
-        """The communicators that are not splits."""
+        """Return the communicators that are not splits."""
         return [comm for comm in self.communicators if comm.parent is None and not comm.orphan]
 
     @cached_property
     def sizes(self) -> set[int]:
-        """The numbers of ranks that communicators have."""
+        """Return the numbers of ranks that communicators have."""
         return {comm.nranks for comm in self.communicators}
 
     @cached_property
@@ -110,7 +110,7 @@ class Part:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether every rank of every communicator is here, and so is its beginning."""
+        """Return whether every rank of every communicator is here, and so is its beginning."""
         return bool(self.roots) and not self.missing and not any(comm.orphan for comm in self.communicators)
 
     @cached_property
@@ -123,7 +123,7 @@ class Part:
 
     @cached_property
     def is_unfinished(self) -> bool:
-        """Whether no rank completed a communicator."""
+        """Return whether no rank completed a communicator."""
         return not any(member.completed for comm in self.communicators for member in comm.members.values())
 
     @cached_property
@@ -149,12 +149,12 @@ class Part:
         self.stated.setdefault("", set()).add(release)
 
     def contradicts(self, other: Part) -> bool:
-        """Whether both state the release or a setting, and nothing that they state of it is the same."""
+        """Return whether both state the release or a setting, and nothing that they state of it is the same."""
         mine, theirs = self.stated, other.stated
         return any(mine[name].isdisjoint(theirs[name]) for name in mine.keys() & theirs.keys())
 
     def overlaps(self, other: Part) -> bool | None:
-        """Whether both ran at once; None where neither times nor places in one source decide."""
+        """Return whether both ran at once; None where neither times nor places in one source decide."""
         shared = [key for key in self.sources if key in other.extents]
         if shared:
             mine, theirs = self.extents, other.extents

@@ -62,7 +62,7 @@ class Landmarks:
         self.closings.sort()
 
     def owner(self, place: int, is_end: bool = False) -> int:
-        """The job that a line belongs to by its place; an end is that of one that stopped just before it."""
+        """Return the job that a line belongs to by its place; an end is that of one that stopped just before it."""
         at = bisect_right(self.places, place)
         if at == 0:
             return self.jobs[0]
@@ -77,7 +77,7 @@ class Landmarks:
         return before if place <= closing < begin else after
 
     def nearest(self, place: int, sizes: Sequence[int], rank: int) -> int | None:
-        """The job with a rank whose lines are nearest to a place: the one before it, or else the one behind it.
+        """Return the job with a rank whose lines are nearest to a place: the one before it, or else the one behind it.
 
         Args:
             place: of a line.
@@ -89,12 +89,12 @@ class Landmarks:
         return next((job for job in near if rank < sizes[job]), None)
 
     def _may_end(self, job: int, place: int, beside: int) -> bool:
-        """Whether an end behind a line of another job may be that of this one, which ran at the same time."""
+        """Return whether an end behind a line of another job may be that of this one, which ran at the same time."""
         is_beside = self.first[beside] < self.last[job] <= place
         return is_beside and job not in self.concluded
 
     def end(self, job: int) -> int:
-        """The number of the last line of a job, where another job follows; else 0."""
+        """Return the number of the last line of a job, where another job follows; else 0."""
         last = self.last.get(job, self.places[-1])
         return source_and_line(last)[1] if last < self.places[-1] else 0
 
@@ -150,12 +150,12 @@ class Share:
         self.productions: set[tuple[str, str]] = _productions(everything) & fold.productions
 
     def gathered(self) -> Gathered:
-        """Its processes."""
+        """Return its processes."""
         return Gathered(self._everything, self.restored > 0, self._repeated)
 
 
 def shares(fold: Fold | Share, gathered: Gathered, claims: Sequence[Claim]) -> list[Share]:
-    """The shares of several jobs, in the order of their claims.
+    """Return the shares of several jobs, in the order of their claims.
 
     Args:
         fold: of all jobs.
@@ -253,7 +253,7 @@ class _Division:
             marks.sort()
 
     def _owner(self, place: int, text: bytes, label: str | None = None, is_end: bool = False) -> int:
-        """The job of a line of nobody; :data:`_NOBODY` where there is none in its source."""
+        """Return the job of a line of nobody; :data:`_NOBODY` where there is none in its source."""
         if label and len(jobs_named := self._labels.get(label, set())) == 1:
             return next(iter(jobs_named))
         number = source_and_line(place)[0]
@@ -314,7 +314,7 @@ class _Division:
             yield job, share_log
 
     def _noted(self, note: Note) -> Iterator[tuple[int, Note]]:
-        """A statement of nobody, as far as it was made in each job."""
+        """Yield a statement of nobody, as far as it was made in each job."""
         by_job: dict[int, list[int]] = {}
         places = _places(note)
         for place in places:
@@ -361,7 +361,7 @@ class _Division:
         return by_job
 
     def _divided(self, number: int, source: SourceCounts, jobs: Iterable[int]) -> dict[int, SourceCounts]:
-        """A source with lines of several jobs, for each of them; the numbers of lines stay those of all."""
+        """Return a source with lines of several jobs, for each of them; the numbers of lines stay those of all."""
         counts = source.counts
         more = counts.damaged_lines - len(counts.broken)
         tail = self._by_job(number, counts.tail)
@@ -388,7 +388,7 @@ class _Division:
         }
 
     def _goes_beyond(self, number: int, job: int, counts: Counts) -> bool:
-        """Whether a job has lines behind the last damaged one that is kept: there the others are."""
+        """Return whether a job has lines behind the last damaged one that is kept: there the others are."""
         marks = self._landmarks.get(number)
         last = marks.last.get(job) if marks else None
         return last is None or not counts.broken or source_and_line(last)[1] > counts.broken[-1][0]
@@ -402,7 +402,7 @@ class _Division:
 
 
 def _is_destroyed(step: Step | Burst) -> bool:
-    """Whether a process gave up a communicator in order: it aborts one when something went wrong."""
+    """Return whether a process gave up a communicator in order: it aborts one when something went wrong."""
     return isinstance(step, Step) and isinstance(step.event, CommEnd) and step.event.how == "Destroy"
 
 
@@ -412,13 +412,13 @@ def _places(note: Note) -> list[int]:
 
 
 def _rank(note: Note) -> int | None:
-    """The highest rank that a statement of nobody is about."""
+    """Return the highest rank that a statement of nobody is about."""
     ended = note.event.ranks if isinstance(note.event, ProcessEnded) else ()
     return max((*ended, *(() if note.origin.rank is None else (note.origin.rank,))), default=None)
 
 
 def _is_closing(note: Note) -> bool:
-    """Whether a statement is an error or an end: what follows may be of the next job."""
+    """Return whether a statement is an error or an end: what follows may be of the next job."""
     event = note.event
     return (
         job_end.is_end(event)
@@ -429,7 +429,7 @@ def _is_closing(note: Note) -> bool:
 
 
 def _productions(logs: Iterable[ProcessLog]) -> set[tuple[str, str]]:
-    """The productions that recognised lines of these logs, as far as something of the lines is kept."""
+    """Return the productions that recognised lines of these logs, as far as something of the lines is kept."""
     return {(event.dialect, event.production) for log in logs for event in _events(log)}
 
 
@@ -449,7 +449,7 @@ _SUFFIX = later(r"(?:\.(?:log|txt|out|err|gz|bz2|xz|zst))+$")
 
 
 def titles(shares: Sequence[Share]) -> list[str]:
-    """A name for each job, all different, in the order of the jobs."""
+    """Return a name for each job, all different, in the order of the jobs."""
     owners = Counter(number for share in shares for number in share.numbered)
     files = _short({number: source.name for share in shares for number, source in share.numbered.items()})
     names = []
@@ -461,7 +461,7 @@ def titles(shares: Sequence[Share]) -> list[str]:
 
 
 def _labels(share: Share) -> list[str]:
-    """The names of pods or nodes; what else collectors print holds pids."""
+    """Return the names of pods or nodes; what else collectors print holds pids."""
     labels = (log.opening.label for log in share.processes.values() if log.process.host)
     plain = (label for label in labels if label and not any(map(str.isspace, label)))
     return list(dict.fromkeys(printable(label.removeprefix(_POD).partition("/")[0]) for label in plain))

@@ -27,7 +27,7 @@ Pair = tuple[str, str, str]
 
 
 def gpu_classes(notices: Iterable[Notice]) -> dict[Pair, str]:
-    """The class of each pair, where all processes of a host that state it agree."""
+    """Return the class of each pair, where all processes of a host that state it agree."""
     by_pair: dict[Pair, set[str]] = {}
     for notice in notices:
         if notice.production != "nccl/topology-paths" or not isinstance(notice.event, Statement):
@@ -93,7 +93,7 @@ class Scope:
 
     @cached_property
     def _ranks(self) -> dict[tuple[str, str], set[int]]:
-        """The ranks on each host."""
+        """Return the ranks on each host."""
         ranks: dict[tuple[str, str], set[int]] = {}
         for (space, rank), name in self._hosts.items():
             ranks.setdefault((space, name), set()).add(rank)
@@ -101,7 +101,7 @@ class Scope:
 
     @cached_property
     def _devices(self) -> dict[tuple[str, str, str], set[int]]:
-        """The ranks that have a GPU of a host."""
+        """Return the ranks that have a GPU of a host."""
         ranks: dict[tuple[str, str, str], set[int]] = {}
         for space, rank, device in self._named:
             host = self._hosts.get((space, rank))
@@ -137,7 +137,7 @@ class Scope:
         return "inter" if others else "unknown"
 
     def _is_full(self, comm: Communicator, space: str, host: str) -> bool:
-        """Whether the ranks that are known to be on a host are as many as NCCL counts there."""
+        """Return whether the ranks that are known to be on a host are as many as NCCL counts there."""
         key = comm.name, space, host
         if key not in self._full:
             sizes = {member.shape.local_ranks for member in self._members(comm).get(host, ()) if member.shape}
@@ -148,7 +148,7 @@ class Scope:
         return self._full[key]
 
     def _members(self, comm: Communicator) -> dict[str, list[Member]]:
-        """The members of a communicator by host."""
+        """Return the members of a communicator by host."""
         if comm.name not in self._by_host:
             by_host = self._by_host[comm.name] = {}
             for member in comm.members.values():
@@ -157,7 +157,7 @@ class Scope:
 
 
 def _has_one_each(comm: Communicator) -> bool:
-    """Whether NCCL counts a node for each rank."""
+    """Return whether NCCL counts a node for each rank."""
     return comm.nnodes == comm.nranks
 
 
@@ -178,7 +178,7 @@ def build(
     nic_name: NicName,
     nodes_are_hosts: bool,
 ) -> Paths:
-    """The paths, ordered by rank.
+    """Return the paths, ordered by rank.
 
     Args:
         placed: the placed lines.
@@ -297,7 +297,7 @@ def _also(way: list[Line]) -> AlsoPath:
 
 
 def ranks_of(members: Iterable[Member], global_rank: Callable[[Member], int | None]) -> list[int]:
-    """The global ranks of some members, each once, in order."""
+    """Return the global ranks of some members, each once, in order."""
     return sorted({rank for member in members if (rank := global_rank(member)) is not None})
 
 
@@ -306,7 +306,7 @@ _SEND_RECV = 1
 
 
 def unfinished_connections(logs: Iterable[ProcessLog], lines: Mapping[int, int]) -> list[Edge]:
-    """The last connection of each process; nothing where a rank has all of them, or where other lines follow.
+    """Return the last connection of each process; nothing where a rank has all of them, or where other lines follow.
 
     Args:
         logs: of the processes.

@@ -48,14 +48,14 @@ class Line(NamedTuple):
 
 
 def devices(lines: Iterable[Line]) -> Iterator[tuple[str, int, str | None]]:
-    """The GPUs of ranks by their spaces, as lines name them."""
+    """Yield the GPUs of ranks by their spaces, as lines name them."""
     for line in lines:
         yield line.space, line.src, line.src_dev
         yield line.space, line.dst, line.dst_dev
 
 
 def of(way: Iterable[Line], nic_name: NicName) -> list[Link]:
-    """The links of a network path: channels whose ends say the same are one.
+    """Return the links of a network path: channels whose ends say the same are one.
 
     Args:
         way: all connection lines of one directed pair of ranks over one network.
@@ -136,12 +136,12 @@ class NicNames:
                 self._listed.setdefault((process, event.net), []).append(_Listed(place, names))
 
     def of(self, log: ProcessLog, net: str, index: int) -> str | None:
-        """The name of a NIC of a network, None where the process does not list it."""
+        """Return the name of a NIC of a network, None where the process does not list it."""
         lists = self._listed.get((log.process, listed_as(net)), ())
         naming = [listed for listed in lists if index in listed.names]
         return max(naming, key=itemgetter(0)).names[index] if naming else None
 
 
 def listed_as(net: str) -> str:
-    """The name under which a network lists its devices: HPC-X's plugin prints its list as NET/IB."""
+    """Return the name under which a network lists its devices: HPC-X's plugin prints its list as NET/IB."""
     return "IB" if net.startswith("IBext") else net

@@ -89,7 +89,7 @@ class Rows:
         return np.array([number[id(placement.ranks)] for placement in self._placements], np.int32)
 
     def _flat_places(self, lists: Column, rank: Column) -> Column:
-        """The places of ranks in their lists among all; the last place where they are not there."""
+        """Return the places of ranks in their lists among all; the last place where they are not there."""
         is_there = (rank >= 0) & (rank < self._sizes[lists])
         return np.where(is_there, self._begins[lists] + rank, len(self._flat) - 1)
 
@@ -98,7 +98,7 @@ class Rows:
         return self._placements[int(self._owner[index])].log
 
     def lines(self, rows: Sequence[int] | Column) -> list[Line]:
-        """Some of them."""
+        """Return some of them."""
         table, at = self.table, self.row[rows]
         columns = [column[rows] for column in (self._owner, self._at, self.guessed, self.src, self.dst, self.proxy)]
         stated = (table.kind[at], table.place[at], table.channels[at], table.src_dev[at], table.dst_dev[at])
@@ -145,7 +145,7 @@ class Rows:
         return counts
 
     def local(self, hosts: Mapping[tuple[str, int], str]) -> Iterator[tuple[str, int, int]]:
-        """The ranks that SHM and P2P join; none if the hosts of all ranks are known.
+        """Yield the ranks that SHM and P2P join; none if the hosts of all ranks are known.
 
         Args:
             hosts: of ranks, by space and rank.
@@ -162,7 +162,7 @@ class Rows:
             yield self.spaces[space], src, dst
 
     def hosts(self, hosts: Mapping[tuple[str, int], str]) -> tuple[list[str], Column, Column]:
-        """The names of hosts, and for each row the places of those of its ends, -1 where they are not known.
+        """Return the names of hosts, and for each row the places of those of its ends, -1 where they are not known.
 
         Args:
             hosts: of ranks, by space and rank.
@@ -175,7 +175,7 @@ class Rows:
         return list(names), host[self._src], host[self._dst]
 
     def devices(self) -> Iterator[tuple[str, int, str | None]]:
-        """The GPUs of ranks by their spaces."""
+        """Yield the GPUs of ranks by their spaces."""
         for rank, device in ((self.src, self.table.src_dev[self.row]), (self.dst, self.table.dst_dev[self.row])):
             heads = distinct(self.space, rank, device)[0]
             columns = (column[heads].tolist() for column in (self.space, rank, device))
@@ -184,7 +184,7 @@ class Rows:
 
 
 def _named(names: Sequence[Hashable]) -> tuple[list[Any], Column]:
-    """The distinct names of placements in their order, and for each placement the place of its own."""
+    """Return the distinct names of placements in their order, and for each placement the place of its own."""
     number = {name: index for index, name in enumerate(dict.fromkeys(names))}
     return list(number), np.array([number[name] for name in names], np.int32)
 
@@ -237,7 +237,7 @@ class Grouping:
         self._likeness = _alike(self._signs(nic_name, scope), rows.begins, rows.sizes)
 
     def _is_mixed(self, column: Column) -> Column:
-        """Whether the connections of each pair differ."""
+        """Return whether the connections of each pair differ."""
         differs = np.append(False, column[1:] != column[:-1])
         differs[self._rows.begins] = False
         is_mixed = np.zeros(len(self._rows.sizes), bool)
@@ -266,7 +266,7 @@ class Grouping:
         return nth
 
     def _nics(self, nic_name: NicName) -> Column:
-        """The NIC of each connection."""
+        """Return the NIC of each connection."""
         rows = self._rows
         nics = [(kind.net, kind.nic_index) for kind in rows.table.kinds]
         numbers: dict[object, int] = {}
@@ -281,7 +281,7 @@ class Grouping:
         return np.array(named, np.int64)[group]
 
     def _scopes(self, scope: Callable[[Line], str]) -> Column:
-        """Whether the ends of each connection are on one host."""
+        """Return whether the ends of each connection are on one host."""
         rows, (src_host, dst_host) = self._rows, self._hosts
         both = (src_host != NOTHING) & (dst_host != NOTHING)
         ends = np.where(both, src_host == dst_host, 2 + rows.pair)
@@ -293,7 +293,7 @@ class Grouping:
     def columns(
         self, path_of: Callable[[Sequence[Line]], Path], evidence: Callable[[Edge], Evidence], hosts: Sequence[str]
     ) -> Columns:
-        """The paths.
+        """Return the paths.
 
         Args:
             path_of: the path of a pair, by its lines.
@@ -355,7 +355,7 @@ class Grouping:
         return of_ends
 
     def _communicators(self, is_chosen: Column, line: Column) -> tuple[list[tuple[str, ...]], Column]:
-        """The communicators of each path."""
+        """Return the communicators of each path."""
         rows = self._rows
         sets: dict[tuple[str, ...], int] = {(name,): place for place, name in enumerate(rows.communicators)}
         numbers = rows.communicator[line]

@@ -18,7 +18,7 @@ Numbers: TypeAlias = Any
 
 
 def listed(numbers: Numbers) -> list[int]:
-    """The numbers as a list."""
+    """Return the numbers as a list."""
     as_list: list[int] = numbers if isinstance(numbers, list) else numbers.tolist()
     return as_list
 
@@ -33,14 +33,14 @@ def column_of(numbers: Iterable[int], like: Numbers) -> Numbers:
 
 
 def places(column: Numbers, wanted: Sequence[bool]) -> Numbers:
-    """The rows with numbers that are wanted."""
+    """Return the rows with numbers that are wanted."""
     if isinstance(column, list):
         return list(compress(range(len(column)), map(wanted.__getitem__, column)))
     return replaced(column, wanted).nonzero()[0]
 
 
 def taken(column: Numbers, rows: Numbers) -> Numbers:
-    """The numbers in some rows."""
+    """Return the numbers in some rows."""
     return [column[row] for row in rows] if isinstance(column, list) else column[rows]
 
 
@@ -54,12 +54,12 @@ def replaced(column: Numbers, values: Sequence[Any]) -> Numbers:
 
 
 def chosen(rows: Numbers, wanted: Numbers) -> Numbers:
-    """The rows that are wanted."""
+    """Return the rows that are wanted."""
     return list(compress(rows, wanted)) if isinstance(rows, list) else rows[wanted]
 
 
 def combinations(columns: Sequence[Numbers]) -> tuple[list[int], Numbers]:
-    """The first row of each combination of numbers, in their order, and for each row the place of its own."""
+    """Return the first row of each combination of numbers, in their order, and for each row the place of its own."""
     if not isinstance(columns[0], list):
         from nccl_inspect.util.columns import distinct  # loads numpy
 
@@ -77,7 +77,7 @@ def combinations(columns: Sequence[Numbers]) -> tuple[list[int], Numbers]:
 
 
 def grouped(column: Numbers) -> dict[int, Numbers]:
-    """The rows of each number, in the order of the first one."""
+    """Return the rows of each number, in the order of the first one."""
     if isinstance(column, list):
         by_number: dict[int, list[int]] = {}
         for row, number in enumerate(column):
@@ -93,7 +93,7 @@ class Lines(Protocol):
     """The evidence of each row, made when it is asked for."""
 
     def __getitem__(self, row: int, /) -> list[Evidence]:
-        """The first line of a path, in a list."""
+        """Return the first line of a path, in a list."""
         ...
 
 
@@ -134,7 +134,7 @@ class Columns(Slotted):
     end_lines: EndLines = no_end_lines
 
     def meaning(self, column: str) -> Sequence[object] | None:
-        """The list in which a column holds places; None for ranks."""
+        """Return the list in which a column holds places; None for ranks."""
         lists: dict[str, Sequence[object]] = {
             "src_host": self.hosts,
             "dst_host": self.hosts,

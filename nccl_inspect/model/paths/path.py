@@ -43,7 +43,7 @@ class TwoEnded:
         return "partial" if len(values) > 1 else values.pop() if values else None
 
     def nic_at(self, side: str) -> str | None:
-        """The NIC of one side, several with commas: name, or index where the log lists no names; else None."""
+        """Return the NIC of one side, several with commas: name, or index where the log lists no names; else None."""
         names = {end.nic or str(end.nic_index) for end in self.ends(side) if end.nic or end.nic_index is not None}
         return ",".join(sorted(names)) or None
 
@@ -146,7 +146,7 @@ def path_of(
     communicators: tuple[str, ...],
     evidence: list[Evidence],
 ) -> Path:
-    """A path of a kind."""
+    """Return a path of a kind."""
     fields: dict[str, Any] = {name: getattr(kind, name) for name in (*_SHARED, *_JUDGED)}
     return Path(
         src=ends[0],

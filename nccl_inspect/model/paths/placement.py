@@ -40,7 +40,7 @@ class Fragment(Record):
     """The GPU of each rank, as brackets name it."""
 
     def admits(self, log: ProcessLog, burst: Burst) -> bool:
-        """Whether nothing that is known contradicts that this burst is of this communicator."""
+        """Return whether nothing that is known contradicts that this burst is of this communicator."""
         rank = burst.key.rank
         if self.processes.get(rank, log.process) != log.process or self.ranks.get(log.process, rank) != rank:
             return False
@@ -61,7 +61,7 @@ class Fragment(Record):
 
 
 def _named_ranks(log: ProcessLog, burst: Burst) -> Iterator[tuple[int, str | None, str]]:
-    """Each rank that a burst names, its host where that is proved, and its GPU."""
+    """Yield each rank that a burst names, its host where that is proved, and its GPU."""
     for edge in burst.edges.values():
         event = edge.event
         for rank, device in ((event.src, event.src_dev), (event.dst, event.dst_dev)):
@@ -136,7 +136,7 @@ class Placed:
         return [line for *_, line in sorted(ordered, key=itemgetter(0, 1))]
 
     def _line(self, placement: Placement, burst: Burst, edge: Edge) -> Line | None:
-        """An edge in the ranks of the space; None where the log does not show them, and for CollNet."""
+        """Return an edge in the ranks of the space; None where the log does not show them, and for CollNet."""
         event, ranks = edge.event, placement.ranks
         src, dst = _known(ranks, event.src), _known(ranks, event.dst)
         if src is None or dst is None or event.transport == "COLLNET":
@@ -232,7 +232,7 @@ def place(
 
 
 def _known(ranks: Sequence[int | None], rank: int | None) -> int | None:
-    """The global rank; None for a rank beyond the communicator."""
+    """Return the global rank; None for a rank beyond the communicator."""
     return ranks[rank] if rank is not None and rank < len(ranks) else None
 
 
@@ -265,19 +265,19 @@ class _Rooms:
             self._global_ranks.setdefault(id(member.log), set()).add(member.rank)
 
     def home(self, log: ProcessLog, burst: Burst) -> Communicator | None:
-        """The only communicator with room for a burst that does not contradict it."""
+        """Return the only communicator with room for a burst that does not contradict it."""
         highest = _highest(burst)
         with_room = [comm for comm in self._largest_without(burst.key.rank) if highest < comm.nranks]
         return with_room[0] if len(with_room) == 1 and self._agrees(with_room[0], log, burst) else None
 
     def _largest_without(self, rank: int) -> list[Communicator]:
-        """The two largest in which nobody is that rank: where the second has no room, no other has."""
+        """Return the two largest in which nobody is that rank: where the second has no room, no other has."""
         if rank not in self._without:
             self._without[rank] = list(islice((comm for comm in self._by_size if rank not in comm.members), 2))
         return self._without[rank]
 
     def _agrees(self, comm: Communicator, log: ProcessLog, burst: Burst) -> bool:
-        """Whether what the world knows of the ranks of a communicator does not speak against a burst."""
+        """Return whether what the world knows of the ranks of a communicator does not speak against a burst."""
         mine = self._global_ranks.get(id(log))
         if mine and _known(comm.global_ranks, burst.key.rank) not in mine:
             return False
@@ -289,7 +289,7 @@ class _Rooms:
 
 
 def _highest(burst: Burst) -> int:
-    """The highest rank that a burst names."""
+    """Return the highest rank that a burst names."""
     return burst.highest
 
 
@@ -314,7 +314,7 @@ def _adopt(
 
 
 def _fragment(placed: Placed, log: ProcessLog, burst: Burst) -> Fragment | None:
-    """The communicator that a burst is of, perhaps a new one; None when there are too many."""
+    """Return the communicator that a burst is of, perhaps a new one; None when there are too many."""
     fragment = next((candidate for candidate in placed.fragments if candidate.admits(log, burst)), None)
     if fragment is None and len(placed.fragments) < _MAX_FRAGMENTS:
         fragment = Fragment(f"fragment {len(placed.fragments) + 1}")

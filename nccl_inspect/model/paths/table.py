@@ -36,7 +36,7 @@ class Table:
         self._of_set: dict[int, Numbers] = {}
 
     def path(self, row: int) -> Path:
-        """The path of a row."""
+        """Return the path of a row."""
         if row not in self.made:
             c = self.columns
             self.made[row] = path_of(
@@ -50,13 +50,13 @@ class Table:
         return self.made[row]
 
     def of_kinds(self) -> dict[int, Numbers]:
-        """The rows of each kind, in the order of the first one."""
+        """Return the rows of each kind, in the order of the first one."""
         if not self._of_kind:
             self._of_kind = numbers.grouped(self.columns.kind)
         return self._of_kind
 
     def rows_in(self, communicator: str) -> Iterable[int]:
-        """The rows with connections in a communicator."""
+        """Return the rows with connections in a communicator."""
         if not self._of_set:
             self._of_set = numbers.grouped(self.columns.communicators)
             for place in self._of_set:
@@ -120,13 +120,13 @@ class Selection(Sequence[Path]):
 
     @property
     def rows(self) -> list[int]:
-        """The rows of the table."""
+        """Return the rows of the table."""
         rows: list[int] = self._remembered("rows", lambda: numbers.listed(self._at))
         return rows
 
     @property
     def _at(self) -> Numbers:
-        """The rows as a column."""
+        """Return the rows as a column."""
         if self._rows is None:
             table, column = self.table, self.table.columns.kind
             if len(self._kinds) > 1:
@@ -136,7 +136,7 @@ class Selection(Sequence[Path]):
         return self._rows
 
     def counted(self) -> list[tuple[PathKind, int]]:
-        """The kinds of these paths, and how many there are of each."""
+        """Return the kinds of these paths, and how many there are of each."""
         kinds = self.table.columns.kinds
         if self._is_whole:
             return [(kinds[place], len(self.table.of_kinds()[place])) for place in self._places()]
@@ -144,7 +144,7 @@ class Selection(Sequence[Path]):
 
     @property
     def kinds(self) -> list[PathKind]:
-        """The kinds of these paths, in the order of the first path of each."""
+        """Return the kinds of these paths, in the order of the first path of each."""
         return [self.table.columns.kinds[place] for place in self._places()]
 
     def where(self, test: Callable[[PathKind], object]) -> Selection:
@@ -162,7 +162,7 @@ class Selection(Sequence[Path]):
         return self._chosen(numbers.replaced(group, [bool(test(*values)) for values in combinations]))
 
     def distinct(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
-        """The values in some columns, each combination once, in order."""
+        """Return the values in some columns, each combination once, in order."""
         return iter(self._remembered(columns, lambda: self._combinations(columns)[0]))
 
     def _combinations(self, columns: Iterable[Column]) -> tuple[list[tuple[Any, ...]], Numbers]:
@@ -172,7 +172,7 @@ class Selection(Sequence[Path]):
         return list(_decoded([numbers.taken(column, heads) for column in read], meanings)), group
 
     def values(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
-        """The values in some columns of each path."""
+        """Return the values in some columns of each path."""
         return _decoded(*self._read(columns))
 
     def without(self, others: Selection) -> Selection:
@@ -187,7 +187,7 @@ class Selection(Sequence[Path]):
         return Selection(self.table, (), sorted(self.rows, key=lambda row: keys[own[row]]))
 
     def first(self, number: int) -> Selection:
-        """The first ``number`` of them."""
+        """Return the first ``number`` of them."""
         return Selection(self.table, (), self.rows[:number])
 
     def __and__(self, others: Selection) -> Selection:
@@ -198,19 +198,19 @@ class Selection(Sequence[Path]):
         return Selection(self.table, (), sorted({*self.rows, *others.rows}))
 
     def ends(self) -> set[int]:
-        """The ranks at both ends."""
+        """Return the ranks at both ends."""
         return {*numbers.listed(self._taken("src")), *numbers.listed(self._taken("dst"))}
 
     def hosts(self) -> set[str | None]:
-        """The hosts at both ends."""
+        """Return the hosts at both ends."""
         return {host for column in ("src_host", "dst_host") for (host,) in self.distinct(column)}
 
     def first_lines(self) -> FirstLines:
-        """The first line of each."""
+        """Return the first line of each."""
         return FirstLines(self.table.columns.evidence, self.rows)
 
     def end_lines(self, side: str) -> Iterator[Evidence]:
-        """The first line that each prints at its ``send`` or ``receive`` side."""
+        """Return the first line that each prints at its ``send`` or ``receive`` side."""
         return (line for row in self.rows for line in self.table.columns.end_lines(row, side))
 
     def _places(self) -> Iterable[int]:
@@ -224,7 +224,7 @@ class Selection(Sequence[Path]):
         return [of_kinds.get(place, otherwise) for place in range(len(self.table.columns.kinds))]
 
     def _taken(self, column: str) -> Numbers:
-        """The values of a column."""
+        """Return the values of a column."""
         values: Numbers = getattr(self.table.columns, column)
         if len(self) == len(values):
             return values
@@ -237,7 +237,7 @@ class Selection(Sequence[Path]):
         return self._found[key]
 
     def _read(self, columns: Iterable[Column]) -> tuple[list[Numbers], list[Sequence[object] | None]]:
-        """The numbers in columns, and the lists in which they are places."""
+        """Return the numbers in columns, and the lists in which they are places."""
         read: list[Numbers] = []
         meanings: list[Sequence[object] | None] = []
         for column in columns:
@@ -272,7 +272,7 @@ class Paths(Selection):
         super().__init__(table, table.of_kinds())
 
     def between(self, src: int, dst: int) -> Path:
-        """The path from one rank to another.
+        """Return the path from one rank to another.
 
         Raises:
             NoPathError: no connection line names this pair in this direction; it is a KeyError.
@@ -290,14 +290,14 @@ class Paths(Selection):
         return row if row < end and columns.dst[row] == dst else None
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A table with one row for each path and the columns of the JSON."""
+        """Return a table with one row for each path and the columns of the JSON."""
         from nccl_inspect.model.frames import path_frame
 
         return path_frame(self)
 
 
 def _columns(paths: Iterable[Path], end_lines: EndLines) -> Columns:
-    """The columns of paths that are there one by one."""
+    """Return the columns of paths that are there one by one."""
     kinds: dict[object, int] = {}
     examples: list[PathKind] = []
     hosts: dict[str | None, int] = {}

@@ -59,7 +59,7 @@ class _Copy:
             self.edges[place] = self.edges.get(place, 0) | edge.channels
 
     def holds(self, other: _Copy) -> bool:
-        """Whether all that another one says stands here, too, lines among it that come once only."""
+        """Return whether all that another one says stands here, too, lines among it that come once only."""
         return (
             other.proofs <= self.proofs
             and other.messages <= self.messages
@@ -68,7 +68,7 @@ class _Copy:
 
 
 def without(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
-    """The log of a process with each line once, and the first steps of what was left out."""
+    """Return the log of a process with each line once, and the first steps of what was left out."""
     proofs = [step.event.message for step in log.steps if type(step.event) is events.CommInit and step.event.comm_id]
     if len(set(proofs)) == len(proofs):
         return log, []
@@ -89,7 +89,7 @@ def without(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
 
 
 def _copies(log: ProcessLog) -> list[_Copy]:
-    """The copies in their order: in each source one, and where one begins again as the last one did."""
+    """Return the copies in their order: in each source one, and where one begins again as the last one did."""
     copies: list[_Copy] = []
     source, last = -1, 0
     for step in log.steps:
@@ -118,7 +118,7 @@ def _beginning(bootstraps: Sequence[int], after: int, place: int) -> int:
 
 
 def _proof(step: Step | Burst) -> events.CommInit | None:
-    """The event, if its line can occur only once in a log."""
+    """Return the event, if its line can occur only once in a log."""
     event = step.event
     return event if isinstance(event, events.CommInit) and event.comm_id else None
 
@@ -158,19 +158,19 @@ class Gathered:
 
     @property
     def living(self) -> Iterator[ProcessLog]:
-        """All of these processes."""
+        """Return all of these processes."""
         return chain.from_iterable(self.lives)
 
     @classmethod
     def of(cls, fold: Fold) -> Gathered:
-        """All processes of a fold."""
+        """Return all processes of a fold."""
         once = [without(log) for log in Damage(fold).leave_out(identity.apart(fold.processes.values()))]
         repeated = {log.process: left_out for log, left_out in once if left_out}
         return cls([log for log, _ in once], fold.restored > 0, repeated)
 
 
 def walked(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Communicator], list[int]]:
-    """The members of each process, and the communicators that they form.
+    """Return the members of each process, and the communicators that they form.
 
     Those that only claim to be large are left out; the last value is where these begin.
     """
@@ -291,7 +291,7 @@ class Damage:
         return [log for log in logs if len(log.steps) + len(log.notes) > _FEW or not self._is_silent(log)]
 
     def _is_silent(self, log: ProcessLog) -> bool:
-        """Whether a process of a torn source states no error."""
+        """Return whether a process of a torn source states no error."""
         is_torn = source_and_line(log.first)[0] in self._torn
         return bool(log.process.host) and is_torn and not any(note.level in STATEMENTS for note in log.notes.values())
 
@@ -342,7 +342,7 @@ class _Ways:
         return _way(event) not in (own or self._all)
 
     def is_no_network(self, event: Event) -> bool:
-        """Whether hardly a line names a network where many name another one."""
+        """Return whether hardly a line names a network where many name another one."""
         net = event.net if isinstance(event, ChannelConnect | NetworkInUse) else None
         is_rare = net is not None and net not in _BUILT_IN and self._networks[net] <= _FEW
         return is_rare and max(self._networks.values()) >= _MANY
@@ -362,7 +362,7 @@ class _Sayings:
             self._kinds.add(_kind(note))
 
     def is_unlike_all(self, note: Note) -> bool:
-        """Whether others state this in other words only."""
+        """Return whether others state this in other words only."""
         return note.message not in self._texts and _kind(note) in self._kinds
 
 
@@ -404,7 +404,7 @@ def _without_edges(burst: Burst, bad: set[int]) -> Burst | None:
 
 
 def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
-    """Whether a run is known to have ended before the other one began.
+    """Return whether a run is known to have ended before the other one began.
 
     The order of lines says something only where the same hosts are in both, or in the same source the end of a job
     stands between them: else the logs of two hosts may have been put one behind the other.
@@ -425,7 +425,7 @@ def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
 
 
 def superseded(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Part]:
-    """The runs that were over before the newest one began, the oldest first.
+    """Return the runs that were over before the newest one began, the oldest first.
 
     Args:
         communicators: of the whole log, with their members.

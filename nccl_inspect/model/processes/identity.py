@@ -32,7 +32,7 @@ _MAX_LIVES = 500
 
 
 def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
-    """The logs of all processes; what one process printed under several names of its collector is put together.
+    """Return the logs of all processes; what one process printed under several names of its collector is put together.
 
     Args:
         logs: one for each host, pid and name.
@@ -81,7 +81,7 @@ def _is_larger(log: ProcessLog, most: int) -> bool:
 
 
 def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> ProcessLog:
-    """One log of lines that stand between each other in the sources."""
+    """Return one log of lines that stand between each other in the sources."""
     first, last = min(logs, key=lambda log: log.first), max(logs, key=lambda log: log.last)
     notes: dict[object, Note] = {}
     for note in sorted((note for log in logs for note in log.notes.values()), key=lambda note: note.place):
@@ -121,13 +121,13 @@ class _Border(NamedTuple):
     """The first step of the new one: what went wrong until here is of the old one."""
 
     def of(self, note: Note) -> int:
-        """The border for a statement."""
+        """Return the border for a statement."""
         went_wrong = note.level in STATEMENTS or isinstance(note.event, events.ErrorCascade)
         return self.bootstrap if went_wrong else self.step
 
 
 def lives(log: ProcessLog) -> list[ProcessLog]:
-    """The processes that printed as this one, one after the other: mostly one."""
+    """Return the processes that printed as this one, one after the other: mostly one."""
     borders = _borders(log)
     if not borders:
         return [log]
@@ -175,12 +175,12 @@ def _borders(log: ProcessLog) -> list[_Border]:
 
 
 def _begun(steps: Iterable[Step | Burst]) -> set[str]:
-    """The communicators that were begun, by their pointers."""
+    """Return the communicators that were begun, by their pointers."""
     return {step.event.comm for step in steps if isinstance(step, Step) and isinstance(step.event, events.CommInit)}
 
 
 def _goes_on(comms: set[str], steps: Iterable[Step | Burst]) -> bool:
-    """Whether one of these communicators is spoken of before its pointer stands for a new one."""
+    """Return whether one of these communicators is spoken of before its pointer stands for a new one."""
     left = set(comms)
     for step in steps:
         comm = getattr(step.event, "comm", None) if isinstance(step, Step) else None
@@ -205,12 +205,12 @@ def within(note: Note, begin: int, end: int) -> Note | None:
 
 
 def in_other_sources(logs: Sequence[ProcessLog]) -> bool:
-    """Whether these lives come from different sources: then they may have been at once."""
+    """Return whether these lives come from different sources: then they may have been at once."""
     return len({source_and_line(log.first)[0] for log in logs}) == len(logs)
 
 
 def ranks_of_nobody(logs: Iterable[ProcessLog]) -> dict[Process, list[int]]:
-    """The labelled ranks of what no known process printed.
+    """Return the labelled ranks of what no known process printed.
 
     Args:
         logs: of processes, and of nobody.
@@ -222,7 +222,7 @@ def ranks_of_nobody(logs: Iterable[ProcessLog]) -> dict[Process, list[int]]:
 def raised_by(
     sources: Mapping[int, SourceCounts], processes: Iterable[ProcessMembers], ranks: Mapping[Process, list[int]]
 ) -> dict[tuple[str, int], int]:
-    """The ranks of labelled exceptions, by source and number of the line.
+    """Return the ranks of labelled exceptions, by source and number of the line.
 
     They are those of the processes of which NCCL's lines have the same label: a task of srun may have launched several.
 
@@ -246,7 +246,7 @@ def raised_by(
 
 
 def last_line(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evidence | None:
-    """The last line of a process of which more than its place is kept.
+    """Return the last line of a process of which more than its place is kept.
 
     Args:
         log: of the process.
@@ -295,7 +295,7 @@ def _by_init(processes: Iterable[ProcessMembers]) -> bool:
 
 
 def _by_lines(processes: Iterable[ProcessMembers]) -> bool:
-    """Whether several processes with connections of different ranks print all their lines on device 0.
+    """Return whether several processes with connections of different ranks print all their lines on device 0.
 
     Two ranks on one GPU have no connections: NCCL refuses them before.
     """
@@ -307,11 +307,11 @@ def _by_lines(processes: Iterable[ProcessMembers]) -> bool:
 
 
 def _ranks(log: ProcessLog) -> set[int]:
-    """The ranks that print connections there; in a process with one GPU it is one."""
+    """Return the ranks that print connections there; in a process with one GPU it is one."""
     return {step.key.rank for step in log.steps if isinstance(step, Burst)}
 
 
 def _devices(log: ProcessLog) -> set[int | None]:
-    """The CUDA devices that the prefixes of its lines name."""
+    """Return the CUDA devices that the prefixes of its lines name."""
     origins = [log.opening, log.final, *(step.origin for step in log.steps)]
     return {origin.device for origin in origins}

@@ -36,7 +36,7 @@ class _Order(NamedTuple):
 
 
 def sources(fold: Fold) -> set[str]:
-    """The sources to read from their end."""
+    """Return the sources to read from their end."""
     by_source: dict[int, list[ProcessLog]] = {}
     for log in fold.processes.values():
         source = source_and_line(log.first)[0]
@@ -79,7 +79,7 @@ def _marks(log: ProcessLog) -> Iterator[tuple[int, str | None]]:
 
 
 def _is_in_order(logs: list[ProcessLog]) -> bool:
-    """Whether what NCCL says in one order only, a process over its interface first, has that order."""
+    """Return whether what NCCL says in one order only, a process over its interface first, has that order."""
     telling = [log for log in logs if log.bootstraps and log.steps]
     return any(log.bootstraps[0] < min(step.place for step in log.steps) for log in telling) and not any(
         log.bootstraps[0] > max(step.place for step in log.steps) for log in telling
@@ -95,7 +95,7 @@ def _begins_at_the_end(logs: Iterable[ProcessLog]) -> bool:
 
 
 def _completes(steps: Iterable[Step | Burst]) -> bool:
-    """Whether a communicator begins and is completed in this order."""
+    """Return whether a communicator begins and is completed in this order."""
     begun: set[str] = set()
     for step in steps:
         if isinstance(step, Step) and isinstance(step.event, events.CommInit):

@@ -27,7 +27,7 @@ class _Value(Record):
 
 
 def is_echoed(name: str, releases: Iterable[str]) -> bool:
-    """Whether NCCL prints a variable when it uses it, so that its absence from a log says something.
+    """Return whether NCCL prints a variable when it uses it, so that its absence from a log says something.
 
     Args:
         name: of the variable.
@@ -45,7 +45,7 @@ def settings(
     line: Line,
     releases: list[str],
 ) -> list[Setting]:
-    """The settings of a job, ordered by name and value.
+    """Return the settings of a job, ordered by name and value.
 
     Args:
         processes: of the job.

@@ -38,7 +38,7 @@ class Statement(Record):
     counts: list[int] = field(default_factory=list)
 
     def line(self, row: int, line: Line) -> Evidence:
-        """The first line of a process."""
+        """Return the first line of a process."""
         return line(self.places[row], self.origins[row], self.level, decode(self.message))
 
 
@@ -61,7 +61,7 @@ class StatementLine(NamedTuple):
         return self.statement.event
 
     def line(self, line: Line) -> Evidence:
-        """The line."""
+        """Return the line."""
         return line(self.place, self.origin, self.statement.level, decode(self.statement.message))
 
 
@@ -89,7 +89,7 @@ class Statements:
         return (statement for statement in self.all if statement.event is not None and is_wanted(statement.event))
 
     def of(self, kind: type[Event]) -> Iterator[Statement]:
-        """The statements with an event of a kind."""
+        """Return the statements with an event of a kind."""
         return (statement for statement in self.all if isinstance(statement.event, kind))
 
     def last(self) -> dict[Process, StatementLine]:
@@ -125,28 +125,28 @@ class Quotes:
         self.where = where
 
     def message(self, place: int, origin: Origin, level: str, message: str) -> Evidence:
-        """The line at a place, as it stood."""
+        """Return the line at a place, as it stood."""
         return self.line(place, prefix.whole(origin.head, level, message))
 
     def line(self, place: int, text: str) -> Evidence:
-        """The line at a place that has a text."""
+        """Return the line at a place that has a text."""
         source, line, order = self.where(place)
         return Evidence(source, line, text, order)
 
     def edge(self, edge: Edge) -> Evidence:
-        """The first line of a connection."""
+        """Return the first line of a connection."""
         return self.message(edge.place, edge.origin, edge.level, edge.stated.message)
 
     def step(self, step: Step | Burst) -> Evidence:
-        """The line of a step, or the first one of a burst."""
+        """Return the line of a step, or the first one of a burst."""
         if isinstance(step, Step):
             return self.message(step.place, step.origin, "INFO", step.event.message)
         return self.edge(min(step.edges.values(), key=lambda edge: edge.place))
 
     def first_steps(self, steps: Iterable[Step], most: int) -> list[Evidence]:
-        """The lines of the first of some steps."""
+        """Return the lines of the first of some steps."""
         return list(map(self.step, sorted(steps, key=itemgetter(0))[:most]))
 
     def note(self, note: Note) -> Evidence:
-        """The first line of a statement."""
+        """Return the first line of a statement."""
         return self.message(note.place, note.origin, note.level, decode(note.message))

@@ -33,7 +33,7 @@ def end_text(line: bytes, wrapped: bool) -> bytes | None:
 
 
 def is_end(event: Event | None) -> bool:
-    """Whether a statement shows that the processes of a job have ended."""
+    """Return whether a statement shows that the processes of a job have ended."""
     return event is not None and (engine.is_of(event, "ends-job") or isinstance(event, CollectiveTimeout))
 
 
@@ -64,7 +64,7 @@ def reason(event: Event | None) -> str | None:
 
 
 def is_forced(event: Event | None) -> bool:
-    """Whether a statement says that processes were ended from outside: that is not a failure of theirs."""
+    """Return whether a statement says that processes were ended from outside: that is not a failure of theirs."""
     if isinstance(event, ProcessEnded) and event.is_external:
         return True
     return event is not None and engine.is_of(event, "forced-end")

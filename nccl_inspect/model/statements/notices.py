@@ -36,7 +36,7 @@ def joined(
     line: Line,
     completed: Completed,
 ) -> list[Notice]:
-    """One notice for each statement, in the order of the log.
+    """Return one notice for each statement, in the order of the log.
 
     Args:
         statements: in the order of the log.
@@ -92,14 +92,14 @@ def _notice(
 
 
 def _is_outlived(statement: Statement, completed: Completed) -> bool:
-    """Whether each thread completed a communicator after it made a statement for the last time."""
+    """Return whether each thread completed a communicator after it made a statement for the last time."""
     rows = zip(statement.processes, statement.origins, statement.lasts, strict=True)
     later = [last < completed(process, origin.tid) for process, origin, last in rows]
     return bool(later) and all(later)
 
 
 def _is_retold(statement: Statement) -> bool:
-    """Whether an exception passed a warning on, of which the process is not known."""
+    """Return whether an exception passed a warning on, of which the process is not known."""
     return statement.location is None and not any(process.host for process in statement.processes)
 
 
@@ -197,7 +197,7 @@ def timeline_of(
     global_rank: Callable[[Member], int | None],
     where: Callable[[int], tuple[str, int, int]],
 ) -> list[Progress]:
-    """The progress of each rank, by rank.
+    """Return the progress of each rank, by rank.
 
     Stamps of different clocks (with and without time zone, or without a year) cannot be compared: those of the clock
     that most lines have are kept. A rank of which only one time is known is left out.
@@ -223,7 +223,7 @@ def timeline_of(
 
 
 def _first_members(process: ProcessMembers, global_rank: Callable[[Member], int | None]) -> Iterator[Member]:
-    """The first communicator of each rank of a process; ranks may be threads of one process."""
+    """Yield the first communicator of each rank of a process; ranks may be threads of one process."""
     seen = set()
     for member in sorted(process.members, key=lambda member: member.first.place):
         rank = global_rank(member)

@@ -55,7 +55,7 @@ def most_gpus(job: Job) -> int:
 
 
 def _without_envelopes(line: str) -> tuple[str, Stated] | None:
-    """The output of nvidia-smi and the text before it; None if that is not a known envelope."""
+    """Return the output of nvidia-smi and the text before it; None if that is not a known envelope."""
     text, stated = encode(line), NOTHING
     for _ in range(envelopes.MAX_DEPTH):
         if _BEGINS.match(text):
@@ -68,7 +68,7 @@ def _without_envelopes(line: str) -> tuple[str, Stated] | None:
 
 
 def _hosts(job: Job, stated: Stated) -> set[str]:
-    """The hosts that a label or the rank of a launcher stands for."""
+    """Return the hosts that a label or the rank of a launcher stands for."""
     if stated.label is None:
         return {host.name for host in job.hosts if stated.rank in host.ranks}
     named = {host.name for host in job.hosts if _short(host.name) in map(_short, re.split("[/ ]", stated.label))}

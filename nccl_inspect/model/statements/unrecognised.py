@@ -33,7 +33,7 @@ _CUT_SHAPES, _CUT_BEGINNINGS = 4, 2
 
 
 def template(message: str) -> str:
-    """A message with its numbers replaced, so that lines of one shape become equal."""
+    """Return a message with its numbers replaced, so that lines of one shape become equal."""
     return _VARIABLE.sub("{}", message)
 
 
@@ -73,7 +73,7 @@ def cut_widths(fold: Fold) -> dict[str, int]:
 
 
 def _is_beginning(message: bytes) -> bool:
-    """Whether a message is the beginning of one that the grammar knows."""
+    """Return whether a message is the beginning of one that the grammar knows."""
     return any(production.is_cut(message) for production in engine.shipped().beginnings(message))
 
 
@@ -108,17 +108,17 @@ def grouped(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:
 
 
 def has_communicator(fold: Fold | Share) -> bool:
-    """Whether a rank says that it begins or completes a communicator."""
+    """Return whether a rank says that it begins or completes a communicator."""
     return any(isinstance(event, events.CommInit) for event in _steps(fold.processes.values()))
 
 
 def _steps(logs: Iterable[ProcessLog]) -> Iterator[events.Event]:
-    """The events of all steps but connections."""
+    """Return the events of all steps but connections."""
     return (step.event for log in logs for step in log.steps if isinstance(step, Step))
 
 
 def is_excerpt(fold: Fold | Share, settings: Iterable[Setting]) -> bool:
-    """Whether a fold is that of a part of a log.
+    """Return whether a fold is that of a part of a log.
 
     A log of older releases, or of a rank that ends early, may have no communicator: but then it has no connections, or
     shows by its settings which lines were not asked for.
@@ -140,7 +140,7 @@ _BEGINNING = (events.NcclVersion, events.CudaDriver, events.BootstrapInterface, 
 
 
 def _lacks_its_beginning(fold: Fold | Share) -> bool:
-    """Whether communicators are complete, and nothing is there of what every rank prints before."""
+    """Return whether communicators are complete, and nothing is there of what every rank prints before."""
     logs = fold.processes.values()
     if any(isinstance(event, _BEGINNING) or _is_start(event) for event in _steps(logs)):
         return False

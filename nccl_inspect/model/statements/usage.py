@@ -6,16 +6,16 @@ from nccl_inspect.model.job import CommunicatorInfo, Job
 
 
 def is_idle(comm: CommunicatorInfo) -> bool:
-    """Whether all ranks initialised it and nothing used it."""
+    """Return whether all ranks initialised it and nothing used it."""
     return len(comm.completed) == comm.nranks and not (comm.connected or comm.unconnected)
 
 
 def in_use(job: Job) -> list[CommunicatorInfo]:
-    """The communicators that show how the job fares: without idle ones, if there are others."""
+    """Return the communicators that show how the job fares: without idle ones, if there are others."""
     return [comm for comm in job.communicators if not is_idle(comm)] or job.communicators
 
 
 def is_over(job: Job) -> bool:
-    """Whether these all came to their end in order."""
+    """Return whether these all came to their end in order."""
     comms = in_use(job)
     return bool(comms) and all(len(comm.ended) == comm.nranks for comm in comms)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(entry: str, *args: str) -> subprocess.CompletedProcess[str]:
-    """An entry point of the package, by its module and function, in a process of its own."""
+    """Return an entry point of the package, by its module and function, in a process of its own."""
     module, _, function = entry.partition(":")
     code = f"from {module} import {function}; {function}()"
     return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=60, check=False)

@@ -27,7 +27,7 @@ def run(*args: str, data: bytes | None = None) -> Result:
 
 
 def many(ranks: int, on_each: int = 8) -> View:
-    """A ring over many ranks: P2P within a host, GPUDirect between them."""
+    """Return a ring over many ranks: P2P within a host, GPUDirect between them."""
     hosts = {f"node-{n}": list(range(n * on_each, (n + 1) * on_each)) for n in range(ranks // on_each)}
     order = list(range(ranks))
     way = {True: ("P2P/IPC", "P2P", None), False: ("NET/IB", "NET", True)}
@@ -100,7 +100,7 @@ def test_above_64_ranks_hosts_are_drawn() -> None:
 
 
 def boxes_of(root: Any, kind: str) -> list[tuple[Any, ...]]:
-    """The boxes of a kind: title, place and size."""
+    """Return the boxes of a kind: title, place and size."""
     return [
         (part[0].text or "", *(float(part.get(name) or 0) for name in ("x", "y", "width", "height")))
         for part in root.iter()

@@ -38,7 +38,7 @@ spec:
 
 
 def log(number: int, hosts: int = 2, on_each: int = 2, fault: str = "") -> bytes:
-    """A job of its own: another communicator, on another day."""
+    """Return a job of its own: another communicator, on another day."""
     text = simulate_fleet.text(hosts, on_each, fault)
     return text.replace(b"0x949dfd688ed0b46b", b"0x%016x" % (number + 1)).replace(
         b"2026-11-20", b"2026-11-%02d" % (number % 28 + 1)
@@ -166,7 +166,7 @@ def test_the_planted_faults_are_found_and_nothing_else(tmp_path: Path) -> None:
 
 
 def document_of(place: Path, jobs: list[tuple[int, list[str], str, str]]) -> dict[str, Any]:
-    """The report on jobs of one host each, unless more are given: day, hosts, image, fault."""
+    """Return the report on jobs of one host each, unless more are given: day, hosts, image, fault."""
     begin = simulate_fleet.BEGIN
     simulated = [
         simulate_fleet.Simulated(

@@ -75,7 +75,7 @@ def serving(answers: list[str]) -> Iterator[str]:
 
 
 def watched(*answers: str, log: bytes = b"") -> Watched:
-    """A watch of a job that is up, with what RAS answers every 10 s."""
+    """Return a watch of a job that is up, with what RAS answers every 10 s."""
     watching = Watched()
     watching.watch.feed(log or job())
     watching.after(10)

@@ -32,7 +32,7 @@ class _Trend(NamedTuple):
 
 
 def render(document: dict[str, Any], style: Style) -> str:
-    """The page; it needs no other file, no script and no network."""
+    """Return the page; it needs no other file, no script and no network."""
     pages = html.environment(Path(__file__).parent)
     pages.filters["attrs"] = lambda row, *names: [row[name] for name in names]
     days, trends = document["days"], []
@@ -51,7 +51,7 @@ def render(document: dict[str, Any], style: Style) -> str:
 
 
 def _trend(caption: str, days: _Days, numbers: Sequence[float], said: Any = (), spans: _Spans = ()) -> _Trend:
-    """A picture of a number of each day."""
+    """Return a picture of a number of each day."""
     most = max(*numbers, *(high for _, high in spans), 0) * 1.05 or 1.0
     across = [round(_LEFT + place / max(len(days) - 1, 1) * (_RIGHT - _LEFT), 1) for place in range(len(days))]
 

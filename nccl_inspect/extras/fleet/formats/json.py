@@ -9,5 +9,5 @@ from nccl_inspect.report import Style
 
 
 def render(document: dict[str, Any], style: Style) -> str:
-    """The document, indented on a terminal."""
+    """Return the document, indented on a terminal."""
     return json.dumps(document, indent=2 if style.indent else None, ensure_ascii=False) + "\n"

@@ -17,7 +17,7 @@ _SUSPECT = {
 
 
 def render(document: dict[str, Any], style: Style) -> str:
-    """The metrics; all are gauges that describe the jobs of the store."""
+    """Return the metrics; all are gauges that describe the jobs of the store."""
     metrics = Metrics()
     verdicts, day = document["verdicts"], (document["days"] or [{}])[-1]
     newest = datetime.fromisoformat(document["last"] or "1970-01-01").replace(tzinfo=UTC).timestamp()

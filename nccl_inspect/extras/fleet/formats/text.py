@@ -23,7 +23,7 @@ _LEAST_CHANCE = 1e-9
 
 
 def render(document: dict[str, Any], style: Style) -> str:
-    """The report: who is suspected, what to drain, causes, what is new, and the last days."""
+    """Return the report: who is suspected, what to drain, causes, what is new, and the last days."""
     width = max(style.width, _MIN_WIDTH)
     pages = html.environment(Path(__file__).parent).overlay(autoescape=False)
     pages.filters |= {"table": _table, "cut": partial(cut, width=width - len(_INDENT))}
@@ -42,7 +42,7 @@ def context(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def rate(counted: dict[str, Any]) -> str:
-    """A rate with its interval, in words."""
+    """Return a rate with its interval, in words."""
     return f"{counted['rate']:.1%} ({counted['low']:.1%}-{counted['high']:.1%})"
 
 
