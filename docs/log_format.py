@@ -23,7 +23,7 @@ def pages(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     Args:
         folder: where the pages go: an index, and one folder for each dialect.
     """
-    texts = [(file.read_text(encoding="utf-8"), file.name) for file in files.shipped()]
+    texts = [(file.read_text(encoding="utf-8"), file.name) for file in files.list_files()]
     families = [(text, members) for text, name in texts if (members := files.read(text, name))]
     families.sort(key=lambda family: (family[1][0].dialect != "nccl", family[1][0].dialect, family[1][0].family))
     yield folder / "index.md", list(_index(families))

@@ -14,7 +14,7 @@ from nccl_inspect.scanning import meaning
 from nccl_inspect.scanning.meaning import Meaning
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import encode
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import list_words
 
 _NOBODY = "host:1:1 [0] NCCL"
 """Prefix for a message without one, so that it reads as a log line."""
@@ -100,11 +100,11 @@ def line(text: str) -> Explanation:
     Raises:
         NcclInspectError: there is no such line.
     """
-    sense = meaning.of_line(text, engine.shipped())
+    sense = meaning.of_line(text, engine.load_grammar())
     if sense is None:
         words = text.strip().lower().partition(" (run with")[0].partition(" - please")[0]
         result = _RESULTS.get(words, text.strip())
-        known = meaning.similar_message(result, engine.shipped()) if result in _RESULTS.values() else None
+        known = meaning.similar_message(result, engine.load_grammar()) if result in _RESULTS.values() else None
         return line(known.sample) if known else _nearest(text)
     parts = _parts(sense)
     if sense.origin and (printer := _printer(sense.origin)):
@@ -133,7 +133,7 @@ def _nearest(text: str) -> Explanation:
         NcclInspectError: there is no such line.
     """
     is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
-    near = None if is_named else meaning.similar_message(text, engine.shipped())
+    near = None if is_named else meaning.similar_message(text, engine.load_grammar())
     if near is None:
         raise _unknown(text)
     rules = [entry.rule for entry in registered() if entry.rule.name == near.meaning.production.rule]
@@ -173,5 +173,5 @@ def _setting_error(name: str) -> NcclInspectError:
     """Return the error for the name of a setting: the rules that mention it, most often first."""
     times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in registered()}
     rules = sorted(filter(times.get, times), key=lambda rule: -times[rule])
-    hint = f"rules that mention it: {listed(rules)}" if rules else "no rule mentions it; see NCCL's documentation"
+    hint = f"rules that mention it: {list_words(rules)}" if rules else "no rule mentions it; see NCCL's documentation"
     return NcclInspectError(f"{name} is a setting, not a rule or a log line", hint)

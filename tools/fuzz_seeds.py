@@ -70,7 +70,7 @@ def logs() -> tuple[bytes, ...]:
         found += [data[:_MAX_SEED], data[len(data) // 2 :][:_MAX_SEED], data[-_MAX_SEED:]]
     samples = [
         b"vm:1:%d [0] NCCL INFO %s" % (number % 3, sample.encode())
-        for number, production in enumerate(engine.shipped().productions)
+        for number, production in enumerate(engine.load_grammar().productions)
         for sample in production.samples[:1]
         if not production.bare and not production.foreign
     ]
@@ -116,7 +116,7 @@ def wrapped() -> tuple[bytes, ...]:
 @cache
 def messages() -> tuple[bytes, ...]:
     """Return the samples of all productions."""
-    return tuple(sample.encode() for one in engine.shipped().productions for sample in one.samples)
+    return tuple(sample.encode() for one in engine.load_grammar().productions for sample in one.samples)
 
 
 @cache

@@ -143,7 +143,7 @@ def ingest(data: bytes) -> None:
 
 def message(data: bytes) -> None:
     """Messages, one on each line: what is recognised comes back byte for byte but for blanks at its end."""
-    grammar = engine.shipped()
+    grammar = engine.load_grammar()
     for line in data.split(b"\n"):
         for found in (grammar.parse(line), grammar.parse_bare(line), grammar.parse_foreign(line)):
             if found is None:

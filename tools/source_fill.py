@@ -69,7 +69,7 @@ class Recogniser:
     """
 
     def __init__(self, formats: Iterable[str], dialects: set[str], grammar: Grammar | None = None) -> None:
-        self._grammar = grammar or engine.shipped()
+        self._grammar = grammar or engine.load_grammar()
         self._productions = [p for p in self._grammar.productions if p.dialect in dialects and not p.foreign]
         self._leads = [(lead, p) for p in self._productions for lead in _leads(p)]
         lines = [_lines(text) for text in formats]

@@ -15,7 +15,7 @@ from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import list_unused_evidence as problems_of
-from nccl_inspect.util.gc_pause import uncollected
+from nccl_inspect.util.gc_pause import pause_collector
 
 FOLDER = Path("/logs")
 """Where the worker puts what was dropped; names in reports are relative to it."""
@@ -73,7 +73,7 @@ def _judged(names: Sequence[str], limit: int, told: Callable[..., None]) -> dict
     beside = artifacts.inventory(list(names))
     _require_bearable(beside.logs, limit)
     judge = reading.Judge(reading.Options())
-    with uncollected():
+    with pause_collector():
         fold = reading.fold(beside.logs, _summed(told))
         told(0, 0, "Judging")
         job = judge.worst(fold, beside=beside)

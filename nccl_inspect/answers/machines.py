@@ -20,7 +20,7 @@ from nccl_inspect.model.measured import Measured
 from nccl_inspect.model.paths.ends import listed_as
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.records import Frozen, Record, frozen, record
-from nccl_inspect.util.times import in_order, moment
+from nccl_inspect.util.times import are_in_order, moment
 
 
 def find_last(lines: Sequence[LastLine]) -> LastLine | None:
@@ -28,7 +28,7 @@ def find_last(lines: Sequence[LastLine]) -> LastLine | None:
     if len(lines) < 2:
         return lines[0] if lines else None
     times = [moment(line.time) for line in lines]
-    if in_order(*times):
+    if are_in_order(*times):
         seconds = [time.seconds for time in times if time]
         return lines[max(range(len(lines)), key=lambda at: (seconds[at], lines[at].order))]
     last_source = lines[-1].source

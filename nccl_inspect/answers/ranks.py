@@ -17,7 +17,7 @@ from nccl_inspect.model.communicators.lifetime import PHASES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Gpu, InitTiming, LastLine
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 from nccl_inspect.util.wording import ranges
 
@@ -112,7 +112,7 @@ def list_ranks(job: Job) -> list[RankRow]:
 
     A process without a rank has a row of its own: it may be one of the missing ranks.
     """
-    lines = grouped((rank, last_line) for last_line in job.last_lines for rank in last_line.ranks)
+    lines = group_values((rank, last_line) for last_line in job.last_lines for rank in last_line.ranks)
     last = {rank: line for rank, several in lines.items() if (line := find_last(several))}
     errors = first_errors(job)
     progress = _progress(job)
@@ -184,7 +184,7 @@ def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
 def _progress(job: Job) -> dict[int, str]:
     """Return how far ranks got, in the most advanced communicator that has not ended."""
     roots = [comm for comm in job.communicators if comm.parent is None] or job.communicators
-    reached = grouped((rank, state) for comm in roots for rank, state in _member_states(comm).items())
+    reached = group_values((rank, state) for comm in roots for rank, state in _member_states(comm).items())
     order = _WORST.index
     return {
         rank: max((state for state in states if state != "ended"), key=order, default="ended")

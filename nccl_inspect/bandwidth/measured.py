@@ -26,7 +26,7 @@ from nccl_inspect.judging.facts import Facts, nics_used, once
 from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.model.measured import Measured, Sized
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count
 
 _RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
@@ -321,7 +321,7 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]], w
         measured_gbps=best.busbw,
         line=best.line,
         tool=table.tool,
-        hosts=[printable(host) for host in table.hosts],
+        hosts=[escape_controls(host) for host in table.hosts],
         sizes=_sizes(rows),
         wrong_lines=list({(line.source, line.order): line for one, _ in group for line in one.wrong}.values()),
     )

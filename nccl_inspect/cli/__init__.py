@@ -20,7 +20,7 @@ from nccl_inspect._version import __version__
 from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
 from nccl_inspect.util import interruption
 from nccl_inspect.util.discovery import modules
-from nccl_inspect.util.text import PLAIN, printable
+from nccl_inspect.util.text import PLAIN, escape_controls
 
 _SEVERAL = {
     "questions": ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory"),
@@ -258,4 +258,4 @@ def print_stderr(message: str) -> None:
 
 def join_lines(message: str) -> str:
     """Return a message on one line, with control characters from files and options escaped."""
-    return printable(" ".join(message.split()))
+    return escape_controls(" ".join(message.split()))

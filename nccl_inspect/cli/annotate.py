@@ -21,8 +21,8 @@ from nccl_inspect.report import Style
 from nccl_inspect.report.words import paint
 from nccl_inspect.scanning import meaning
 from nccl_inspect.scanning.excerpts import Excerpt
-from nccl_inspect.util.secrets import masked, may_hide
-from nccl_inspect.util.text import decode, printable, printable_lines
+from nccl_inspect.util.secrets import mask_secrets, may_hide
+from nccl_inspect.util.text import decode, escape_controls, escape_controls_in_lines
 
 _MARK = b" NCCL "
 _MAX_KNOWN = 50_000
@@ -44,7 +44,7 @@ def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
 
     Each kind of line is explained once, where it first appears.
     """
-    out.write_lines(_annotated(shared.inputs_or_stdin(logs), _Margin(engine.shipped(), only_nccl, out.style)))
+    out.write_lines(_annotated(shared.inputs_or_stdin(logs), _Margin(engine.load_grammar(), only_nccl, out.style)))
 
 
 def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
@@ -88,7 +88,7 @@ class _Margin:
         block = b"\n".join(lines)
         clean = envelopes.cleaned(lines, block)
         others = b"\n".join([line for line in clean if _MARK not in line])
-        needles = [sign for candidate in self._grammar.foreign_in(others) for sign in candidate.signs]
+        needles = [sign for candidate in self._grammar.find_foreign(others) for sign in candidate.signs]
         hides = may_hide(decode(block))
         pasted = {} if self.has_nccl or len(block) > PASTE else self._read_excerpt(clean)
         for place, (plain, shown) in enumerate(zip(clean, _make_printable(lines, block, hides), strict=True)):
@@ -128,14 +128,14 @@ class _Margin:
         return production
 
     def _slowly(self, line: bytes) -> Production | None:
-        sense = meaning.of_line(masked(decode(line)), self._grammar)
+        sense = meaning.of_line(mask_secrets(decode(line)), self._grammar)
         return sense.production if sense else None
 
 
 def _make_printable(lines: Sequence[bytes], block: bytes, hides: bool) -> list[str]:
     """Return the printable lines, usually converted all at once."""
     if not hides:
-        shown = printable_lines(decode(block)).split("\n")
+        shown = escape_controls_in_lines(decode(block)).split("\n")
         if len(shown) == len(lines):  # no line has an end within
             return shown
-    return [printable(masked(decode(line))) for line in lines]
+    return [escape_controls(mask_secrets(decode(line))) for line in lines]

@@ -15,8 +15,8 @@ from nccl_inspect.report import Style
 from nccl_inspect.report.words import PAGE_WIDTH, block, fit_page, page_for_terminal, paint
 from nccl_inspect.scanning import meaning
 from nccl_inspect.util.atomic_files import STDOUT
-from nccl_inspect.util.secrets import masked
-from nccl_inspect.util.text import decode, printable
+from nccl_inspect.util.secrets import mask_secrets
+from nccl_inspect.util.text import decode, escape_controls
 
 _MAX_PIPED = 1 << 20
 """Bytes: more than any line has."""
@@ -43,9 +43,9 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
     texts = _piped() if what in ((), ("-",)) else _separate(what)
     width, is_shown = shared.output_width(out.target, PAGE_WIDTH), out.target in STDOUT
     if len(texts) == 1:
-        out.write(_explained(masked(texts[0]), out.style, width, is_shown))
+        out.write(_explained(mask_secrets(texts[0]), out.style, width, is_shown))
         return
-    out.write("\n".join(_one_by_one([masked(text) for text in texts], out.style, width, is_shown)))
+    out.write("\n".join(_one_by_one([mask_secrets(text) for text in texts], out.style, width, is_shown)))
 
 
 def _separate(what: tuple[str, ...]) -> list[str]:
@@ -76,7 +76,7 @@ def _piped() -> list[str]:
 
 def _in_one_piece(lines: list[str]) -> list[str]:
     """Return the lines without repetitions; one line if they are a wrapped one."""
-    line = meaning.joined(lines, engine.shipped()) if len(lines) > 1 else None
+    line = meaning.joined(lines, engine.load_grammar()) if len(lines) > 1 else None
     return [line] if line else list(dict.fromkeys(lines))
 
 
@@ -93,7 +93,7 @@ def _one_by_one(texts: list[str], style: Style, width: int, is_shown: bool) -> I
         except NcclInspectError as error:
             problems += 1
             explained = "\n".join(block("unknown", str(error), style, indent=0, hang=12)) + "\n"
-        yield f"{paint(printable(f'> {text.strip()}'), 'bold', style)}\n{explained}"
+        yield f"{paint(escape_controls(f'> {text.strip()}'), 'bold', style)}\n{explained}"
     if problems == len(texts):
         raise NcclInspectError(f"none of the {len(texts)} lines is known", explaining.LIST_RULES)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import click
 
-from nccl_inspect.util.wording import capital
+from nccl_inspect.util.wording import capitalize
 
 Row = tuple[str, str]
 GROUPS = (
@@ -201,7 +201,7 @@ def _own_statuses(command: click.Command) -> dict[int, str]:
         sentence = next((part for part in text.strip().split("\n\n") if part.lstrip().startswith(_STATUS)), "")
         parts = re.split(r"(?:^|; )(\d+) ", " ".join(sentence.split()).removeprefix(f"{_STATUS} "))
         if len(parts) > 1:
-            meanings = (capital(words.rstrip(";,. ")) for words in parts[2::2])
+            meanings = (capitalize(words.rstrip(";,. ")) for words in parts[2::2])
             return {int(status): f"{words}." for status, words in zip(parts[1::2], meanings, strict=True)}
     return {}
 

@@ -30,7 +30,7 @@ from nccl_inspect.report.tables import (
     total_width,
     wrap_notes,
 )
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 
 VERDICTS = ("ok", "fallback", "unknown")
 _MANY = 50
@@ -185,7 +185,7 @@ def _matrix_json(matrix: Grid) -> str:
 
 def _ways(cell: dict[PathClass, int]) -> list[dict[str, object]]:
     return [
-        {"detail": printable(kind.detail), "gdr": kind.gdr, "verdict": kind.verdict, "pairs": pairs}
+        {"detail": escape_controls(kind.detail), "gdr": kind.gdr, "verdict": kind.verdict, "pairs": pairs}
         for kind, pairs in cell.items()
     ]
 

@@ -21,9 +21,9 @@ from nccl_inspect.ingest.sources import files, limits
 from nccl_inspect.pipeline.options import Options
 from nccl_inspect.report import Style
 from nccl_inspect.util import atomic_files
-from nccl_inspect.util.atomic_files import uncompressed
+from nccl_inspect.util.atomic_files import strip_compression
 from nccl_inspect.util.discovery import settings_file
-from nccl_inspect.util.gc_pause import uncollected
+from nccl_inspect.util.gc_pause import pause_collector
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.progress import Bar
 from nccl_inspect.util.records import Frozen, frozen
@@ -96,10 +96,10 @@ def write_lines(lines: Iterable[str], target: str) -> None:
         NcclInspectError: they cannot be written.
     """
     if target not in atomic_files.STDOUT:
-        atomic_files.lines(target, "-o", lines)
+        atomic_files.write_lines(target, "-o", lines)
         return
     try:
-        atomic_files.to_stdout(lines)
+        atomic_files.write_to_stdout(lines)
     except BrokenPipeError:
         exit_quietly()
     except OSError as error:
@@ -396,7 +396,7 @@ def read(
     with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
         inputs = artifacts.inventory(inputs_or_stdin(logs), bar.update if bar.wanted else None)
     jobs = meta.get(f"{__name__}.jobs")
-    with uncollected(for_good=click.get_current_context().find_root().obj is EXITS_AFTERWARDS):
+    with pause_collector(for_good=click.get_current_context().find_root().obj is EXITS_AFTERWARDS):
         PROCESS.is_last = is_last
         PROCESS.last_words = in_haste and (lambda: in_haste(judge.unjudged(PROCESS.read)))
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
@@ -462,7 +462,7 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
         if ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
             return value
         output = ctx.params.get("output", "-")
-        suffix = PurePath(uncompressed(output)).suffix.lower().removeprefix(".")
+        suffix = PurePath(strip_compression(output)).suffix.lower().removeprefix(".")
         name = suffix if suffix in choices else _find_format(suffix, choices, load)
         if suffix in _KNOWN_SUFFIXES and name not in choices and not ctx.resilient_parsing:
             raise click.UsageError(

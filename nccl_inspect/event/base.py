@@ -193,16 +193,16 @@ class Notice(Message):
         return dict(self.values)[name]
 
 
-def without_secrets(event: Event) -> Event:
+def hide_secrets(event: Event) -> Event:
     """Return the event with its secrets hidden, in the message and in all values."""
-    secrets = masking.secrets_in(event.message)
+    secrets = masking.find_secrets(event.message)
     if not secrets:
         return event
     values = {field.name: getattr(event, field.name) for field in fields(event)}
-    return replace(event, **{name: _hidden(value, secrets) for name, value in values.items() if name != "where"})
+    return replace(event, **{name: _hide(value, secrets) for name, value in values.items() if name != "where"})
 
 
-def _hidden(value: Any, secrets: list[str]) -> Any:
+def _hide(value: Any, secrets: list[str]) -> Any:
     if isinstance(value, str):
-        return masking.without(value, secrets)
-    return tuple(_hidden(item, secrets) for item in value) if isinstance(value, tuple) else value
+        return masking.remove_secrets(value, secrets)
+    return tuple(_hide(item, secrets) for item in value) if isinstance(value, tuple) else value

@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 
 from nccl_inspect.event.base import Event, Message, Notice, Where
 from nccl_inspect.util import signals
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import keyword_only
 
 _DEVICE = r"\[(?P<index>\d+)\](?:=\{(?P<ports>[^}]*)\}|(?P<name>[^\s:]+):(?P<port>\d+)/(?P<link>\w+))"
 _PORT = r"\] (?P<name>[^\s:]+):(?P<port>\d+)/(?P<link>\w+)"
 
 
-def with_merged(values: Mapping[str, Any]) -> dict[str, Any]:
+def merge_devices(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a message with the devices of the text from its first brace on added to its list of devices."""
     merged = _devices_of_ports(f"[{values['_first']}]={{{values['_merged']}")
     return {**values, "devices": (*values.get("devices", ()), *merged)}
@@ -34,7 +34,7 @@ def _devices_of_ports(text: str) -> Iterator[tuple[int, str, str, str]]:
             yield int(match["index"]), name, port, ports[0]["link"]
 
 
-_RANK = later(r"\d{1,7}")
+_RANK = compile_later(r"\d{1,7}")
 _WHO = ("ranks", "node", "ended_pid")
 _ALL = (*_WHO, "exit_code", "signal", "how")
 NEAR = 3
@@ -92,7 +92,7 @@ class ProcessEnded(Notice):
             found["ended_pid"] = values["pid"]
         code, number = values.get("exitcode"), signals.number(str(values.get("signal")))
         if (status := values.get("status")) is not None:
-            found["exit_code"], code = status, signals.from_status(status)
+            found["exit_code"], code = status, signals.exit_code(status)
         if number is None and code is not None and code < 0:
             number = -code
         if number is not None:
@@ -205,7 +205,7 @@ class NetDevices(Event):
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Merged ports (2.20 to 2.23) become one device each, and a link that the plugin of HPC-X may use is a link."""
-        merged = with_merged(values) if "_merged" in values else values
+        merged = merge_devices(values) if "_merged" in values else values
         devices = merged.get("devices") or ()
         devices = tuple((*device[:3], *(link.removesuffix("/SHARP") for link in device[3:])) for device in devices)
         return Event.arrange({**merged, "devices": devices})

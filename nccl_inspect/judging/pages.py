@@ -105,8 +105,8 @@ from nccl_inspect.judging.page_words import (
     tell_account,
 )
 from nccl_inspect.model.finding import ACTIONS, Finding
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import capital, count
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import capitalize, count
 
 _Entries = Mapping[str, list[str]]
 
@@ -145,9 +145,9 @@ _ALLOWED = {
 }
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
-_ALONE = later(r"«(\w+)\?\{\1\}»")
+_ALONE = compile_later(r"«(\w+)\?\{\1\}»")
 """A value in a sentence or a command that is complete without it."""
-_EITHER = later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
+_EITHER = compile_later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
 
 
 def registered(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Registered]:
@@ -460,7 +460,7 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
             if PLACEHOLDER.fullmatch(effect):
                 continue
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
-            yield _wrap(capital(_in_general(f"{words}.")))
+            yield _wrap(capitalize(_in_general(f"{words}.")))
 
 
 IN_GENERAL = {

@@ -38,7 +38,7 @@ class Reader:
     ) -> None:
         self.fold = fold or Fold()
         """What was read so far."""
-        self._scanner = BulkScanner(engine.shipped(), self.fold, large)
+        self._scanner = BulkScanner(engine.load_grammar(), self.fold, large)
         self._scanner.know(self.fold.known)
         self._widths = widths
 
@@ -152,7 +152,7 @@ def _read_excerpt(fold: Fold, open_: list[Lines]) -> None:
         return
     from nccl_inspect.scanning.excerpts import Excerpt  # whole logs never need it
 
-    source, block, excerpt = fold.sources[-1], Found(), Excerpt(engine.shipped())
+    source, block, excerpt = fold.sources[-1], Found(), Excerpt(engine.load_grammar())
     excerpt.scan([line for lines in open_ for line in lines.lines], source.counts, block.keep)
     before = 0
     for lines in open_:

@@ -35,7 +35,7 @@ from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 
 _IN_FRONT = ("standard-", "ml.", "nvidia-")
@@ -43,7 +43,7 @@ _IN_FRONT = ("standard-", "ml.", "nvidia-")
 _OR = " or "
 _TOGETHER = (("gdr", "gdr_since", "gdr_setting"), ("p2p", "p2p_since", "p2p_least_gpus"))
 """A fact and what it depends on: without its conditions it would be claimed of more jobs than it holds for."""
-_MODEL = later(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")
+_MODEL = compile_later(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")
 """A GPU model of data centers in a name."""
 
 

@@ -20,7 +20,7 @@ from nccl_inspect.report import digest, head, jobs
 from nccl_inspect.report.digest import find_lead, find_nested, first_unexplained, has_story, list_facts, short_names
 from nccl_inspect.report.tables import by_kind
 from nccl_inspect.report.words import code_span, escape_markdown, shortened
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.text import cut, escape_controls
 
 MAX_LINES = 10
 _MAX_EVIDENCE = 3
@@ -72,7 +72,9 @@ def render(job: Job, form: str = "text") -> str:
     """
     if form != "markdown":
         texts = ((line.label, f"{line.text}: {_quoted(line)}" if line.quote else line.text) for line in lines(job))
-        return "".join(f"{label}: {printable(text)}\n" if label else f"{printable(text)}\n" for label, text in texts)
+        return "".join(
+            f"{label}: {escape_controls(text)}\n" if label else f"{escape_controls(text)}\n" for label, text in texts
+        )
     marked = ((line.label, _marked(line) if line.label else f"**{escape_markdown(line.text)}**") for line in lines(job))
     return "".join(f"- **{label}:** {text}\n" if label else f"{text}\n\n" for label, text in marked)
 
@@ -183,7 +185,7 @@ def _fitted(text: str) -> str:
 
 
 def _quoted(line: BriefLine) -> str:
-    return cut(printable(line.quote).strip(), _MAX_QUOTED)
+    return cut(escape_controls(line.quote).strip(), _MAX_QUOTED)
 
 
 def _marked(line: BriefLine) -> str:

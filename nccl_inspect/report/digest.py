@@ -22,8 +22,8 @@ from nccl_inspect.model.inventory import Artifact, PassedOver, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.model.story import Entry
 from nccl_inspect.report.words import duration, shortened
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges, ranks_word, some_names, some_ranks
 
 _INCOMPLETE, _SPARSE = "log-incomplete", "debug-level-too-low"
@@ -105,7 +105,7 @@ def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> 
         artifacts: used or not.
         short: without folders and without "not used", which the label of the row says.
     """
-    groups = grouped(((entry.kind, entry.problem), entry.name) for entry in artifacts if entry.problem)
+    groups = group_values(((entry.kind, entry.problem), entry.name) for entry in artifacts if entry.problem)
     for (kind, problem), names in groups.items():
         name = _base_name(names[0]) if short else names[0]
         if len(names) > 1:
@@ -462,7 +462,7 @@ def short_names(job: Job) -> dict[str, str]:
     sources = [*(source.name for source in job.sources), *(beside.name for beside in job.artifacts)]
     short = {name: name.rpartition("/")[2] or name for name in sources}
     names = short if len(set(short.values())) == len(short) else {name: name for name in short}
-    return {name: printable(shown) for name, shown in names.items()}
+    return {name: escape_controls(shown) for name, shown in names.items()}
 
 
 def _sources(job: Job) -> str:
@@ -581,7 +581,7 @@ def steps_under(finding: Finding, lead: Finding) -> list[str]:
 
 def meaning(notice: Notice) -> str:
     """Return what a message means; empty if unknown."""
-    return engine.says(notice.event.dialect, notice.event.production) if notice.event else ""
+    return engine.find_meaning(notice.event.dialect, notice.event.production) if notice.event else ""
 
 
 def explain_notice(notice: Notice) -> str:
@@ -671,7 +671,7 @@ def story_rows(job: Job) -> list[StoryRow]:
     placed = {rank: host.name for host in hosts for rank in host.ranks}
     placed |= {rank: host for entry in job.story for rank, host in entry.host_of.items()}
     if len(told) > _MOST_ROWS:
-        by_host = grouped((placed[rank], rank) for rank in sorted(told) if rank in placed)
+        by_host = group_values((placed[rank], rank) for rank in sorted(told) if rank in placed)
         return [_story_row(job, host, ranks_word(ranks), ranks) for host, ranks in by_host.items()][:_MOST_ROWS]
     order = sorted(told, key=lambda rank: (rank not in placed, placed.get(rank, ""), rank))
     return [_story_row(job, placed.get(rank, ""), f"rank {rank}", [rank]) for rank in order]

@@ -13,7 +13,7 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest, head, jobs
 from nccl_inspect.report.digest import MAX_ERRORS, explain_notice
 from nccl_inspect.report.head import label_lines
-from nccl_inspect.util.text import printable, printable_lines
+from nccl_inspect.util.text import escape_controls, escape_controls_in_lines
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 _VERDICT = {"ok": "notice", "unknown": "warning", "degraded": "warning", "failed": "error"}
@@ -93,8 +93,8 @@ def _message(finding: Finding) -> str:
 
 def _data(text: str) -> str:
     """Return the text after the second ``::``."""
-    return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
+    return escape_controls_in_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    return _data(printable(text)).replace(":", "%3A").replace(",", "%2C")
+    return _data(escape_controls(text)).replace(":", "%3A").replace(",", "%2C")

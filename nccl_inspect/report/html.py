@@ -66,8 +66,8 @@ from nccl_inspect.report.picture import (
     view_title,
 )
 from nccl_inspect.report.tables import KIND_HEAD, UNBOUNDED, by_kind, fit_table, gdr_word, make_cells
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges
 
 if TYPE_CHECKING:
@@ -486,7 +486,7 @@ def _by_rank(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, St
 
 def _by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
     """For each host the first line of any of its ranks, and when the last of them got how far."""
-    hosts = grouped((row.host, row) for row in timed)
+    hosts = group_values((row.host, row) for row in timed)
     for host, rows in hosts.items():
         stamps = {}
         for mark in MARKS:
@@ -617,14 +617,14 @@ def environment(folder: Path) -> Environment:
 
 def _show_value(value: Any) -> Any:
     """Return a value for the page: text without control characters; what is marked as safe stays as it is."""
-    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+    return escape_controls(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _link_addresses(text: str) -> Any:
     """Return text whose web addresses are links; only for texts of rules: a log must not lead readers anywhere."""
     from markupsafe import Markup, escape
 
-    parts = _URL.split(printable(text))
+    parts = _URL.split(escape_controls(text))
     links = [f'<a href="{escape(part)}" rel="noreferrer">{escape(part)}</a>' for part in parts[1::2]]
     texts = [str(escape(part)) for part in parts[::2]]
     mixed = [part for pair in zip(texts, [*links, ""], strict=True) for part in pair]

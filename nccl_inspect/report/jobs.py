@@ -11,7 +11,7 @@ from nccl_inspect.model.job_summary import VERDICTS, Standing
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import aligned
 from nccl_inspect.report.words import block, paint, shortened, verdict_color
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranks_word
 
 HEAD = ("#", "job", "verdict", "ranks", "hosts", "NCCL", "finding", "culprit", "began", "lines")
@@ -38,7 +38,7 @@ def worst(job: Job) -> str:
 
 def rows(standings: Sequence[Standing]) -> list[list[str]]:
     """Return a row for each job, with a cell for each name in :data:`HEAD`."""
-    return [[printable(cell) for cell in _row(standing)] for standing in standings]
+    return [[escape_controls(cell) for cell in _row(standing)] for standing in standings]
 
 
 def _row(standing: Standing) -> Iterator[str]:
@@ -91,12 +91,12 @@ def others(job: Job) -> str:
 def in_text(job: Job, style: Style, render: Callable[[Job, Style], str]) -> str:
     """Return the report for a terminal."""
     lines = [paint(headline(job), "bold", style)]
-    lines += block("worst", printable(worst(job)), style, indent=0, hang=7)
+    lines += block("worst", escape_controls(worst(job)), style, indent=0, hang=7)
     lines += ["", *_table(job, style), ""]
     parts = ["\n".join(lines)]
     for standing in details(job):
         assert standing.detail is not None
-        rule = paint(f"== {printable(title(standing))} ==", "bold", style)
+        rule = paint(f"== {escape_controls(title(standing))} ==", "bold", style)
         parts.append(f"{rule}\n{render(standing.detail, style)}")
     if text := others(job):
         parts.append(f"{text}\n")

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.inventory import Gpu
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges
 
 FOLD_ABOVE = 64
@@ -140,7 +140,7 @@ class _Links:
 
     def hosts(self, ranks: list[int]) -> dict[str, list[int]]:
         """Return the ranks of each host; those of unknown hosts under ``?``."""
-        return grouped((self.host_of.get(rank) or UNKNOWN_HOST, rank) for rank in ranks)
+        return group_values((self.host_of.get(rank) or UNKNOWN_HOST, rank) for rank in ranks)
 
 
 def _view(job: Job, comm: CommunicatorInfo, job_links: _Links, ranges: list[range]) -> View:
@@ -266,7 +266,7 @@ def channel_words(channels: Sequence[int]) -> str:
 
 def describe_link(link: DrawnLink) -> str:
     """Return a link in words."""
-    way = printable(link.detail or "no connection line") + ("/GDRDMA" if link.gdr is True else "")
+    way = escape_controls(link.detail or "no connection line") + ("/GDRDMA" if link.gdr is True else "")
     return f"{link.src} -> {link.dst}: {way}, {channel_words(link.channels)}"
 
 
@@ -274,9 +274,8 @@ def view_title(view: View) -> str:
     """Return the head line of a communicator."""
     hosts = count(len(view.hosts), "host")
     lanes = f", {count(view.channels, 'channel')}" if view.channels else ""
-    return (
-        f"{printable(view.name)}: {count(view.nranks, 'rank')} on {hosts}{lanes}, {STATES.get(view.state, view.state)}"
-    )
+    size = f"{count(view.nranks, 'rank')} on {hosts}{lanes}"
+    return f"{escape_controls(view.name)}: {size}, {STATES.get(view.state, view.state)}"
 
 
 def gpu_words(view: View, rank: int) -> str:
@@ -285,7 +284,7 @@ def gpu_words(view: View, rank: int) -> str:
     if gpu is None:
         return ""
     dev = f"GPU {gpu.nvml_dev}" if gpu.nvml_dev is not None else "GPU"
-    return f"{dev} busId {printable(gpu.bus_id)}" if gpu.bus_id else dev
+    return f"{dev} busId {escape_controls(gpu.bus_id)}" if gpu.bus_id else dev
 
 
 class Bundle(NamedTuple):

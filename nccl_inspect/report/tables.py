@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from nccl_inspect.answers import Column
 from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import cut, printable
-from nccl_inspect.util.wording import folded, ranges
+from nccl_inspect.util.text import cut, escape_controls
+from nccl_inspect.util.wording import fold_names, ranges
 
 _FOLD_ABOVE = 64
 """Ranks above which the matrix is folded to hosts."""
@@ -40,7 +40,7 @@ def by_kind(paths: Selection) -> list[list[str]]:
     for (scope, detail, gdr, verdict), members in sorted(alike.items()):
         channels = sorted({len(kind.channels) for kind, _ in members})
         span = f"{channels[0]}-{channels[-1]}" if len(channels) > 1 else str(channels[0])
-        rows.append([scope, printable(detail), str(sum(number for _, number in members)), gdr, span, verdict])
+        rows.append([scope, escape_controls(detail), str(sum(number for _, number in members)), gdr, span, verdict])
     return rows
 
 
@@ -69,7 +69,9 @@ class PathClass(Frozen):
     @property
     def label(self) -> str:
         """Return the path with its GPUDirect."""
-        return printable(self.detail) + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(gdr_word(self.gdr), "")
+        return escape_controls(self.detail) + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(
+            gdr_word(self.gdr), ""
+        )
 
 
 @frozen
@@ -116,7 +118,7 @@ def names_of_ends(paths: Selection, by_rank: bool) -> set[tuple[str, str]]:
 
 
 def _host(name: str | None) -> str:
-    return printable(name or "?")
+    return escape_controls(name or "?")
 
 
 @frozen
@@ -254,7 +256,7 @@ def make_cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[s
     """Return the cells of some records, one row each."""
     return [
         [
-            printable(column.text(record) if column.text else value_text(getattr(record, column.name))) or NOTHING
+            escape_controls(column.text(record) if column.text else value_text(getattr(record, column.name))) or NOTHING
             for column in columns
         ]
         for record in records
@@ -523,7 +525,7 @@ def _group_cells(groups: Sequence[Sequence[str]], worst: _Worst) -> dict[tuple[i
 
 def _group_label(hosts: Sequence[str]) -> str:
     """Return hosts as one name if only their numbers differ, else the first and the last."""
-    names = folded(hosts)
+    names = fold_names(hosts)
     return names[0] if len(names) == 1 else f"{hosts[0]} … {hosts[-1]}"
 
 

@@ -12,8 +12,8 @@ from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.levels import ANY, STATEMENTS
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import count, does
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import conjugate, count
 
 
 def debug_level_too_low(facts: Facts) -> Iterator[Hit]:
@@ -49,7 +49,7 @@ def lines_cut_off(facts: Facts) -> Iterator[Hit]:
 _SHARE, _NEARLY_ALL = 0.01, 0.9
 """Even in torn blocks most lines are whole."""
 _ANY = ANY.decode("ascii")
-_TWO = later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
+_TWO = compile_later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
 """A line into which another one was written: unknown prefixes do not do that."""
 
 
@@ -78,7 +78,7 @@ def lines_left_out(facts: Facts) -> Iterator[Hit]:
     """Find the marks that Ray appends to NCCL lines."""
     if markers := facts.job.spared:
         lines = f"{len(markers)} or more lines" if len(markers) > 1 else "a line"
-        yield Hit(evidence=markers, named={"lines": f"{lines} {does(len(markers), 'represent')}"})
+        yield Hit(evidence=markers, named={"lines": f"{lines} {conjugate(len(markers), 'represent')}"})
 
 
 _MANY = 10_000

@@ -31,7 +31,7 @@ from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import Selection
-from nccl_inspect.util.wording import count, does
+from nccl_inspect.util.wording import conjugate, count
 
 
 def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
@@ -65,7 +65,7 @@ def no_transport(facts: Facts) -> Iterator[Hit]:
         failed,
         named={
             "more": f", and {count(len(failed) - 1, 'pair')} more" if len(failed) > 1 else "",
-            "settings": f"{as_shell(switches)} {does(len(switches), 'leave')}",
+            "settings": f"{as_shell(switches)} {conjugate(len(switches), 'leave')}",
             "unset": "".join(unset_steps(switches)),
         },
         known=("set",) if switches else (),

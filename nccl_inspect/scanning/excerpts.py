@@ -315,7 +315,7 @@ class Excerpt:
         inner = list(map(decoration.without_margin, plain))  # what is broken by hand may be broken within a sign
         ways = (way for line in plain for way in islice(decoration.plainer(line), 1, None))
         together = b"\n".join((block, b" ".join(inner), b"".join(inner), *ways))
-        self._foreign = [p for p in self._grammar.foreign_in(together) if not _is_vague(p)]
+        self._foreign = [p for p in self._grammar.find_foreign(together) if not _is_vague(p)]
         self._possible = [
             (sign, production)
             for sign, candidates in _by_sign(self._grammar)
@@ -377,7 +377,7 @@ class Excerpt:
 
     def _sentences(self, line: bytes) -> Iterator[bytes]:
         """Yield the lines of a multi-line message that are in one."""
-        begins = sorted(at for lead in self._grammar.following() if (at := line.find(lead)) > 0)
+        begins = sorted(at for lead in self._grammar.continuing_leads() if (at := line.find(lead)) > 0)
         if begins:
             yield from (line[a:b].strip() for a, b in zip([0, *begins], [*begins, len(line)], strict=True))
 

@@ -21,7 +21,7 @@ from nccl_inspect.errors import TopologyError
 from nccl_inspect.event.types import Notice
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi as shown
-from nccl_inspect.util.discovery import instead_of, modules
+from nccl_inspect.util.discovery import modules, suggest_path
 from nccl_inspect.util.records import Frozen, frozen
 
 P2P_CLASSES = ("NV", "PIX", "PXB")
@@ -149,7 +149,7 @@ def read(path: str) -> Topology:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise TopologyError(
-            f"{path}: {error.strerror}", instead_of(Path(path), "check the path given with --topology")
+            f"{path}: {error.strerror}", suggest_path(Path(path), "check the path given with --topology")
         ) from None
     return understood(text, path)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected(for_good: bool = False) -> Iterator[None]:
+def pause_collector(for_good: bool = False) -> Iterator[None]:
     """While it is entered nothing looks for cyclic garbage: reading makes none, and looking takes up to half of it.
 
     Args:

@@ -176,7 +176,7 @@ def test_a_run_needs_a_part_of_the_program(tmp_path: Path) -> None:
     counted = loaded("summarize", small, folder=tmp_path)
     assert counted["status"] == 0
     assert counted["modules"] <= 264
-    assert counted["patterns"] <= 99, "patterns that most logs do not need are made with util.patterns.later"
+    assert counted["patterns"] <= 99, "patterns that most logs do not need are made with util.patterns.compile_later"
     assert counted["constructors"] <= 3, "of classes with many objects only"
     assert counted["named tuples"] <= 60, "those of few objects are declared with util.records"
     for args in (["summarize", small], ["summarize", SLOW], ["paths", SLOW], ["rules"]):

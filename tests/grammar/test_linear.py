@@ -81,9 +81,9 @@ def attacks_on(production: Production) -> Iterator[tuple[bytes, bytes, bytes]]:
     return attacks(sample, sorted(places), units)
 
 
-@pytest.mark.parametrize("dialect", sorted({one.dialect for one in engine.shipped().productions}))
+@pytest.mark.parametrize("dialect", sorted({one.dialect for one in engine.load_grammar().productions}))
 def test_the_time_of_a_production_grows_with_the_message(dialect: str) -> None:
-    productions = [one for one in engine.shipped().productions if one.dialect == dialect]
+    productions = [one for one in engine.load_grammar().productions if one.dialect == dialect]
     slow = {
         (production.name, before[:40], unit[:40], after[:40])
         for production in productions

@@ -41,7 +41,9 @@ def only_job(told: dict[str, Any]) -> dict[str, Any]:
 
 def origin_of(line: bytes) -> prefix.Origin:
     found: list[prefix.Origin] = []
-    Scanner(engine.shipped()).scan(line.split(b"\n"), Counts(), lambda _number, origin, _text: found.append(origin))
+    Scanner(engine.load_grammar()).scan(
+        line.split(b"\n"), Counts(), lambda _number, origin, _text: found.append(origin)
+    )
     assert found, line
     return found[0]
 

@@ -14,7 +14,7 @@ from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.torn import Rejoiner, rejoined
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.model.job import Job
-from nccl_inspect.util.text import decode, encode, printable
+from nccl_inspect.util.text import decode, encode, escape_controls
 
 CHANNEL = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 POD = "pod/llama-3-8b-node-0-0/trainer"
@@ -101,8 +101,8 @@ def test_bytes_that_are_not_utf8_survive_as_text(data: bytes) -> None:
 
 
 def test_undecodable_bytes_are_shown_not_sent_to_the_terminal() -> None:
-    assert printable(decode(b"peer <\xff\x1b[31m\x9c>")) == "peer <\\xff\\x1b[31m\\x9c>"
-    assert printable("naïve") == "naïve"
+    assert escape_controls(decode(b"peer <\xff\x1b[31m\x9c>")) == "peer <\\xff\\x1b[31m\\x9c>"
+    assert escape_controls("naïve") == "naïve"
     line = b"vm:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to \xff\xfe\x80"
     (event,) = nccl_inspect.events(line)
     assert encode(event.message) == line.partition(b"NCCL INFO ")[2]

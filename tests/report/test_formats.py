@@ -26,7 +26,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged, Suppressed
 from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 
 FORMATS = [name for name in ("markdown", "sarif", "junit", "github", "prometheus") if name in report.names()]
 # The schema of OASIS as published: https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/
@@ -167,7 +167,7 @@ def test_sarif_keeps_the_schema_and_points_at_lines(step: int) -> None:
             (place,) = result["locations"]
             assert place["physicalLocation"]["region"]["startLine"] == finding.evidence[0].line
             assert len(result["relatedLocations"]) == len(finding.evidence) - 1
-            assert result["message"]["text"].startswith(printable(finding.summary))
+            assert result["message"]["text"].startswith(escape_controls(finding.summary))
             assert result["suppressions"] == []
         places = [one for result in run["results"] for one in result["locations"] + result["relatedLocations"]]
         assert all(URI.fullmatch(one["physicalLocation"]["artifactLocation"]["uri"]) for one in places)
@@ -264,7 +264,7 @@ def test_github_gets_a_command_for_the_verdict_and_each_finding() -> None:
             assert command["name"] == names[finding.severity]
             assert (command["file"], command["line"]) == (finding.evidence[0].source, str(finding.evidence[0].line))
             assert command["title"].startswith(finding.rule)
-            assert unescaped(command["text"]).startswith(printable(finding.summary))
+            assert unescaped(command["text"]).startswith(escape_controls(finding.summary))
 
 
 def test_a_hostile_log_cannot_forge_a_command() -> None:
@@ -301,4 +301,4 @@ def test_the_metrics_add_up() -> None:
 def test_metrics_of_a_hostile_log_are_read_back() -> None:
     found = metrics(nasty())
     (labels,) = found["nccl_inspect_paths"]
-    assert dict(labels)["path"] == printable(NASTY)
+    assert dict(labels)["path"] == escape_controls(NASTY)

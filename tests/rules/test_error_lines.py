@@ -16,7 +16,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 
 RULES = {entry.rule.name: entry.rule for entry in engine.registered()}
-PRODUCTIONS = grammar.shipped().productions
+PRODUCTIONS = grammar.load_grammar().productions
 ERRORS = [one for one in PRODUCTIONS if one.constants.get("tone") == "error"]
 
 HALF = "exited on"

@@ -49,7 +49,7 @@ class Listing:
         self.unknown: list[Seen] = []
         self.repeated: list[Repeated] = []
         self._countable = countable
-        self.scanner = bulk.BulkScanner(engine.shipped(), self)
+        self.scanner = bulk.BulkScanner(engine.load_grammar(), self)
 
     def take(self, found: Found) -> None:
         for number, printed, text, channel in chain.from_iterable(found.by_process.values()):
@@ -78,7 +78,7 @@ def by_process(found: Iterable[Seen]) -> dict[Process, list[Seen]]:
 
 def by_line(blocks: Sequence[Sequence[bytes]]) -> tuple[list[Seen], tuple[object, ...]]:
     found: list[Seen] = []
-    scanner, counts = Scanner(engine.shipped()), Counts()
+    scanner, counts = Scanner(engine.load_grammar()), Counts()
     for block in blocks:
         scanner.scan(block, counts, lambda number, origin, text: found.append(seen(number, origin, text)))
     return found, facts(counts)

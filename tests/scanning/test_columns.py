@@ -153,7 +153,7 @@ def test_the_rest_of_the_first_block_is_read_in_columns() -> None:
         def take(self, block: Found) -> None:
             found.append(block)
 
-    BulkScanner(engine.shipped(), Keeping(), large=0).read(Lines(lines, 0), Counts())
+    BulkScanner(engine.load_grammar(), Keeping(), large=0).read(Lines(lines, 0), Counts())
     assert [len(block.connections or ()) for block in found] == [39]
 
 

@@ -22,7 +22,7 @@ from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.excerpts import Excerpt
 from nccl_inspect.scanning.scanner import Scanner
 
-GRAMMAR = engine.shipped()
+GRAMMAR = engine.load_grammar()
 SAMPLES = [
     sample
     for production in GRAMMAR.productions

@@ -22,7 +22,7 @@ def _text(*others: bytes) -> bytes:
 
 
 def _sieve() -> Sieve:
-    return Sieve(lambda: (*engine.shipped().signs(), *envelopes.signs_of_partials()))
+    return Sieve(lambda: (*engine.load_grammar().signs(), *envelopes.signs_of_partials()))
 
 
 def test_what_means_nothing_is_not_picked() -> None:
@@ -53,7 +53,7 @@ def _varied(*others: bytes) -> bytes:
 def test_texts_are_found_among_lines_that_never_look_the_same() -> None:
     learned, fresh = _sieve(), _sieve()
     learned.picked(_varied())
-    signs = sorted(engine.shipped().signs())
+    signs = sorted(engine.load_grammar().signs())
     for shift in range(4):
         text = b"-" * shift + _varied(*signs, b"NCCL version 2.28.9+cuda13.0", b"srun: error: task 3", b"", b"saved")
         by_grams = learned.picked(text)

@@ -7,7 +7,7 @@ from typing import Any
 from answers import stored
 
 import nccl_inspect
-from nccl_inspect.grammar.engine import shipped
+from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.grammar.layers import BY_NAME, Layer
 from nccl_inspect.judging.engine import registered
 from nccl_inspect.report.digest import story_rows
@@ -21,7 +21,7 @@ RECORDED = ("sample_logs/faults/", "sample_logs/mesh-nodes/")
 
 def test_every_error_and_every_rule_has_a_layer() -> None:
     wrong = []
-    for production in shipped().productions:
+    for production in load_grammar().productions:
         is_judged = production.details.layer or not production.roles.isdisjoint(RETRIES)
         if production.constants.get("tone") == "error" and production.layer == Layer.NONE and not is_judged:
             wrong.append(f"{production.name}: an error without a layer")

@@ -115,7 +115,7 @@ class Anonymizer:
         """Lines of each process, by host and pid."""
         self._doubtful: set[str] = set()
         """What looks like hosts, before which a line may have been torn."""
-        self._grammar = engine.shipped()
+        self._grammar = engine.load_grammar()
         self._scanner = Scanner(self._grammar)
         self._counts = Counts()
         self.lines_read = 0
@@ -322,7 +322,7 @@ class Anonymizer:
             new: dict[str, Any] = {name: self._value(name, value) for name, value in values.items()}
             if values == new:
                 return message
-            taken = shape.taken(match)
+            taken = shape.options_taken(match)
             if shape.write(values, taken) == text:
                 return encode(shape.write(new, taken))
         return encode(self.scrubber.text(text))

@@ -20,7 +20,7 @@ from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.ingest.sources.limits import Allowance
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError
 from nccl_inspect.util import atomic_files
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 
 # --- inputs -------------------------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class Gathered:
                     head = _unpacked(member.open())
                 except StreamError:  # of this member; reading it as a log says why
                     continue
-                name = f"{archive.name}:{printable(member.name.removeprefix('./'))}"
+                name = f"{archive.name}:{escape_controls(member.name.removeprefix('./'))}"
                 start = head[: artifacts.HEAD]
                 kind = artifacts.kind_of(name, start) or layout_of(name, start)
                 if kind and len(head) <= artifacts.MAX_BYTES:
@@ -255,7 +255,7 @@ class Target:
         if self.folder is None and self._output == "-":
             return nullcontext(atomic_files.standard_output())
         if self.folder is None:
-            return atomic_files.compressing(self._output, "-o")
+            return atomic_files.open_compressed(self._output, "-o")
         path = self.folder / self._rename(self.inside(name))
         stem, number = path.name, 1
         while path in self._used:
@@ -266,7 +266,7 @@ class Target:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise NcclInspectError(f"{path.parent}: {error.strerror}", "check the folder given with -o") from None
-        return atomic_files.replacing(str(path), "-o")
+        return atomic_files.open_replacement(str(path), "-o")
 
     def written(self) -> Iterator[tuple[str, Path]]:
         """Yield the files in the folder, by their names in it."""
@@ -283,7 +283,10 @@ class Target:
         if not self.is_archive:
             return
         top = next(Path(self._output).name.removesuffix(end) for end in _ARCHIVES if self._output.endswith(end))
-        with atomic_files.replacing(self._output, "-o") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+        with (
+            atomic_files.open_replacement(self._output, "-o") as file,
+            tarfile.open(fileobj=file, mode="w:gz") as archive,
+        ):
             for name, path in self.written():
                 info = tarfile.TarInfo(f"{top}/{name}")
                 info.size = path.stat().st_size

@@ -42,7 +42,7 @@ PUBLIC_PLACES = re.compile(
 @cache
 def message_words() -> frozenset[str]:
     """Return the words of all messages that are known, in small letters."""
-    return frozenset(engine.shipped().words())
+    return frozenset(engine.load_grammar().words())
 
 
 def is_public(host: str) -> bool:
@@ -214,7 +214,7 @@ class Names:
         """
         table = {category: entries for category, entries in self.table.items() if entries}
         text = json.dumps({"schema": SCHEMA, "names": table}, indent=1, ensure_ascii=True) + "\n"
-        with atomic_files.replacing(target, "--map", 0o600) as file:
+        with atomic_files.open_replacement(target, "--map", 0o600) as file:
             file.write(text.encode())
 
 

@@ -20,7 +20,7 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest import folders
 from nccl_inspect.ingest.sources import files, log_detection
 from nccl_inspect.ingest.sources.files import File
-from nccl_inspect.util.discovery import instead_of
+from nccl_inspect.util.discovery import suggest_path
 
 _MAX_BYTES = 4 << 30
 _MAX_ENTRIES = 20_000
@@ -258,7 +258,7 @@ def _status(path: Path, name: str) -> os.stat_result:
     try:
         status = path.lstat()
     except FileNotFoundError:
-        raise NcclInspectError(f"{name}: no such file", instead_of(path, "check the path")) from None
+        raise NcclInspectError(f"{name}: no such file", suggest_path(path, "check the path")) from None
     except OSError as error:
         raise NcclInspectError(f"{name}: {error.strerror}", "check the path and the folders in it") from None
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):

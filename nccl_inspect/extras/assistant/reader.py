@@ -19,7 +19,7 @@ from nccl_inspect.ingest.sources import limits
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
-from nccl_inspect.util.gc_pause import uncollected
+from nccl_inspect.util.gc_pause import pause_collector
 
 _MAX_KEPT = 4
 """Jobs that are kept: those of two runs that are compared, and what was asked before."""
@@ -113,7 +113,7 @@ class LogReader:
             return kept.job
         judge = self._judge(wish, topologies)
         limit = nullcontext() if limits.given() else limits.as_given(_MAX_UNPACKED)
-        with limit, uncollected():
+        with limit, pause_collector():
             beside = artifacts.inventory(list(inputs))
             fold = reading.fold(beside.logs, progress)
             job = judge.worst(fold, visit, wish.is_one_of_two, beside)

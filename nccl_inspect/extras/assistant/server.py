@@ -120,7 +120,7 @@ def _family(dialect: str, family: str) -> str:
 def _families() -> dict[tuple[str, str], list[Production]]:
     """Return the messages by dialect and family."""
     families: dict[tuple[str, str], list[Production]] = {}
-    for file in files.shipped():
+    for file in files.list_files():
         for production in files.read(file.read_text(encoding="utf-8"), file.name):
             families.setdefault((production.dialect, production.family), []).append(production)
     return dict(sorted(families.items(), key=lambda entry: (entry[0][0] != "nccl", entry[0])))

@@ -88,7 +88,7 @@ def command(
     inside = next(name.removesuffix(suffix) for suffix in _PACKED if name.endswith(suffix))
     with (
         tempfile.TemporaryDirectory(prefix="nccl-collect-") as temporary,
-        atomic_files.replacing(name, "-o", mode=0o600) as file,
+        atomic_files.open_replacement(name, "-o", mode=0o600) as file,
     ):
         status = _collect(module, wanted, timeout, Path(temporary), name)
         with tarfile.open(fileobj=file, mode="w:gz") as archive:

@@ -157,7 +157,7 @@ def _folder(keep: str) -> Iterator[Path]:
         yield cli_collect.new_folder(keep, "--keep")
         return
     folder = TemporaryDirectory(prefix="nccl-inspect-")
-    with PROCESS.undone_by(folder.cleanup), folder as name:
+    with PROCESS.undo_with(folder.cleanup), folder as name:
         yield Path(name)
 
 
@@ -199,7 +199,7 @@ def _followed(wanted: Wanted, timeout: float) -> Iterator[None]:
         os.dup2(child.stdout.fileno(), 0)
         child.stdout.close()
         try:
-            with PROCESS.undone_by(child.terminate):
+            with PROCESS.undo_with(child.terminate):
                 yield
         finally:
             child.terminate()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.report import Style
 from nccl_inspect.report.picture import View, bundles, describe_link, find_look, gpu_words, view_title
 from nccl_inspect.topology import Topology
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 SUFFIXES = ("gv",)
@@ -32,7 +32,7 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 def _rank_nodes(view: View, kind: str, number: int) -> Iterator[str]:
     for place, (host, ranks) in enumerate(view.hosts.items()):
         yield f"    subgraph cluster_{number}_{place} {{"
-        yield f"      label={_quoted(printable(host))};"
+        yield f"      label={_quoted(escape_controls(host))};"
         for rank in ranks:
             label = "\n".join(filter(None, (f"rank {rank}", gpu_words(view, rank).partition(" busId")[0])))
             yield f"      {_node(number, rank)} [label={_quoted(label)}];"
@@ -40,7 +40,7 @@ def _rank_nodes(view: View, kind: str, number: int) -> Iterator[str]:
     for link in view.links:
         if link.kind == kind:
             look = find_look(link)
-            label = f"{printable(link.detail or '?')} ch {ranges(link.channels)}"
+            label = f"{escape_controls(link.detail or '?')} ch {ranges(link.channels)}"
             yield (
                 f"    {_node(number, link.src)} -> {_node(number, link.dst)} [color={_quoted(look.color)}, "
                 f"style={look.dot_style}, label={_quoted(label)}, tooltip={_quoted(describe_link(link))}];"
@@ -49,7 +49,7 @@ def _rank_nodes(view: View, kind: str, number: int) -> Iterator[str]:
 
 def _host_nodes(view: View, kind: str, number: int) -> Iterator[str]:
     for place, (host, ranks) in enumerate(view.hosts.items()):
-        label = f"{printable(host)}\n{count(len(ranks), 'rank')}"
+        label = f"{escape_controls(host)}\n{count(len(ranks), 'rank')}"
         yield f"    {_node(number, place)} [label={_quoted(label)}];"
     places = {host: place for place, host in enumerate(view.hosts)}
     for bundle in bundles(view, kind):

@@ -26,7 +26,7 @@ from nccl_inspect.report.picture import (
     view_title,
 )
 from nccl_inspect.topology import Topology
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 DRAWS = True
@@ -229,13 +229,13 @@ def _between_hosts(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]
     middles = {box.host: box.middle for box in boxes}
     for bundle in bundles(view, kind):
         way = f"{count(bundle.links, 'link')}, {bundle.look.words}"
-        title = f"{printable(bundle.src)} -> {printable(bundle.dst)}: {way}"
+        title = f"{escape_controls(bundle.src)} -> {escape_controls(bundle.dst)}: {way}"
         ends, box = (middles[bundle.src], middles[bundle.dst]), (_HOST_WIDTH, _HOST_HEIGHT)
         yield _Arrow(*ends, bundle.look, title, str(bundle.links), bundle.links, box, kind == "tree")
 
 
 def _drawn_box(box: _Box, view: View) -> Iterator[str]:
-    name = printable(box.host)
+    name = escape_controls(box.host)
     yield (
         f'<rect class="host" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="6">'
         f"<title>{escape(name)}: ranks {ranges(box.ranks)}</title></rect>"

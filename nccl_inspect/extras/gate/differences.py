@@ -21,9 +21,9 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting
 from nccl_inspect.model.statements.environment import is_echoed
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
-from nccl_inspect.util.wording import count, listed, ranges, ranks_word
+from nccl_inspect.util.wording import count, list_words, ranges, ranks_word
 
 AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "bandwidth", "findings")
 """What is compared, causes before effects."""
@@ -203,7 +203,9 @@ def _network_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
             shown = own_lines[:_MAX_EVIDENCE] if after else []
             yield Change("network", what, before or None, after or None, evidence=shown)
     if ours.devices and theirs.devices and ours.devices != theirs.devices:
-        yield Change("network", "devices", listed(ours.devices, 8), listed(theirs.devices, 8), evidence=lines[:1])
+        yield Change(
+            "network", "devices", list_words(ours.devices, 8), list_words(theirs.devices, 8), evidence=lines[:1]
+        )
 
 
 def _world_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
@@ -224,7 +226,7 @@ def _hosts_words(job: Job) -> str:
 
 def _environment_changes(a: Job, b: Job, renamed: dict[str, str], unclear: list[str]) -> Iterator[Change]:
     """Yield variables with other values or on other ranks; names of hosts in values are those of B."""
-    ours, theirs = (grouped((setting.name, setting) for setting in job.environment) for job in (a, b))
+    ours, theirs = (group_values((setting.name, setting) for setting in job.environment) for job in (a, b))
     for name in sorted({*ours, *theirs}):
         before = _values_words(ours.get(name, []), renamed)
         after = _values_words(theirs.get(name, []), {})
@@ -271,14 +273,14 @@ def _communicator_changes(a: Job, b: Job) -> Iterator[Change]:
         for size in sorted({comm.nranks for comm in lonely}):
             members = [comm for comm in lonely if comm.nranks == size]
             name = f"of {count(size, 'rank')}"
-            text = f"{count(len(members), 'communicator')} {name}: {listed(map(_member_ranks, members))}"
+            text = f"{count(len(members), 'communicator')} {name}: {list_words(map(_member_ranks, members))}"
             lines = [line for comm in members for line in comm.evidence[:1]][:_MAX_EVIDENCE]
             yield Change("communicators", name, None if is_new else text, text if is_new else None, evidence=lines)
 
 
 def _communicators_by_ranks(job: Job) -> dict[tuple[object, ...], list[CommunicatorInfo]]:
     keys = ((comm.id,) if None in comm.ranks else tuple(comm.ranks) for comm in job.communicators)
-    return grouped(((comm.nranks, *key), comm) for key, comm in zip(keys, job.communicators, strict=True))
+    return group_values(((comm.nranks, *key), comm) for key, comm in zip(keys, job.communicators, strict=True))
 
 
 def _member_ranks(comm: CommunicatorInfo) -> str:
@@ -369,8 +371,8 @@ def _path_changes(a: Job, b: Job, pairwise: bool, silent: Set[int]) -> Iterator[
     moved = [pair for pair in both if pair.old.nic and pair.new.nic and pair.old.nic != pair.new.nic]
     for scope in sorted({pair.new.scope for pair in moved}):
         pairs = [pair for pair in moved if pair.new.scope == scope]
-        old_nics = listed((str(pair.old.nic) for pair in pairs), 3)
-        new_nics = listed((str(pair.new.nic) for pair in pairs), 3)
+        old_nics = list_words((str(pair.old.nic) for pair in pairs), 3)
+        new_nics = list_words((str(pair.new.nic) for pair in pairs), 3)
         yield _path_change(scope, f"NIC {old_nics}", f"NIC {new_nics}", _paths_of_pairs(pairs, b))
     connected = set(after.distinct("src", "dst"))
     gone = before.only(("src", "dst"), lambda *ends: ends not in connected)
@@ -403,7 +405,7 @@ def _grouped_changes(both: Iterable[_Pair], word: Callable[[PathKind], str], job
 
 
 def _paths_by_way(paths: Selection) -> dict[tuple[str, str], Selection]:
-    kinds = grouped(((kind.scope, _way_words(kind)), kind) for kind in paths.kinds)
+    kinds = group_values(((kind.scope, _way_words(kind)), kind) for kind in paths.kinds)
     return {way: paths.where(alike.__contains__) for way, alike in kinds.items()}
 
 

@@ -31,10 +31,10 @@ from nccl_inspect.report.words import (
     step_item,
     verdict_color,
 )
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.records import picked
-from nccl_inspect.util.text import printable
-from nccl_inspect.util.wording import count, listed
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.records import pick_fields
+from nccl_inspect.util.text import escape_controls
+from nccl_inspect.util.wording import count, list_words
 
 if TYPE_CHECKING:
     from junitparser import TestCase
@@ -64,7 +64,7 @@ def _painted_block(
     label: str, text: str, word: str, color: str, style: Style, *, indent: int = 0, hang: int = 0
 ) -> Iterator[str]:
     """Yield a paragraph in whose first line a word has a color."""
-    first, *rest = block(label, printable(text), style, indent=indent, hang=hang)
+    first, *rest = block(label, escape_controls(text), style, indent=indent, hang=hang)
     yield first.replace(word, paint(word, color, style), 1)
     yield from rest
 
@@ -98,7 +98,7 @@ def _where(evidence: list[Evidence]) -> str:
 def _outcomes_by_fix(checked: Checked) -> list[tuple[str, str, list[Outcome]]]:
     """Return what is not kept, together where the same mends it: the state, what mends it, and the outcomes."""
     open_outcomes = [outcome for outcome in checked.outcomes if outcome.answer.state != "kept"]
-    groups = grouped(((outcome.answer.state, outcome.answer.todo), outcome) for outcome in open_outcomes)
+    groups = group_values(((outcome.answer.state, outcome.answer.todo), outcome) for outcome in open_outcomes)
     return [(*key, outcomes) for key, outcomes in groups.items()]
 
 
@@ -120,7 +120,7 @@ def _check_text(checked: Checked, strict: bool, style: Style) -> str:
     parts = [list(_painted_block("", f"{word}: {_headline(checked, strict)}", word, color, style))]
     for state, todo, outcomes in _outcomes_by_fix(checked):
         lines = [line for outcome in outcomes for line in _outcome_lines(outcome, style)]
-        parts.append([*lines, *step_block(_step_label(state), printable(todo), style, indent=0, hang=_HANG)])
+        parts.append([*lines, *step_block(_step_label(state), escape_controls(todo), style, indent=0, hang=_HANG)])
     if style.verbose and (kept := [line for o in checked.in_state("kept") for line in _outcome_lines(o, style)]):
         parts.append(kept)
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
@@ -130,7 +130,7 @@ def _outcome_lines(outcome: Outcome, style: Style) -> Iterator[str]:
     state, text = outcome.answer.state, f"{outcome.key}: {_sentence(outcome)}"
     yield from _painted_block(state, text, state, _COLORS[state], style, hang=_HANG)
     if where := _where(outcome.answer.evidence):
-        yield from block("", printable(where), style, indent=0, hang=_HANG)
+        yield from block("", escape_controls(where), style, indent=0, hang=_HANG)
 
 
 def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
@@ -167,11 +167,11 @@ def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
             "state": checked.state,
             "strict": strict,
             "is_met": checked.is_met(strict),
-            **picked(checked.job, "verdict", "partial"),
+            **pick_fields(checked.job, "verdict", "partial"),
             "expectations": [
                 {
-                    **picked(outcome, "key", "wanted"),
-                    **picked(outcome.answer, "state", "summary", "todo"),
+                    **pick_fields(outcome, "key", "wanted"),
+                    **pick_fields(outcome.answer, "state", "summary", "todo"),
                     "rule": outcome.answer.rule or None,
                     "ranks": outcome.answer.ranks,
                     "evidence": [evidence_to_dict(line) for line in outcome.answer.evidence],
@@ -194,7 +194,7 @@ def _check_junit(checked: Checked, strict: bool, _style: Style) -> str:
     """Render a case for each expectation; what is undecided is skipped, unless strict."""
     from nccl_inspect.report import junit
 
-    by_key = grouped((outcome.key, outcome) for outcome in checked.outcomes)
+    by_key = group_values((outcome.key, outcome) for outcome in checked.outcomes)
     by_key.pop("log", None)  # an input that could not be read is an error
     cases = [_junit_case(key, outcomes, checked, strict) for key, outcomes in by_key.items()]
     return junit.document([junit.suite("policy", [*cases, *junit.unread(checked.job)])])
@@ -208,10 +208,10 @@ def _junit_case(key: str, outcomes: list[Outcome], checked: Checked, strict: boo
 
     case, first = junit.new_case(key, "policy"), outcomes[0]
     if first.answer.state == "kept":
-        case.system_out = printable(first.answer.summary)
+        case.system_out = escape_controls(first.answer.summary)
         return case
     if _level(first, strict) != "error":
-        case.result = [Skipped(printable(f"{_sentence(first)}; {first.answer.todo}"))]
+        case.result = [Skipped(escape_controls(f"{_sentence(first)}; {first.answer.todo}"))]
         return case
     texts = []
     for outcome in outcomes:
@@ -353,7 +353,7 @@ def _change_words(change: Change) -> str:
 
 
 def _pairs(change: Change) -> str:
-    some = listed((f"{src}->{dst}" for src, dst in change.pairs), 3)
+    some = list_words((f"{src}->{dst}" for src, dst in change.pairs), 3)
     scope = f" {change.what}" if change.what != "unknown" else ""
     return f"{count(len(change.pairs), 'pair')}{scope} ({some})"
 
@@ -366,7 +366,7 @@ def _diff_text(difference: Difference, style: Style) -> str:
     parts = [_text_head(difference, style), _text_chains(difference, style)]
     parts += [_text_area(area, difference, style) for area in AREAS]
     if difference.open:
-        lines = [line for text in difference.open for line in block("", printable(text), style, indent=2, hang=0)]
+        lines = [line for text in difference.open for line in block("", escape_controls(text), style, indent=2, hang=0)]
         parts.append(iter([paint("not compared", "bold", style), *lines]))
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
@@ -378,23 +378,23 @@ def _text_head(difference: Difference, style: Style) -> Iterator[str]:
             label, _run_words(job), job.verdict.upper(), verdict_color(job.verdict), style, hang=3
         )
     if hosts := _renamed_words(difference):
-        yield from block("", printable(hosts), style, indent=0, hang=0)
+        yield from block("", escape_controls(hosts), style, indent=0, hang=0)
 
 
 def _text_chains(difference: Difference, style: Style) -> Iterator[str]:
     if difference.explanations:
         yield paint("what likely explains what", "bold", style)
     for chain in difference.explanations:
-        yield from block("", printable(_chain_words(chain)), style, indent=2, hang=0)
+        yield from block("", escape_controls(_chain_words(chain)), style, indent=2, hang=0)
         for line in _proof(chain):
-            for text in block("", printable(line), style, indent=4, hang=0):
+            for text in block("", escape_controls(line), style, indent=4, hang=0):
                 yield paint(text, "dim", style)
         yield from _text_fix(chain.fix, style)
 
 
 def _text_fix(steps: list[str], style: Style) -> Iterator[str]:
     for label, text in zip(itertools.chain(["fix"], itertools.repeat("")), steps, strict=False):
-        yield from step_block(label, printable(text), style, indent=4, hang=5)
+        yield from step_block(label, escape_controls(text), style, indent=4, hang=5)
 
 
 def _text_area(area: str, difference: Difference, style: Style) -> Iterator[str]:
@@ -452,16 +452,16 @@ def diff_document(difference: Difference) -> dict[str, Any]:
             **{
                 name: {
                     "sources": [source.name for source in job.sources],
-                    **picked(job, "verdict", "partial", "world_size", "nccl_versions", "config"),
+                    **pick_fields(job, "verdict", "partial", "world_size", "nccl_versions", "config"),
                 }
                 for name, job in (("a", difference.a), ("b", difference.b))
             },
             "renamed_hosts": [{"a": name, "b": other} for name, other in difference.renamed.items()],
             "changes": [
                 {
-                    **picked(change, "area", "what", "kind", "before", "after"),
+                    **pick_fields(change, "area", "what", "kind", "before", "after"),
                     "pairs": [list(pair) for pair in change.pairs],
-                    **picked(change, "ranks", "rules"),
+                    **pick_fields(change, "ranks", "rules"),
                     "evidence": [evidence_to_dict(line) for line in change.evidence],
                     "severity": change.severity or None,
                     "fix": change.fix,

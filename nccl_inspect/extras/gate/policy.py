@@ -26,7 +26,7 @@ from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.toml import Table, load
-from nccl_inspect.util.wording import count, listed, ranges
+from nccl_inspect.util.wording import count, list_words, ranges
 
 STATES = ("broken", "undecided", "kept")
 _MAX_EVIDENCE = 3
@@ -188,7 +188,7 @@ def _ask_hosts(wanted: int, job: Job) -> Iterator[Answer]:
     elif number == wanted:
         yield answer_kept(count(number, "host"))
     else:
-        names = f" ({listed(host.name for host in job.hosts)})" if len(job.hosts) == number else ""
+        names = f" ({list_words(host.name for host in job.hosts)})" if len(job.hosts) == number else ""
         todo = "check --nnodes and where the scheduler put the ranks; to NCCL each pod is a host"
         yield answer_broken(f"{count(number, 'host')}{names}", todo, comm.evidence if comm else ())
 
@@ -403,7 +403,7 @@ def ask_transport(scope: str, allowed: tuple[str, ...], job: Job) -> Iterator[An
     for detail, kinds in bad.items():
         yield _broken_paths(f"use {detail}", paths.where(kinds.__contains__), job)
     if not bad:
-        used = listed(sorted({way.detail for kind in paths.kinds for way in all_ways(kind)}))
+        used = list_words(sorted({way.detail for kind in paths.kinds for way in all_ways(kind)}))
         yield _kept_paths(scope, paths, f"use {used}", job)
 
 
@@ -448,7 +448,7 @@ def all_ways(path: Path | PathKind) -> list[Path | PathKind | AlsoPath]:
 
 
 def _broken_paths(what: str, paths: Selection, job: Job) -> Answer:
-    pairs = listed((f"{src}->{dst}" for src, dst in paths.distinct("src", "dst")), 3)
+    pairs = list_words((f"{src}->{dst}" for src, dst in paths.distinct("src", "dst")), 3)
     rules = {rule for kind in paths.kinds for rule in kind.rules}
     about = (f for f in job.findings if f.rule in rules and f.severity != "info" and f.fix)
     finding = next(about, None)

@@ -38,7 +38,7 @@ from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style, digest, text
 from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.util.interruption import PROCESS
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 _EXAMPLES = """
@@ -270,7 +270,7 @@ class _Screen:
     def note(self, words: str) -> None:
         """Write a note about the input."""
         self.clear()
-        self._write(f"nccl-inspect: {printable(words)}\n")
+        self._write(f"nccl-inspect: {escape_controls(words)}\n")
 
     def status(self, watch: Watch) -> None:
         """Write the status if it is due and, off a terminal, if it changed."""
@@ -325,7 +325,7 @@ def _words(news: News, style: Style) -> Iterator[str]:
         case End(job):
             yield from text.headline(job, style)
             for label, words in digest.evidence_rows(job):
-                yield from block(label, printable(words), style)
+                yield from block(label, escape_controls(words), style)
         case Turn(before, job):
             now = paint(job.verdict.upper(), verdict_color(job.verdict), style)
             yield f"the verdict is {now} now (it was {before.upper()})"
@@ -337,7 +337,7 @@ def _words(news: News, style: Style) -> Iterator[str]:
             first = f"STALLED: by RAS no operation was launched for {seconds:.0f} s"
             yield first.replace("STALLED", paint("STALLED", "warning", style), 1)
             for index, words in enumerate(late.words):
-                yield from block("" if index else "behind", printable(words), style)
+                yield from block("" if index else "behind", escape_controls(words), style)
         case Resumed(seconds):
             yield f"progress resumed after {seconds:.0f} s"
 
@@ -353,14 +353,14 @@ def _change(change: Change, style: Style) -> Iterator[str]:
     lead = "" if change.how == "severity" else f"{severity} "
     yield f"{lead}{named} {how}"
     if change.how != "gone":
-        yield from block("what", printable(finding.summary), style)
+        yield from block("what", escape_controls(finding.summary), style)
 
 
 def _stall(stall: Stall, style: Style) -> Iterator[str]:
     comm = stall.communicator
     kind = "" if stall.are_global else " (counted within it)"
     first = f"STALLED: communicator {comm.id} ({count(comm.nranks, 'rank')}) made no progress for {stall.seconds:.0f} s"
-    lines = block("", printable(first), style, indent=0, hang=0)
+    lines = block("", escape_controls(first), style, indent=0, hang=0)
     yield lines[0].replace("STALLED", paint("STALLED", "warning", style), 1)
     yield from lines[1:]
     waiting = f"{count(len(stall.waiting), 'rank')}{kind}: {ranges(stall.waiting)}, began and did not finish"
@@ -370,4 +370,4 @@ def _stall(stall: Stall, style: Style) -> Iterator[str]:
             f"{count(len(stall.missing), 'rank')}{kind}: {ranges(stall.missing)}, did not begin, or not in this log"
         )
         yield from block("missing", missing, style)
-    yield from block("last step", printable(stall.last or "none"), style)
+    yield from block("last step", escape_controls(stall.last or "none"), style)

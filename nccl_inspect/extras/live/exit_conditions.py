@@ -13,7 +13,7 @@ from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.digest import reason
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 STALL = "stall"
@@ -51,7 +51,7 @@ class Alarm(Frozen):
     @property
     def environment(self) -> dict[str, str]:
         """The variables of the command; one that is too long is empty, for a part of a list would look like all."""
-        texts = {f"{PREFIX}{name}": printable(getattr(self, name.lower())) for name in VARIABLES}
+        texts = {f"{PREFIX}{name}": escape_controls(getattr(self, name.lower())) for name in VARIABLES}
         return {name: text if len(text.encode()) <= _MAX_BYTES else "" for name, text in texts.items()}
 
 

@@ -105,7 +105,7 @@ class _InFile(Meter):
             return ""
         self._next = now + self._seconds
         try:
-            atomic_files.lines(self._target, _OPTION, metrics(watch, runs).text().splitlines())
+            atomic_files.write_lines(self._target, _OPTION, metrics(watch, runs).text().splitlines())
         except NcclInspectError as error:
             if self._problem is None:
                 raise

@@ -15,7 +15,7 @@ from nccl_inspect.ingest.exports.record_lines import Reader
 from nccl_inspect.ingest.lines.torn import Numbered
 from nccl_inspect.ingest.sources.blocks import BLOCK, Lines
 from nccl_inspect.ingest.sources.streams import HEAD
-from nccl_inspect.util.discovery import instead_of
+from nccl_inspect.util.discovery import suggest_path
 
 STDIN = "<stdin>"
 _REMEMBERED = 256
@@ -102,8 +102,8 @@ def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piec
     """
     if not path.exists():
         if until_end or not path.parent.is_dir():
-            raise NoInputError(f"{path}: no such file", instead_of(path, "check the path"))
-        similar = instead_of(path, "")
+            raise NoInputError(f"{path}: no such file", suggest_path(path, "check the path"))
+        similar = suggest_path(path, "")
         yield Note(f"{path} is not there yet: waiting for it" + (f"; {similar}" if similar else ""))
         while not path.exists():
             waiter.wait()

@@ -19,7 +19,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
 from nccl_inspect.util.records import Frozen, Record, frozen, record
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import list_words
 
 _PACKED = b"\x1f\x8b"
 _REST = 5
@@ -201,7 +201,7 @@ class Watch:
             self._answer, late = before, kept  # what came later shows who was ended by others
         self._ras = "RAS: all in step" if late is None else "RAS: moving"
         if late and self._is_same:
-            self._ras = f"RAS: {listed(late.names, limit=3)} behind"
+            self._ras = f"RAS: {list_words(late.names, limit=3)} behind"
         if self._is_same:
             return
         seconds, self._moved, self._next_behind = now - self._moved, now, self._timing.stall

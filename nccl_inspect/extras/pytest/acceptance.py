@@ -26,7 +26,7 @@ from nccl_inspect.judging.engine import SEVERITIES, selected
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 
@@ -240,4 +240,4 @@ def _lines(evidence: Iterable[Evidence]) -> str:
 def _join(head: str, *groups: Iterable[str]) -> str:
     """Return a message that a terminal can show, whatever the log holds."""
     parts = [head, *(part for group in groups for part in group if part)]
-    return "\n\n".join("\n".join(map(printable, part.split("\n"))) for part in parts)
+    return "\n\n".join("\n".join(map(escape_controls, part.split("\n"))) for part in parts)

@@ -25,7 +25,7 @@ def end_text(line: bytes, wrapped: bool) -> bytes | None:
         line: as it stands.
         wrapped: whether lines of the log are in envelopes.
     """
-    grammar = engine.shipped()
+    grammar = engine.load_grammar()
     for text in envelopes.texts(line) if wrapped else [line]:
         if grammar.parse_foreign(text, grammar.last):
             return text[:_WIDTH]
@@ -34,7 +34,7 @@ def end_text(line: bytes, wrapped: bool) -> bytes | None:
 
 def is_end(event: Event | None) -> bool:
     """Return whether a statement shows that the processes of a job have ended."""
-    return event is not None and (engine.is_of(event, "ends-job") or isinstance(event, CollectiveTimeout))
+    return event is not None and (engine.has_role(event, "ends-job") or isinstance(event, CollectiveTimeout))
 
 
 def is_shutting_down(event: Event | None) -> bool:
@@ -67,7 +67,7 @@ def is_forced(event: Event | None) -> bool:
     """Return whether a statement says that processes were ended from outside: that is not a failure of theirs."""
     if isinstance(event, ProcessEnded) and event.is_external:
         return True
-    return event is not None and engine.is_of(event, "forced-end")
+    return event is not None and engine.has_role(event, "forced-end")
 
 
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")

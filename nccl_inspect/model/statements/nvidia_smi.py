@@ -13,11 +13,11 @@ from itertools import chain
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Stated
 from nccl_inspect.model.job import Job, Notice
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import decode, encode
 
-_BEGINS = later(rb"\s*(?:GPU ?\d|MIG )")
+_BEGINS = compile_later(rb"\s*(?:GPU ?\d|MIG )")
 
 
 @frozen

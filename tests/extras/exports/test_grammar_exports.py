@@ -37,7 +37,7 @@ from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest.lines import prefix
 
 LOGS = ("efa-provider-missing-socket-fallback", "timestamps", "v2.19.4-socket-2node", "v2.30.7-shm-4gpu")
-PRODUCTIONS = [one for file in files.shipped() for one in files.read(file.read_text(encoding="utf-8"), file.name)]
+PRODUCTIONS = [one for file in files.list_files() for one in files.read(file.read_text(encoding="utf-8"), file.name)]
 
 
 def log(name: str) -> Path:

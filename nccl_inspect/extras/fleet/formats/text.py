@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from nccl_inspect.report import Style, html
 from nccl_inspect.report.words import paint
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.text import cut, escape_controls
 
 _MARKED = re.compile("⟦(.*?)⟧")
 _MIN_WIDTH, _INDENT = 40, " " * 14
@@ -53,7 +53,10 @@ def _chance(suspect: dict[str, Any]) -> str:
 def _table(rows: Iterable[dict[str, Any]], heads: Sequence[str], keys: Sequence[str]) -> str:
     """Rows by their keys: a date is cut to its day, and the rate of a row has no key. The template keeps its lines."""
     cells = [
-        [printable(str(row[key]))[: 10 if key in ("first", "last") else None] if key else rate(row) for key in keys]
+        [
+            escape_controls(str(row[key]))[: 10 if key in ("first", "last") else None] if key else rate(row)
+            for key in keys
+        ]
         for row in rows
     ]
     return Markup(textwrap.indent(tabulate(cells, heads, tablefmt="plain", disable_numparse=True), "  "))  # noqa: S704
