@@ -169,7 +169,7 @@ class _Few:
 
 
 def _ends(paths: Selection, side: str, with_nics: bool) -> Iterator[tuple[str | None, int, str | None, Nics]]:
-    """Host, rank, GPU and NICs of one end of each path."""
+    """Yield host, rank, GPU and NICs of one end of each path."""
 
     def nics(kind: PathKind) -> Nics:
         return frozenset([(end.nic, end.nic_index) for end in kind.ends(side)]) if with_nics else frozenset()

@@ -35,7 +35,7 @@ class Lead(Frozen):
 def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
     """Return the rule that the grammar names for a line, else the rule that has a finding for this line alone."""
     named = meaning.production.rule
-    findings = _judged(text, meaning)
+    findings = _judge_line(text, meaning)
     rules = {entry.rule.name: entry.rule for entry in registered()}
     finding = next((candidate for candidate in findings if candidate.rule == named), findings[0] if findings else None)
     if finding is None:
@@ -43,17 +43,17 @@ def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
     return Lead(rules[finding.rule], next(iter(finding.fix), ""))
 
 
-def _judged(text: str, meaning: Meaning) -> list[Finding]:
+def _judge_line(text: str, meaning: Meaning) -> list[Finding]:
     """Return the findings for this line alone, except those about log quality."""
     judge = reading.Judge(reading.Options())
     try:
-        job = judge(reading.fold(encode(f"{_as_in_a_log(text, meaning)}\n{_FOLLOWING}\n")))
+        job = judge(reading.fold(encode(f"{_write_as_log(text, meaning)}\n{_FOLLOWING}\n")))
     except NoInputError:  # it only counts beside lines of NCCL
         return []
     return [finding for finding in job.findings if finding.category != CATEGORIES[-1]]
 
 
-def _as_in_a_log(text: str, meaning: Meaning) -> str:
+def _write_as_log(text: str, meaning: Meaning) -> str:
     production = meaning.production
     if meaning.origin or production.foreign or production.bare or production.traced:
         return text
@@ -105,7 +105,7 @@ def line(text: str) -> Explanation:
         words = text.strip().lower().partition(" (run with")[0].partition(" - please")[0]
         result = _RESULTS.get(words, text.strip())
         known = meaning.similar_message(result, engine.load_grammar()) if result in _RESULTS.values() else None
-        return line(known.sample) if known else _nearest(text)
+        return line(known.sample) if known else _explain_nearest(text)
     parts = _parts(sense)
     if sense.origin and (printer := _printer(sense.origin)):
         parts.insert(2, ("from", printer))
@@ -126,7 +126,7 @@ def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
     ]
 
 
-def _nearest(text: str) -> Explanation:
+def _explain_nearest(text: str) -> Explanation:
     """Return what the known line means that contains the text, or differs from it in a few words.
 
     Raises:

@@ -315,7 +315,7 @@ def _pairs(
 
 
 def _share(calls: Calls) -> float:
-    """The part of the buffer that each rank sends; all of it for a broadcast, although the last rank sends nothing."""
+    """Return the part of the buffer that each rank sends; all of it for a broadcast, though the last sends nothing."""
     if calls.func == "AllReduce":
         return 2 * (calls.nranks - 1) / calls.nranks
     if calls.func in _SHARED:
@@ -435,7 +435,7 @@ def _fit_table(head: list[str], rows: list[list[str]], style: Style) -> str:
 
 
 def _operations(operations: list[Operation]) -> list[list[str]]:
-    """One row for each kind of call; communicators that do the same share it, and a Recv is counted with its Send."""
+    """Return one row per kind of call; communicators that do the same share it, a Recv is counted with its Send."""
     sending = {operation.communicator for operation in operations if operation.func == "Send"}
     rows: dict[tuple[str, ...], list[Operation]] = {}
     for operation in operations:

@@ -108,7 +108,7 @@ _RANK_COLUMNS = (
 
 
 def list_ranks(job: Job) -> list[RankRow]:
-    """One per rank, the worst state first; if the log does not show the world, one per rank of its communicators.
+    """Return one row per rank, the worst state first; without the world in the log, one per rank of its communicators.
 
     A process without a rank has a row of its own: it may be one of the missing ranks.
     """
@@ -215,7 +215,7 @@ def _find_silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process
 
 
 def _count_local_ranks(job: Job) -> dict[int, int]:
-    """Local ranks by the order of ranks on a host, as NCCL counts them, if the log has all ranks."""
+    """Return local ranks by the order of ranks on a host, as NCCL counts them, if the log has all ranks."""
     if job.world_size is None or len(job.ranks_seen) < job.world_size:
         return {}
     hosts: Sequence[list[int]] = [sorted(host.ranks) for host in job.hosts if is_named(host.name)]

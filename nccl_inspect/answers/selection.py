@@ -86,7 +86,7 @@ def sort_slowest_first(paths: Selection, job: Job) -> Selection:
 
 
 def explain_no_path(job: Job, verdicts: Sequence[str]) -> str:
-    """Why no path is selected, given the wanted verdicts."""
+    """Return why no path is selected, given the wanted verdicts."""
     if not len(job.paths):
         return "no path: the log has no connection line"
     there = _count_paths(job.paths, lambda kind: kind.verdict)
@@ -139,7 +139,7 @@ def match_transports(words: Sequence[str], paths: Selection) -> set[str]:
 
 
 def _parts(detail: str) -> list[str]:
-    """``net/ib`` and ``ib`` of ``NET/IB``."""
+    """Return ``net/ib`` and ``ib`` of ``NET/IB``."""
     parts = detail.lower().split("/")
     return ["/".join(parts[at:]) for at in range(len(parts))]
 

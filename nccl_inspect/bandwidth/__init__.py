@@ -24,9 +24,9 @@ def measure(facts: Facts) -> list[Measured]:
     """Return what :mod:`nccl_inspect.bandwidth.measured` finds; a log without results does not load it."""
     if not facts.job.benchmarks:
         return []
-    from nccl_inspect.bandwidth.measured import measured
+    from nccl_inspect.bandwidth.measured import judge_benchmarks
 
-    return measured(facts)
+    return judge_benchmarks(facts)
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -138,7 +138,7 @@ def _line_end(text: bytes, at: int) -> int:
     return end if end >= 0 else len(text)
 
 
-def goes_on(text: bytes) -> bool:
+def may_continue(text: bytes) -> bool:
     """Return whether a table near the end of a block may continue in the next one."""
     return text.find(_HEAD, max(0, len(text) - NEAR)) >= 0
 

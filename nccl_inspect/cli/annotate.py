@@ -44,10 +44,10 @@ def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
 
     Each kind of line is explained once, where it first appears.
     """
-    out.write_lines(_annotated(shared.inputs_or_stdin(logs), _Margin(engine.load_grammar(), only_nccl, out.style)))
+    out.write_lines(_annotate_logs(shared.inputs_or_stdin(logs), _Margin(engine.load_grammar(), only_nccl, out.style)))
 
 
-def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
+def _annotate_logs(logs: list[str], margin: _Margin) -> Iterator[str]:
     """Yield the logs in blocks of lines with their notes; read errors are reported at the end.
 
     Raises:
@@ -62,7 +62,7 @@ def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
                 problems.append(piece)
                 continue
             lines[source.name] += len(piece.lines)
-            if noted := list(margin.noted(piece.lines)):
+            if noted := list(margin.add_notes(piece.lines)):
                 yield "\n".join(noted)
     if not margin.has_nccl:
         raise reading.nothing_found(lines, list(map(str, problems)))
@@ -83,7 +83,7 @@ class _Margin:
         self.has_nccl = False
         """Whether there was a line of NCCL, or one related to it."""
 
-    def noted(self, lines: Sequence[bytes]) -> Iterator[str]:
+    def add_notes(self, lines: Sequence[bytes]) -> Iterator[str]:
         """Yield the lines of a block, each with its note."""
         block = b"\n".join(lines)
         clean = envelopes.cleaned(lines, block)
@@ -118,16 +118,16 @@ class _Margin:
         """Return the production that knows a line."""
         parts = prefix.split(line)
         if hides or parts is None or line.startswith(b"NCCL ") or envelopes.is_whole(line):
-            return self._slowly(line)
+            return self._find_slowly(line)
         production = self._known.young.get(parts[1]) or self._known.recall(parts[1])
         if production is None:
             parsed = self._grammar.parse(parts[1].partition(b" ")[2])
-            production = parsed.production if parsed else self._slowly(line)
+            production = parsed.production if parsed else self._find_slowly(line)
             if parsed:
                 self._known.keep(parts[1], parsed.production)
         return production
 
-    def _slowly(self, line: bytes) -> Production | None:
+    def _find_slowly(self, line: bytes) -> Production | None:
         sense = meaning.of_line(mask_secrets(decode(line)), self._grammar)
         return sense.production if sense else None
 

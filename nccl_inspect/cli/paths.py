@@ -26,7 +26,7 @@ from nccl_inspect.report.tables import (
     grid,
     matrix,
     pair_table,
-    side_by_side,
+    split_matrix,
     total_width,
     wrap_notes,
 )
@@ -160,7 +160,7 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
         return "\n".join([*rows, "", *wrap_notes([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
     parts = [
         tabulate(part.body, part.head, tablefmt="plain", disable_numparse=True, stralign="right")
-        for part in side_by_side(whole, width)
+        for part in split_matrix(whole, width)
     ]
     return "\n\n".join([*parts, "\n".join([*whole.legend, *([] if is_global else [OWN_RANKS])])]) + "\n"
 

@@ -69,7 +69,7 @@ class Output(Frozen):
 
     @classmethod
     def from_options(cls, output: str, no_color: bool, verbose: bool) -> Output:
-        """From the options."""
+        """Return the output that the options ask for."""
         return cls(output, choose_style(no_color, output, verbose))
 
     def write(self, text: str) -> None:
@@ -172,7 +172,7 @@ def _platform_names(_ctx: click.Context, _option: click.Parameter, incomplete: s
 
     from nccl_inspect import platforms
 
-    return [CompletionItem(name) for name in sorted(platforms.shipped()) if name.startswith(incomplete.lower())]
+    return [CompletionItem(name) for name in sorted(platforms.load_platforms()) if name.startswith(incomplete.lower())]
 
 
 def rule_or_line(command: _Command) -> _Command:
@@ -243,8 +243,8 @@ def platform_options(command: _Command) -> _Command:
         command, "options", Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None
     )
     for option in (
-        _kept_option("--no-config", is_flag=True, help="Ignore settings files."),
-        _kept_option(
+        _remembered_option("--no-config", is_flag=True, help="Ignore settings files."),
+        _remembered_option(
             "--config",
             metavar="FILE",
             type=FILE,
@@ -270,7 +270,7 @@ def platform_options(command: _Command) -> _Command:
     return command
 
 
-def _kept_option(name: str, **about: Any) -> Callable[[_Command], _Command]:
+def _remembered_option(name: str, **about: Any) -> Callable[[_Command], _Command]:
     """Return an option that is kept for later, so that commands need not pass it on."""
     return click.option(name, expose_value=False, callback=_remember, **about)
 
@@ -300,13 +300,13 @@ def with_settings_file(options: Options) -> Options:
 
 def read_options(command: _Command) -> _Command:
     """Add the options for reading and judging a job."""
-    jobs = _kept_option(
+    jobs = _remembered_option(
         "--jobs",
         type=click.IntRange(1),
         metavar="N",
         help="Read files in N processes. Default: one per processor if logs are large.",
     )
-    progress = _kept_option("--progress/--no-progress", default=None, help=_PROGRESS)
+    progress = _remembered_option("--progress/--no-progress", default=None, help=_PROGRESS)
     return jobs(progress(job_options(platform_options(command))))
 
 
@@ -567,7 +567,7 @@ def require_no_input(ctx: click.Context) -> None:
         return
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
         return
-    for name in _named_inputs(ctx):
+    for name in _list_named_inputs(ctx):
         if lost := _find_lost(name, target, status):
             what = "is one of the inputs" if Path(target).is_file() else f"holds one of the inputs, {lost}"
             raise NcclInspectError(f"{target}: {what}, which would be lost", "choose another name for -o")
@@ -579,7 +579,7 @@ def find_unwritten(ctx: click.Context) -> str:
     return "" if target in atomic_files.STDOUT else target
 
 
-def _named_inputs(ctx: click.Context) -> Iterator[str]:
+def _list_named_inputs(ctx: click.Context) -> Iterator[str]:
     """Yield the files that parameters name, except the output."""
     for parameter in ctx.command.params:
         if parameter.type is not FILE or parameter.name in (None, _OUTPUT):

@@ -39,7 +39,7 @@ _RENAMED = {"kind": "plugin_kind"}
 
 @cache
 def schema(kinds: frozenset[str] = frozenset(), columns: tuple[str, ...] = ()) -> pa.Schema:
-    """The schema: ``kind`` (the class), where the line stood, what every event has, then the classes' fields by name.
+    """Return the schema: ``kind`` (the class), place of the line, what every event has, the classes' fields by name.
 
     Args:
         kinds: the classes whose fields are wanted; all when empty.

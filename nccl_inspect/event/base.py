@@ -20,7 +20,7 @@ class Maker(Protocol):
 
     @property
     def constants(self) -> Mapping[str, str]:
-        """Fields that the shape itself decides."""
+        """Return fields that the shape itself decides."""
 
 
 NO_HOST = "?"
@@ -82,7 +82,7 @@ class Event(Frozen):
 
     @property
     def line(self) -> int:
-        """Number of the line in its source, from 1."""
+        """Return number of the line in its source, from 1."""
         return self.where.line
 
     @property
@@ -112,12 +112,12 @@ class Event(Frozen):
 
     @property
     def level(self) -> str:
-        """INFO, WARN, TRACE, CALL, ABORT or VERSION; OTHER for a line of another program."""
+        """Return INFO, WARN, TRACE, CALL, ABORT or VERSION; OTHER for a line of another program."""
         return self.where.level
 
     @property
     def location(self) -> str | None:
-        """``file:line`` (or whatever a plugin gave) of a WARN."""
+        """Return ``file:line`` (or whatever a plugin gave) of a WARN."""
         return self.where.location
 
     def __hash__(self) -> int:
@@ -142,7 +142,7 @@ class Event(Frozen):
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The fields of the class made of the values that were read; names that begin with ``_`` are left out."""
+        """Return the fields of the class made of the values read; names that begin with ``_`` are left out."""
         return {name: value for name, value in values.items() if name[0] != "_"}
 
 

@@ -20,13 +20,13 @@ _PORT = r"\] (?P<name>[^\s:]+):(?P<port>\d+)/(?P<link>\w+)"
 
 
 def merge_devices(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a message with the devices of the text from its first brace on added to its list of devices."""
+    """Return the values of a message; the devices from the first brace of the text on join its list of devices."""
     merged = _devices_of_ports(f"[{values['_first']}]={{{values['_merged']}")
     return {**values, "devices": (*values.get("devices", ()), *merged)}
 
 
 def _devices_of_ports(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """Index, name, port and kind of link of each device; a merged one is named as later releases name it."""
+    """Yield index, name, port and kind of link of each device; a merged one is named as later releases name it."""
     for match in re.finditer(_DEVICE, text):
         ports = [match] if match["ports"] is None else list(re.finditer(_PORT, match["ports"]))
         if ports:
@@ -122,7 +122,7 @@ class ProcessEnded(Notice):
 
     @property
     def is_external(self) -> bool:
-        """Whether a signal ended it that somebody else sends; SIGKILL that a shell passes on was sent by anybody."""
+        """Return whether a signal of somebody else ended it; SIGKILL that a shell passes on was sent by anybody."""
         is_passed_on = self.signal == "SIGKILL" and self.exit_code is not None
         return self.signal in self.external.split("|") and not is_passed_on
 
@@ -204,7 +204,7 @@ class NetDevices(Event):
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Merged ports (2.20 to 2.23) become one device each, and a link that the plugin of HPC-X may use is a link."""
+        """Return each of the merged ports (2.20 to 2.23) as a device, and what HPC-X may use as a link."""
         merged = merge_devices(values) if "_merged" in values else values
         devices = merged.get("devices") or ()
         devices = tuple((*device[:3], *(link.removesuffix("/SHARP") for link in device[3:])) for device in devices)
@@ -428,7 +428,7 @@ class ChannelConnect(Event):
 
 @keyword_only
 class P2pCheck(Event):
-    """Whether all GPU pairs of the node can talk P2P (``isAllDirectP2p``), and whether ranks share a process."""
+    """States whether all GPU pairs of the node can talk P2P (``isAllDirectP2p``), and whether ranks share a process."""
 
     all_direct: int
     direct_mode: int

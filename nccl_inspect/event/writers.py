@@ -67,7 +67,7 @@ def format_of(target: str) -> str:
 
 
 def _parquet(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
-    """All columns of the kinds; without kinds those that hold something, which only the end of the log shows."""
+    """Write all columns of the kinds; without kinds those that hold something, which only the end of the log shows."""
     from pyarrow import parquet
 
     from nccl_inspect.event import arrow  # pyarrow takes its time to load: only where it is needed
@@ -90,7 +90,7 @@ def _parquet(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryI
 
 
 def _arrow(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
-    """The file format; a pipe gets the stream format, which needs no way back."""
+    """Write the file format; a pipe gets the stream format, which needs no way back."""
     from pyarrow import ipc
 
     from nccl_inspect.event import arrow
@@ -112,7 +112,7 @@ def _arrow_stream(events: Iterable[PlacedEvent], kinds: frozenset[str], file: Bi
 
 
 def _csv(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
-    """A header, then a row for each event; lists are JSON, what an event does not say is empty."""
+    """Write a header, then a row for each event; lists are JSON, what an event does not say is empty."""
     from nccl_inspect.event import arrow
 
     names = arrow.schema(kinds).names
@@ -145,7 +145,7 @@ def _cell(name: str, value: Any) -> object:
 
 
 def _jsonl(events: Iterable[PlacedEvent], _kinds: frozenset[str], file: BinaryIO) -> None:
-    """An object for each event, with what it states only."""
+    """Write an object for each event, with what it states only."""
     from nccl_inspect.event import arrow
 
     def write_begin(kind: str, source: str) -> str:

@@ -123,7 +123,7 @@ class Grammar:
         ]
 
     def find_bare(self, block: bytes, following: bool) -> list[bytes]:
-        """Beginnings of lines without a prefix that occur in many lines at once, whatever precedes them.
+        """Return beginnings of lines without a prefix that occur in many lines at once, whatever precedes them.
 
         Args:
             block: the lines.
@@ -137,7 +137,7 @@ class Grammar:
         return [lead for lead in leads if lead in block]
 
     def find_foreign(self, block: bytes) -> list[Production]:
-        """The productions of other programs one of whose fixed texts occurs in a block; most blocks have none."""
+        """Return the productions of other programs with a fixed text that occurs in a block; most have none."""
         return [p for p in self._foreign if any(sign in block for sign in p.signs)]
 
     def words(self) -> set[str]:
@@ -145,7 +145,7 @@ class Grammar:
         return {word.lower() for production in self.productions for word in _WORD.findall(production.line)}
 
     def signs(self) -> set[bytes]:
-        """Literals one of which is in every recognizable line without a prefix."""
+        """Return literals one of which is in every recognizable line without a prefix."""
         return {*self._bare, *(sign for production in self._foreign for sign in production.signs)}
 
     def parse_foreign(self, line: bytes, among: Iterable[Production] | None = None) -> Parsed | None:
@@ -223,7 +223,7 @@ class Grammar:
         return None
 
     def parse_torn(self, message: bytes) -> Parsed | None:
-        """The only statement that a text is the beginning of, without values; wordings of the same count as one."""
+        """Return the only statement that a text begins, without values; wordings of the same count as one."""
         begun = {
             production.key: production
             for among in self._by_lead.values()
@@ -282,7 +282,7 @@ def find_meaning(dialect: str, production: str) -> str:
 
 
 def find_versions(dialect: str, production: str) -> str:
-    """The releases that print a message, as its grammar file states them; empty for all, and for an unknown one."""
+    """Return the releases that print a message, as its grammar file states them; empty for all, and if unknown."""
     entry = load_grammar().find(dialect, production)
     return entry.versions if entry else ""
 

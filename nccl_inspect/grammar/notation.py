@@ -145,7 +145,7 @@ def quick_leads(source: str, limit: int = MAX_LEADS) -> list[str]:
 
 
 def _option(pieces: Iterator[str], limit: int, is_whole: bool = False) -> tuple[list[str], list[str], str]:
-    """The leads of what precedes the next mark between options: those that it continues, and those that have ended."""
+    """Return the leads of what precedes the next mark between options: those continued, and those that have ended."""
     starts: list[str] = [""]
     ended: list[str] = []
     for piece in pieces:
@@ -261,7 +261,7 @@ _WORDS = compile_later(r"([^{}]*)\{[a-z0-9_]+:=([^{}]*)\}(?=([^{}]*))")
 
 
 def quick_signs(source: str, size: int) -> list[str]:
-    """Literals one of which is in every message: of one choice, where no literal of that size is in all of them."""
+    """Return literals one of which is in every message: of one choice, if no literal of that size is in all."""
     signs = [quick_needle(source)]
     if len(signs[0]) < size:
         signs = max([signs, *_alternatives(source)], key=lambda some: min(map(len, some)))
@@ -269,7 +269,7 @@ def quick_signs(source: str, size: int) -> list[str]:
 
 
 def _alternatives(source: str) -> Iterator[list[str]]:
-    """The literals of each choice that cannot be left out, one for each of its options, and of each field of words."""
+    """Yield the literals of each choice that cannot be left out, one per option, and of each field of words."""
     depth, inside = 0, ""
     for part in _BRACKET.split(source):
         if part == "«":
@@ -417,7 +417,7 @@ class ListType(Frozen):
 
     @property
     def pattern(self) -> str:
-        """Matches the list as a whole."""
+        """Return the pattern of the list as a whole."""
         return f"(?:{self.fragment.pattern_without_groups})*"
 
     def read(self, data: bytes) -> Value:
@@ -666,7 +666,7 @@ _NEVER = b"(?!"
 
 
 class Beginning(Protocol):
-    """Whether bytes can be the beginning of a message."""
+    """Holds whether bytes can be the beginning of a message."""
 
     def __call__(self, message: bytes, end: int) -> bool:
         """Return whether the message up to ``end`` can."""

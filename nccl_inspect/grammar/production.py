@@ -96,12 +96,12 @@ class Production:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Dialect and name: no other one has both."""
+        """Return dialect and name: no other one has both."""
         return self.dialect, self.name
 
     @property
     def details(self) -> Details:
-        """Event, versions, meaning, samples.
+        """Return event, versions, meaning, samples.
 
         Raises:
             GrammarError: the file is not well formed here.
@@ -134,17 +134,17 @@ class Production:
 
     @property
     def constants(self) -> Mapping[str, str]:
-        """Constant fields of the event."""
+        """Return constant fields of the event."""
         return self.details.constants
 
     @property
     def versions(self) -> str:
-        """First and last release that print it; empty for all."""
+        """Return first and last release that print it; empty for all."""
         return self.details.versions
 
     @property
     def subsys(self) -> str:
-        """``NCCL_DEBUG_SUBSYS`` names, each of which shows the line."""
+        """Return ``NCCL_DEBUG_SUBSYS`` names, each of which shows the line."""
         return self.details.subsys
 
     @property
@@ -170,7 +170,7 @@ class Production:
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Messages of this shape."""
+        """Return messages of this shape."""
         return self.details.samples
 
     @property
@@ -182,7 +182,7 @@ class Production:
 
     @property
     def signs(self) -> tuple[bytes, ...]:
-        """Literals one of which is in every message of this shape: the needle, unless that is short."""
+        """Return literals one of which is in every message of this shape: the needle, unless that is short."""
         if not self._signs:
             self._signs = tuple(sign.encode() for sign in notation.quick_signs(self.line, MIN_SIGN))
         return self._signs
@@ -210,7 +210,7 @@ class Production:
         return True
 
     def fit(self, message: bytes) -> re.Match[bytes] | None:
-        """Like :meth:`match` for a message with the needle; compiles the shape once several messages need it."""
+        """Return what :meth:`match` does for a message with the needle; several messages compile the shape."""
         if self._regex is None:
             self._tried += 1
             if self._tried < _TRIES and not self.may_fit(message):

@@ -27,7 +27,7 @@ def render(job: Job, style: Style) -> str:
 def _jobs(job: Job) -> Iterator[str]:
     """Yield the number of jobs, if there are several, and each bad one; the other commands are about the worst."""
     if job.jobs:
-        text = f"{jobs.headline(job)}; worst: {jobs.worst(job)}"
+        text = f"{jobs.headline(job)}; worst: {jobs.describe_worst(job)}"
         yield f"::{_VERDICT[job.verdict]} title=nccl-inspect::{_data(text)}"
     for standing in job.jobs[1:]:
         if standing.verdict not in ("ok", "unknown"):
@@ -40,7 +40,7 @@ def _commands(job: Job) -> Iterator[str]:
     first = head.make_head(job)
     text = "\n".join([first.headline, *(f"{label}: {text}" for label, text in label_lines(first))])
     yield annotation(_VERDICT[job.verdict], "nccl-inspect", text)
-    yield from unread(job)
+    yield from list_unread(job)
     for finding in job.findings:
         yield _command(_COMMANDS[finding.severity], finding, _message(finding))
     for entry in job.suppressed:
@@ -52,7 +52,7 @@ def _commands(job: Job) -> Iterator[str]:
         yield f"::debug::{_data(f'{question.rule} not judged: {question.reason}; needs {question.needs}')}"
 
 
-def unread(job: Job) -> Iterator[str]:
+def list_unread(job: Job) -> Iterator[str]:
     """Yield a command for each input that could not be read, and one if the reading was interrupted."""
     if job.partial:
         yield annotation("error", "partial", digest.describe_interruption(job))

@@ -26,9 +26,9 @@ _NAME = "nccl-inspect"
 
 
 def render(job: Job, style: Style) -> str:
-    """Errors and warnings are failures; accepted findings and open questions are skipped, with the reason."""
-    suites = [suite("verdict", [_verdict(job), *unread(job)])]
-    suites += [suite(escape_controls(standing.name), [_standing(standing)]) for standing in job.jobs]
+    """Return errors and warnings as failures, accepted findings and open questions as skipped, with the reason."""
+    suites = [suite("verdict", [_verdict(job), *list_unread(job)])]
+    suites += [suite(escape_controls(standing.name), [_standing_case(standing)]) for standing in job.jobs]
     categories = {entry.rule.name: entry.rule.category for entry in registered()}
     for category in CATEGORIES:
         names = [name for name in job.rules if categories[name] == category]
@@ -49,7 +49,7 @@ def document(suites: Iterable[TestSuite]) -> str:
 
 
 def suite(name: str, cases: Iterable[TestCase]) -> TestSuite:
-    """Cases under a name."""
+    """Return cases under a name."""
     made = TestSuite(name)
     made.add_testcases(list(cases))
     return made
@@ -61,7 +61,7 @@ def new_case(name: str, category: str) -> TestCase:
 
 
 def _verdict(job: Job) -> TestCase:
-    """Fails if the job is slow or dead, even if only an error without a rule shows it."""
+    """Return a case that fails if the job is slow or dead, even if only an error without a rule shows it."""
     case = new_case("verdict", "verdict")
     words = escape_controls(reason(job))
     if job.verdict == "unknown":
@@ -73,7 +73,7 @@ def _verdict(job: Job) -> TestCase:
     return case
 
 
-def _standing(standing: Standing) -> TestCase:
+def _standing_case(standing: Standing) -> TestCase:
     """Return the verdict on one of several jobs, in brief."""
     case = new_case("verdict", "jobs")
     words = escape_controls(standing.reason)
@@ -84,7 +84,7 @@ def _standing(standing: Standing) -> TestCase:
     return case
 
 
-def unread(job: Job) -> Iterator[TestCase]:
+def list_unread(job: Job) -> Iterator[TestCase]:
     """Yield a case for each input that could not be read, and one if the reading was interrupted."""
     if job.partial:
         case = new_case("complete", "verdict")

@@ -187,7 +187,7 @@ def _is_wanted(channel: int, ranges: list[range]) -> bool:
 def _shapes(
     per_channel: Iterable[tuple[int, tuple[int | None, ...], tuple[tuple[int | None, int | None], ...]]],
 ) -> tuple[DrawnShape, ...]:
-    """Rings or trees, once for all channels that share them."""
+    """Return rings or trees, once for all channels that share them."""
     by_shape: dict[object, DrawnShape] = {}
     for channel, ranks, links in per_channel:
         shape = by_shape.get((ranks, links))
@@ -326,7 +326,7 @@ def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
     for root in [*(host for host in view.hosts if host not in below), *view.hosts]:
         if root in levels:
             continue
-        for host in reversed(_walked(root, neighbours, levels, children)):
+        for host in reversed(_walk_hosts(root, neighbours, levels, children)):
             # Leaves come from the last to the first, so they are counted upwards and turned below.
             lower = [by_host[child].down for child in children[host]]
             by_host[host] = Place(levels[host], sum(lower) / len(lower) if lower else leaves)
@@ -334,7 +334,7 @@ def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
     return {host: Place(place.level, leaves - 1 - place.down) for host, place in by_host.items()}
 
 
-def _walked(
+def _walk_hosts(
     root: str, neighbours: dict[str, list[str]], levels: dict[str, int], children: dict[str, list[str]]
 ) -> list[str]:
     """Return a host and all below it, each before its children; records levels and parents."""

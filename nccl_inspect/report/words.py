@@ -80,7 +80,7 @@ def describe_proof(match: re.Match[str]) -> str:
     return _PROVES[match[1]] + (f": {words}" if words else "")
 
 
-def with_proofs(page: str) -> str:
+def add_proofs(page: str) -> str:
     """Return the page of a rule with the expected result of each log in words."""
     return EXAMPLE.sub(lambda match: f"```text {describe_proof(match)}", page)
 
@@ -92,7 +92,7 @@ def fit_page(page: str, width: int) -> str:
         page: with paragraphs and list items of one line or several.
         width: in columns.
     """
-    page = with_proofs(page)
+    page = add_proofs(page)
     if width >= PAGE_WIDTH:
         return page
     style = Style(width=width)
@@ -102,7 +102,7 @@ def fit_page(page: str, width: int) -> str:
 
 
 def page_for_terminal(page: str, style: Style) -> str:
-    """A page as a terminal shows it: headings in bold, code indented, and no link that leads nowhere from there."""
+    """Return a page for a terminal: headings in bold, code indented, and no link that leads nowhere from there."""
     parts = _CODE.split(fit_page(_LINK.sub(_address, page), style.width))
     parts[::2] = [_HEADING.sub(lambda match: paint(match[1], "bold", style), prose) for prose in parts[::2]]
     for place in range(1, len(parts), 2):
@@ -134,8 +134,8 @@ def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int =
     return block(label, code, style, indent, hang, deeper=2) + _wrap(words, style, lead, lead)
 
 
-def shortened(items: Iterable[str], limit: int = 6) -> str:
-    """The first few items, with the number of the others; those that differ in numbers only as one: ``node-[0-3]``."""
+def shorten_list(items: Iterable[str], limit: int = 6) -> str:
+    """Return the first few items, with the number of the others; folded where only numbers differ: ``node-[0-3]``."""
     return some_names(items, limit)
 
 

@@ -105,7 +105,7 @@ class Topology(Frozen):
         """Return how many GPUs there are."""
         return len(self.devices)
 
-    def between(self, src: int, dst: int) -> str | None:
+    def link_class(self, src: int, dst: int) -> str | None:
         """Return the class of a pair of nvmlDev indices, None when it is not known."""
         return self.pair(Named(src, None), Named(dst, None))
 
@@ -151,10 +151,10 @@ def read(path: str) -> Topology:
         raise TopologyError(
             f"{path}: {error.strerror}", suggest_path(Path(path), "check the path given with --topology")
         ) from None
-    return understood(text, path)
+    return read_any(text, path)
 
 
-def understood(text: str, name: str) -> Topology:
+def read_any(text: str, name: str) -> Topology:
     """Read a topology of any known format.
 
     Raises:

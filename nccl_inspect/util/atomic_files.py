@@ -33,7 +33,7 @@ _LEVEL = 6
 
 @contextmanager
 def open_replacement(target: str, option: str, mode: int | None = None) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of ``target`` at the end; after an error all is as it was before.
+    """Yield a file that takes the place of ``target`` at the end; after an error all is as it was before.
 
     A device, a pipe, a file with several names or of somebody else, and a file in a folder in which nothing can be
     made are written to directly: to take their place would change what they are.
@@ -76,7 +76,7 @@ def open_replacement(target: str, option: str, mode: int | None = None) -> Itera
 
 @contextmanager
 def open_compressed(target: str, option: str) -> Iterator[BinaryIO]:
-    """As :func:`open_replacement`, and compressed if the name ends in ``.gz``: equal bytes for equal text.
+    """Yield what :func:`open_replacement` does, compressed if the name ends in ``.gz``: equal bytes for equal text.
 
     Raises:
         NcclInspectError: it cannot be written.
@@ -158,7 +158,7 @@ class _Lines(io.RawIOBase):
 
 
 def standard_output() -> BinaryIO:
-    """Standard output for bytes; the caller flushes it."""
+    """Return standard output for bytes; the caller flushes it."""
     sys.stdout.flush()
     PROCESS.has_output = True
     try:

@@ -49,7 +49,7 @@ def _join_keys(columns: Sequence[Column], most: int) -> tuple[Column, int]:
 
 
 def sort_rows(*columns: Column) -> Column:
-    """The rows in the order of several columns; fast where many are in that order already, as lines mostly are."""
+    """Return the rows in the order of several columns; fast where many are in that order already, as most lines are."""
     return np.argsort(_join_keys(columns, _MAX_KEY)[0], kind="stable")
 
 

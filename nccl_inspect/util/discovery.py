@@ -77,7 +77,7 @@ def suggest_path(path: Path, otherwise: str) -> str:
 
 
 def _find_similar(path: Path) -> list[Path]:
-    """Files next to a path with nearly its name: the same file packed, or unpacked, or a name with a slip."""
+    """Return files next to a path with nearly its name: the same file packed, or unpacked, or a name with a slip."""
     from difflib import get_close_matches  # only for the error
 
     names = sorted(islice(_names(path.parent), _MOST_NAMES))

@@ -116,7 +116,7 @@ class Interruption:
             return _END
 
     def undo_with(self, undo: Callable[[], object]) -> _Undone:
-        """While this is entered, what is done before the process ends in the handler, where no ``finally`` is run."""
+        """Undo, while this is entered, in the handler too if the process ends there, where no ``finally`` is run."""
         return _Undone(self._undo, undo)
 
     def words(self) -> str:
@@ -127,7 +127,7 @@ class Interruption:
 
     @contextmanager
     def finish_line(self, is_long: bool) -> Iterator[None]:
-        """While this is entered, a line is written; one that is long is finished before the process ends."""
+        """Enter while a line is written: one that is long is finished before the process ends."""
         self._within_line = is_long
         yield
         self._within_line = False
@@ -195,7 +195,7 @@ class Held:
 
 
 def leave_to_parent() -> None:
-    """In a process that was started with signals held: Ctrl-C reaches all, and the one that started it ends it."""
+    """Leave Ctrl-C, which reaches all processes, to the one that started this one with signals held."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -218,6 +218,6 @@ PROCESS = Interruption()
 
 
 def guard() -> None:
-    """From here on no signal ends the process with a traceback."""
+    """Let no signal end the process with a traceback from here on."""
     sys.unraisablehook = _ignore_interruption
     PROCESS.take()

@@ -169,7 +169,7 @@ def _send(work: Callable[..., object], values: tuple[object, ...], connection: C
 
 
 def _file() -> BinaryIO:
-    """A file for a result: in memory, but for Pythons that were built without this, and where it is forbidden."""
+    """Return a file for a result: in memory, unless Python was built without this, or it is forbidden."""
     try:
         return os.fdopen(os.memfd_create("nccl-inspect"), "w+b")
     except (AttributeError, OSError):

@@ -252,14 +252,14 @@ def _default_value(kind: Any, name: str) -> Any:
 
 @cache
 def _parameters(kind: Any) -> list[tuple[str, Any, Any]]:
-    """For each field that a constructor takes its name, its default, and what puts a value in its place."""
+    """Return for each field that a constructor takes its name, its default, and what puts a value in its place."""
     given = [(name, it) for name, it in kind._declared.items() if not isinstance(it, Field) or it.init]
     return [(name, it.default if isinstance(it, Field) else it, slots(kind)[name]) for name, it in given]
 
 
 @cache
 def slots(kind: Any) -> dict[str, Callable[[Any, Any], None]]:
-    """For each field of a class what puts a value into an object, whether it may change or not."""
+    """Return for each field of a class what puts a value into an object, whether it may change or not."""
     return {name: getattr(kind, name).__set__ for name in kind._declared}
 
 

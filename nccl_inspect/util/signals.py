@@ -29,7 +29,7 @@ def name(number: int) -> str:
 
 
 def exit_code(status: int) -> int:
-    """The exit code of an exit status of a shell or a container, which has signals as 128 + number: negative then."""
+    """Return the exit code of the status of a shell or container, which has signals as 128 + number: negative then."""
     return _IN_STATUS - status if status > _IN_STATUS else status
 
 

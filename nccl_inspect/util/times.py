@@ -49,7 +49,7 @@ def moment(text: str | None) -> Moment | None:
 
 
 def _seconds_since_1970(text: str) -> float:
-    """Seconds; what would be after the year 5000 counts parts of them."""
+    """Return a time as seconds; what would be after the year 5000 counts parts of them."""
     whole, seconds = text.partition(".")[0], float(text)
     for _ in range((len(whole) - 9) // 3):
         seconds /= 1000

@@ -73,14 +73,14 @@ def _parts(numbers: Iterable[int]) -> list[range]:
 
 
 def _runs(ordered: Sequence[int]) -> list[range]:
-    """Neighbours together."""
+    """Return neighbours together."""
     ends = [at for at, step in enumerate(map(sub, ordered[1:], ordered), 1) if step != 1]
     borders = [0, *ends, len(ordered)] if ordered else []
     return [range(ordered[begin], ordered[end - 1] + 1) for begin, end in pairwise(borders)]
 
 
 def _join_steps(parts: Sequence[range]) -> list[range]:
-    """Single numbers in a row with one and the same step between them become one."""
+    """Return parts in which single numbers in a row with one and the same step between them are one."""
     strides: list[range] = []
     at = 0
     while at < len(parts):
@@ -96,7 +96,7 @@ def _join_steps(parts: Sequence[range]) -> list[range]:
 
 
 def _end_of_stride(parts: Sequence[range], at: int) -> int:
-    """Index after the last number that keeps the step of the first two."""
+    """Return index after the last number that keeps the step of the first two."""
     end = at + 1
     while (
         end < len(parts)
@@ -108,7 +108,7 @@ def _end_of_stride(parts: Sequence[range], at: int) -> int:
 
 
 def _split_strides(ordered: Sequence[int], step: int) -> list[range]:
-    """Numbers by what is left when they are divided by a step: ``0-1016:8,1-1017:8`` for two GPUs of each host."""
+    """Return numbers by their remainder for a step: ``0-1016:8,1-1017:8`` for two GPUs of each host."""
     classes: dict[int, list[int]] = {}
     for number in ordered:
         classes.setdefault(number % step, []).append(number)

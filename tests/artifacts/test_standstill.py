@@ -70,7 +70,7 @@ def test_a_group_that_one_rank_does_not_list_is_that_of_the_others() -> None:
 
 
 def pairs(size: int) -> Iterator[Dump]:
-    """Dumps of pairs of ranks that made different calls, each pair under a number of its own."""
+    """Yield dumps of pairs of ranks that made different calls, each pair under a number of its own."""
     for rank in range(size):
         name = f"t{rank // 2}"
         group = flight_recorder.Group(name=name, desc="tp", ranks=(rank // 2 * 2, rank // 2 * 2 + 1))
@@ -80,7 +80,7 @@ def pairs(size: int) -> Iterator[Dump]:
 
 
 def ring(size: int) -> Iterator[Dump]:
-    """Dumps of ranks each of which waits for the next one, and of as many that made calls of all these groups."""
+    """Yield dumps of ranks each of which waits for the next one, and of as many that made calls of all these groups."""
     for rank in range(2 * size):
         near = (rank, (rank - 1) % size) if rank < size else range(0, size, size // 16)
         ranks = {first: (first, (first + 1) % size) if rank < size else (rank,) for first in near}

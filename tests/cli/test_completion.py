@@ -34,7 +34,7 @@ def test_names_are_completed() -> None:
         "summarize --select socket-": {name for name in RULES if name.startswith("socket-")},
         "check --ignore ": RULES,
         "explain gdr-d": {"gdr-disabled"},
-        "watch --platform p5": {name for name in platforms.shipped() if name.startswith("p5")},
+        "watch --platform p5": {name for name in platforms.load_platforms() if name.startswith("p5")},
         "paths --scope int": {"intra", "inter"},
         "paths --finding nic-": {name for name in RULES if name.startswith("nic-")},
         "hosts --finding gdr-d": {"gdr-disabled"},
@@ -61,7 +61,7 @@ def test_the_script_is_sound_to_its_shell(tmp_path: Path) -> None:
 
 
 def installed(folder: Path) -> dict[str, str]:
-    """An environment whose path has the program."""
+    """Return an environment whose path has the program."""
     tool = folder / "nccl-inspect"
     tool.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from nccl_inspect.cli import main; main()" "$@"\n')
     tool.chmod(0o755)

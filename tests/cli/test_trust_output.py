@@ -34,7 +34,7 @@ GATES = ("check", "--fail-on")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a sound log and one that nobody may read, also where the tests run as root, who may."""
+    """Return a folder with a sound log and one that nobody may read, also where the tests run as root, who may."""
     for name in ("sound.log", "shut.log"):
         (tmp_path / "logs" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "logs" / name).write_bytes(SOUND.read_bytes())

@@ -54,7 +54,7 @@ class _Noted(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page, built once for all processes that run tests; without others, what is above belongs to all checkouts."""
+    """Return the page, built once for all processes that run tests."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = shared / "try"
@@ -116,7 +116,7 @@ class Visitor:
         return self.page.inner_text("#error") if self.page.is_visible("#error") else ""
 
     def saved(self, tab: str | None) -> bytes:
-        """What a button saves: a report, or the anonymized copy."""
+        """Return what a button saves: a report, or the anonymized copy."""
         if tab:
             self.page.click(f"#tab-{tab}")
         with self.page.expect_download(timeout=LONG) as download:
@@ -126,7 +126,7 @@ class Visitor:
 
 @pytest.fixture(scope="module")
 def visitor(browser: Browser, address: str) -> Iterator[Visitor]:
-    """One visitor for most tests: loading takes some seconds."""
+    """Yield one visitor for most tests: loading takes some seconds."""
     visitor = Visitor(browser, address)
     assert visitor.error == ""
     loaded = len(visitor.requests)

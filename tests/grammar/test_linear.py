@@ -53,7 +53,7 @@ def grows_too_fast(match: Match, before: bytes, unit: bytes, after: bytes, sizes
 
 
 def attacks(sample: bytes, places: list[int], units: set[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """The sample up to a place, then something again and again, then what cannot be the end, or what was to follow."""
+    """Yield the sample up to a place, something again and again, then what cannot be the end, or what follows."""
     for at in places:
         for unit in {*units, sample[at:], sample[at : at + 3]} - {b""}:
             yield sample[:at], unit, b"\x01"

@@ -90,7 +90,7 @@ NAMED = "starter: rank 2 on vm, process 102, is gone: "
 
 @pytest.fixture(autouse=True)
 def grammar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The shipped grammar, and other files beside it."""
+    """Yield the shipped grammar, and other files beside it."""
     own = [tmp_path / "starter.grammar", tmp_path / "own.grammar"]
     for file, text in zip(own, (GRAMMAR, WORDINGS), strict=True):
         file.write_text(text, encoding="utf-8")

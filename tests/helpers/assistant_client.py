@@ -25,12 +25,12 @@ _Result = TypeVar("_Result")
 
 
 def reader(*roots: Path, **limits: int) -> LogReader:
-    """Reads logs below some folders, and tells of all progress."""
+    """Return what reads logs below some folders, and tells of all progress."""
     return LogReader(Folders([str(root) for root in roots], **limits), reading.Options(), interval=0.0)
 
 
 def asked(root: Path | LogReader, question: Callable[[Client], Awaitable[_Result]]) -> _Result:
-    """What a client hears from a server in this process."""
+    """Return what a client hears from a server in this process."""
 
     async def ask() -> _Result:
         async with Client(_server(root)) as client:

@@ -9,7 +9,7 @@ from types import FrameType
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many functions are called, those of C included."""
+    """Return how many functions are called, those of C included."""
     count = 0
 
     def called(_frame: FrameType, event: str, _argument: object) -> None:
@@ -25,7 +25,7 @@ def calls(work: Callable[[], object]) -> int:
 
 
 def calls_by_function(work: Callable[[], object]) -> Counter[str]:
-    """How often each function of Python is called, by its file and name; a generator, how often it is resumed."""
+    """Return how often each function is called, by file and name; a generator, how often it is resumed."""
     count: Counter[str] = Counter()
 
     def called(frame: FrameType, event: str, _argument: object) -> None:

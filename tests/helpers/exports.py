@@ -42,7 +42,7 @@ Export = Callable[[Sequence[Said]], bytes]
 
 
 def said(lines: Iterable[bytes], step: float = 0.0013) -> list[Said]:
-    """Lines with times, ``step`` seconds apart."""
+    """Return lines with times, ``step`` seconds apart."""
     return [
         Said(BEGIN + timedelta(seconds=step * index), line.decode("utf-8", "surrogateescape"))
         for index, line in enumerate(lines)
@@ -54,7 +54,7 @@ def dumped(document: Any, **how: Any) -> bytes:
 
 
 def lines(record: Callable[[Said], Any]) -> Export:
-    """JSON, one record in each line."""
+    """Return JSON, one record in each line."""
     return lambda rows: b"".join(dumped(record(row)) for row in rows)
 
 
@@ -67,7 +67,7 @@ def document(record: Callable[[Said], Any], around: Callable[[list[Any]], Any] =
 
 
 def table(names: Sequence[str], row: Callable[[Said], Sequence[object]], **how: Any) -> Export:
-    """CSV with a line of names."""
+    """Return CSV with a line of names."""
 
     def export(rows: Sequence[Said]) -> bytes:
         text = io.StringIO()

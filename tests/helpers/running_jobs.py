@@ -47,7 +47,7 @@ def python(script: str) -> list[str]:
 
 
 def quietly(arguments: list[str]) -> list[str]:
-    """Without a report, which takes most of the time."""
+    """Return the command without a report, which takes most of the time."""
     return ["--quiet", *arguments]
 
 

@@ -62,7 +62,7 @@ def is_torn(name: str) -> bool:
 
 
 def folded(parts: Sequence[tuple[str, Sequence[bytes]]], large: float = LARGE) -> Fold:
-    """One fold of some sources, each with its lines; ``large`` is the size from which they are read in columns."""
+    """Return one fold of some sources with their lines; ``large`` is the size from which columns are read."""
     reader = Reader(large=large)
     for name, lines in parts:
         reader.fold.start(name)

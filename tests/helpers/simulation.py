@@ -62,7 +62,7 @@ RELEASES = (
 
 @dataclass(frozen=True)
 class Truth:
-    """What is true of a connection line."""
+    """Holds what is true of a connection line."""
 
     comm: int
     """The number of its communicator."""
@@ -241,7 +241,7 @@ class Job:
         self._print(rank, tid, lines)
 
     def _identity(self, comm: Comm, rank: int) -> str:
-        """What START and COMPLETE say of a member."""
+        """Return what START and COMPLETE say of a member."""
         release, mine, parent = self.release, comm.ranks.index(rank), comm.parent
         gpu = self.slots[rank][1]
         api = ("ncclCommSplit " if parent else "ncclCommInitRank ") if release.api else ""
@@ -284,7 +284,7 @@ class Job:
         return lines
 
     def _ring(self, comm: Comm, channel: int) -> list[int]:
-        """Node by node, within the nodes turned by the channel."""
+        """Return the ring node by node, within the nodes turned by the channel."""
         by_host: dict[str, list[int]] = {}
         for place, rank in enumerate(comm.ranks):
             by_host.setdefault(self.slots[rank][0], []).append(place)
@@ -369,7 +369,7 @@ Item = TypeVar("Item")
 
 
 def mixed(streams: list[list[Item]], random: Random) -> list[Item]:
-    """Several streams in one, each in its own order; now and then one after the other."""
+    """Return several streams in one, each in its own order; now and then one after the other."""
     if random.random() < 0.25:
         random.shuffle(streams)
         return [line for stream in streams for line in stream]

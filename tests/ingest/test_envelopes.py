@@ -35,7 +35,7 @@ def summary(data: bytes) -> dict[str, Any]:
 
 
 def only_job(told: dict[str, Any]) -> dict[str, Any]:
-    """Without what is of the lines: those around a log are some too."""
+    """Return a document without what is of the lines: those around a log are some too."""
     return {key: told[key] for key in ("paths", "findings", "communicators", "versions")}
 
 

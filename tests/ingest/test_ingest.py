@@ -36,7 +36,7 @@ def lines_of(data: bytes) -> list[bytes]:
 
 
 def shown(job: Job) -> tuple[object, ...]:
-    """What must not change where a log says the same."""
+    """Return what must not change where a log says the same."""
     paths = [(path.src, path.dst, path.detail) for path in job.paths]
     return job.verdict, [one.rule for one in job.findings], paths, job.sources[0].typed_lines
 

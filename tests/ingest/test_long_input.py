@@ -38,7 +38,7 @@ def run(*args: str, exe: list[str] = EXE, **how: Any) -> subprocess.CompletedPro
 
 
 def on_a_terminal(args: list[str], exe: list[str], stdin: int | None = None) -> bytes:
-    """What a command prints on stderr when that is a terminal."""
+    """Return what a command prints on stderr when that is a terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen([*exe, *args], stdin=stdin, stdout=subprocess.DEVNULL, stderr=theirs) as process:
         os.close(theirs)
@@ -125,7 +125,7 @@ MEASURED = (
 
 
 def measured(data: Iterator[bytes], pack: Callable[[Any], Any] = lambda stream: stream) -> list[int]:
-    """How many bytes a process reads of these, and how much memory that takes."""
+    """Return how many bytes a process reads of these, and how much memory that takes."""
     process = subprocess.Popen([sys.executable, "-c", MEASURED], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin
     assert process.stdout
@@ -139,7 +139,7 @@ def measured(data: Iterator[bytes], pack: Callable[[Any], Any] = lambda stream: 
 
 
 def generated(size: int) -> Iterator[bytes]:
-    """Pieces of a log: mostly lines of a training loop, some of NCCL."""
+    """Yield pieces of a log: mostly lines of a training loop, some of NCCL."""
     piece = b"".join(b"step %d loss 0.%d\n" % (number, number * 7919 % 9973) for number in range(40_000))
     piece += b"".join(
         b"vm:%d:9 [0] NCCL INFO Channel %02d/0 : 0[0] -> 1[1] via P2P/CUMEM\n" % (n % 8, n % 24) for n in range(2000)

@@ -89,7 +89,7 @@ OBJECTS = st.recursive(
 
 
 def told_by_all(line: bytes) -> list[Inner]:
-    """What the one that knows most says, when all are asked."""
+    """Return what the one that knows most says, when all are asked."""
     return max((reader(line) for reader in READERS), key=worth)
 
 

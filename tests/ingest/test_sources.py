@@ -405,7 +405,7 @@ fsspec = pytest.importorskip("fsspec")
 
 @pytest.fixture
 def store() -> Any:
-    """An empty store in memory, reached as ``memory://``."""
+    """Return an empty store in memory, reached as ``memory://``."""
     memory = fsspec.filesystem("memory")
     memory.store.clear()
     memory.pseudo_dirs[:] = [""]

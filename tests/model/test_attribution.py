@@ -81,7 +81,7 @@ def lines_of(job: Job) -> list[LINE]:
 
 @dataclass
 class Outcome:
-    """How the lines of a log were understood."""
+    """Holds how the lines of a log were understood."""
 
     lines: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)

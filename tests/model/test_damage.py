@@ -13,7 +13,7 @@ _OTHER = next(n for n in range(_CONNECTION + 1, len(_LINES)) if b":4016:" in _LI
 
 
 def _swap(at: int) -> bytes:
-    """Another process writes amid a connection line, and the piece that it cuts off ends the line of that process."""
+    """Return a log in which another process writes amid a connection line; what it cuts off ends its own line."""
     line, other = _LINES[_CONNECTION], _LINES[_OTHER]
     torn = [*_LINES[:_CONNECTION], line[:at] + other[:40] + b"\n" + line[at:] + other[40:], *_LINES[_CONNECTION + 1 :]]
     return b"".join(part for n, part in enumerate(torn) if n != _OTHER)
@@ -45,7 +45,7 @@ def test_error_on_a_line_that_was_put_together_is_possible() -> None:
 
 
 def _glued() -> bytes:
-    """Two lines that were run together, which shows that a log is torn."""
+    """Return two lines that were run together, which shows that a log is torn."""
     return _LINES[0][:60] + _LINES[1]
 
 

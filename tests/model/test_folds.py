@@ -109,7 +109,7 @@ def test_unrecognised_lines_and_warnings_keep_their_number_and_first_place() -> 
 
 
 def quoted(fold: Fold) -> str:
-    """What is said of a log, and the lines of ends and layouts, which are made when a rule asks."""
+    """Return what is said of a log, and the lines of ends and layouts, which are made when a rule asks."""
     job = Judge(Options())(fold)
     layouts = [(comm.layout, range(len(comm.rings))) for comm in job.communicators]
     ends = [list(job.paths.end_lines(side)) for side in SIDES]
@@ -185,11 +185,11 @@ ORDERS = {
 
 
 def test_the_order_of_the_log_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_object = {name: document(fuzz_columns.folded(blocks, LARGE)) for name, blocks in ORDERS.items()}
+    by_object = {name: document(fuzz_columns.fold_log(blocks, LARGE)) for name, blocks in ORDERS.items()}
     monkeypatch.setattr(attribution, "MANY", 0)
     for large in (LARGE, 0):
         for name, blocks in ORDERS.items():
-            assert document(fuzz_columns.folded(blocks, large)) == by_object[name], name
+            assert document(fuzz_columns.fold_log(blocks, large)) == by_object[name], name
 
 
 # --- the order of steps and bursts
@@ -204,7 +204,7 @@ def bursts(pid: int, tid: int, peer: int, channels: range = range(4)) -> list[by
 
 
 def of_threads(begin: bytes, peer: int) -> list[bytes]:
-    """What two processes print, one of them with two threads, line by line in turn."""
+    """Return what two processes print, one of them with two threads, line by line in turn."""
     threads = ((7, 7), (7, 8), (9, 9))
     columns = [[INIT % (pid, tid, tid, begin), *bursts(pid, tid, peer)] for pid, tid in threads]
     return [line for lines in zip(*columns, strict=True) for line in lines]
@@ -227,10 +227,10 @@ STEPS = {
 
 def differences(blocks: fuzz_columns.Blocks, sizes: Sequence[tuple[float, float]]) -> Iterator[str]:
     """Yield where blocks must not be cut: the parts, read in columns from some size on, do not merge into the whole."""
-    whole = fuzz_columns.state(fuzz_columns.folded(blocks, math.inf))
+    whole = fuzz_columns.state(fuzz_columns.fold_log(blocks, math.inf))
     for at in range(1, len(blocks)):
         for first, second in sizes:
-            fold, later = fuzz_columns.folded(blocks[:at], first), fuzz_columns.folded(blocks[at:], second)
+            fold, later = fuzz_columns.fold_log(blocks[:at], first), fuzz_columns.fold_log(blocks[at:], second)
             fold.merge(pickle.loads(pickle.dumps(later)))
             if fuzz_columns.state(fold) != whole:
                 yield f"cut before block {at}, in columns from {first} and {second} bytes on"
@@ -278,7 +278,7 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def stated(lines: list[bytes], large: float = math.inf) -> list[tuple[object, int]]:
     half = len(lines) // 2
-    fold = fuzz_columns.folded([lines[:half], lines[half:]], large)
+    fold = fuzz_columns.fold_log([lines[:half], lines[half:]], large)
     return [(note.wording, note.count) for log in fold.processes.values() for note in log.notes.values()]
 
 
@@ -289,7 +289,7 @@ def test_statements_of_many_processes_that_all_differ_are_bounded_and_counted() 
         found = stated(lines, large)
         assert len({wording for wording, _ in found}) == MOST + OF_PROCESS * 5 + 1
         assert sum(count for _, count in found) == len(lines)
-    job = Judge(Options())(fuzz_columns.folded([lines], math.inf))
+    job = Judge(Options())(fuzz_columns.fold_log([lines], math.inf))
     (most,) = (notice for notice in job.notices if notice.count > 1)
     assert (len(most.processes), most.message[:8]) == (5, "message ")
     assert sum(notice.count for notice in job.notices) == len(lines)
@@ -297,16 +297,16 @@ def test_statements_of_many_processes_that_all_differ_are_bounded_and_counted() 
     assert len({wording for wording, _ in stated(long)}) < MOST // 2, "long ones count as several"
     own = [WARN % (number, 1, number * 2 + more) for number in range(300) for more in range(OF_PROCESS)]
     assert len({wording for wording, _ in stated(own)}) == len(own), "what each process states of itself is kept"
-    fold, later = fuzz_columns.folded([own[:300]], math.inf), fuzz_columns.folded([own[300:]], math.inf)
+    fold, later = fuzz_columns.fold_log([own[:300]], math.inf), fuzz_columns.fold_log([own[300:]], math.inf)
     assert fold.can_merge(later)
 
 
 @pytest.mark.usefixtures("bounded")
 def test_folds_merge_only_if_nothing_would_have_been_too_much() -> None:
     lines = [WARN % (number // 9 % 7, 1, number % 34) for number in range(100)]
-    whole = fuzz_columns.state(fuzz_columns.folded([lines], math.inf))
+    whole = fuzz_columns.state(fuzz_columns.fold_log([lines], math.inf))
     for at in range(1, 100, 7):
-        fold, later = fuzz_columns.folded([lines[:at]], math.inf), fuzz_columns.folded([lines[at:]], math.inf)
+        fold, later = fuzz_columns.fold_log([lines[:at]], math.inf), fuzz_columns.fold_log([lines[at:]], math.inf)
         if fold.can_merge(later):
             fold.merge(later)
             assert fuzz_columns.state(fold) == whole

@@ -57,7 +57,7 @@ def interleaved(*logs: bytes) -> bytes:
 
 
 def essence(job: Job) -> tuple[object, ...]:
-    """What must not depend on other jobs: the verdict, the findings that are not about the log, the paths."""
+    """Return what must not depend on other jobs: the verdict, the findings that are not about the log, the paths."""
     findings = sorted((one.rule, one.severity) for one in job.findings if one.rule != "lines-damaged")
     return job.verdict, findings, [(path.src, path.dst, path.detail, path.verdict) for path in job.paths]
 

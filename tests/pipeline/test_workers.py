@@ -240,7 +240,7 @@ def test_torn_packed_and_small_files_are_not_cut(tmp_path: Path) -> None:
 
 @pytest.fixture(params=["forked", "spawned"])
 def helpers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[processes.Helpers]:
-    """Processes of both kinds."""
+    """Yield processes of both kinds."""
     if request.param == "spawned":
         monkeypatch.setattr(processes, "can_fork", lambda: False)
     elif not processes.can_fork():
@@ -282,7 +282,7 @@ def test_no_process_is_left_where_nobody_wants_its_result(helpers: processes.Hel
 
 @pytest.fixture
 def forks() -> None:
-    """Processes are forks of this one."""
+    """Require that processes are forks of this one."""
     if not processes.can_fork():
         pytest.skip("forks are for Linux, and where no other thread runs")
 

@@ -77,7 +77,7 @@ def test_types_that_fit_equally_claim_only_what_they_share() -> None:
 
 def test_p2p_over_an_amd_cpu_depends_on_release_and_number() -> None:
     def p2p(machine: str, release: str, gpus: int, *settings: tuple[str, str]) -> bool | None:
-        return platforms.expected_of(platforms.require_platform(machine), [release], gpus, settings).p2p
+        return platforms.expect_of_job(platforms.require_platform(machine), [release], gpus, settings).p2p
 
     off = ("NCCL_P2P_DISABLE", "1")
     for release, gpus, expected in (
@@ -100,6 +100,6 @@ def test_a_range_of_releases_is_as_new_as_its_oldest() -> None:
         ("2.26.2 to 2.28.3 (inferred)", None),
         ("2.28.3 or earlier (inferred)", None),
     ):
-        assert platforms.expected_of(platforms.require_platform("gb200-nvl72"), [release], 4, set()).gdr is expected, (
-            release
-        )
+        assert (
+            platforms.expect_of_job(platforms.require_platform("gb200-nvl72"), [release], 4, set()).gdr is expected
+        ), release

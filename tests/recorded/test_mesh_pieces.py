@@ -57,12 +57,12 @@ def lines_of(recording: Recording) -> tuple[Line, ...]:
 
 
 def text_of(lines: Iterable[Line]) -> str:
-    """Lines as a log."""
+    """Return lines as a log."""
     return "".join(line.text for line in lines)
 
 
 def on(recording: Recording, hosts: Collection[int]) -> str:
-    """What some hosts printed."""
+    """Return what some hosts printed."""
     return text_of(line for line in lines_of(recording) if line.host in hosts)
 
 

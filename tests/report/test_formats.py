@@ -99,7 +99,7 @@ def test_a_format_loads_only_its_own_library() -> None:
 
 
 def prose(text: str) -> str:
-    """Markdown without what stands in code, and without the marks of what is folded away."""
+    """Return Markdown without what stands in code, and without the marks of what is folded away."""
     text = re.sub(r"^(`{3,})text\n.*?\n\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"(?<![\\`])(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
     text = re.sub(

@@ -23,7 +23,7 @@ from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
 from nccl_inspect.report import html as html_report
-from nccl_inspect.report.html import Texts, packed
+from nccl_inspect.report.html import Texts, pack_numbers
 
 FALLBACK = "efa-provider-missing-socket-fallback"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'"
@@ -75,7 +75,7 @@ def data_of(text: str) -> dict[str, Any]:
 
 
 def unpacked(text: str) -> list[int]:
-    """What ``0-packing.js`` makes of a column."""
+    """Return what ``0-packing.js`` makes of a column."""
     runs = (run.partition("*") for run in text.split())
     return list(accumulate(int(step) for step, _, times in runs for _ in range(int(times or 1))))
 
@@ -184,7 +184,7 @@ def test_many_nics_are_folded() -> None:
 def test_columns_are_packed_as_steps() -> None:
     columns: dict[str, list[int]] = {"": [], "0": [0], "3 1*2 4": [3, 4, 5, 9], "-1 0 8": [-1, -1, 7], "7 0*3": [7] * 4}
     for text, numbers in columns.items():
-        assert packed(numbers) == text
+        assert pack_numbers(numbers) == text
         assert unpacked(text) == numbers
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tabulate import tabulate
 
 from nccl_inspect.judging.engine import registered
-from nccl_inspect.report.tables import KIND_HEAD, aligned
+from nccl_inspect.report.tables import KIND_HEAD, align_table
 from nccl_inspect.report.words import fit_page
 
 PAGES = {entry.rule.name: entry.rule.page for entry in registered()}
@@ -34,7 +34,7 @@ def test_the_pages_of_rules_fit() -> None:
 
 
 def _kept(page: str) -> list[str]:
-    """Code, headings, tables and the beginnings of items."""
+    """Return code, headings, tables and the beginnings of items."""
     code = re.findall(r"^ *```.*?^ *```$", page, flags=re.MULTILINE | re.DOTALL)
     return code + re.findall(r"^ *(?:[|#].*|[-*] |\d+\. |$)", page, flags=re.MULTILINE)
 
@@ -52,4 +52,6 @@ CELLS = st.text(st.characters(categories=("L", "N", "P"), max_codepoint=0x2FF), 
 
 @given(st.lists(st.lists(CELLS, min_size=len(KIND_HEAD), max_size=len(KIND_HEAD)), min_size=1))
 def test_a_table_is_as_tabulate_draws_it(rows: list[list[str]]) -> None:
-    assert "\n".join(aligned(KIND_HEAD, rows)) == tabulate(rows, KIND_HEAD, tablefmt="simple", disable_numparse=True)
+    assert "\n".join(align_table(KIND_HEAD, rows)) == tabulate(
+        rows, KIND_HEAD, tablefmt="simple", disable_numparse=True
+    )

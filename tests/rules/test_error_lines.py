@@ -51,7 +51,7 @@ def alone(production: Production, sample: str) -> Job | None:
 
 
 def findings_of(job: Job) -> list[Finding]:
-    """What was found, without what is about the log as such."""
+    """Return what was found, without what is about the log as such."""
     return [finding for finding in job.findings if finding.category != engine.CATEGORIES[-1]]
 
 

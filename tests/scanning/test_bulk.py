@@ -94,7 +94,7 @@ def by_block(blocks: Sequence[Sequence[bytes]], countable: bool) -> tuple[Listin
 
 @cache
 def pool() -> list[bytes]:
-    """Lines of all kinds: of every sample log, wrapped, damaged, of other programs."""
+    """Return lines of all kinds: of every sample log, wrapped, damaged, of other programs."""
     lines = [line for name in sample_data.names() for data in sample_data.contents(name) for line in data.split(b"\n")]
     lines = lines[:: max(1, len(lines) // 4000)]
     wrapped = [b"[pod/llama-0] " + line for line in lines[::50]]

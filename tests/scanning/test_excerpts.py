@@ -176,7 +176,7 @@ DOCUMENTS = [
 
 
 def alarms(text: bytes) -> list[str]:
-    """What is found in a text only because it is read as an excerpt, but for what harms nobody."""
+    """Return what is found in a text only because it is read as an excerpt, but for what harms nobody."""
     lines = text.split(b"\n")
     known: set[int] = set()
     Scanner(GRAMMAR).scan(lines, Counts(), lambda number, _origin, said: known.add(number))

@@ -184,8 +184,8 @@ INSTRUCTIONS = f"""
 
 
 def test_a_call_in_a_library_is_read_with_its_level_subsystems_and_place() -> None:
-    ring, failed = library_calls.calls_in(INSTRUCTIONS, TEXTS.get)
+    ring, failed = library_calls.find_calls(INSTRUCTIONS, TEXTS.get)
     assert ring == Call("INFO", ("INIT", "COLL"), TEXTS[0x20], "unknown", 0)
     assert failed == Call("WARN", (), TEXTS[0x30], "x.cc", 0x44)
     again = [*INSTRUCTIONS[:8], f"  19b8ff:\tcall   {LOG}"]
-    assert len(list(library_calls.calls_in(again, TEXTS.get))) == 1, "what is left over is not taken for arguments"
+    assert len(list(library_calls.find_calls(again, TEXTS.get))) == 1, "what is left over is not taken for arguments"

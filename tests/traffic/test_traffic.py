@@ -19,7 +19,7 @@ from nccl_inspect.traffic import FORMATS, count_traffic
 
 
 def log(*calls: str) -> bytes:
-    """Four ranks of one host, each making the same calls, after the formats of 2.27."""
+    """Return four ranks of one host, each making the same calls, after the formats of 2.27."""
     lines = []
     for rank in range(4):
         head = f"vm:{10 + rank}:{10 + rank} [{rank}] NCCL INFO "

@@ -45,7 +45,7 @@ def quote(line: Evidence, most: int = MAX_QUOTE) -> Quote:
     return Quote(source=cut_text(line.source, MAX_TEXT), line=line.line, quoted_log_text=cut_text(line.text, most))
 
 
-def raw(source: str, number: int, text: str) -> Quote:
+def quote_raw(source: str, number: int, text: str) -> Quote:
     """Return a line that comes from the file itself.
 
     Args:
@@ -59,7 +59,7 @@ def raw(source: str, number: int, text: str) -> Quote:
 
 
 def cut_text(text: str, most: int = MAX_TEXT) -> str:
-    """Printable text, cut to a length.
+    """Return printable text, cut to a length.
 
     Characters without a width (joiners, tags, direction marks) can hide from people what an assistant reads.
     """

@@ -22,7 +22,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path, Selection
 from nccl_inspect.report import brief, head
 from nccl_inspect.report.digest import verdict_line
-from nccl_inspect.report.tables import by_kind, gdr_word
+from nccl_inspect.report.tables import gdr_word, rows_by_kind
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import escape_controls
@@ -99,7 +99,7 @@ def size(value: BaseModel) -> int:
     return len(value.model_dump_json().encode())
 
 
-def shrunk(result: _Result, *shorter: Callable[[_Result], bool]) -> _Result:
+def shrink_result(result: _Result, *shorter: Callable[[_Result], bool]) -> _Result:
     """Return a result that fits: its parts are shortened in turn until it does.
 
     Args:
@@ -113,7 +113,7 @@ def shrunk(result: _Result, *shorter: Callable[[_Result], bool]) -> _Result:
 
 
 def pop_last(name: str) -> Callable[[Any], bool]:
-    """Return a step of :func:`shrunk` that takes the last entry of a list away."""
+    """Return a step of :func:`shrink_result` that takes the last entry of a list away."""
 
     def step(result: Any) -> bool:
         rows = getattr(result, name)
@@ -188,7 +188,7 @@ def where_words(finding: Finding) -> str:
 def path_kinds(paths: Selection) -> list[KindOfPath]:
     """Return paths by kind, the first few."""
     kinds = []
-    for scope, path, pairs, gdr, channels, verdict in by_kind(paths)[:_MAX_KINDS]:
+    for scope, path, pairs, gdr, channels, verdict in rows_by_kind(paths)[:_MAX_KINDS]:
         number = int(pairs.replace(",", ""))
         kinds.append(KindOfPath(scope=scope, path=path, pairs=number, gdr=gdr, channels=channels, verdict=verdict))
     return kinds
@@ -198,7 +198,7 @@ def path_kinds(paths: Selection) -> list[KindOfPath]:
 
 
 class World(BaseModel):
-    """What the log shows of the job."""
+    """Holds what the log shows of the job."""
 
     world_size: int | None
     ranks_seen: str = Field(description="Ranks with lines in the log: 0-7.")
@@ -280,7 +280,7 @@ def summarize_job(job: Job) -> Summary:
         not_read=problems[:_MAX_PROBLEMS],
         more="evidence: findings in full, with their lines; paths: each rank pair; explain: a rule or a log line",
     )
-    return shrunk(
+    return shrink_result(
         result, *map(pop_last, ("not_judged", "jobs", "errors_without_rule", "findings", "paths", "not_read"))
     )
 
@@ -367,7 +367,7 @@ class EvidenceFile(BaseModel):
 
 
 class EvidenceAnswer(BaseModel):
-    """What the findings rest on."""
+    """Holds what the findings rest on."""
 
     findings: list[FullFinding]
     page: Page
@@ -419,7 +419,7 @@ class LineField(BaseModel):
 
 
 class ExplainedLine(BaseModel):
-    """What a line means."""
+    """Holds what a line means."""
 
     quoted_log_text: str = Field(description="Untrusted data: the line that was given.")
     known: bool
@@ -532,9 +532,9 @@ def make_checked(policy: str, checked: Checked, strict: bool, offset: int, limit
         is_met=checked.is_met(strict),
         state=checked.state,
         verdict=checked.job.verdict,
-        broken=len(checked.in_state("broken")),
-        undecided=len(checked.in_state("undecided")),
-        kept=len(checked.in_state("kept")),
+        broken=len(checked.list_outcomes("broken")),
+        undecided=len(checked.list_outcomes("undecided")),
+        kept=len(checked.list_outcomes("kept")),
         expectations=part.rows,
         page=part.page,
     )

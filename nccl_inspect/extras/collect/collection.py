@@ -34,7 +34,7 @@ _AFTER_KILL = 1
 
 @frozen
 class Command(Frozen):
-    """What is run, and where its output goes."""
+    """Holds what is run, and where its output goes."""
 
     file: str
     """Within the folder; ``{pod}`` and the like are filled in, as in ``argv``."""
@@ -44,7 +44,7 @@ class Command(Frozen):
     keeps_failed: bool = False
     """Whether the output is of use even where the status is not 0."""
 
-    def filled(self, **values: str) -> Command:
+    def fill(self, **values: str) -> Command:
         """Return the command for one pod, node, …; what comes from elsewhere cannot leave the folder."""
         parts = {name: value.replace("/", "_").lstrip(".") or "_" for name, value in values.items()}
         argv = tuple(word.format(**values) for word in self.argv)
@@ -142,7 +142,7 @@ _MANIFEST = ".json"
 
 @frozen
 class Outcome(Frozen):
-    """How one command ended."""
+    """Holds how one command ended."""
 
     file: str
     what: str

@@ -38,14 +38,14 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 
 def _view(view: View, style: Style) -> list[str]:
     lines = [paint(line, "bold", style) for line in block("", view_title(view), style, 0, 0)]
-    lines += _about(view, style)
+    lines += _describe_communicator(view, style)
     for host, ranks in view.hosts.items():
         gpus = {} if view.folded else {rank: gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
         named = ", ".join(f"{rank} ({gpu})" if gpu else str(rank) for rank, gpu in gpus.items())
         lines += block("host", f"{escape_controls(host)}: ranks {named or ranges(ranks)}", style)
     by_pair = {(link.kind, link.src, link.dst): link for link in view.links}
     if view.folded:
-        lines += _folded(view, style)
+        lines += _draw_folded(view, style)
     else:
         for ring in view.rings:
             lines += _ring(view, ring, by_pair, style)
@@ -63,7 +63,7 @@ def _view(view: View, style: Style) -> list[str]:
     return lines
 
 
-def _about(view: View, style: Style) -> list[str]:
+def _describe_communicator(view: View, style: Style) -> list[str]:
     """Write the origin, purpose and time of a communicator, and what its ranks disagree on."""
     info = view.info
     if info is None:
@@ -95,7 +95,7 @@ def _stage(stage: Stage) -> str:
     return escape_controls(" ".join(filter(None, (stage.name, span))) + took)
 
 
-def _folded(view: View, style: Style) -> list[str]:
+def _draw_folded(view: View, style: Style) -> list[str]:
     """Write hosts instead of ranks: the links between them."""
     lines = []
     for kind in view.kinds:

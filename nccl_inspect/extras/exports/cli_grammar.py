@@ -48,7 +48,7 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
 
     lnav: a format with fields and SQL tables. json: every message with patterns, fields, releases and samples.
     """
-    productions = _chosen(dialects)
+    productions = _choose_productions(dialects)
     if export is None:
         if out is not None:
             raise click.UsageError("--out needs --export; name the format, such as --export lnav")
@@ -76,7 +76,7 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
     print_stderr(f"{target}: {format_.USE.format(out=target)}")
 
 
-def _chosen(dialects: tuple[str, ...]) -> list[Production]:
+def _choose_productions(dialects: tuple[str, ...]) -> list[Production]:
     """Return all productions, or those of some dialects."""
     productions = [
         production

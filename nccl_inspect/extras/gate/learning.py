@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sized
 from functools import partial
 
 from nccl_inspect._version import __version__
-from nccl_inspect.extras.gate.policy import SCOPES, all_ways, paths_within, world_communicator
+from nccl_inspect.extras.gate.policy import SCOPES, list_ways, select_scope, world_communicator
 from nccl_inspect.model.job import CommunicatorInfo, Job, Selection, Setting
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.util.text import escape_controls
@@ -114,7 +114,7 @@ def _paths(job: Job) -> Iterator[str]:
     for number, scope in enumerate(SCOPES):
         if number:
             yield ""
-        paths = paths_within(scope, job)
+        paths = select_scope(scope, job)
         if paths:
             yield f"[paths.{scope}]   # {_SCOPE_WORDS[scope]}"
             yield from _scope(paths)
@@ -123,7 +123,7 @@ def _paths(job: Job) -> Iterator[str]:
 
 
 def _scope(paths: Selection) -> Iterator[str]:
-    ways = [way for kind in paths.kinds for way in all_ways(kind)]
+    ways = [way for kind in paths.kinds for way in list_ways(kind)]
     details = sorted({way.detail for way in ways})
     kinds = sorted({way.transport for way in ways})
     hint = f"   # or any of the transport: transport = [{', '.join(map(_text, kinds))}]"

@@ -176,7 +176,7 @@ def command(
         screen.clear()
     for words in place.problems(job) if place else ():
         print_stderr(words)
-    ended = _ended(alarm, on_exit) if alarm else None
+    ended = _end_on_alarm(alarm, on_exit) if alarm else None
     if adding:  # after the command of --on-exit, which has to end a job
         adding.append([name, *evidence], store, print_stderr, options)
     if ended is not None:
@@ -211,7 +211,7 @@ class _Beside:
         return self._inventory
 
     def problems(self, job: Job | None) -> Iterator[str]:
-        """Unused files and the reasons."""
+        """Yield unused files and the reasons."""
         yield from digest.list_unused_evidence(job.artifacts if job else self._inventory.evidence)
         yield from (f"{log.name}: {log.problem.what}" for log in self._inventory.logs if log.problem)
         watched = os.path.realpath(self._log)
@@ -221,7 +221,7 @@ class _Beside:
             yield f"{count(len(others), 'log')} beside it ({others[0]}) not read; read all when the job is over: {hint}"
 
 
-def _ended(alarm: exit_conditions.Alarm, command: str | None) -> int:
+def _end_on_alarm(alarm: exit_conditions.Alarm, command: str | None) -> int:
     """End because of an alarm; the status is that of the alarm, even if the command fails."""
     print_stderr(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
     try:
@@ -318,7 +318,7 @@ def _progress(status: Status) -> tuple[str, str]:
 
 
 def _words(news: News, style: Style) -> Iterator[str]:
-    """News in lines."""
+    """Yield news in lines."""
     match news:
         case Verdict(job):
             yield from report.load("text").render(job, style).splitlines()

@@ -25,7 +25,7 @@ import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.anonymize import Anonymizer
 from nccl_inspect.extras.anonymize.learning import Learned
-from nccl_inspect.extras.anonymize.names import Names, hosts_in, load_table
+from nccl_inspect.extras.anonymize.names import Names, load_table, split_hosts
 from nccl_inspect.extras.anonymize.text import Scrubber
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.model.job import Job
@@ -259,7 +259,7 @@ def test_a_host_list_stands_for_its_hosts() -> None:
         "n[1-100000000]": "n[1-100000000]",
         "n[1-999999999999999999999999]": "n1-999999999999999999999999",
     }
-    assert {text: " ".join(hosts_in(text)) for text in lists} == lists
+    assert {text: " ".join(split_hosts(text)) for text in lists} == lists
 
 
 # --- any input, in time that grows with it

@@ -50,7 +50,7 @@ def exported(name: str) -> str:
 
 
 def fields_of(production: Production, message: str) -> dict[str, Any]:
-    """What the reader makes of a message, without flags and lists, which are text elsewhere."""
+    """Return what the reader makes of a message, without flags and lists, which are text elsewhere."""
     values = production.read(message.encode()) or {}
     return {name: value for name, value in values.items() if is_shown(name) and not isinstance(value, bool | tuple)}
 

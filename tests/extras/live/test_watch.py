@@ -244,9 +244,9 @@ def test_a_line_waits_for_its_end() -> None:
     splitter = Splitter()
     pieces = [list(splitter.split(data)) for data in (b"on", b"e\r\ntw", b"o", b"\n\nthr")]
     assert pieces == [[], [b"one"], [], [b"two", b""]]
-    (rest,) = splitter.rest()
+    (rest,) = splitter.take_rest()
     assert (list(rest), rest.size) == ([b"thr"], 0)
-    assert list(splitter.rest()) == []
+    assert list(splitter.take_rest()) == []
     lines = [json.dumps({"log": f"a:1:1 [0] NCCL INFO {n}\n", "stream": "stdout"}).encode() + b"\n" for n in range(3)]
     assert [len(splitter.split(line).lines) for line in lines] == [1, 1, 1], "of Docker, each object at once"
 

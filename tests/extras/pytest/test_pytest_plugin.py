@@ -122,7 +122,7 @@ def test_messages_are_safe_to_show() -> None:
 
 @pytest.fixture
 def plugged(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A pytest that finds the plugin by the entry point of pyproject.toml, as when the package is installed."""
+    """Return a pytest that finds the plugin by the entry point of pyproject.toml, as when the package is installed."""
     points = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]["pytest11"]
     site = pytester.mkdir("site")
     info = site / "plugged-1.dist-info"
