@@ -250,12 +250,12 @@ def _ranks(lines: list[bytes], chance: random.Random) -> list[bytes]:
 def _numbers(lines: list[bytes], chance: random.Random) -> list[bytes]:
     """Return other numbers, of which some have other widths or zeros in front."""
 
-    def other(found: re.Match[bytes]) -> bytes:
+    def replace_some(found: re.Match[bytes]) -> bytes:
         if chance.random() > 0.05:
             return found[0]
         return b"%0*d" % (chance.choice((0, len(found[0]))), chance.randrange(10 ** chance.choice((1, 2, 4, 8))))
 
-    return [re.sub(rb"\d+", other, line) for line in lines]
+    return [re.sub(rb"\d+", replace_some, line) for line in lines]
 
 
 def _tear_lines(lines: list[bytes], chance: random.Random) -> list[bytes]:

@@ -60,7 +60,7 @@ json.dump(reached, open(sys.argv[1], "w"))
 ANSWERS = """
 import answers, json, random, sys
 inputs = [one for corpus in answers.CORPORA.values() for one in corpus()]
-known = {name: row for corpus in answers.CORPORA for name, row in answers.stored(corpus).items()}
+known = {name: row for corpus in answers.CORPORA for name, row in answers.read_stored(corpus).items()}
 first = json.load(open(sys.argv[1])).get(sys.argv[2], []) if sys.argv[2] else [0]
 first = range(len(inputs)) if first == [0] else first  # what only the first runs may be run once for all
 order = random.Random(1).sample(first, len(first))

@@ -82,14 +82,14 @@ class Recogniser:
         """Return a sample for each line of a format, if there is one that no other format fits better."""
         shapes = [_Shape(line) for line in lines]
         found: dict[str, str] = {}
-        for production in self._wanted(bare):
+        for production in self._list_wanted(bare):
             for sample in production.samples:
                 fits = [shape for shape in shapes if shape.longest in sample and shape.is_known_to(production, sample)]
                 most = max((shape.weight for shape in fits), default=0)
                 found.update({shape.line: sample for shape in fits if shape.weight == most})
         return found
 
-    def _wanted(self, bare: bool) -> list[Production]:
+    def _list_wanted(self, bare: bool) -> list[Production]:
         return [p for p in self._productions if (p.bare if bare else not p.follows)]
 
     def message(self, text: str) -> str | None:
@@ -111,7 +111,7 @@ class Recogniser:
         parse = self._grammar.parse_bare if bare else self._grammar.parse
         literals = " ".join(literal for literal, _ in parts)
         tried = set()
-        wanted = set(self._wanted(bare))
+        wanted = set(self._list_wanted(bare))
         for lead, production in self._leads:
             fits = start.startswith(lead) or lead.startswith(start)
             if not fits or production in tried or production not in wanted:

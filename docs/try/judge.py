@@ -24,7 +24,7 @@ _SMALLER = "give it the lines of NCCL only: grep -a -E 'NCCL|Error|signal|exit' 
 FORMATS = ("html", "text", "json")
 
 
-def judged(names: Sequence[str], limit: int, told: Callable[..., None]) -> str:
+def judge_files(names: Sequence[str], limit: int, told: Callable[..., None]) -> str:
     """Return the reports on some files as a JSON object: each format, the verdict, and what could not be read.
 
     Args:
@@ -35,11 +35,11 @@ def judged(names: Sequence[str], limit: int, told: Callable[..., None]) -> str:
     return _answer(lambda: _judge_files(names, limit, told))
 
 
-def anonymized(names: Sequence[str], told: Callable[..., None]) -> str:
+def anonymize_files(names: Sequence[str], told: Callable[..., None]) -> str:
     """Write a copy that can be passed on; a JSON object with the path of the file.
 
     Args:
-        names: as for :func:`judged`.
+        names: as for :func:`judge_files`.
         told: likewise.
     """
     return _answer(lambda: _anonymize_files(names, told))

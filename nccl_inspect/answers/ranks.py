@@ -441,7 +441,7 @@ def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
                 building[thread] = event.comm
             else:
                 building.pop(thread, None)
-        elif isinstance(event, Message) and (size := _allocated(event)):
+        elif isinstance(event, Message) and (size := _sum_allocated(event)):
             kind = str(dict(event.values).get("what") or _KINDS[event.qualified_name])
             key = _Key(where.host, where.pid, building.get(thread), kind)
             sums.setdefault(key, _Sum()).add(size)
@@ -450,7 +450,7 @@ def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
     return sorted(table, key=lambda row: -row.bytes)
 
 
-def _allocated(event: Message) -> int:
+def _sum_allocated(event: Message) -> int:
     """Return the bytes that a message says were allocated; 0 for any other."""
     if event.qualified_name not in _KINDS:
         return 0

@@ -127,11 +127,11 @@ def _pack_options(command: _Command, into: str, pack: Callable[..., object], **p
     """
 
     @wraps(command)
-    def packed(**options: Any) -> object:
+    def call_with_parts(**options: Any) -> object:
         own = {name: options.pop(name, default) for name, default in parts.items()}
         return command(**options, **{into: pack(**own)})
 
-    return cast(_Command, packed)
+    return cast(_Command, call_with_parts)
 
 
 def inputs(command: _Command) -> _Command:
@@ -498,12 +498,12 @@ def communicator_option(default: str = "") -> Callable[[_Command], _Command]:
 def finding_option(words: str) -> Callable[[_Command], _Command]:
     """Add --finding; it becomes the argument ``rules``, the names of all rules that match."""
 
-    def known(ctx: click.Context, _option: click.Parameter, patterns: tuple[str, ...]) -> frozenset[str]:
+    def find_selected(ctx: click.Context, _option: click.Parameter, patterns: tuple[str, ...]) -> frozenset[str]:
         from nccl_inspect.answers import selection  # most of the program
 
         return frozenset(() if ctx.resilient_parsing else selection.match_rules(patterns))
 
-    return rules_option("--finding", "rules", callback=known, help=f"{words}: name or glob.")
+    return rules_option("--finding", "rules", callback=find_selected, help=f"{words}: name or glob.")
 
 
 def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
@@ -516,7 +516,7 @@ def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], 
 
     def decorate(command: _Command) -> _Command:
         @wraps(command)
-        def packed(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...], **options: Any) -> object:
+        def call_with_parts(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...], **options: Any) -> object:
             from nccl_inspect.answers import selection
 
             places = selection.PlaceFilter(selection.parse_ranges("rank", wanted_ranks), wanted_hosts)
@@ -525,7 +525,7 @@ def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], 
         named = f"{on_hosts}: name, glob or node-[01-16]."
         host = click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named)
         rank = click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3, 0-7 or 0-56:8.")
-        return rank(host(cast(_Command, packed)))
+        return rank(host(cast(_Command, call_with_parts)))
 
     return decorate
 

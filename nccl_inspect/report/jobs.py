@@ -82,7 +82,7 @@ def title(standing: Standing) -> str:
     return number if standing.name == number else f"{number}, {standing.name}"
 
 
-def others(job: Job) -> str:
+def list_others(job: Job) -> str:
     """Return how to see the jobs that are not reported in detail; empty if all are."""
     more = len(job.jobs) - len(details(job))
     return f"{count(more, 'other job')}: --job N (or its name) reports one of them" if more else ""
@@ -98,7 +98,7 @@ def render_text(job: Job, style: Style, render: Callable[[Job, Style], str]) -> 
         assert standing.detail is not None
         rule = paint(f"== {escape_controls(title(standing))} ==", "bold", style)
         parts.append(f"{rule}\n{render(standing.detail, style)}")
-    if text := others(job):
+    if text := list_others(job):
         parts.append(f"{text}\n")
     return "\n".join(parts)
 

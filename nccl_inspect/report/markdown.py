@@ -61,7 +61,7 @@ def _jobs(job: Job, style: Style) -> Iterator[str]:
         assert standing.detail is not None
         yield f"# {escape_markdown(jobs.title(standing))}"
         yield _single_report(standing.detail, style).rstrip("\n")
-    if more := jobs.others(job):
+    if more := jobs.list_others(job):
         yield escape_markdown(more)
 
 

@@ -70,7 +70,7 @@ class View(Frozen):
     """The communicator; None for connections without one."""
 
     @property
-    def folded(self) -> bool:
+    def is_folded(self) -> bool:
         """Return whether there are too many ranks to draw each one."""
         return self.nranks > FOLD_ABOVE
 

@@ -31,7 +31,7 @@ BLOCK = 4096
 """Bytes that a process writes to a pipe at once."""
 
 
-def wide(wrap: Callable[[Iterable[str]], Iterable[str]] = iter, hosts: int = 32) -> Job:
+def wide_job(wrap: Callable[[Iterable[str]], Iterable[str]] = iter, hosts: int = 32) -> Job:
     job = WideJob(hosts, no_gdr=2)
     return "".join(wrap(job.lines())).encode(), job.truth
 
@@ -55,12 +55,12 @@ def sparse() -> Job:
     job = WideJob(16)
     steps = iter(b"".join(logs.training(4_000_000, share=10**9)).decode().splitlines(True))
 
-    def mixed() -> Iterator[str]:
+    def mixed_jobs() -> Iterator[str]:
         for line in job.lines():
             yield line
             yield from islice(steps, 7)
 
-    return "".join(mixed()).encode(), job.truth
+    return "".join(mixed_jobs()).encode(), job.truth
 
 
 def flood() -> Job:
@@ -99,9 +99,9 @@ def lazy_splits() -> Job:
 
 
 KINDS: dict[str, Callable[[], Job]] = {
-    "plain": wide,
-    "pod and time": lambda: wide(collect_lines, 24),
-    "Docker's JSON": lambda: wide(logs.wrap_in_docker, 24),
+    "plain": wide_job,
+    "pod and time": lambda: wide_job(collect_lines, 24),
+    "Docker's JSON": lambda: wide_job(logs.wrap_in_docker, 24),
     "torn": torn,
     "sparse": sparse,
     "flood": flood,

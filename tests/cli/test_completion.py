@@ -18,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish")
 RULES = {entry.rule.name for entry in registered()}
 
 
-def completed(words: str) -> set[str]:
+def complete_words(words: str) -> set[str]:
     """Return what bash is told after these words, of which the last is not yet complete."""
     typed = {"COMP_WORDS": f"nccl-inspect {words}", "COMP_CWORD": str(len(words.split(" ")))}
     done = execute(env={"_NCCLINSPECT_COMPLETE": "bash_complete", **typed})
@@ -44,8 +44,8 @@ def test_names_are_completed() -> None:
         "summarize jo": {"jo"},
         **{words: {"a"} for words in ("diff a", "watch a", "check --policy a", "summarize --topology a")},
     }
-    assert {words: completed(words) for words in wanted} == wanted
-    assert completed("no-such-command x") <= {""}
+    assert {words: complete_words(words) for words in wanted} == wanted
+    assert complete_words("no-such-command x") <= {""}
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_the_script_is_sound_to_its_shell(tmp_path: Path) -> None:
             assert (done.returncode, done.stderr) == (0, "")
 
 
-def installed(folder: Path) -> dict[str, str]:
+def installed_program(folder: Path) -> dict[str, str]:
     """Return an environment whose path has the program."""
     tool = folder / "nccl-inspect"
     tool.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from nccl_inspect.cli import main; main()" "$@"\n')
@@ -75,5 +75,7 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
         f"{script}\nCOMP_WORDS=(nccl-inspect explain socket-instead-of-e); COMP_CWORD=2\n"
         '_nccl_inspect_completion nccl-inspect\necho "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", test], env=installed(tmp_path), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", test], env=installed_program(tmp_path), capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.stderr) == ("socket-instead-of-efa\n", "")

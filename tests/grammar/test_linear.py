@@ -42,10 +42,10 @@ def seconds(match: Match, data: bytes) -> float:
 
 
 def grows_too_fast(match: Match, before: bytes, unit: bytes, after: bytes, sizes: tuple[int, int, int] = SIZES) -> bool:
-    def of_size(size: int) -> bytes:
+    def make_text(size: int) -> bytes:
         return before + unit * (size // len(unit) + 1) + after
 
-    small, big, huge = map(of_size, sizes)
+    small, big, huge = map(make_text, sizes)
     middle = seconds(match, big)
     if middle < FAST or middle < GROWTH * seconds(match, small):
         return False

@@ -12,11 +12,11 @@ def calls(work: Callable[[], object]) -> int:
     """Return how many functions are called, those of C included."""
     count = 0
 
-    def called(_frame: FrameType, event: str, _argument: object) -> None:
+    def note_call(_frame: FrameType, event: str, _argument: object) -> None:
         nonlocal count
         count += event.endswith("call")
 
-    sys.setprofile(called)
+    sys.setprofile(note_call)
     try:
         work()
     finally:
@@ -28,12 +28,12 @@ def calls_by_function(work: Callable[[], object]) -> Counter[str]:
     """Return how often each function is called, by file and name; a generator, how often it is resumed."""
     count: Counter[str] = Counter()
 
-    def called(frame: FrameType, event: str, _argument: object) -> None:
+    def note_call(frame: FrameType, event: str, _argument: object) -> None:
         if event == "call":
             code = frame.f_code
             count[f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}"] += 1
 
-    sys.setprofile(called)
+    sys.setprofile(note_call)
     try:
         work()
     finally:

@@ -52,7 +52,7 @@ def quietly(arguments: list[str]) -> list[str]:
 
 
 @contextmanager
-def started(folder: Path, *args: str, **own: str) -> Iterator[Piped]:
+def start_job(folder: Path, *args: str, **own: str) -> Iterator[Piped]:
     env = environment(**own)
     process = Piped(command(*args), cwd=folder, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
     try:

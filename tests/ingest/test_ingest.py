@@ -35,7 +35,7 @@ def lines_of(data: bytes) -> list[bytes]:
     return [line for block in blocks.blocks(source) for line in block]
 
 
-def shown(job: Job) -> tuple[object, ...]:
+def show_job(job: Job) -> tuple[object, ...]:
     """Return what must not change where a log says the same."""
     paths = [(path.src, path.dst, path.detail) for path in job.paths]
     return job.verdict, [one.rule for one in job.findings], paths, job.sources[0].typed_lines
@@ -113,14 +113,14 @@ def test_blanks_line_ends_and_encodings_change_nothing() -> None:
     assert lines_of(b"a\r\n\r\nb\r\nc\r") == [b"a", b"", b"b", b"c"]
     for name in ("p2p-direct-threads", "efa-provider-missing-socket-fallback", "torch-watchdog-timeout"):
         (log,) = sample_data.contents(name)
-        whole = shown(nccl_inspect.read(log))
+        whole = show_job(nccl_inspect.read(log))
         for other in (
             *(log.replace(b"\n", padding + b"\n") for padding in (b" ", b"    ", b"\t ")),  # as a terminal pads them
             log.replace(b" ", b"\xc2\xa0"),  # as a web page does
             *(log.decode().replace("\n", "\r\n").encode(name) for name in ("utf-16", "utf-16-le", "utf-8-sig")),
             log.decode().encode("utf-16-be"),
         ):
-            assert shown(nccl_inspect.read(other)) == whole, (name, other[:20])
+            assert show_job(nccl_inspect.read(other)) == whole, (name, other[:20])
 
 
 def test_lines_are_whole_wherever_a_block_ends() -> None:

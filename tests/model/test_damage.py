@@ -22,7 +22,7 @@ def _swap(at: int) -> bytes:
 @pytest.mark.parametrize("name", [b"NET/I", b"NET/Libfabrictrain-7f9c", b"NET/Libfabric0 : 3[3] -> 4[4]"])
 def test_network_on_one_line_of_a_torn_log(name: bytes) -> None:
     line = _LINES[_CONNECTION].replace(b"NET/Libfabric", name)
-    job = nccl_inspect.read(b"".join([*_LINES[:_CONNECTION], line, *_LINES[_CONNECTION + 1 :]]) + _glued())
+    job = nccl_inspect.read(b"".join([*_LINES[:_CONNECTION], line, *_LINES[_CONNECTION + 1 :]]) + _glue_lines())
     assert [finding.rule for finding in job.findings if finding.severity != "info"] == []
 
 
@@ -44,7 +44,7 @@ def test_error_on_a_line_that_was_put_together_is_possible() -> None:
     assert found[1] == ["possible"] * len(found[0])
 
 
-def _glued() -> bytes:
+def _glue_lines() -> bytes:
     """Return two lines that were run together, which shows that a log is torn."""
     return _LINES[0][:60] + _LINES[1]
 

@@ -19,7 +19,7 @@ PAGES = {entry.rule.name: entry.rule.page for entry in registered()}
 def misfitting(text: str, width: int) -> Iterator[str]:
     """Yield what is wrong with a page in a terminal of some width."""
     page, found = fit_page(text, 120), fit_page(text, width)
-    if found.split() != page.split() or _kept(found) != _kept(page):
+    if found.split() != page.split() or _list_kept(found) != _list_kept(page):
         yield "other words, code, headings, tables or items"
     prose = re.sub(r"^ *```.*?^ *```$", "", found, flags=re.MULTILINE | re.DOTALL).split("\n")
     wide = [line for line in prose if len(line) > width and not line.startswith(("|", "#"))]
@@ -33,7 +33,7 @@ def test_the_pages_of_rules_fit() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def _kept(page: str) -> list[str]:
+def _list_kept(page: str) -> list[str]:
     """Return code, headings, tables and the beginnings of items."""
     code = re.findall(r"^ *```.*?^ *```$", page, flags=re.MULTILINE | re.DOTALL)
     return code + re.findall(r"^ *(?:[|#].*|[-*] |\d+\. |$)", page, flags=re.MULTILINE)

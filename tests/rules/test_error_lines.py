@@ -41,7 +41,7 @@ OTHERS = {name: {*engine.superseding_by_rule()[name], *EXTRA.get(name, ())} for 
 """Rules that may speak in the place of the one that the grammar names."""
 
 
-def alone(production: Production, sample: str) -> Job | None:
+def read_alone(production: Production, sample: str) -> Job | None:
     """Return a log of one line; None where that is none."""
     lead = "" if production.foreign or production.bare else "node-a:100:120 [0] file.cc:1 NCCL WARN "
     try:
@@ -57,7 +57,7 @@ def findings_of(job: Job) -> list[Finding]:
 
 def complaints(production: Production, most: int | None) -> Iterator[str]:
     """Yield what is wrong with the rule to which samples of an error line lead, the first ones or all."""
-    jobs = (alone(production, sample) for sample in production.samples if not sample.endswith(HALF))
+    jobs = (read_alone(production, sample) for sample in production.samples if not sample.endswith(HALF))
     # With some values it is no error, such as an Xid that programs cause.
     errors = [*islice((job for job in jobs if job and any(map(is_error, job.notices))), most)]
     if not errors:

@@ -12,7 +12,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from answers import stored
+from answers import read_stored
 from repository import ROOT
 from rule_pages import RULES, Example, examples
 
@@ -210,7 +210,7 @@ def differences(example: Example, finding: dict[str, Any]) -> Iterator[str]:
 
 
 def test_examples_come_out_as_their_pages_say() -> None:
-    answers = stored("pages")
+    answers = read_stored("pages")
     wrong = [
         f"{FOLDER / name.replace('-', '_')}.md: example {example.number} ({example.outcome}): {what}"
         for name in RULES

@@ -161,7 +161,7 @@ COLLECTED = (
 )
 
 
-def collected(lines: Sequence[bytes], form: str, start: datetime, step: timedelta) -> list[bytes]:
+def collect_events(lines: Sequence[bytes], form: str, start: datetime, step: timedelta) -> list[bytes]:
     """Return the lines as a collector passes them on, each with its time."""
     times = (start + number * step for number in range(len(lines)))
     return [
@@ -179,7 +179,7 @@ def collected(lines: Sequence[bytes], form: str, start: datetime, step: timedelt
 def test_lines_with_times_give_what_they_give_one_by_one(
     block: list[bytes], form: str, start: datetime, step: timedelta
 ) -> None:
-    lines = collected(block * 3, form, start, step)
+    lines = collect_events(block * 3, form, start, step)
     blocks = [lines[: len(block)], lines[len(block) :]]
     listing, counts = by_block(blocks, countable=False)
     seen_by_line, counts_by_line = by_line(blocks)
@@ -192,7 +192,7 @@ def test_lines_with_times_that_were_run_together_keep_their_own_processes() -> N
     other = line.replace(b"vm:7:7 [0]", b"vm:8:8 [1]")
     block = [line % channel for channel in range(32)]
     block += [line % 32 + other % 32, *block]
-    lines = collected(block, "{time}Z ", datetime(2026, 11, 20), timedelta(microseconds=37))
+    lines = collect_events(block, "{time}Z ", datetime(2026, 11, 20), timedelta(microseconds=37))
     listing, _ = by_block([lines, lines], countable=False)
     assert by_process(listing.seen) == by_process(by_line([lines, lines])[0])
     assert [one[1].tid for one in listing.seen if one[0] == 33] == [7, 8]
@@ -291,7 +291,7 @@ def test_a_flood_is_folded_as_its_lines_are() -> None:
         for number in range(3000)
     ]
     spam += [b"vm:8:8 [1] NCCL INFO misc/socket.cc:749 -> 6", b"vm:8:8 [1] misc/x.cc:1 NCCL WARN unheard of"] * 1500
-    whole = sample_data.folded([("log", spam[:20]), ("log2", spam)])
+    whole = sample_data.fold_sources([("log", spam[:20]), ("log2", spam)])
     pieces = Reader()
     for name, lines in (("log", spam[:20]), ("log2", spam)):
         pieces.fold.start(name)

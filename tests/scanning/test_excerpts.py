@@ -33,7 +33,7 @@ SAMPLES = [
 HEAD = "node-a:12:13 [0] "
 
 
-def escaped(text: str) -> str:
+def escape_log(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -58,7 +58,7 @@ BARE: dict[str, Callable[[str], str]] = {
     "arrow": lambda text: "→ " + text,
     "elision before": lambda text: "... " + text,
     "break": lambda text: text + "<br>",
-    "web": escaped,
+    "web": escape_log,
     "web blanks": lambda text: text.replace(" ", "\xa0"),
     "last error": lambda text: "Last error: " + text,
 }

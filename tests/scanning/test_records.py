@@ -20,7 +20,7 @@ def docker(text: str, second: int, stream: str = "stdout") -> bytes:
     return json.dumps(record, separators=(",", ":")).encode()
 
 
-def of_pod(text: str, second: int, pod: str) -> bytes:
+def add_pod(text: str, second: int, pod: str) -> bytes:
     fraction = f".{second}" if second % 7 else ""
     record = {"time": f"2026-11-20T23:13:{second:02}{fraction}Z", "log": text, "kubernetes": {"pod_name": pod}}
     return json.dumps(record, separators=(",", ":")).encode()
@@ -32,12 +32,12 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
     seen: list[list[bytes]] = []
     read = Columns.read
 
-    def spied(self: Columns, spans: Spans, heads: Heads) -> Split:
+    def spy_reader(self: Columns, spans: Spans, heads: Heads) -> Split:
         split = read(self, spans, heads)
         seen.append(split.left)
         return split
 
-    monkeypatch.setattr(Columns, "read", spied)
+    monkeypatch.setattr(Columns, "read", spy_reader)
     return seen
 
 
@@ -50,7 +50,7 @@ def test_objects_of_one_form_are_read_where_they_stand(left: list[list[bytes]]) 
 
 def test_objects_of_several_pods_in_turn_are_read_where_they_stand(left: list[list[bytes]]) -> None:
     block = [
-        of_pod(LINE % (number % 12, channel), number, f"llama-{number % 12}")
+        add_pod(LINE % (number % 12, channel), number, f"llama-{number % 12}")
         for number in range(60)
         for channel in (0, 1)
     ]

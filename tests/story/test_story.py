@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from answers import stored
+from answers import read_stored
 
 import nccl_inspect
 from nccl_inspect.grammar.engine import load_grammar
@@ -35,7 +35,7 @@ def test_every_error_and_every_rule_has_a_layer() -> None:
 
 def test_the_story_of_a_recorded_fault_begins_with_the_lead_and_each_entry_follows_from_an_earlier_one() -> None:
     wrong = []
-    for name, one in stored("samples").items():
+    for name, one in read_stored("samples").items():
         if not name.startswith(RECORDED) or not name.endswith((".gz", "-lazy")) or one["verdict"] != "failed":
             continue
         story, findings = one.get("story", []), one.get("findings", [])
@@ -58,7 +58,7 @@ def test_a_failed_job_has_a_finding_that_says_so() -> None:
     wrong = [
         name
         for corpus in ("samples", "pages", "logs", "built")
-        for name, one in stored(corpus).items()
+        for name, one in read_stored(corpus).items()
         if one.get("verdict") == "failed" and not any(map(_says_that_it_failed, one.get("findings", ())))
     ]
     assert not wrong, "\n".join(wrong)

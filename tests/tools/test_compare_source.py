@@ -60,7 +60,7 @@ def tree(tmp_path: Path) -> Path:
     return folder
 
 
-def judged(*texts: str, level: str = "INFO") -> list[str]:
+def judge_calls(*texts: str, level: str = "INFO") -> list[str]:
     results = compare_source.judge([Call(level, ("INIT",), text, "x.cc", 1) for text in texts], "nccl")
     return [result.verdict for result in results]
 
@@ -90,9 +90,9 @@ def test_a_plugin_has_calls_and_a_prefix_of_its_own(tmp_path: Path) -> None:
 def test_every_word_of_every_line_has_to_be_recognised() -> None:
     head = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size %ld : CUDA error %d '%s'."
     advice = "This is usually caused by a system or configuration error in the Fabric Manager or NVSwitches."
-    assert judged(f"{head}\n{advice}", f"{head}\nPray.", level="WARN") == ["recognised", "unrecognised"]
+    assert judge_calls(f"{head}\n{advice}", f"{head}\nPray.", level="WARN") == ["recognised", "unrecognised"]
     texts = ["NET/Plugin: Could not find: %s", "NET/Plugin: Could not find: a needle in %s"]
-    assert judged(*texts) == ["recognised", "unrecognised"], "a production would take the words for any text"
+    assert judge_calls(*texts) == ["recognised", "unrecognised"], "a production would take the words for any text"
     assert all(reason for one in source_calls.DIALECTS for reason in compare_source.exclusions(one).values())
 
 

@@ -377,10 +377,10 @@ def fold_names(names: Iterable[str]) -> str:
         width = len(digits) if (front, len(digits)) in padded else 0
         fronts.setdefault((front, width), []).append(int(digits))
     alone = [name for name, match in matches.items() if match is None]
-    return ",".join([*itertools.starmap(_in_brackets, fronts.items()), *alone])
+    return ",".join([*itertools.starmap(_write_brackets, fronts.items()), *alone])
 
 
-def _in_brackets(front: tuple[str, int], numbers: list[int]) -> str:
+def _write_brackets(front: tuple[str, int], numbers: list[int]) -> str:
     name, width = front
     spans: list[list[int]] = []
     for number in sorted(numbers):

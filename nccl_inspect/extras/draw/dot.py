@@ -24,7 +24,7 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
             number += 1
             title = view_title(view) + (f": {kind}s" if kind else "")
             lines += [f"  subgraph cluster_{number} {{", f"    label={_quote(title)};"]
-            lines += _host_nodes(view, kind, number) if view.folded else _rank_nodes(view, kind, number)
+            lines += _host_nodes(view, kind, number) if view.is_folded else _rank_nodes(view, kind, number)
             lines.append("  }")
     return "\n".join([*lines, "}"]) + "\n"
 

@@ -135,7 +135,7 @@ _CSS = """<style>
 def _panels(view: View, kind: str) -> Iterator[_Panel]:
     """Draw all links of a kind in one panel; each tree of hosts is drawn separately, level by level."""
     title = view_title(view) + (f": {kind}s" if kind else "")
-    if view.folded and kind == "tree":
+    if view.is_folded and kind == "tree":
         across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
         for tree in view.trees[:_MAX_TREES]:
             boxes = []  # from left to right
@@ -152,7 +152,9 @@ def _panels(view: View, kind: str) -> Iterator[_Panel]:
             )
         return
     boxes = _boxes(view)
-    arrows = list(_arrows_between_hosts(view, kind, boxes) if view.folded else _arrows_between_ranks(view, kind, boxes))
+    arrows = list(
+        _arrows_between_hosts(view, kind, boxes) if view.is_folded else _arrows_between_ranks(view, kind, boxes)
+    )
     if kind == "ring":
         title += f" ({'; '.join(channel_words(ring.channels) for ring in view.rings[:4])})"
     yield _panel(view, boxes, arrows, title)
@@ -163,9 +165,9 @@ def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str) -> _
     for box in boxes:
         lines += _draw_box(box, view)
     lines += [_draw_arrow(arrow) for arrow in arrows]
-    if not view.folded:
+    if not view.is_folded:
         lines += [part for box in boxes for part in _draw_ranks(box, view)]
-    loops = _LINE * 2 if view.folded else 0
+    loops = _LINE * 2 if view.is_folded else 0
     bottom = max((box.y + box.height for box in boxes), default=_HEAD) + _LINE + loops
     used = [look for look in LOOKS if any(arrow.look is look for arrow in arrows)]
     for number, look in enumerate(used):
@@ -177,7 +179,7 @@ def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str) -> _
 def _boxes(view: View) -> list[_Box]:
     """Arrange hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts."""
     columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
-    if view.folded:
+    if view.is_folded:
         width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
     else:
         across = 2 * _radius(max(map(len, view.hosts.values()), default=1))
@@ -187,7 +189,7 @@ def _boxes(view: View) -> list[_Box]:
     boxes = []
     for n, (host, ranks) in enumerate(view.hosts.items()):
         row, column = divmod(n, columns)
-        if view.folded and row % 2:
+        if view.is_folded and row % 2:
             column = columns - 1 - column
         boxes.append(_Box(host, ranks, _PAD + column * (width + gap), _HEAD + row * (height + gap), width, height))
     return boxes
@@ -245,7 +247,7 @@ def _draw_box(box: _Box, view: View) -> Iterator[str]:
     )
     room = int((box.width - _PAD) / _CHAR)
     yield _text(box.center.x, box.y + 15, cut(name, room), "small mid")
-    if view.folded:
+    if view.is_folded:
         yield _text(box.center.x, box.y + 34, cut(f"ranks {ranges(box.ranks)}", room), "small mid")
 
 

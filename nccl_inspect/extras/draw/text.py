@@ -40,11 +40,11 @@ def _view(view: View, style: Style) -> list[str]:
     lines = [paint(line, "bold", style) for line in block("", view_title(view), style, 0, 0)]
     lines += _describe_communicator(view, style)
     for host, ranks in view.hosts.items():
-        gpus = {} if view.folded else {rank: gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
+        gpus = {} if view.is_folded else {rank: gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
         named = ", ".join(f"{rank} ({gpu})" if gpu else str(rank) for rank, gpu in gpus.items())
         lines += block("host", f"{escape_controls(host)}: ranks {named or ranges(ranks)}", style)
     by_pair = {(link.kind, link.src, link.dst): link for link in view.links}
-    if view.folded:
+    if view.is_folded:
         lines += _draw_folded(view, style)
     else:
         for ring in view.rings:

@@ -183,7 +183,7 @@ class _Translation:
                 text, at = self._group(token[0], at)
                 atoms.append(text)
             elif token["count"]:
-                atoms[-1] = self._repeated(atoms[-1], token["count"], token["mode"])
+                atoms[-1] = self._repeat(atoms[-1], token["count"], token["mode"])
             else:
                 atoms.append(_character(token[0]))
             at += 1
@@ -203,7 +203,7 @@ class _Translation:
             opening = "(?:"
         return f"{opening}{text})", end
 
-    def _repeated(self, atom: str, count: str, mode: str) -> str:
+    def _repeat(self, atom: str, count: str, mode: str) -> str:
         if self._syntax.tries_again:
             if count == "*" and atom.startswith("(?:") and "[^" not in atom:
                 atom = f"(?>{atom[3:]}"  # a list of numbers: of a thousand ranks each would be kept to be tried again

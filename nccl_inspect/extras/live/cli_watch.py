@@ -155,7 +155,7 @@ def command(
         with monitoring.meter(metrics, interval) as meter, PROCESS as interruption, asker or nullcontext():
             meter.update(watch)
             for piece in interruption.until(pieces):
-                resumed = [event for answer in asker.found() for event in watch.take(answer)] if asker else []
+                resumed = [event for answer in asker.take_found() for event in watch.take(answer)] if asker else []
                 news = [*resumed, *_take(watch, piece, screen)]
                 problem = meter.update(watch, is_news=bool(news))  # first: whoever reads the news may ask for them
                 screen.print_news(news)

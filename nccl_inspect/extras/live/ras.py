@@ -55,7 +55,7 @@ class Asker:
             return found.problem or found
         return "no answer"
 
-    def found(self) -> Iterator[Artifact | str]:
+    def take_found(self) -> Iterator[Artifact | str]:
         """Yield what came since the last call."""
         while not self._found.empty():
             yield self._found.get()

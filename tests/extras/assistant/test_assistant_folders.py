@@ -73,11 +73,11 @@ def test_a_pattern_lists_no_folder_outside(inside: Path, monkeypatch: pytest.Mon
     listed: list[str] = []
     scan = os.scandir
 
-    def watched(path: Path) -> object:
+    def watch_open(path: Path) -> object:
         listed.append(os.path.realpath(path))
         return scan(path)
 
-    monkeypatch.setattr(os, "scandir", watched)
+    monkeypatch.setattr(os, "scandir", watch_open)
     patterns = {
         "*": ["sub"],
         "*/*.log": ["sub/job.log"],
