@@ -12,9 +12,9 @@ from nccl_inspect.judging.engine import (
     Layer,
     Registered,
     Rule,
-    causes_by_rule,
+    causes_of,
     registered,
-    superseding_by_rule,
+    superseding,
 )
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.judgement import Judgement
@@ -98,7 +98,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
 def _without_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:
     """Return the findings of the wanted rules, without those superseded by a more specific wanted rule."""
     present = {finding.rule for finding in findings} & wanted
-    kept = {name for name in present if present.isdisjoint(superseding_by_rule()[name])}
+    kept = {name for name in present if present.isdisjoint(superseding(name))}
     return [finding for finding in findings if finding.rule in kept]
 
 
@@ -153,7 +153,7 @@ def _open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> li
 
 def _leading(name: str) -> list[str]:
     """Return the rules whose findings lead those of a rule."""
-    return [cause.name for cause in causes_by_rule()[name] if not cause.nest_under_effect]
+    return [cause.name for cause in causes_of(name) if not cause.nest_under_effect]
 
 
 def _with_causes(
@@ -269,7 +269,7 @@ def _join_causes(
     """
     is_told = rule.name in place or not finding.root
     leading = () if is_told else _leading(rule.name)
-    causing = [cause.name for cause in causes_by_rule()[rule.name]]
+    causing = [cause.name for cause in causes_of(rule.name)]
     proven = [cause.name for cause in shown]
     over = [cause.name for cause in shown if not cause.nest_under_effect]
     leads = [name for name in (*leading, *over) if name in able]

@@ -256,20 +256,17 @@ def registered() -> tuple[Registered, ...]:
 
 
 @cache
-def causes_by_rule() -> dict[str, tuple[Rule, ...]]:
-    """Return for each rule those that may cause what it shows, but for those about files: these decide themselves."""
-    causes = [entry.rule for entry in registered() if entry.judge]
-    return {
-        entry.rule.name: tuple(rule for rule in causes if rule is not entry.rule and rule.causes(entry.rule))
-        for entry in registered()
-    }
+def causes_of(name: str) -> tuple[Rule, ...]:
+    """Return the rules that may cause what a rule shows, but for those about files: these decide themselves."""
+    effect = next(entry.rule for entry in registered() if entry.rule.name == name)
+    rules = [entry.rule for entry in registered() if entry.judge]
+    return tuple(rule for rule in rules if rule is not effect and rule.causes(effect))
 
 
 @cache
-def superseding_by_rule() -> dict[str, frozenset[str]]:
-    """Return for each rule the more specific rules, whose findings replace its own."""
-    rules = [entry.rule for entry in registered()]
-    return {less.name: frozenset(rule.name for rule in rules if less.name in rule.supersedes) for less in rules}
+def superseding(name: str) -> frozenset[str]:
+    """Return the more specific rules, whose findings replace those of a rule."""
+    return frozenset(entry.rule.name for entry in registered() if name in entry.rule.supersedes)
 
 
 def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:

@@ -11,7 +11,7 @@ from nccl_inspect.judging.engine import (
     Registered,
     Result,
     Rule,
-    superseding_by_rule,
+    superseding,
 )
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -96,7 +96,7 @@ def of(facts: Facts, rules: Iterable[Registered]) -> Results:
             collected.add(_for_cloud(facts, rule, result))
     first = list(collected.findings)
     present = {finding.rule for finding in first}
-    effects = [finding for finding in first if present.isdisjoint(superseding_by_rule()[finding.rule])]
+    effects = [finding for finding in first if present.isdisjoint(superseding(finding.rule))]
     explained = [(entry.rule, list(entry.explain(facts, effects))) for entry in rules if entry.explain]
     for _, results in sorted(explained, key=_place):
         for result in results:

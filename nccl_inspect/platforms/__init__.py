@@ -126,15 +126,21 @@ class Platform(Frozen):
         return len(models) > 1 or len({*joined} - {None}) > 1
 
 
+def _all(key: str = "") -> Iterator[Platform]:
+    """Yield the platforms whose files contain a key: to read them all takes as long as to judge a short log."""
+    return (_platform(text) for text in _texts() if key in text)
+
+
 @cache
-def _all() -> tuple[Platform, ...]:
+def _texts() -> tuple[str, ...]:
+    return tuple(file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parent.glob("*.toml")))
+
+
+@cache
+def _platform(text: str) -> Platform:
     import tomllib  # a log without a platform does not need it
 
-    files = sorted(Path(__file__).parent.glob("*.toml"))
-    return tuple(_platform(tomllib.loads(file.read_text(encoding="utf-8"))) for file in files)
-
-
-def _platform(table: dict[str, Any]) -> Platform:
+    table = tomllib.loads(text)
     signs = Signs(**{key: _frozen(value) for key, value in table.pop("signs", {}).items()})
     sources = tuple(Source(url=source["url"], states=tuple(source["states"])) for source in table.pop("sources"))
     return Platform(sources=sources, signs=signs, **{key: _frozen(value) for key, value in table.items()})
@@ -173,7 +179,7 @@ def _is_called(platform: Platform, plain: str) -> bool:
 
 def signed() -> Iterator[Platform]:
     """Return those that a log may name by a sign."""
-    return (platform for platform in _all() if platform.signs != Signs())
+    return (platform for platform in _all("[signs]"))
 
 
 def common(candidates: list[Platform]) -> Platform:
@@ -203,8 +209,10 @@ def find_by_gpus(names: Iterable[str]) -> Platform | None:
     """Return what the names of all GPUs of a job show; None where they differ, or where one shows nothing."""
     plain = without_maker(names)
     only = next(iter(plain), "") if len(plain) == 1 else ""
-    exactly = (platform for platform in _all() if plain <= {*platform.gpu_names})
-    alike = (platform for platform in _all() if any(fnmatchcase(only, pattern) for pattern in platform.gpu_names))
+    exactly = (platform for platform in _all("gpu_names") if plain <= {*platform.gpu_names})
+    alike = (
+        platform for platform in _all("gpu_names") if any(fnmatchcase(only, pattern) for pattern in platform.gpu_names)
+    )
     return next(chain(exactly, alike), None) if plain else None
 
 

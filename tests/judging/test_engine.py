@@ -64,10 +64,7 @@ def test_rules_name_others_that_exist_and_causes_what_is_shown_and_no_effect_cau
     wrong += [f"nothing shows {kind}, which is caused" for kind in named - kinds - {*BY_NAME, "stage"}]
     wrong += [f"nothing causes {kind}, which is shown" for kind in kinds - named]
     assert not wrong, "\n".join(wrong)
-    leading = {
-        name: [rule.name for rule in causes if not rule.nest_under_effect]
-        for name, causes in engine.causes_by_rule().items()
-    }
+    leading = {name: [rule.name for rule in engine.causes_of(name) if not rule.nest_under_effect] for name in RULES}
     TopologicalSorter(leading).prepare()  # a cycle raises
     assert len({one.name for one in AGREEMENTS}) == len(AGREEMENTS)
 
