@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import actions, at_end, culprits, placeholders, placement, remedies, results, verdicts
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
-    Layer,
     Registered,
     Rule,
     causes_of,
@@ -19,10 +19,9 @@ from nccl_inspect.judging.engine import (
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.results import Results
-from nccl_inspect.judging.statements import is_propagated_error, value
+from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.job import Notice
-from nccl_inspect.model.statements import job_end
 from nccl_inspect.story.findings import decide
 from nccl_inspect.story.telling import tell
 
@@ -234,11 +233,7 @@ def _unexplained(facts: Facts, returned: Results) -> list[Notice]:
         and not returned.is_effect(notice)
     ]
     dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
-    return [
-        error
-        for error in left
-        if not (why and is_propagated_error(error)) and not (dead and job_end.is_forced(error.event))
-    ]
+    return [error for error in left if not (why and is_propagated_error(error)) and not (dead and is_forced(error))]
 
 
 def _kind(notice: Notice) -> tuple[str, object]:

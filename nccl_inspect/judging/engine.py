@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -12,6 +11,7 @@ from pathlib import Path as File
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import is_named
 from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging.check import Account, Effects
 from nccl_inspect.judging.facts import (
     Facts,
     first_evidence,
@@ -22,16 +22,13 @@ from nccl_inspect.judging.facts import (
     ranks_of_paths,
 )
 from nccl_inspect.judging.impact import Estimate
-from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Job, Notice, Selection
+from nccl_inspect.model.job import Notice, Selection
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
-__all__ = ("Evidence", "Facts", "Finding", "Job", "Layer", "Needs", "NotJudged", "Notice", "first_evidence", "value")
-"""What nearly every rule needs comes from here, with what is defined below, in one import."""
 SEVERITIES = ("info", "warning", "error")
 CATEGORIES = (
     "intra-node path",
@@ -191,40 +188,6 @@ def sort_lines(evidence: Iterable[Evidence]) -> list[Evidence]:
     """Return each line once: a line may show both that a rank waited and that it lags."""
     lines = {(line.source, line.order): line for line in evidence}
     return [lines[place] for place in sorted(lines)]
-
-
-@frozen
-class Effects(Frozen):
-    """Errors that are only effects of something else, whether or not a finding shows that."""
-
-    errors: list[Notice]
-
-
-@frozen
-class Account(Frozen):
-    """Some ranks of the story of a job, for the rule that finds the words."""
-
-    kind: str
-    words: str
-    """The first statement about it."""
-    ranks: list[int]
-    hosts: list[str]
-    who: str
-    """They in words; empty where the log does not show them."""
-    confidence: str
-    evidence: list[Evidence]
-    effects: str
-    """What followed, in words; empty for nothing."""
-    pids: list[int] = field(default_factory=list)
-    is_partial: bool = False
-    """Whether it happened to some ranks, and others waited for them or lost them."""
-
-    @property
-    def sentence(self) -> str:
-        """Return who, and what happened to them."""
-        if not self.who and self.words.startswith("raised "):
-            return f"a process {self.words}"
-        return f"{self.who}: {self.words}" if self.who and self.who not in self.words else self.words
 
 
 Result = Finding | NotJudged | Effects

@@ -8,17 +8,18 @@ from functools import partial, wraps
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from nccl_inspect import artifacts, topology
+from nccl_inspect import topology
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
-from nccl_inspect.judging.statements import is_error, is_survived, rank_prefix, value
+from nccl_inspect.judging.statements import is_error, is_forced, is_survived, rank_prefix, value
 from nccl_inspect.model.connection import SIDES, End
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
 from nccl_inspect.model.paths.path import PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refined
-from nccl_inspect.model.statements import job_end, usage
+from nccl_inspect.model.statements import usage
 from nccl_inspect.platforms import Platform
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, parse_bracket
 from nccl_inspect.util.grouping import grouped
@@ -54,7 +55,7 @@ class Facts:
     def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
         self.job = job
         self.platform = expected_of(platform or platform_of(job), job)
-        self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *topology.topologies(job)]
+        self.topologies = [*topologies, *contents_of(job.artifacts, "topology_file"), *topology.topologies(job)]
         self._of_communicator: dict[str, Selection] = {}
         self.made: dict[Callable[[Facts], Any], Any] = {}
         """The results of functions that are computed :func:`once`."""
@@ -196,7 +197,7 @@ class Facts:
             forced_ends: include reports that the job was ended, which a hanging job does not have.
         """
         errors = [notice for notice in self.job.notices if is_error(notice) and not is_survived(notice, self.job)]
-        return errors if forced_ends else [notice for notice in errors if not job_end.is_forced(notice.event)]
+        return errors if forced_ends else [notice for notice in errors if not is_forced(notice)]
 
     def errors_of_rule(self, rule: str) -> list[Notice]:
         """Return the :meth:`errors` whose productions in the grammar name that rule (``rule: NAME``)."""

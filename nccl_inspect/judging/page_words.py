@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from collections.abc import Set as AbstractSet
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import exceptions, impact, propagated_errors, stated_errors
-from nccl_inspect.judging.engine import Account, Evidence, Facts, Finding, Notice, value
+from nccl_inspect.judging.check import Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, Rate
@@ -22,74 +21,24 @@ from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.patterns import later
-from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import be, count, does, listed, ranks_word, some_names
 
 if TYPE_CHECKING:
-    from nccl_inspect.judging.evidence.workloads import Case
+    pass
 
 
 FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(figure, Rate | Estimate)}
 """Published figures, by the names of :mod:`nccl_inspect.judging.impact`."""
 
 
-@frozen
-class Hit(Frozen):
-    """A hit holds what a rule that is a page found: values, and no sentence."""
-
-    notices: list[Notice] = field(default_factory=list)
-    named: Mapping[str, object] = field(default_factory=dict)
-    """What names in braces stand for, besides fields of the statements: words, or values that have words."""
-    known: Iterable[str] = ()
-    """The names of what is so, for the conditions of cases; so is what has a value in ``named``."""
-    ranks: Iterable[int] | None = None
-    """These, the hosts and the evidence: None for those of the statements, settings and paths."""
-    hosts: Iterable[str | None] | None = None
-    evidence: Iterable[Evidence | Notice | Setting] | None = None
-    """Lines, or statements and settings, whose first lines they are."""
-    paths: Selection | None = None
-    open_paths: Selection | None = None
-    """The paths that cannot be judged because of it."""
-    settings: list[Setting] = field(default_factory=list)
-    explains: list[Notice] = field(default_factory=list)
-    """Errors that need no other explanation, besides the statements."""
-    effects: Sequence[Finding] = ()
-    """What files beside the log explain,"""
-    cases: Sequence[Case] = ()
-    """and the containers in them with the fault."""
-    confidence: str | None = None
-    """Instead of what the page states."""
-    open_end: bool = False
-    """Whether no line proves that the log reaches the end of the job."""
-
-    def value_of(self, name: str) -> object:
-        """Return what a name stands for, if it is not that of a field of the statements."""
-        return self.named.get(name, getattr(self, name) if name in ("settings", "paths") else FIGURES.get(name))
-
-    def is_so(self, name: str) -> bool:
-        """Return whether it knows something by that name."""
-        return name in self.known or bool(self.value_of(name))
-
-    def has(self, name: str) -> bool:
-        """Return whether something is so, or a statement has such a field."""
-        is_field = name not in self.named and name not in ("settings", "paths")
-        return self.is_so(name) or (is_field and any(value(one, name) not in (None, "") for one in self.notices))
+def value_of(hit: Hit, name: str) -> object:
+    """Return what a name stands for, if it is not that of a field of the statements."""
+    return hit.named.get(name, getattr(hit, name) if name in ("settings", "paths") else FIGURES.get(name))
 
 
-def tell_account(_: Facts, account: Account) -> Hit:
-    """Return what the story of a job tells, in the words that pages have for it."""
-    return Hit(
-        named={
-            "account": account.sentence,
-            "effects": account.effects,
-            "who": account.who or "every rank",
-        },
-        known=("partial",) if account.is_partial else (),
-        ranks=account.ranks,
-        hosts=account.hosts,
-        evidence=account.evidence,
-        confidence=account.confidence,
-    )
+def is_so(hit: Hit, name: str) -> bool:
+    """Return whether a hit knows something by that name."""
+    return name in hit.known or bool(value_of(hit, name))
 
 
 Condition = Callable[[Facts, list[Notice], list[str]], bool]
@@ -219,7 +168,7 @@ def fill_in(text: str, hit: Hit) -> str:
     def fill(match: re.Match[str]) -> str:
         kind, name, form, word = match.groups()
         if form or name in hit.named or name in ("settings", "paths") or name in FIGURES:
-            return _in_words(hit.value_of(name), form, word) or LACKING
+            return _in_words(value_of(hit, name), form, word) or LACKING
         if kind == "count":
             return count(len(hit.notices), name)
         if name in PLACEHOLDERS and hit.notices:
@@ -234,7 +183,7 @@ def fill_in(text: str, hit: Hit) -> str:
 def fill_steps(steps: Iterable[str], hit: Hit) -> Iterator[str]:
     """Yield the steps that lack no value; the name of a list alone stands for as many steps."""
     for step in steps:
-        several = hit.value_of(step[1:-1])
+        several = value_of(hit, step[1:-1])
         if isinstance(several, list):
             yield from several
         elif (text := fill_in(step, hit).strip()) and LACKING not in text:
@@ -244,13 +193,19 @@ def fill_steps(steps: Iterable[str], hit: Hit) -> Iterator[str]:
 def choose_parts(text: str, hit: Hit) -> str:
     """Return a text with those of its optional parts that apply; a part may have parts of its own."""
     while PART.search(text):
-        text = PART.sub(lambda part: part[3] if hit.has(part[2]) is not bool(part[1]) else "", text)
+        text = PART.sub(lambda part: part[3] if _has_value(hit, part[2]) is not bool(part[1]) else "", text)
     return text
+
+
+def _has_value(hit: Hit, name: str) -> bool:
+    """Return whether something is so, or a statement has such a field."""
+    is_field = name not in hit.named and name not in ("settings", "paths")
+    return is_so(hit, name) or (is_field and any(value(one, name) not in (None, "") for one in hit.notices))
 
 
 def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
     """Return the sources of the figures that a text quotes."""
-    quoted = [hit.value_of(match[2]) for match in PLACEHOLDER.finditer(choose_parts(text, hit))]
+    quoted = [value_of(hit, match[2]) for match in PLACEHOLDER.finditer(choose_parts(text, hit))]
     estimates = [one.references for one in quoted if isinstance(one, Estimate)]
     return (*(one.reference for one in quoted if isinstance(one, Rate)), *(one for some in estimates for one in some))
 
@@ -286,7 +241,7 @@ def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:
         return not is_met(text[4:], facts, hit, name)
     if text.startswith("is "):
         named, equals, given = text[3:].partition("=")
-        return str(hit.value_of(named)) in given.split("¦") if equals else hit.is_so(named)
+        return str(value_of(hit, named)) in given.split("¦") if equals else is_so(hit, named)
     decide, rest = condition(text, name)
     return decide(facts, hit.notices, rest)
 

@@ -47,7 +47,7 @@ program puts in front, and the number of statements (``{count NOUN}`` with a nou
 its value in the first statement that has one, ``{all FIELD}`` for its values. Other braces stand for themselves.
 
 Where a rule compares facts, a module beside it has a function of its name (``find`` in a module of its name), which
-takes the facts and holds no sentence. It yields what it found (:class:`~nccl_inspect.judging.page_words.Hit`),
+takes the facts and holds no sentence. It yields what it found (:class:`~nccl_inspect.judging.check.Hit`),
 with values for names in braces, and the names of what is so, for the condition ``is NAME`` (``is NAME=VALUE¦VALUE``
 compares). ``NAME(facts, findings)`` sees those of all other
 rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
@@ -75,18 +75,8 @@ from typing import Any
 from nccl_inspect.errors import PageError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import remedies, stated_errors
-from nccl_inspect.judging.engine import (
-    CATEGORIES,
-    SEVERITIES,
-    Account,
-    Effects,
-    Facts,
-    Needs,
-    Registered,
-    Result,
-    Results,
-    Rule,
-)
+from nccl_inspect.judging.check import Account, Effects, Facts, Hit, tell_account
+from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Results, Rule
 from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines, hosts_in, lines_of, ranks_in
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.judging.page_words import (
@@ -94,7 +84,6 @@ from nccl_inspect.judging.page_words import (
     LACKING,
     PART,
     PLACEHOLDER,
-    Hit,
     choose_parts,
     condition,
     fill_in,
@@ -102,9 +91,8 @@ from nccl_inspect.judging.page_words import (
     is_met,
     references_of,
     statements_of,
-    tell_account,
 )
-from nccl_inspect.model.finding import ACTIONS, Finding
+from nccl_inspect.model.finding import ACTIONS, Finding, Needs
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import capital, count
 

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from nccl_inspect.judging import clouds
-from nccl_inspect.judging.engine import (
-    CATEGORIES,
-    Effects,
-    Registered,
-    Result,
-    Rule,
-    superseding,
-)
+from nccl_inspect.judging.check import Effects
+from nccl_inspect.judging.engine import CATEGORIES, Registered, Result, Rule, superseding
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Paths, Selection

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nccl_inspect.util.records import Deferring, Frozen, Record, frozen, record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nccl_inspect.event.base import Process
     from nccl_inspect.model.evidence import Evidence
 
@@ -232,3 +234,13 @@ class PassedOver(Frozen):
 
     name: str
     reason: str
+
+
+def contents_of(artifacts: Iterable[Artifact], *readers: str) -> list[Any]:
+    """Return what the files of some kinds hold.
+
+    Args:
+        artifacts: of a job.
+        readers: the modules of :mod:`nccl_inspect.artifacts` that read the kinds, by name.
+    """
+    return [entry.value for name in readers for entry in artifacts if entry.reader == name and entry.value is not None]

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from nccl_inspect import artifacts
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclVersion
 from nccl_inspect.judging import stated_errors
@@ -20,13 +19,13 @@ from nccl_inspect.judging.agreement import (
     ranks_without,
     with_own_ranks,
 )
+from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.connecting import is_connected
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import evidence_of_settings, ranks_concerned
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model import versions
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.patterns import later
@@ -207,7 +206,7 @@ def _sources(facts: Facts) -> Iterator[Source]:
     for pod in workloads.pods(facts):
         for variable in (variable for container in pod.containers for variable in container.env):
             yield Source(pod.file, variable, _step(pod.file, variable, pod))
-    for script in artifacts.of(facts.job.artifacts, "slurm_script"):
+    for script in contents_of(facts.job.artifacts, "slurm_script"):
         yield from (Source(script.name, variable, _step(script.name, variable)) for variable in script.env)
 
 

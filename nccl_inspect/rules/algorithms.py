@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.check import Facts, Hit, value
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
 from nccl_inspect.judging.ends import is_last
-from nccl_inspect.judging.engine import Facts, value
 from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, global_ranks, nics_used, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, in_use
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import efa_hints
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import listed

@@ -6,8 +6,8 @@ from operator import attrgetter
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ErrorCascade, OfiPlatform, OfiProvider
 from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.clouds import is_ec2
-from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, first_lines, hosts_in
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import fabrics, slingshot
@@ -22,7 +22,6 @@ from nccl_inspect.judging.networks.efa_completions import (
 )
 from nccl_inspect.judging.networks.fabrics import dies_silently
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric, is_over_tcp
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.platforms import Platform
 

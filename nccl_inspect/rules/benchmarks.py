@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
-from nccl_inspect.judging.engine import Facts, first_evidence, value
+from nccl_inspect.judging.check import Facts, Hit, first_evidence, value
 from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, cited
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.measured import Measured
 from nccl_inspect.util.wording import count

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, value
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in, unset_steps
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import message_of
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import some_names

@@ -8,14 +8,13 @@ from functools import partial
 from itertools import islice
 
 from nccl_inspect.event.types import GdrDecision
-from nccl_inspect.judging.engine import Facts, Notice, first_evidence
+from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence
 from nccl_inspect.judging.facts import HOSTS, RANKS, evidence_of_settings, first_lines, hosts_in
 from nccl_inspect.judging.hardware import chip_link, distances
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import gdr_statements, google_plugins
 from nccl_inspect.judging.networks.fabrics import over_tcp_provider, paths_in_words
 from nccl_inspect.judging.networks.gdr_use import hosts_without, lacking, one_sided, paths_without_gdr
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import PathKind, Selection
 from nccl_inspect.model.versions import order

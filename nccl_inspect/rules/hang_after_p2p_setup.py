@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import at_end
+from nccl_inspect.judging.check import Facts, Hit, first_evidence
 from nccl_inspect.judging.ends import process_ends
-from nccl_inspect.judging.engine import Facts, first_evidence
 from nccl_inspect.judging.evidence import ras
 from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.hardware.machine_type import gpu_names
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.statements import usage

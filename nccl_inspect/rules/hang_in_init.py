@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
 from nccl_inspect.judging import at_end
-from nccl_inspect.judging.engine import Account, Evidence, Facts, first_evidence, sort_lines
+from nccl_inspect.judging.check import Account, Evidence, Facts, Hit, first_evidence, tell_account
+from nccl_inspect.judging.engine import sort_lines
 from nccl_inspect.judging.facts import global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
-from nccl_inspect.judging.page_words import Hit, tell_account
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import count, ranks_word

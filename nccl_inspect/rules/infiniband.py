@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.connecting import is_single_host
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, first_lines, hosts_in, ranks_in
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.line_order import first_of_each
@@ -14,7 +14,6 @@ from nccl_inspect.judging.networks.fallback import clue_evidence, fallback
 from nccl_inspect.judging.networks.ib_errors import AT_START, OTHER_ROOTS, REFUSED, UNANSWERED, after_another
 from nccl_inspect.judging.networks.interfaces import is_for_rdma, listed_interfaces, notices_naming
 from nccl_inspect.judging.networks.transfers import silent_peers
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.util.wording import does, listed, some_names
 
 _JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")

@@ -10,7 +10,7 @@ from operator import eq
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import (
     first_lines,
@@ -22,7 +22,6 @@ from nccl_inspect.judging.facts import (
 from nccl_inspect.judging.hardware.topology_faults import fault_of, finished_init
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, in_use, p2p
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
 from nccl_inspect.model.job import CommunicatorInfo, Selection

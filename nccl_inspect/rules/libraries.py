@@ -6,13 +6,12 @@ from nccl_inspect import platforms
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, first_lines
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import fabrics, slingshot
 from nccl_inspect.judging.networks.fabrics import lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.patterns import later
 

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts, platforms
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
+from nccl_inspect import platforms
+from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
 from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in
@@ -18,8 +18,8 @@ from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
 from nccl_inspect.judging.hardware.peer_to_peer import not_shared
 from nccl_inspect.judging.impact import SHM
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.util.patterns import later
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ _BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
 def gpus_bound_to_tasks(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find options of sbatch and srun that explain GPU memory that could not be shared."""
     faults = workloads.faults("gpus-bound-to-tasks", findings)
-    scripts = artifacts.of(facts.job.artifacts, "slurm_script") if faults else ()
+    scripts = contents_of(facts.job.artifacts, "slurm_script") if faults else ()
     bound = [(script.name, option) for script in scripts for option in script.options if _binds(option)]
     if bound:
         file, option = bound[0]

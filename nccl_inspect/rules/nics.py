@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from nccl_inspect.event.types import NetDevices, OfiProvider
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.clouds import is_google_network
-from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import (
     HOSTS,
     RANKS,
@@ -26,7 +26,6 @@ from nccl_inspect.judging.facts import (
 from nccl_inspect.judging.networks import fabrics
 from nccl_inspect.judging.networks.nic_use import Shared, crossing, idle
 from nccl_inspect.judging.networks.transfers import silent_peers
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
 from nccl_inspect.util.wording import be, ranks_word, some_names

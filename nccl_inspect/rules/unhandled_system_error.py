@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Facts
-from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.check import Facts, Hit
 
 _SYSTEM_ERROR = 2
 _FILES = ("shm", "socket", "bootstrap", "ib", "xml")

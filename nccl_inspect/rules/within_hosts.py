@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Message, P2pRefused
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Facts, Notice, first_evidence, value
+from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import (
     as_shell,
     evidence_of_settings,
@@ -27,7 +27,6 @@ from nccl_inspect.judging.hardware.peer_to_peer import (
     not_shared,
 )
 from nccl_inspect.judging.impact import MEASURED, P2P, SHM, Rate, against_nvlink, compared, in_use, p2p
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import Selection

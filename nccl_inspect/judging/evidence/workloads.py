@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccl_inspect import artifacts, platforms
+from nccl_inspect import platforms
 from nccl_inspect.judging.engine import SEVERITIES, Rule, registered
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.records import Frozen, frozen
@@ -61,7 +62,7 @@ def pods(facts: Facts) -> list[Pod]:
 @once
 def related(facts: Facts) -> list[Pod]:
     """Like :func:`pods`, including pods without a GPU such as launchers."""
-    files = artifacts.of(facts.job.artifacts, "manifest", "docker_inspect")
+    files = contents_of(facts.job.artifacts, "manifest", "docker_inspect")
     everything = [pod for file in files for pod in file.pods]
     if any(pod.runtime for pod in everything):
         from nccl_inspect.artifacts import trainjobs  # few jobs have one
