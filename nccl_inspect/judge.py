@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from nccl_inspect import topology
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import actions, at_end, culprits, placeholders, placement, remedies, results, verdicts
 from nccl_inspect.judging.engine import (
@@ -17,19 +18,39 @@ from nccl_inspect.judging.engine import (
     superseding,
 )
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.hardware import machine_type
 from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
-from nccl_inspect.model.job import Notice
+from nccl_inspect.model.inventory import contents_of
+from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.story.findings import decide
 from nccl_inspect.story.telling import tell
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.accepted import Terms
+    from nccl_inspect.platforms import Platform
+    from nccl_inspect.topology import Topology
 
 _MAX_STEPS = 4
 """Steps that a finding proposes, the likeliest first; the page of its rule has all."""
+
+
+def gather_facts(job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> Facts:
+    """Return the facts about a job.
+
+    Args:
+        job: without findings.
+        platform: the machine type, if the user named it; else it is derived from the log, if a plugin or the GPUs name
+            it.
+        topologies: from ``--topology``; those that the log itself proves are added.
+    """
+    expected = machine_type.expected_of(platform or machine_type.platform_of(job), job)
+    known = [*topologies, *contents_of(job.artifacts, "topology_file"), *topology.topologies(job)]
+    whole = [one.proven for one in known if one.host is None]
+    is_foreign = machine_type.rests_on_list(platform, expected, job) or (bool(whole) and not any(whole))
+    return Facts(job, expected, known, "likely" if is_foreign else "certain")
 
 
 def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None) -> Judgement:

@@ -6,24 +6,24 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial, wraps
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from nccl_inspect import topology
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
 from nccl_inspect.judging.statements import is_error, is_forced, is_survived, rank_prefix, value
 from nccl_inspect.model.connection import SIDES, End
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.inventory import contents_of
+from nccl_inspect.model.inventory import Gpu, parse_bracket
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
-from nccl_inspect.model.paths.path import PathKind
+from nccl_inspect.model.paths.path import P2P_CLASSES, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refined
 from nccl_inspect.model.statements import usage
-from nccl_inspect.platforms import Platform
-from nccl_inspect.topology import P2P_CLASSES, Named, Topology, parse_bracket
 from nccl_inspect.util.grouping import grouped
 from nccl_inspect.util.wording import listed
+
+if TYPE_CHECKING:
+    from nccl_inspect.platforms import Platform
+    from nccl_inspect.topology import Topology
 
 _Made = TypeVar("_Made")
 _Event = TypeVar("_Event", bound=events.Event)
@@ -47,15 +47,19 @@ class Facts:
 
     Args:
         job: without findings.
-        platform: the machine type, if the user named it; else it is derived from the log, if a plugin or the GPUs name
-            it.
-        topologies: from ``--topology``; those that the log itself proves are added.
+        platform: the machine type, with what this job can expect of it.
+        topologies: from ``--topology``, from files beside the log, and those that the log itself proves.
+        hardware: the confidence in the known links between GPUs.
     """
 
-    def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
-        self.job = job
-        self.platform = expected_of(platform or platform_of(job), job)
-        self.topologies = [*topologies, *contents_of(job.artifacts, "topology_file"), *topology.topologies(job)]
+    def __init__(
+        self,
+        job: Job,
+        platform: Platform | None = None,
+        topologies: Sequence[Topology] = (),
+        hardware: str = "certain",
+    ) -> None:
+        self.job, self.platform, self.topologies, self.hardware = job, platform, topologies, hardware
         self._of_communicator: dict[str, Selection] = {}
         self.made: dict[Callable[[Facts], Any], Any] = {}
         """The results of functions that are computed :func:`once`."""
@@ -63,10 +67,6 @@ class Facts:
         self._by_production: dict[str, list[tuple[int, Notice]]] = {}
         for index, notice in enumerate(job.notices):
             self._by_production.setdefault(notice.production, []).append((index, notice))
-        whole = [topology.proven for topology in self.topologies if topology.host is None]
-        foreign = rests_on_list(platform, self.platform, job) or (bool(whole) and not any(whole))
-        self.hardware = "likely" if foreign else "certain"
-        """The confidence in the known links between GPUs."""
         self.paths_with_hardware = self._with_hardware(job.paths)
 
     def _with_hardware(self, paths: Paths) -> Paths:
@@ -226,12 +226,10 @@ class Facts:
         kinds = [kind for topology in topologies if (kind := topology.pair(*ends))]
         return kinds[0] if len({kind.startswith(P2P_CLASSES) for kind in kinds}) == 1 else None
 
-    def gpu(self, rank: int, bracket: str | None = None) -> Named:
+    def gpu(self, rank: int, bracket: str | None = None) -> Gpu:
         """Return the GPU of a rank as its initialization names it, else as the bracket of a connection line does."""
         gpu = self.job.gpus.get(rank)
-        if gpu is None or (gpu.nvml_dev is None and gpu.bus_id is None):
-            return parse_bracket(bracket)
-        return Named(gpu.nvml_dev, gpu.bus_id)
+        return parse_bracket(bracket) if gpu is None or (gpu.nvml_dev is None and gpu.bus_id is None) else gpu
 
     def allows_p2p(self, kind: PathKind) -> bool | None:
         """Return whether the hardware lets NCCL use P2P between these ranks; None if unknown."""

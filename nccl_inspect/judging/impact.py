@@ -7,12 +7,14 @@ and from the thresholds of vendors' health checks; unpublished numbers are not h
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Path, PathKind, Selection
-from nccl_inspect.platforms import Platform
 from nccl_inspect.util.records import Frozen, frozen
+
+if TYPE_CHECKING:
+    from nccl_inspect.platforms import Platform
 
 MEASURED = "docs/explanation/measurements.md"
 """The page with the authors' measurements and links to all others."""

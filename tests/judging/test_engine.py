@@ -18,7 +18,6 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import engine
 from nccl_inspect.judging.agreement import AGREEMENTS
-from nccl_inspect.judging.facts import Facts
 
 SHM = (
     b"vm:100:100 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
@@ -87,7 +86,7 @@ def test_what_is_concluded_does_not_depend_on_the_order_of_rules(monkeypatch: py
 def test_judging_leaves_the_job_as_it_is() -> None:
     job = nccl_inspect.read(str(ROOT / "sample_logs" / "peer-killed"))
     before = json.dumps(job.to_dict())
-    judgement = judge.judge(Facts(job), [])
+    judgement = judge.judge(judge.gather_facts(job), [])
     assert json.dumps(job.to_dict()) == before
     judgement.put_into(job)
     assert not job.findings and "peer-death" in job.left_out
