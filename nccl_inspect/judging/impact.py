@@ -98,6 +98,8 @@ SEGMENTS = Estimate(
     (cited("4 MB and 33 MB", "one segment of NCCL 2.19.4 and of 2.27.3", MEASURED),),
 )
 READ_OF_4_H200 = Rate(309, 309, "all-reduce of 1 GiB on 4 x H200", MEASURED)
+COPIED_OF_2_H200 = Rate(122, 122, "all-reduce of 1 GiB on 2 H200", MEASURED)
+WRITTEN_OF_2_H200 = Rate(327, 327, COPIED_OF_2_H200.what, MEASURED)
 WRITTEN_OF_4_H200 = Rate(354, 354, READ_OF_4_H200.what, MEASURED)
 _NIC_SHARE = (0.9, 0.975)
 """The share of its line rate that a NIC delivers: Azure requires 360 of 400 Gb/s (GPU memory) and 390 (host memory)."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import PageError
-from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.event.types import CollectiveTimeout, PluginStatus
 from nccl_inspect.judging import exceptions, impact, propagated_errors, stated_errors
 from nccl_inspect.judging.check import Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
@@ -18,7 +18,7 @@ from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Reference
-from nccl_inspect.model.job import Selection, Setting
+from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import be, count, does, listed, ranks_word, some_names
@@ -51,7 +51,8 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
 PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
 PART = later(r"«(not )?([\w -]+)\?([^«»]*)»")
 """A part of a text that is only kept if something is so."""
-SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
+Things = Sequence[Notice | Setting] | Selection
+SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
     "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
     "role": lambda facts, _, roles: facts.with_role(*roles),
@@ -63,10 +64,13 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
     ],
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
     "result": lambda facts, _, codes: propagated_errors.unexplained(facts, int(codes[0])),
+    "settings": lambda facts, _, names: facts.settings(*names),
+    "paths": lambda facts, _, words: facts.paths(transport=words[0]),
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, calls of ``cuda`` that
-failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains."""
+failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains. ``settings`` of these
+variables and ``paths`` over a transport are no statements, but have fields, too."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
@@ -85,9 +89,10 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "release": lambda facts, _, words: _are_of_release(facts, *words),
     "deadly": lambda facts, notices, _: stated_errors.is_fatal(facts, notices),
-    "found": lambda facts, _, words: bool(statements_of("", facts, " ".join(words))),
+    "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
+    "gpu": lambda facts, _, models: facts.hardware == "certain" and _has_gpus(facts, *models),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
     "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
     "with": lambda _, notices, names: any(notice.production in names for notice in notices),
@@ -102,39 +107,49 @@ CONDITIONS: dict[str, Condition] = {
     "says": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices[:1]),
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
-"""How the job continued: ``failed``, ``running`` (all communicators in use work), ``connected``, ``unconnected``, over
-``tcp``, ``spread`` over several hosts, ``ended`` from outside, whether NCCL ``printed`` a line, with the ``timeout`` of
-a collective. Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another
-``rule``, paths over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or
-only without (``staged``). Whether another error comes before the first statement (``preceded``), and whether that is of
-a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether one is of
-these productions (``with``) or all are (``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a
-``field``."""
+"""How the job continued: ``failed``, ``running`` (all communicators in use work), ``connected``, ``unconnected``,
+over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these models for certain, ``ended`` from outside,
+whether NCCL ``printed`` a line, with the ``timeout`` of a collective. Whether there are failures of ``cuda``,
+statements as behind ``about`` (``found``), errors of another ``rule``, paths over a ``net`` (which ``works`` if the
+job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``). Whether another error
+comes before the first statement (``preceded``), and whether that is of a ``production``, has a ``role``, ``says`` a
+text or has fields (``first``, as behind ``where``); whether one is of these productions (``with``) or all are
+(``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
 
 
-def statements_of(rule: str, facts: Facts, source: str) -> list[Notice]:
-    """Return the statements that an ``about`` of the page of a rule names."""
+def find_things(rule: str, facts: Facts, source: str) -> Things:
+    """Return the statements, settings or paths that an ``about`` of the page of a rule names."""
     source, _, fields = source.partition(" where ")
     source, _, barred = source.partition(" not saying ")
     name, _, texts = source.partition(" saying ")
     word, *rest = name.split()
     find = SOURCES.get(word)
     found = find(facts, rule, rest) if find else facts.notices(*name.split())
-    if texts or barred:
-        found = [one for one in found if (not texts or _says(one, texts)) and not (barred and _says(one, barred))]
-    return [notice for notice in found if _has(notice, fields)] if fields else found
+
+    def is_meant(one: Notice | Setting | PathKind) -> bool:
+        is_said = (not texts or _says(one, texts)) and not (barred and _says(one, barred))
+        return is_said and (not fields or _has(one, fields))
+
+    return found.where(is_meant) if isinstance(found, Selection) else [one for one in found if is_meant(one)]
 
 
-def _has(notice: Notice, fields: str) -> bool:
-    """Return whether a statement has all of these fields, with one of these values."""
+def _has(one: Notice | Setting | PathKind, fields: str) -> bool:
+    """Return whether something has all of these fields, with one of these values."""
     for wanted in fields.split(", "):
         name, equals, given = wanted.partition("=")
-        own = value(notice, name.removesuffix("!"))
+        own = _field(one, name.removesuffix("!"))
         text = "" if own is None else str(own)
         is_other = name.endswith("!")
         if (text in given.split("¦")) is is_other if equals else not text:
             return False
     return True
+
+
+def _field(one: Notice | Setting | PathKind, name: str) -> object:
+    """Return a field of a statement, a setting or paths; None if there is no such field."""
+    if not isinstance(one, Notice):
+        return getattr(one, name, None)
+    return getattr(one.event, name, None) if isinstance(one.event, PluginStatus) else value(one, name)
 
 
 def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:
@@ -150,12 +165,21 @@ def _is_running(facts: Facts) -> bool:
     return bool(states) and states <= {"connected", "destroyed"} and not failed
 
 
+def _has_gpus(facts: Facts, *models: str) -> bool:
+    return facts.platform is not None and (facts.platform.gpu or "").startswith(models)
+
+
 def _is_direct(facts: Facts) -> bool:
     return any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
 
 
-def _says(notice: Notice, texts: str) -> bool:
-    return any(text in notice.message for text in texts.split("¦"))
+def _says(one: Notice | Setting | PathKind, texts: str) -> bool:
+    """Return whether a message, the line of a setting or the words for a path contain one of several texts."""
+    if isinstance(one, Setting):
+        own = " ".join(line.text for line in one.evidence)
+    else:
+        own = one.message if isinstance(one, Notice) else one.detail
+    return any(text in own for text in texts.split("¦"))
 
 
 LACKING = "\0"
@@ -174,7 +198,7 @@ def fill_in(text: str, hit: Hit) -> str:
         if name in PLACEHOLDERS and hit.notices:
             each = [[notice] for notice in hit.notices] if kind else [hit.notices]
             return listed(dict.fromkeys(map(PLACEHOLDERS[name], each)))
-        given = [str(own) for notice in hit.notices if (own := value(notice, name)) not in (None, "")]
+        given = [str(own) for notice in hit.notices if (own := _field(notice, name)) not in (None, "")]
         return listed(dict.fromkeys(given if kind else given[:1])) or LACKING
 
     return PLACEHOLDER.sub(fill, choose_parts(text, hit))
@@ -200,7 +224,7 @@ def choose_parts(text: str, hit: Hit) -> str:
 def _has_value(hit: Hit, name: str) -> bool:
     """Return whether something is so, or a statement has such a field."""
     is_field = name not in hit.named and name not in ("settings", "paths")
-    return is_so(hit, name) or (is_field and any(value(one, name) not in (None, "") for one in hit.notices))
+    return is_so(hit, name) or (is_field and any(_field(one, name) not in (None, "") for one in hit.notices))
 
 
 def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:

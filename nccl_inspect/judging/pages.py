@@ -20,12 +20,13 @@ The last block, ``examples``, has logs; ``>>> RESULT   # INTRODUCTION`` precedes
 A line that begins with two blanks continues the value above it. What precedes ``summary`` is the declaration, with the
 fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
-* ``about``: which statements the finding is about, those of the first such line first. ``errors`` (the default) are
-  those whose productions name the rule (``rule: NAME``); else a word of ``page_words.SOURCES`` or the names of
-  productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or ``where
-  FIELD=VALUE, …``. ``¦`` separates texts or values of which one is enough; ``FIELD`` alone stands for any value,
-  ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other.
-* ``beside``: statements that are added to these where there are some.
+* ``about``: which statements, settings or paths the finding is about, those of the first such line first. ``errors``
+  (the default) are those whose productions name the rule (``rule: NAME``); else a word of ``page_words.SOURCES`` or the
+  names of productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or
+  ``where FIELD=VALUE, …``. ``¦`` separates texts or values of which one is enough; ``FIELD`` alone stands for any
+  value, ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other.
+* ``beside``: statements that are added to these, and settings that are shown with them, where there are some.
+* ``ranks``: the fields in which these statements name the ranks that they are about.
 * ``unless``: a condition under which the rule is silent.
 
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
@@ -45,6 +46,9 @@ the cases that hold, the first that has a key gives its value. Conditions are ``
 ``{message}``, ``{text}`` and ``{count}`` stand for the message of the first statement, its text without what its
 program puts in front, and the number of statements (``{count NOUN}`` with a noun); the name of a field in braces for
 its value in the first statement that has one, ``{all FIELD}`` for its values. Other braces stand for themselves.
+
+``{settings}`` and ``{paths}`` are those that the finding is about, or which are beside it; ``{more}`` the other
+statements than the first.
 
 Where a rule compares facts, a module beside it has a function of its name (``find`` in a module of its name), which
 takes the facts and holds no sentence. It yields what it found (:class:`~nccl_inspect.judging.check.Hit`),
@@ -66,8 +70,9 @@ import os
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache, partial, reduce
 from inspect import signature
+from operator import or_
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,22 +82,32 @@ from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import remedies, stated_errors
 from nccl_inspect.judging.check import Account, Effects, Facts, Hit, tell_account
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Results, Rule
-from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines, hosts_in, lines_of, ranks_in
+from nccl_inspect.judging.facts import (
+    evidence_of_settings,
+    first_evidence,
+    first_lines,
+    hosts_in,
+    lines_of,
+    ranks_concerned,
+    ranks_in,
+)
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.judging.page_words import (
     FIGURES,
     LACKING,
     PART,
     PLACEHOLDER,
+    Things,
     choose_parts,
     condition,
     fill_in,
     fill_steps,
+    find_things,
     is_met,
     references_of,
-    statements_of,
 )
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs
+from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import capital, count
 
@@ -101,7 +116,19 @@ _Entries = Mapping[str, list[str]]
 _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect", "local")
-_DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud", "about", "beside", "unless"}
+_DECLARED = {
+    *_LISTS,
+    *_SWITCHES,
+    "category",
+    "title",
+    "severity",
+    "layer",
+    "cloud",
+    "about",
+    "beside",
+    "ranks",
+    "unless",
+}
 _STEPS = ("first", "fix", "last")
 _QUESTION = ("undecided", "needs")
 _SAYS = {
@@ -122,7 +149,7 @@ _CASE = {*_SAYS, "when", "about"}
 _OPENERS = ("when: ", "about: ")
 _SHOWN = {*_STEPS, "impact", "stops"}
 """What pages show of a case, in words that follow "If"."""
-_REPEATED = (*_STEPS, "needs", "about", "beside", "unless", "when")
+_REPEATED = (*_STEPS, "needs", "about", "beside", "ranks", "unless", "when")
 _ALLOWED = {
     "category": CATEGORIES,
     "severity": SEVERITIES,
@@ -133,6 +160,8 @@ _ALLOWED = {
 }
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
+_MOST_PATHS = 3
+"""Paths whose lines are shown beside those of settings."""
 _ALONE = later(r"«(\w+)\?\{\1\}»")
 """A value in a sentence or a command that is complete without it."""
 _EITHER = later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
@@ -258,17 +287,33 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
 
 
 def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
-    """Judge the statements that a page is about."""
+    """Judge the statements, settings and paths that a page is about."""
     others = cases(block, rule.name)[1:] if "\nabout: " in block else []
     for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
-        if found := [notice for source in sources for notice in statements_of(rule.name, facts, source)]:
+        if any(found := [find_things(rule.name, facts, source) for source in sources]):
             break
-    found += [
-        notice for source in declared.get("beside", ()) for notice in statements_of(rule.name, facts, source) if found
-    ]
-    hit = Hit(list({id(notice): notice for notice in found}.values()))
-    if found and not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
+    else:
+        return
+    notices, settings, paths = _sort(found)
+    more, beside, _ = _sort([find_things(rule.name, facts, source) for source in declared.get("beside", ())])
+    hit = Hit([*notices, *more], {"more": notices[1:]}, settings=settings, paths=paths)
+    if "ranks" in declared:
+        hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *declared["ranks"][0].split()))
+    if beside:
+        lines = [*first_lines(paths)[:_MOST_PATHS]] if paths else []
+        shown = [*lines, *hit.notices, *settings, *beside]
+        hit = hit.with_fields(named={**hit.named, "settings": beside}, evidence=shown)
+    if not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
         yield _result(rule, facts, hit, block, sources)
+
+
+def _sort(found: list[Things]) -> tuple[list[Notice], list[Setting], Selection | None]:
+    """Return which of some things are statements, settings and paths, each once."""
+    several = [some for some in found if isinstance(some, Selection)]
+    each = list({id(one): one for some in found if not isinstance(some, Selection) for one in some}.values())
+    notices = [one for one in each if isinstance(one, Notice)]
+    settings = [one for one in each if isinstance(one, Setting)]
+    return notices, settings, reduce(or_, several) if several else None
 
 
 def _judge_hits(rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object) -> Results:

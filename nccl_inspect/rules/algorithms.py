@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.check import Facts, Hit, value
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
 from nccl_inspect.judging.ends import is_last
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, global_ranks, nics_used, ranks_in
+from nccl_inspect.judging.facts import evidence_of_settings, first_lines, global_ranks, nics_used, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, in_use
@@ -342,23 +342,6 @@ def nvls_unavailable(facts: Facts) -> Iterator[Hit]:
         asked = [*algo, *(one for one in facts.user_settings("NCCL_NVLS_ENABLE") if one.value == "1")]
         if asked and (counted := facts.job.without_nvls):
             yield Hit(settings=asked, hosts=(), evidence=[*asked, *counted[:2]])
-
-
-def protocol_forced_by_plugin(facts: Facts) -> Iterator[Hit]:
-    """Find what a plugin set, and its reason: the echo that NCCL prints later looks like a user's setting."""
-    forced = [setting for setting in facts.settings("NCCL_PROTO") if setting.source == "plugin"]
-    if not forced:
-        return
-    weak = facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
-    ordering = facts.notices("aws-ofi-nccl/ofi-simple-protocol")
-    lacks_gdr = bool(weak) or any("(reason: GDR" in line.text for setting in forced for line in setting.evidence)
-    yield Hit(
-        named={"settings": as_shell(forced)},
-        known=("without GPUDirect RDMA",) if lacks_gdr else ("out of order",) if ordering else (),
-        ranks=facts.ranks_with(forced),
-        hosts={host for setting in forced for host in setting.hosts},
-        evidence=[*forced, *[*weak, *ordering][:2]],
-    )
 
 
 _OFF = ("0", "-1", "none")

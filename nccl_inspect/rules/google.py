@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
-from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in, unset_steps
+from nccl_inspect.judging.facts import hosts_in
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import message_of
 from nccl_inspect.util.grouping import grouped
@@ -122,20 +122,6 @@ def tcpxo_offload_failed(facts: Facts) -> Iterator[Hit | Effects]:
             "socket": first.production == "tcpxo/fastrak-dxs-socket",
         }
         yield Hit(errors, named)
-
-
-def tcpxo_settings(facts: Facts) -> Iterator[Hit]:
-    """Find logging of every transfer, and control messages that do not use LLCM."""
-    logged = facts.enabled_settings("NCCL_FASTRAK_ENABLE_HOTPATH_LOGGING")
-    without = [notice for notice in facts.notices("tcpxo/fastrak-dxs-starting") if value(notice, "llcm") == "false"]
-    if logged or without:
-        yield Hit(
-            named={"unset": "".join(unset_steps(logged))},
-            known=("logged only",) if not without else ("without LLCM only",) if not logged else (),
-            ranks=facts.ranks_with(logged) | ranks_in(without),
-            hosts=hosts_in(without),
-            evidence=[*evidence_of_settings(logged), *without],
-        )
 
 
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")

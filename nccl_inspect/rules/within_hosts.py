@@ -6,15 +6,12 @@ from nccl_inspect.event.types import Message, P2pRefused
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import (
-    as_shell,
     evidence_of_settings,
     first_lines,
     hosts_in,
     hosts_of_paths,
-    ranks_concerned,
     ranks_in,
     ranks_of_paths,
-    unset_steps,
 )
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda import code_of
@@ -26,11 +23,10 @@ from nccl_inspect.judging.hardware.peer_to_peer import (
     local_over_net,
     not_shared,
 )
-from nccl_inspect.judging.impact import MEASURED, P2P, SHM, Rate, against_nvlink, compared, in_use, p2p
+from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compared, in_use, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import Selection
-from nccl_inspect.util.wording import count, does
 
 
 def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
@@ -51,28 +47,6 @@ def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, evidence=shown, paths=pairs)
 
 
-_SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
-
-
-def no_transport(facts: Facts) -> Iterator[Hit]:
-    """Find NCCL's own line, and the settings that may lead to it."""
-    failed = facts.notices("nccl/no-transport")
-    if not failed:
-        return
-    switches = [*facts.enabled_settings(*_SWITCHES), *facts.user_settings("NCCL_P2P_LEVEL")]
-    yield Hit(
-        failed,
-        named={
-            "more": f", and {count(len(failed) - 1, 'pair')} more" if len(failed) > 1 else "",
-            "settings": f"{as_shell(switches)} {does(len(switches), 'leave')}",
-            "unset": "".join(unset_steps(switches)),
-        },
-        known=("set",) if switches else (),
-        ranks=ranks_concerned(facts, failed, "rank", "peer_rank"),
-        evidence=[*failed[:2], *switches[:3]],
-    )
-
-
 def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
     """Find pairs that are known to have NVLink; otherwise ``shm-instead-of-p2p`` asks for the topology."""
     machine = facts.platform
@@ -90,17 +64,6 @@ def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
             "from a list": facts.hardware == "likely",
         }
         yield Hit(named=named, paths=idle)
-
-
-_COPIED = Rate(122, 122, "all-reduce of 1 GiB on 2 H200", MEASURED)
-_WRITTEN = Rate(327, 327, _COPIED.what, MEASURED)
-
-
-def p2p_copy_engine(facts: Facts) -> Iterator[Hit]:
-    """Find such paths: only the setting chooses them (useMemcpy in src/transport/p2p.cc, 2.13 and later)."""
-    if pairs := facts.paths(transport="P2P").where(lambda kind: kind.detail.endswith("/CE")):
-        shown = [*first_lines(pairs)[:3], *evidence_of_settings(facts.settings("NCCL_P2P_USE_CUDA_MEMCPY"), 1)]
-        yield Hit(named={"copied": _COPIED, "written": _WRITTEN}, evidence=shown, paths=pairs)
 
 
 def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
@@ -174,18 +137,6 @@ def p2p_import_failed(facts: Facts) -> Iterator[Hit]:
         yield Hit([*by_cuda, *sockets], {"forbidden": is_forbidden, "refused": is_refused})
     elif not sockets and not others and (frames := propagated_errors.frames(facts, _CUDA_FAILED, "transport/p2p.cc")):
         yield Hit(frames, {"frames": True}, evidence=frames[:2])
-
-
-def p2p_read_mode(facts: Facts) -> Iterator[Hit]:
-    """Find read mode, NCCL's own choice for A100 pairs over NVLink (src/graph/paths.cc, 2.7 and later)."""
-    if pairs := facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail):
-        forced = [setting for setting in facts.settings("NCCL_P2P_READ_ENABLE") if setting.value not in ("0", "-2")]
-        is_a100 = facts.platform is not None and (facts.platform.gpu or "").startswith("A100")
-        named = {
-            "forced": forced[0].value if forced else "",
-            "known GPU": forced or (is_a100 and facts.hardware == "certain"),
-        }
-        yield Hit(named=named, evidence=[*first_lines(pairs)[:3], *forced], paths=pairs)
 
 
 _NOT_THERE = 2
