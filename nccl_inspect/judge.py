@@ -63,7 +63,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     """
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in registered()}
-    returned = results.of(facts, registered())
+    returned = results.run_rules(facts, registered())
     all_findings = _doubted_dumps(facts, returned.findings)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging import impact
-from nccl_inspect.judging.engine import selected
+from nccl_inspect.judging.engine import select_rules
 from nccl_inspect.judging.facts import ranks_of_paths
 from nccl_inspect.model.job import Job, PathKind, Selection
 from nccl_inspect.util.text import printable
@@ -112,7 +112,7 @@ def match_rules(patterns: Sequence[str]) -> set[str]:
     Raises:
         NcclInspectError: a pattern matches no rule.
     """
-    return {entry.rule.name for entry in selected(patterns)} if patterns else set()
+    return {entry.rule.name for entry in select_rules(patterns)} if patterns else set()
 
 
 def match_transports(words: Sequence[str], paths: Selection) -> set[str]:

@@ -214,7 +214,7 @@ def registered() -> tuple[Registered, ...]:
     from nccl_inspect.judging import pages  # which makes rules
 
     loaded = [import_module(f"nccl_inspect.rules.{name}") for name in modules(str(_RULES / "__init__.py"))]
-    rules = pages.registered(_RULES, loaded)
+    rules = pages.load_rules(_RULES, loaded)
     return tuple(sorted(rules, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
 
 
@@ -232,7 +232,7 @@ def superseding(name: str) -> frozenset[str]:
     return frozenset(entry.rule.name for entry in registered() if name in entry.rule.supersedes)
 
 
-def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:
+def select_rules(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:
     """Return the rules to run.
 
     Args:

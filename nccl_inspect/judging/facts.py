@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
     from nccl_inspect.topology import Topology
 
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 _Event = TypeVar("_Event", bound=events.Event)
 
 
-def once(make: Callable[[Facts], _Made]) -> Callable[[Facts], _Made]:
+def once(make: Callable[[Facts], _Result]) -> Callable[[Facts], _Result]:
     """Compute what a function of the facts returns once for each job."""
 
     @wraps(make)
-    def made(facts: Facts) -> _Made:
-        if make not in facts.made:
-            facts.made[make] = make(facts)
-        result: _Made = facts.made[make]
+    def computed(facts: Facts) -> _Result:
+        if make not in facts.computed:
+            facts.computed[make] = make(facts)
+        result: _Result = facts.computed[make]
         return result
 
-    return made
+    return computed
 
 
 class Facts:
@@ -61,7 +61,7 @@ class Facts:
     ) -> None:
         self.job, self.platform, self.topologies, self.hardware = job, platform, topologies, hardware
         self._of_communicator: dict[str, Selection] = {}
-        self.made: dict[Callable[[Facts], Any], Any] = {}
+        self.computed: dict[Callable[[Facts], Any], Any] = {}
         """The results of functions that are computed :func:`once`."""
         self._by_event: dict[type[events.Event], list[Notice]] = {}
         self._by_production: dict[str, list[tuple[int, Notice]]] = {}

@@ -63,7 +63,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
         one for one in facts.job.notices if one.level == "WARN" and _says(one, " ".join(words))
     ],
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
-    "result": lambda facts, _, codes: propagated_errors.unexplained(facts, int(codes[0])),
+    "result": lambda facts, _, codes: propagated_errors.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
     "paths": lambda facts, _, words: facts.paths(transport=words[0]),
 }

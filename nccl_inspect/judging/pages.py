@@ -167,7 +167,7 @@ _ALONE = later(r"«(\w+)\?\{\1\}»")
 _EITHER = later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
 
 
-def registered(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Registered]:
+def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Registered]:
     """Yield the rules of a folder: each page is one, with the function of its name if a module has one.
 
     Raises:
@@ -342,7 +342,9 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
     ]
     says = ChainMap(*fitting, head)
     text = {
-        key: fill_in(_shared(given[0]), hit).replace(LACKING, "") for key, given in says.items() if key not in _REPEATED
+        key: fill_in(_look_up(given[0]), hit).replace(LACKING, "")
+        for key, given in says.items()
+        if key not in _REPEATED
     }
     if "undecided" in says:
         return rule.undecided(
@@ -432,10 +434,10 @@ def _needs(given: Iterable[str]) -> Needs:
 def steps(says: _Entries) -> list[str]:
     """Return the steps of a rule or a case; ``@NAME`` is one that several rules have."""
     given = [step for key in _STEPS for step in says.get(key, ())]
-    return [_shared(step) for step in given]
+    return [_look_up(step) for step in given]
 
 
-def _shared(text: str) -> str:
+def _look_up(text: str) -> str:
     """Return a text, or what several rules say under a name.
 
     Raises:
@@ -488,7 +490,7 @@ def _wrap(text: str) -> str:
 def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
     known = set[str]()
     for case in says:
-        for effect in {*map(_shared, case.get("impact", ())), *case.get("stops", ())} - known:
+        for effect in {*map(_look_up, case.get("impact", ())), *case.get("stops", ())} - known:
             known.add(effect)
             if PLACEHOLDER.fullmatch(effect):
                 continue

@@ -348,7 +348,7 @@ class Judge:
     """
 
     def __init__(self, options: Options) -> None:
-        self._rules = rules.selected(options.select, options.ignore)
+        self._rules = rules.select_rules(options.select, options.ignore)
         self._platform = platforms.require_platform(options.platform) if options.platform else None
         self._topologies = [*map(topology.read, options.topologies), *options.topologies_read]
         self._options = options

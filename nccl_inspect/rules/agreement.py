@@ -268,20 +268,24 @@ def version_mismatch(facts: Facts) -> Iterator[Hit]:
 
 def _mismatch(facts: Facts) -> Iterator[Hit]:
     """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
-    checked, strange, printed = facts.notices("nccl/version-mismatch"), facts.with_role(*_STRANGE), _printed(facts)
+    checked, strange, printed = (
+        facts.notices("nccl/version-mismatch"),
+        facts.with_role(*_STRANGE),
+        _printed_releases(facts),
+    )
     built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
     if not checked and built:  # several jobs in one log may each have their own release
-        printed = _mixed(facts, printed)
+        printed = _find_mixed(facts, printed)
         if not printed:
             return
-    by_process = printed | (_inferred(facts, set(printed)) if strange and printed else {})
-    ranks = _stated(checked)
+    by_process = printed | (_infer_releases(facts, set(printed)) if strange and printed else {})
+    ranks = _releases_by_check(checked)
     bare = _without_process(facts) if strange and not is_connected(facts) else set()
     releases = sorted({*by_process.values(), *ranks, *bare}, key=versions.order)
     if not checked and len(releases) < 2:
         return
     lines = [notice for notice in facts.with_event(NcclVersion) if notice.hosts or bare]
-    odd = _odd(by_process)
+    odd = _odd_processes(by_process)
     odd_ranks = {rank for last in facts.job.last_lines if last.process in odd for rank in last.ranks}
     is_one_job = len(facts.job.communicators) == 1 and all(notice.ranks for notice in lines)
     named = {
@@ -298,7 +302,7 @@ def _mismatch(facts: Facts) -> Iterator[Hit]:
     )
 
 
-def _mixed(facts: Facts, printed: dict[Process, str]) -> dict[Process, str]:
+def _find_mixed(facts: Facts, printed: dict[Process, str]) -> dict[Process, str]:
     """Return the releases in a communicator that did not come up and whose members print several; none for others."""
     is_global = facts.job.rank_space == "global"
     process_of = {rank: last.process for last in facts.job.last_lines if is_global for rank in last.ranks}
@@ -310,13 +314,13 @@ def _mixed(facts: Facts, printed: dict[Process, str]) -> dict[Process, str]:
     return {}
 
 
-def _odd(by_process: dict[Process, str]) -> set[Process]:
+def _odd_processes(by_process: dict[Process, str]) -> set[Process]:
     """Return the processes with another release than most; empty where no release prevails."""
     release, number = Counter(by_process.values()).most_common(1)[0] if by_process else ("", 0)
     return {process for process, own in by_process.items() if own != release} if 2 * number > len(by_process) else set()
 
 
-def _printed(facts: Facts) -> dict[Process, str]:
+def _printed_releases(facts: Facts) -> dict[Process, str]:
     """Return the release of each process that prints a complete one, without CUDA's version."""
     return {
         process: release
@@ -339,14 +343,14 @@ def _whole_release(notice: Notice) -> str:
     return release if release.count(".") >= 2 and not release.endswith(".") else ""
 
 
-def _inferred(facts: Facts, others: set[Process]) -> dict[Process, str]:
+def _infer_releases(facts: Facts, others: set[Process]) -> dict[Process, str]:
     """The releases of processes by the wording of their lines, if that excludes the releases that others print."""
     seen: dict[Process, set[str]] = {}
     for notice in facts.job.notices:
         for process in set(notice.processes) - others:
             if process[0] and notice.releases:
                 seen.setdefault(process, set()).add(notice.releases)
-    printed = {f"{release}..{release}" for release in _printed(facts).values()}
+    printed = {f"{release}..{release}" for release in _printed_releases(facts).values()}
     inferred = {process: versions.infer(texts) for process, texts in seen.items()}
     return {
         process: text
@@ -355,7 +359,7 @@ def _inferred(facts: Facts, others: set[Process]) -> dict[Process, str]:
     }
 
 
-def _stated(checked: list[Notice]) -> dict[str, set[int]]:
+def _releases_by_check(checked: list[Notice]) -> dict[str, set[int]]:
     """The releases in the errors of NCCL's check, with their ranks: each rank names itself and the first mismatch."""
     ranks: dict[str, set[int]] = {}
     for notice in checked:

@@ -7,7 +7,7 @@ from nccl_inspect.bandwidth import VERY_LOW, measure
 from nccl_inspect.judging.check import Facts, Hit, first_evidence, value
 from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.impact import Estimate, cited
+from nccl_inspect.judging.impact import Estimate, cite
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.measured import Measured
 from nccl_inspect.util.wording import count
@@ -20,7 +20,7 @@ def bandwidth_low(facts: Facts) -> Iterator[Hit]:
     if worst is None or worst.line is None:
         return
     others = [bandwidth.measurement_name(entry) for entry in low if entry is not worst]
-    source = cited(f"{bandwidth.expected_range(worst)} GB/s", worst.what, worst.expected_source or "")
+    source = cite(f"{bandwidth.expected_range(worst)} GB/s", worst.what, worst.expected_source or "")
     paths, times = facts.job.paths, 1 / max(_ratio(worst), 1e-3)
     named = {
         "measured": bandwidth.describe_measurement(worst),

@@ -24,7 +24,7 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
     The TCPX plugin is recognized by its texts only: its WARN about a timeout counts.
     """
     own = facts.with_role("daemon-ends")
-    gone = [*facts.with_role("daemon-gone"), *google_plugins.aborted(facts, *_ABORTS_OF_WAITS)]
+    gone = [*facts.with_role("daemon-gone"), *google_plugins.find_aborts(facts, *_ABORTS_OF_WAITS)]
     late = [notice for notice in facts.job.notices if _is_timeout(notice)]
     ready = {process for notice in facts.notices("tcpxo/fastrak-rxdm-ready") for process in notice.processes}
     waiting = [one for one in facts.notices(_WAITS) if not one.processes or set(one.processes) - ready]
@@ -84,7 +84,7 @@ def tcpxo_no_interface(facts: Facts) -> Iterator[Hit | Effects]:
     missing = [
         *facts.notices(_NONE, _NO_NIC, "tcpxo/fastrak-dxs-interface", "tcpxo/fastrak-interface-path"),
         *facts.errors_of_rule("tcpxo-no-interface"),
-        *google_plugins.aborted(facts, "Could not find closest netdev", "No interface found for source IP"),
+        *google_plugins.find_aborts(facts, "Could not find closest netdev", "No interface found for source IP"),
     ]
     unknown = facts.notices("tcpxo/fastrak-address-unknown")
     if missing:
@@ -111,7 +111,7 @@ _ABORTS_OF_ENGINE = ("Failed to initialize DXS", "getaddrinfo failed", "bind fai
 
 def tcpxo_offload_failed(facts: Facts) -> Iterator[Hit | Effects]:
     """Find failures between plugin and offload engine; at the end of a job, connections close normally."""
-    errors = [*facts.errors_of_rule("tcpxo-offload-failed"), *google_plugins.aborted(facts, *_ABORTS_OF_ENGINE)]
+    errors = [*facts.errors_of_rule("tcpxo-offload-failed"), *google_plugins.find_aborts(facts, *_ABORTS_OF_ENGINE)]
     if facts.is_over():
         yield Effects(errors)  # connections that closed in between
     if errors and (facts.job.failed or not google_plugins.works(facts)):

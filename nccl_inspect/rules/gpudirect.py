@@ -14,7 +14,7 @@ from nccl_inspect.judging.hardware import chip_link, distances
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import gdr_statements, google_plugins
 from nccl_inspect.judging.networks.fabrics import over_tcp_provider, paths_in_words
-from nccl_inspect.judging.networks.gdr_use import hosts_without, lacking, one_sided, paths_without_gdr
+from nccl_inspect.judging.networks.gdr_use import hosts_without, lacking, one_sided_paths, paths_without_gdr
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import PathKind, Selection
 from nccl_inspect.model.versions import order
@@ -157,7 +157,7 @@ def gdr_not_possible(facts: Facts) -> Iterator[Hit]:
 
 def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     """Find which ends lack it: only senders (older GPUs never send directly), some hosts, or some ranks."""
-    paths = one_sided(facts)
+    paths = one_sided_paths(facts)
     if not paths:
         return
     at = {side: paths.where(partial(_lacks, side)) for side in SIDES}

@@ -416,7 +416,7 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
-    gpu, overlooked = generations.of(gpus), facts.notices("nccl/topology-reverse-path")
+    gpu, overlooked = generations.newest_generation(gpus), facts.notices("nccl/topology-reverse-path")
     first = gpu.first if gpu else _COUNTS_LINKS
     is_old = any(generations.is_before(release, first) for release in facts.job.nccl_versions)
     version = first_evidence(facts.notices("nccl/nccl-version"))[:1]

@@ -20,7 +20,7 @@ from nccl_inspect.judging.facts import (
     ranks_of_paths,
 )
 from nccl_inspect.judging.hardware.topology_faults import fault_of, finished_init
-from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, in_use, p2p
+from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, in_use, p2p
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
 from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
@@ -103,7 +103,7 @@ def _are_pids_apart(facts: Facts, host: str) -> bool:
     return widest > _FAR and all(group[-1] - group[0] < _NEAR for group in groups)
 
 
-_COST = Estimate("", (cited("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED),))
+_COST = Estimate("", (cite("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED),))
 """For a whole job: 2.4 times the time."""
 
 
@@ -140,7 +140,7 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
                 "shared": shared,
                 "net": net,
                 "fast": fast,
-                "less": compared(net, fast) if net and fast else "",
+                "less": compare_rates(net, fast) if net and fast else "",
                 "cost": _COST,
             },
             ranks=members or ranks_of_paths(paths),
@@ -358,13 +358,13 @@ def _by_name(facts: Facts) -> tuple[list[CommunicatorInfo], list[Evidence]]:
     for notice in facts.job.notices:
         group = group_of(notice.message) if notice.event and notice.event.dialect == "torch" else None
         if group is not None and _IS_TP.search(group):
-            members.setdefault(group, []).append(_place(notice, group))
+            members.setdefault(group, []).append(_waiting_rank(notice, group))
     groups = [(communicator_of(facts, group, places), places[0]) for group, places in members.items()]
     matched = [(comm, place) for comm, place in groups if comm is not None]
     return [comm for comm, _ in matched], [place.notice.evidence[0] for _, place in matched]
 
 
-def _place(notice: Notice, group: str) -> Wait:
+def _waiting_rank(notice: Notice, group: str) -> Wait:
     """Return the rank that a line of a process group names as its origin."""
     event = notice.event
     if isinstance(event, CollectiveTimeout):

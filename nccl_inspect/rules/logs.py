@@ -185,7 +185,7 @@ def separate_jobs(facts: Facts) -> Iterator[Hit]:
     """
     comms = facts.job.communicators
     if not comms:
-        yield from _of_tests(facts)
+        yield from _find_tests(facts)
         return
     if facts.job.alongside:
         yield Hit(named={"alongside": facts.job.alongside + 1})
@@ -201,7 +201,7 @@ def separate_jobs(facts: Facts) -> Iterator[Hit]:
     yield Hit(named=named | {"hosts": hosts}, hosts=hosts, evidence=[comm.evidence[0] for comm in jobs])
 
 
-def _of_tests(facts: Facts) -> Iterator[Hit]:
+def _find_tests(facts: Facts) -> Iterator[Hit]:
     """Find tests that ran at once in the output of nccl-tests: each lists its ranks from 0, and prints a table."""
     firsts = [notice for notice in facts.with_role("rank-list") if value(notice, "rank") == 0]
     heads = _at_once(facts, [notice.evidence[0] for notice in firsts])

@@ -24,7 +24,7 @@ from nccl_inspect.judging.facts import (
     ranks_of_paths,
 )
 from nccl_inspect.judging.networks import fabrics
-from nccl_inspect.judging.networks.nic_use import Shared, crossing, idle
+from nccl_inspect.judging.networks.nic_use import Shared, crossing_paths, idle_nics
 from nccl_inspect.judging.networks.transfers import silent_peers
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
@@ -45,7 +45,7 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     settings = [one for one in facts.user_settings("NCCL_CROSS_NIC") if one.value in ("0", "1")]
     signs = first_evidence(listed[:1] or warned) or evidence_of_settings(settings, 1)
     joined = ("kind", "src_host", "dst_host")
-    paths = crossing(facts).only(
+    paths = crossing_paths(facts).only(
         joined, lambda kind, *hosts: any(_leaves_rail(hosts, link, rails) for link in kind.links)
     )
     if not signs or not paths:
@@ -104,7 +104,7 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
         odd = _odd_ranks(mixed)
         where = set(hosts_with(facts.job, odd))
         lacking = [notice for notice in without if set(notice.hosts) <= where]
-        named, refused = _outcome(facts, mixed, bool(crossed)), _refused(facts)
+        named, refused = _outcome(facts, mixed, bool(crossed)), _find_refusals(facts)
         if mixed:
             groups = (
                 f"{net} on {ranks_word(global_ranks(mixed[0], ranks))}" for net, ranks in mixed[0].networks.items()
@@ -142,7 +142,7 @@ def _outcome(facts: Facts, mixed: list[CommunicatorInfo], is_crossed: bool) -> d
     names = {comm.id for comm in mixed}
     joined = facts.inter_host_net_paths().distinct("communicators")
     works = not facts.job.failed and any(names.intersection(comms) for (comms,) in joined)
-    is_dead = is_crossed or bool(_refused(facts)) or facts.job.failed
+    is_dead = is_crossed or bool(_find_refusals(facts)) or facts.job.failed
     is_stuck = bool(mixed) and not works and facts.none_initialized(mixed) and not facts.job.excerpt  # or it was cut
     return {"by chance": works and not is_dead, "fatal": is_dead or is_stuck, "guessed": not (mixed and is_dead)}
 
@@ -157,7 +157,7 @@ def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:
     )
 
 
-def _refused(facts: Facts) -> list[Evidence]:
+def _find_refusals(facts: Facts) -> list[Evidence]:
     """NCCL's lines where a connection of one network reaches a listener of another."""
     wrong_type = [notice for notice in facts.with_role("stranger") if value(notice, "got_type") is not None]
     return first_evidence([*wrong_type, *facts.with_role("garbled-address")])
@@ -299,7 +299,7 @@ _QUOTED = 2
 
 def nic_shared(facts: Facts) -> Iterator[Hit]:
     """Find hosts with idle NICs for NCCL, where several ranks use the same single NIC."""
-    hosts = [(one, one.shared) for one in idle(facts) if one.meant and one.shared]
+    hosts = [(one, one.shared) for one in idle_nics(facts) if one.meant and one.shared]
     if hosts:
         hosts.sort(key=lambda pair: -len(pair[1].ranks))
         first, shared = hosts[0]
@@ -334,7 +334,7 @@ def _connections(facts: Facts, host: str, shared: Shared) -> Iterator[Evidence]:
 
 def nic_unused(facts: Facts) -> Iterator[Hit]:
     """Find hosts where the idle NIC is for NCCL, or may be."""
-    hosts = [host for host in idle(facts) if not host.absent]
+    hosts = [host for host in idle_nics(facts) if not host.absent]
     meant = [host for host in hosts if host.meant]
     for first in (meant or hosts)[:1]:
         used, names = len(first.used), first.names
@@ -380,7 +380,7 @@ def _stray(facts: Facts) -> Selection:
     uses_it = any(kind.pxn_rank is not None for kind in facts.inter_host_rdma_paths().kinds)
     if not joined or uses_it or not _has_pxn(facts):
         return facts.no_paths()
-    return crossing(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
+    return crossing_paths(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
 
 
 def _has_pxn(facts: Facts) -> bool:

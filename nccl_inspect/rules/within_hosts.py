@@ -17,13 +17,13 @@ from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.peer_to_peer import (
     disabling_settings,
+    find_unshared,
     has_no_pairs,
     hiding_levels,
     limiting_levels,
     local_over_net,
-    not_shared,
 )
-from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compared, in_use, p2p
+from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, in_use, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import Selection
@@ -128,7 +128,7 @@ _CUDA_FAILED = 1
 
 def p2p_import_failed(facts: Facts) -> Iterator[Hit]:
     """Find failed imports and failed Unix sockets; a refused socket is the echo of other errors."""
-    by_cuda, sockets = not_shared(facts), facts.with_role("handle-socket")
+    by_cuda, sockets = find_unshared(facts), facts.with_role("handle-socket")
     failures = {*map(id, by_cuda), *map(id, sockets)}
     others = [error for error in facts.errors() if error.level == "WARN" and id(error) not in failures]
     if by_cuda or (sockets and not others):
@@ -250,7 +250,7 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         "unmeasured": fast is None,
         "unknown": fast is P2P,
         "fast": fast,
-        "less": compared(SHM, fast) if fast and fast is not P2P else "",
+        "less": compare_rates(SHM, fast) if fast and fast is not P2P else "",
     }
     refusals, settings = first_evidence(refused[:2]), evidence_of_settings(levels, 1)[:2]
     shown = [*first_lines(rest)[:3], *refusals, *settings, *first_evidence(warned)]

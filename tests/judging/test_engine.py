@@ -41,7 +41,7 @@ def test_rules_are_selected_and_ignored_by_name_glob_and_category() -> None:
     ):
         assert found(select=select) == expected, select
         assert found(ignore=select) == both - expected, select
-    left = {entry.rule.name for entry in engine.selected(["socket-*"], ["*-ib"])}
+    left = {entry.rule.name for entry in engine.select_rules(["socket-*"], ["*-ib"])}
     assert left == {"socket-instead-of-efa", "socket-instead-of-rdma"}
     for option in ("select", "ignore"):
         with pytest.raises(NcclInspectError, match="no rule 'no-such-rule'"):

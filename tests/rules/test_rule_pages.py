@@ -156,7 +156,7 @@ def test_a_broken_page_is_named(tmp_path: Path, given: str, broken: str, reason:
     (tmp_path / "license_refused.md").write_text(page, encoding="utf-8")
     found = ""
     try:
-        (entry,) = pages.registered(tmp_path, ())
+        (entry,) = pages.load_rules(tmp_path, ())
         assert entry.rule.name in pages.render_page(page, entry.rule)
     except PageError as error:
         found = str(error)

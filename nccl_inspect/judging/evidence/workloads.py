@@ -243,7 +243,7 @@ def steps(case: Case, *changes: Change) -> Iterator[str]:
         keys = (place.names.get(change.keys[0], change.keys[0]), *change.keys[1:])
         node, under, missing = located.slot(place.tree, place.path, keys)
         for piece in _pieces(node, missing, change.value):
-            yield f"{piece}{COMMENT}{_place(pod, place.file, node, under)}{_instead(pod, node, piece)}"
+            yield f"{piece}{COMMENT}{_place_words(pod, place.file, node, under)}{_instead(pod, node, piece)}"
     if pod.kind in MERGED and changes:
         yield _command(case, changes)
 
@@ -298,7 +298,7 @@ def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]
     return [f"{key}: {flow(entry)}" for key, entry in value.items()]
 
 
-def _place(pod: Pod, file: str, node: located.Node, under: str) -> str:
+def _place_words(pod: Pod, file: str, node: located.Node, under: str) -> str:
     """Return where a piece belongs."""
     if pod.kind == "Pod":
         owner = f" of {pod.owner}" if pod.owner else ""

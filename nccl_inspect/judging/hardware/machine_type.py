@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def platform_of(job: Job) -> Platform | None:
     """Return the machine type by a sign in the log, else by the names of the GPUs."""
-    return recognise_platform(signs.of(job, gpu_names(job)))
+    return recognise_platform(signs.find_signs(job, gpu_names(job)))
 
 
 def expected_of(platform: Platform | None, job: Job) -> Platform | None:

@@ -11,7 +11,7 @@ from nccl_inspect.model.job import Selection
 
 
 @once
-def one_sided(facts: Facts) -> Selection:
+def one_sided_paths(facts: Facts) -> Selection:
     """Paths with GPUDirect at one end only, and those of the only hosts that lack it."""
     paths = facts.inter_host_rdma_paths()
     without = hosts_without(paths)
@@ -43,7 +43,7 @@ def paths_without_gdr(facts: Facts) -> Selection:
 
     Where it is missing at one end only, or on some hosts only, gdr-one-sided tells it.
     """
-    return facts.inter_host_rdma_paths().where(lambda kind: kind.gdr is not True).without(one_sided(facts))
+    return facts.inter_host_rdma_paths().where(lambda kind: kind.gdr is not True).without(one_sided_paths(facts))
 
 
 def lacking(facts: Facts) -> tuple[str, str] | None:
