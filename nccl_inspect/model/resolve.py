@@ -309,14 +309,21 @@ class _Builder:
     def lifetimes(self) -> lifetime.Lifetimes:
         return lifetime.Lifetimes(by_process(self._statements.where(lifetime.is_timing)))
 
-    def _shows(self, paths: Paths) -> Callable[[Process, int, int], bool]:
-        """Return whether there is a path between two ranks of each communicator of a process that has both."""
-        pairs: set[tuple[int | None, ...]] = set()
-        ranks = {process.log.process: [m.communicator for m in process.members] for process in self._processes}
+    def _shows(self, paths: Paths) -> Callable[[Process, int, int | None], bool]:
+        """Return whether there is a path between two ranks of each communicator of a process that has both.
 
-        def is_shown(process: Process, src: int, dst: int) -> bool:
-            comms = (comm.global_ranks for comm in ranks.get(process, ()) if comm)
-            meant = {(own[src], own[dst]) for own in comms if max(src, dst) < len(own)}
+        Where the second rank is cut off and the first is another process, the second is the one that printed the line.
+        """
+        pairs: set[tuple[int | None, ...]] = set()
+        members = {process.log.process: process.members for process in self._processes}
+
+        def is_shown(process: Process, src: int, dst: int | None) -> bool:
+            meant: set[tuple[int | None, ...]] = set()
+            for member in members.get(process, ()):
+                own = member.communicator.global_ranks if member.communicator else []
+                to = dst if dst is not None else member.rank
+                if max(src, to) < len(own):
+                    meant.add((own[src], own[to] if dst is not None or src != to else None))
             if meant and not pairs:
                 pairs.update(paths.distinct("src", "dst"))
             return bool(meant) and meant <= pairs
