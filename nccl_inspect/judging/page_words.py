@@ -70,7 +70,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, calls of ``cuda`` that
 failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains. ``settings`` of these
-variables and ``paths`` over a transport are no statements, but have fields, too."""
+variables and ``paths`` over a transport have fields, too."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
