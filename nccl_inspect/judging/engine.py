@@ -15,11 +15,8 @@ from nccl_inspect.judging.check import Account, Effects
 from nccl_inspect.judging.facts import (
     Facts,
     first_evidence,
-    first_lines,
     hosts_in,
-    hosts_of_paths,
     ranks_in,
-    ranks_of_paths,
 )
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
@@ -136,11 +133,11 @@ class Rule(Frozen):
         """
         notices = list(notices)
         if ranks is None:
-            ranks = ranks_in(notices) | (ranks_of_paths(paths) if paths else set())
+            ranks = ranks_in(notices) | (paths.ends() if paths else set())
         if hosts is None:
-            hosts = hosts_in(notices) | (hosts_of_paths(paths) if paths else set())
+            hosts = hosts_in(notices) | (paths.hosts() if paths else set())
         if evidence is None:
-            evidence = [*first_evidence(notices), *(first_lines(paths) if paths else ())]
+            evidence = [*first_evidence(notices), *(paths.first_lines() if paths else ())]
         return Finding(
             rule=self.name,
             category=self.category,

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.facts import Facts, first_lines, once
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.line_order import first_of_each, is_before
 from nccl_inspect.judging.statements import is_forced, message_of, value
 from nccl_inspect.model.evidence import Evidence
@@ -310,12 +310,12 @@ def _begins(facts: Facts) -> dict[str, int]:
 
 @once
 def _some_connection(facts: Facts) -> Sequence[Evidence]:
-    return first_lines(facts.job.paths)[:1]
+    return facts.job.paths.first_lines()[:1]
 
 
 @once
 def _first_connections(facts: Facts) -> dict[str, int]:
-    return first_of_each(first_lines(facts.job.paths))
+    return first_of_each(facts.job.paths.first_lines())
 
 
 def is_used_below(facts: Facts, notice: Notice) -> bool:

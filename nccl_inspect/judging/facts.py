@@ -262,16 +262,6 @@ def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
     return {global_rank for rank in members if rank < len(comm.ranks) and (global_rank := comm.ranks[rank]) is not None}
 
 
-def ranks_of_paths(paths: Selection) -> set[int]:
-    """Return the ranks at both ends of some paths."""
-    return paths.ends()
-
-
-def hosts_of_paths(paths: Selection) -> set[str | None]:
-    """Return the hosts at both ends of some paths."""
-    return paths.hosts()
-
-
 def ends_of(paths: Selection, side: str) -> Iterator[tuple[str, int, End]]:
     """Host, rank and end of network paths at their ``send`` or ``receive`` side, each once; without unknown hosts."""
     for host, rank, ends in paths.distinct(HOSTS[side], RANKS[side], ENDS[side]):
@@ -374,8 +364,3 @@ def unset_steps(settings: Iterable[Setting]) -> list[str]:
     """Return the steps that remove settings."""
     notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
     return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
-
-
-def first_lines(paths: Selection) -> Sequence[Evidence]:
-    """Return the first line of each path."""
-    return paths.first_lines()

@@ -71,7 +71,6 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial, reduce
-from inspect import signature
 from operator import or_
 from pathlib import Path
 from types import ModuleType
@@ -85,7 +84,6 @@ from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Resu
 from nccl_inspect.judging.facts import (
     evidence_of_settings,
     first_evidence,
-    first_lines,
     hosts_in,
     lines_of,
     ranks_concerned,
@@ -186,7 +184,7 @@ def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Register
         check = checks.get(name)
         judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
         tell = partial(_tell, rule, block, checks.get(f"tell_{name}") or tell_account) if rule.tells else None
-        takes_findings = check and len(signature(check).parameters) > 1
+        takes_findings = check and check.__code__.co_argcount > 1
         yield Registered(rule, None if takes_findings else judge, judge if takes_findings else None, tell)
 
 
@@ -300,7 +298,7 @@ def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
     if "ranks" in declared:
         hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *declared["ranks"][0].split()))
     if beside:
-        lines = [*first_lines(paths)[:_MOST_PATHS]] if paths else []
+        lines = [*paths.first_lines()[:_MOST_PATHS]] if paths else []
         shown = [*lines, *hit.notices, *settings, *beside]
         hit = hit.with_fields(named={**hit.named, "settings": beside}, evidence=shown)
     if not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
@@ -391,7 +389,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
         if hit.settings and hosts is None:
             hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
         if hit.settings and evidence is None:
-            shown = first_lines(hit.paths) if hit.paths else ()
+            shown = hit.paths.first_lines() if hit.paths else ()
             evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
         found = rule.finding(
             text["summary"],

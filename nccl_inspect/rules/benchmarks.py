@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
 from nccl_inspect.judging.check import Facts, Hit, first_evidence, value
-from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, cite
 from nccl_inspect.judging.statements import is_propagated_error
@@ -29,7 +28,7 @@ def bandwidth_low(facts: Facts) -> Iterator[Hit]:
         "times": Estimate(f"{times:{'.2g' if times < 100 else '.0f'}}", (source,)),
         "severe": _ratio(worst) < VERY_LOW,
     }
-    hosts, lines = worst.hosts or facts.hosts(), [worst.line, *first_lines(paths)[:1]]
+    hosts, lines = worst.hosts or facts.hosts(), [worst.line, *paths.first_lines()[:1]]
     yield Hit([], named, (), facts.job.ranks_seen, hosts, lines, open_paths=paths)
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence
-from nccl_inspect.judging.facts import HOSTS, RANKS, evidence_of_settings, first_lines, hosts_in
+from nccl_inspect.judging.facts import HOSTS, RANKS, evidence_of_settings, hosts_in
 from nccl_inspect.judging.hardware import chip_link, distances
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import gdr_statements, google_plugins
@@ -60,7 +60,7 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
     settings = off or [
         setting for setting in facts.settings("NCCL_NET_GDR_LEVEL") if named["limits"] and _limits(setting.value)
     ]
-    evidence = [*evidence_of_settings(settings, 1), *first_lines(paths)[:3], *first_evidence(reasons[:2])]
+    evidence = [*evidence_of_settings(settings, 1), *paths.first_lines()[:3], *first_evidence(reasons[:2])]
     return Hit(
         [],
         named,
@@ -186,7 +186,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
         ranks=ranks or paths.ends(),
         hosts=hosts,
         evidence=[
-            *first_lines(paths)[:1],
+            *paths.first_lines()[:1],
             *islice((line for side, some in at.items() for line in some.end_lines(side)), 2),
             *reasons[:2],
         ],

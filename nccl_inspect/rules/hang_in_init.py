@@ -8,7 +8,7 @@ from nccl_inspect.event.types import NetDevices, P2pCheck
 from nccl_inspect.judging import at_end
 from nccl_inspect.judging.check import Account, Evidence, Facts, Hit, first_evidence, tell_account
 from nccl_inspect.judging.engine import sort_lines
-from nccl_inspect.judging.facts import global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
+from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_in
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import count, ranks_word
@@ -24,7 +24,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         return
     if cut := at_end.connections_at_end(facts):
         if not at_end.is_local_p2p(facts) and not any(comm.completed for comm in comms):
-            yield _cut(facts, "connecting", ranks_of_paths(facts.job.paths), cut, hosts_of_paths(facts.job.paths))
+            yield _cut(facts, "connecting", facts.job.paths.ends(), cut, facts.job.paths.hosts())
         return
     if not comms:
         yield from _before_start(facts)

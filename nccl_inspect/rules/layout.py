@@ -13,11 +13,9 @@ from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import (
-    first_lines,
     global_ranks,
     hosts_in,
     ranks_in,
-    ranks_of_paths,
 )
 from nccl_inspect.judging.hardware.topology_faults import fault_of, finished_init
 from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, in_use, p2p
@@ -57,7 +55,7 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
         local = paths.where(lambda kind: kind.transport in ("P2P", "SHM"))
         if not paths or (local and not facts.job.failed and not unshared):
             continue  # they share memory: containers or addresses of one machine
-        lines = [*first_evidence([*notices[:2], *unshared[:1]]), *first_lines(local or paths)[:2]]
+        lines = [*first_evidence([*notices[:2], *unshared[:1]]), *(local or paths).first_lines()[:2]]
         if local:  # the others are counted as paths within a host
             hit = replace(hit, known=("collision",), paths=local, open_paths=paths.without(local))
         yield replace(hit if local else replace(hit, open_paths=paths), evidence=lines)
@@ -143,8 +141,8 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
                 "less": compare_rates(net, fast) if net and fast else "",
                 "cost": _COST,
             },
-            ranks=members or ranks_of_paths(paths),
-            evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
+            ranks=members or paths.ends(),
+            evidence=[*(comm.evidence[0] for comm in alone[:2]), *paths.first_lines()[:3]],
             paths=paths,
         )
 
@@ -222,7 +220,7 @@ def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
                 },
                 ranks=global_ranks(comm, range(comm.nranks)),
                 hosts=comm.hosts,
-                evidence=[*comm.layout.ring(place), *comm.evidence[:2], *first_lines(crossing)[:2]],
+                evidence=[*comm.layout.ring(place), *comm.evidence[:2], *crossing.first_lines()[:2]],
             )
             return  # other communicators of the job have the same order
 
@@ -347,7 +345,7 @@ def _hit(facts: Facts, comms: list[CommunicatorInfo], named: dict[str, object], 
         named=named | {"net": in_use(paths, facts.platform)},
         ranks={rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))},
         hosts={host for comm in comms for host in comm.hosts} or set(facts.hosts()),
-        evidence=[*lines[:2], *first_lines(paths)[:2]],
+        evidence=[*lines[:2], *paths.first_lines()[:2]],
         paths=paths,
     )
 

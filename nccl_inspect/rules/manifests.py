@@ -8,11 +8,10 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from nccl_inspect import platforms
 from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
-from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in
+from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
 from nccl_inspect.judging.hardware.peer_to_peer import find_unshared
@@ -20,6 +19,7 @@ from nccl_inspect.judging.impact import SHM
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
 from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
 from nccl_inspect.model.inventory import contents_of
+from nccl_inspect.platforms.fabrics import find_network
 from nccl_inspect.util.patterns import later
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
         ranks = ranks_in(failed)
         paths = facts.paths("intra", "P2P").only(("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends))
         known = ["isolated"] if isolated.intersection(hosts_in(failed)) else []
-        yield Hit(failed, named, known, evidence=[*failed, *first_lines(paths)[:1]])
+        yield Hit(failed, named, known, evidence=[*failed, *paths.first_lines()[:1]])
         return
     unfound = [
         notice
@@ -166,7 +166,7 @@ def _names_interface(effect: Finding) -> bool:
 def _is_google(facts: Facts, cases: list[Case]) -> bool:
     """Return whether the network of the machine consists of additional interfaces of the node."""
     machines = (workloads.machine(facts, case.pod) for case in cases)
-    return any(platforms.find_network(machine.network).vendor == "GCP" for machine in machines if machine)
+    return any(find_network(machine.network).vendor == "GCP" for machine in machines if machine)
 
 
 def _has_cards(cases: list[Case]) -> bool:

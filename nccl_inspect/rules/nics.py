@@ -13,15 +13,12 @@ from nccl_inspect.judging.facts import (
     HOSTS,
     RANKS,
     evidence_of_settings,
-    first_lines,
     global_ranks,
     hosts_in,
-    hosts_of_paths,
     hosts_with,
     nics_used,
     ranks_concerned,
     ranks_in,
-    ranks_of_paths,
 )
 from nccl_inspect.judging.networks import fabrics
 from nccl_inspect.judging.networks.nic_use import Shared, crossing_paths, idle_nics
@@ -67,7 +64,7 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
         "settings": settings if not listed and not warned else [],
         "allowed": [setting for setting in settings if setting.value == "1"],
     }
-    yield Hit([], named, evidence=[*signs, *first_lines(paths)[:4]], paths=paths)
+    yield Hit([], named, evidence=[*signs, *paths.first_lines()[:4]], paths=paths)
 
 
 def _rails_of(event: object) -> list[tuple[int, str]]:
@@ -116,9 +113,9 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
         lines = [line for comm in mixed[:1] for line in comm.network_lines]
         yield Hit(
             named=named | {"odd": odd, "lacking": lacking and fabrics.no_cards_on(lacking)},
-            ranks=odd or ranks_of_paths(crossed),
-            hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or hosts_of_paths(crossed),
-            evidence=[*lacking[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
+            ranks=odd or crossed.ends(),
+            hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or crossed.hosts(),
+            evidence=[*lacking[:1], *lines, *crossed.first_lines()[:2], *refused[:2]],
             paths=crossed,
         )
     elif notices := fabrics.network_mismatches(facts):
@@ -370,7 +367,7 @@ def pxn_unused(facts: Facts) -> Iterator[Hit]:
     old = facts.notices("nccl/pxn-disabled-by-plugin")
     slow = paths if paths and (off or old) else _stray(facts) if paths else paths
     if slow:
-        shown = [*evidence_of_settings(off, 1), *first_evidence(old[:1]), *first_lines(slow)[:3]]
+        shown = [*evidence_of_settings(off, 1), *first_evidence(old[:1]), *slow.first_lines()[:3]]
         yield Hit(named={"off": off, "old plugin": old}, evidence=shown, paths=slow)
 
 
@@ -415,7 +412,7 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
             named={"failed": failed, "crossing": crossing, "straight": straight},
             ranks=failed,
             hosts=hosts_in(errors),
-            evidence=[*errors[:2], *hints[:1], *first_lines(crossing)[:2]],
+            evidence=[*errors[:2], *hints[:1], *crossing.first_lines()[:2]],
         )
     elif (connecting or hints) and any(None in (link.send, link.receive) for kind in bad.kinds for link in kind.links):
         yield Hit(named={"half": failed})

@@ -7,11 +7,8 @@ from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import (
     evidence_of_settings,
-    first_lines,
     hosts_in,
-    hosts_of_paths,
     ranks_in,
-    ranks_of_paths,
 )
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda import code_of
@@ -43,7 +40,7 @@ def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
             "without shm": shm_off,
             "chosen": all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink,
         }
-        shown = [*first_lines(pairs)[:3], *evidence_of_settings(settings, 1)]
+        shown = [*pairs.first_lines()[:3], *evidence_of_settings(settings, 1)]
         yield Hit(named=named, evidence=shown, paths=pairs)
 
 
@@ -75,7 +72,7 @@ def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     )
     slow = local.where(lambda kind: kind.transport != "P2P" and facts.allows_p2p(kind) is not False)
     levels = limiting_levels(facts, slow)
-    found = Hit(hosts=hosts_of_paths(slow), paths=slow)
+    found = Hit(hosts=slow.hosts(), paths=slow)
     if slow and settings:
         nvlink = any((kind.pair_class or ("NV" if on_nvlink else "")).startswith("NV") for kind in slow.kinds)
         shown = evidence_of_settings(settings)
@@ -114,9 +111,9 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
                 "doubtful": not slow or not (poor or any(allowed)),
                 "from a list": facts.hardware == "likely",
             },
-            ranks=ranks_of_paths(slow) or ranks_in(refused),
+            ranks=slow.ends() or ranks_in(refused),
             hosts=hosts_in(refused),
-            evidence=[*refused[:3], *first_lines(slow)[:2]],
+            evidence=[*refused[:3], *slow.first_lines()[:2]],
             paths=slow,
         )
 
@@ -199,7 +196,7 @@ def shm_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         yield Hit(
             settings=settings,
             named={"slow": bool(slow), "net": in_use(slow, facts.platform)},
-            hosts=hosts_of_paths(slow) or None,
+            hosts=slow.hosts() or None,
             evidence=evidence_of_settings(settings),
             paths=slow,
         )
@@ -226,7 +223,7 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     if not rest:
         if poor:
             named = _hardware(facts, poor) | {"poor": True, "off": off, "hiding": hiding_levels(facts)}
-            yield Hit(named=named, evidence=[*first_lines(poor)[:3], *off[:2]], paths=poor)
+            yield Hit(named=named, evidence=[*poor.first_lines()[:3], *off[:2]], paths=poor)
         return
     fabric = any(isinstance(notice.event, Message) for notice in facts.with_role("nvswitch"))
     refused, possible = facts.with_event(P2pRefused), all(map(facts.allows_p2p, rest.kinds))
@@ -253,7 +250,7 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         "less": compare_rates(SHM, fast) if fast and fast is not P2P else "",
     }
     refusals, settings = first_evidence(refused[:2]), evidence_of_settings(levels, 1)[:2]
-    shown = [*first_lines(rest)[:3], *refusals, *settings, *first_evidence(warned)]
+    shown = [*rest.first_lines()[:3], *refusals, *settings, *first_evidence(warned)]
     yield Hit(named=named, evidence=shown, paths=rest)
     if not possible and not fabric and not off:
         yield Hit(named={"question": True})

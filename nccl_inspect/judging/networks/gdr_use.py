@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from operator import methodcaller
 
-from nccl_inspect import platforms
 from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, once
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import Selection
+from nccl_inspect.platforms.fabrics import find_nic_family
 
 
 @once
@@ -50,5 +50,5 @@ def lacking(facts: Facts) -> tuple[str, str] | None:
     """Return the machine type or the NICs with which GPUDirect RDMA does not work, and where that is stated."""
     if facts.platform and facts.platform.gdr is False:
         return facts.platform.name, facts.platform.source("gdr")
-    family = platforms.find_nic_family(facts.job.network.devices) if facts.job.network.name == "IB" else None
+    family = find_nic_family(facts.job.network.devices) if facts.job.network.name == "IB" else None
     return (family.name, family.source) if family and not family.gdr else None
