@@ -285,7 +285,7 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         parts += [f"{who} {what}"] if members else []
     mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
     if mute:
-        parts.append(f"{count(len(mute), 'process', 'es')} in the log never started a communicator ({listed(mute)})")
+        parts.append(f"{count(len(mute), 'process')} in the log never started a communicator ({listed(mute)})")
     return "; ".join(parts)
 
 

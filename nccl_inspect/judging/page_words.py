@@ -8,9 +8,10 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import PageError
-from nccl_inspect.event.types import CollectiveTimeout, PluginStatus
+from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.judging import exceptions, impact, propagated_errors, stated_errors
-from nccl_inspect.judging.check import Facts, Hit, Notice, value
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, Rate
@@ -51,7 +52,8 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
 PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
 PART = later(r"«(not )?([\w -]+)\?([^«»]*)»")
 """A part of a text that is only kept if something is so."""
-Things = Sequence[Notice | Setting] | Selection
+Thing = Notice | Setting | Evidence | PathKind
+Things = Sequence[Notice | Setting | Evidence] | Selection
 SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
     "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
@@ -66,11 +68,12 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "result": lambda facts, _, codes: propagated_errors.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
     "paths": lambda facts, _, words: facts.paths(transport=words[0]),
+    "lines": lambda facts, _, words: list(getattr(facts.job, words[0])),
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, calls of ``cuda`` that
 failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains. ``settings`` of these
-variables and ``paths`` over a transport have fields, too."""
+variables and ``paths`` over a transport have fields, too; ``lines`` that the job has apart (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
@@ -126,14 +129,14 @@ def find_things(rule: str, facts: Facts, source: str) -> Things:
     find = SOURCES.get(word)
     found = find(facts, rule, rest) if find else facts.notices(*name.split())
 
-    def is_meant(one: Notice | Setting | PathKind) -> bool:
+    def is_meant(one: Thing) -> bool:
         is_said = (not texts or _says(one, texts)) and not (barred and _says(one, barred))
         return is_said and (not fields or _has(one, fields))
 
     return found.where(is_meant) if isinstance(found, Selection) else [one for one in found if is_meant(one)]
 
 
-def _has(one: Notice | Setting | PathKind, fields: str) -> bool:
+def _has(one: Thing, fields: str) -> bool:
     """Return whether something has all of these fields, with one of these values."""
     for wanted in fields.split(", "):
         name, equals, given = wanted.partition("=")
@@ -145,11 +148,11 @@ def _has(one: Notice | Setting | PathKind, fields: str) -> bool:
     return True
 
 
-def _field(one: Notice | Setting | PathKind, name: str) -> object:
+def _field(one: Thing, name: str) -> object:
     """Return a field of a statement, a setting or paths; None if there is no such field."""
     if not isinstance(one, Notice):
         return getattr(one, name, None)
-    return getattr(one.event, name, None) if isinstance(one.event, PluginStatus) else value(one, name)
+    return value(one, name) if one.event is None or isinstance(one.event, Quoted) else getattr(one.event, name, None)
 
 
 def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:
@@ -173,12 +176,10 @@ def _is_direct(facts: Facts) -> bool:
     return any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
 
 
-def _says(one: Notice | Setting | PathKind, texts: str) -> bool:
-    """Return whether a message, the line of a setting or the words for a path contain one of several texts."""
-    if isinstance(one, Setting):
-        own = " ".join(line.text for line in one.evidence)
-    else:
-        own = one.message if isinstance(one, Notice) else one.detail
+def _says(one: Thing, texts: str) -> bool:
+    """Return whether a message, the lines of a setting or the words for a path contain one of several texts."""
+    lines = one.evidence if isinstance(one, Setting) else [one] if isinstance(one, Evidence) else ()
+    own = " ".join(line.text for line in lines) or str(getattr(one, "message", getattr(one, "detail", "")))
     return any(text in own for text in texts.split("¦"))
 
 

@@ -79,7 +79,7 @@ from typing import Any
 from nccl_inspect.errors import PageError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import remedies, stated_errors
-from nccl_inspect.judging.check import Account, Effects, Facts, Hit, tell_account
+from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, tell_account
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Results, Rule
 from nccl_inspect.judging.facts import (
     evidence_of_settings,
@@ -105,7 +105,7 @@ from nccl_inspect.judging.page_words import (
     references_of,
 )
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs
-from nccl_inspect.model.job import Notice, Selection, Setting
+from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.patterns import later
 from nccl_inspect.util.wording import capital, count
 
@@ -292,26 +292,28 @@ def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
             break
     else:
         return
-    notices, settings, paths = _sort(found)
-    more, beside, _ = _sort([find_things(rule.name, facts, source) for source in declared.get("beside", ())])
-    hit = Hit([*notices, *more], {"more": notices[1:]}, settings=settings, paths=paths)
+    notices, settings, lines, paths = _sort(found)
+    more, beside, _, _ = _sort([find_things(rule.name, facts, source) for source in declared.get("beside", ())])
+    named = {"more": [*notices, *lines][1:], "lines": lines}
+    hit = Hit([*notices, *more], named, settings=settings, paths=paths, evidence=lines or None)
     if "ranks" in declared:
         hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *declared["ranks"][0].split()))
     if beside:
-        lines = [*paths.first_lines()[:_MOST_PATHS]] if paths else []
-        shown = [*lines, *hit.notices, *settings, *beside]
-        hit = hit.with_fields(named={**hit.named, "settings": beside}, evidence=shown)
+        first = [*paths.first_lines()[:_MOST_PATHS]] if paths else []
+        shown = [*first, *hit.notices, *settings, *beside]
+        hit = hit.with_fields(named={**named, "settings": beside}, evidence=shown)
     if not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
         yield _result(rule, facts, hit, block, sources)
 
 
-def _sort(found: list[Things]) -> tuple[list[Notice], list[Setting], Selection | None]:
-    """Return which of some things are statements, settings and paths, each once."""
+def _sort(found: list[Things]) -> tuple[list[Notice], list[Setting], list[Evidence], Selection | None]:
+    """Return which of some things are statements, settings, lines and paths, each once."""
     several = [some for some in found if isinstance(some, Selection)]
     each = list({id(one): one for some in found if not isinstance(some, Selection) for one in some}.values())
     notices = [one for one in each if isinstance(one, Notice)]
     settings = [one for one in each if isinstance(one, Setting)]
-    return notices, settings, reduce(or_, several) if several else None
+    lines = [one for one in each if isinstance(one, Evidence)]
+    return notices, settings, lines, reduce(or_, several) if several else None
 
 
 def _judge_hits(rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object) -> Results:

@@ -303,7 +303,7 @@ class _Builder:
         end_name, last, _ = self._fold.where(run.end)
         lines = f"lines {first} to {last}" if begin_name == end_name else f"line {first} to {end_name} line {last}"
         hosts = len({process.host for process in run.processes})
-        return f"{count(len(run.logs), 'process', 'es')} on {count(hosts, 'host')}, {begin_name} {lines}"
+        return f"{count(len(run.logs), 'process')} on {count(hosts, 'host')}, {begin_name} {lines}"
 
     @cached_property
     def lifetimes(self) -> lifetime.Lifetimes:

@@ -99,7 +99,7 @@ def _before_start(facts: Facts) -> Iterator[Hit]:
     ends = at_end.ends_after_nccl(facts, facts.job.ended_by)
     starts_late = releases and not any("inferred" in text or order(text) >= _STARTS_AT_ONCE for text in releases)
     if lists and ends and starts_late:
-        named = {"unmet": count(len({process for notice in lists for process in notice.processes}), "process", "es")}
+        named = {"unmet": count(len({process for notice in lists for process in notice.processes}), "process")}
         yield Hit(named=named, ranks=(), hosts=hosts_in(lists), evidence=[*first_evidence(lists), *ends[:1]])
         return
     ends_at = {source.name: source.lines for source in facts.job.sources}

@@ -12,7 +12,7 @@ from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.levels import ANY, STATEMENTS
 from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import count, does
+from nccl_inspect.util.wording import count
 
 
 def debug_level_too_low(facts: Facts) -> Iterator[Hit]:
@@ -22,12 +22,6 @@ def debug_level_too_low(facts: Facts) -> Iterator[Hit]:
     if sparse and sum(notice.count for notice in sparse) >= lines and not facts.job.excerpt:
         only = "the version line" if all(notice.level == "VERSION" for notice in sparse) else "warnings"
         yield Hit(evidence=sparse, named={"only": only})
-
-
-def lines_collected_twice(facts: Facts) -> Iterator[Hit]:
-    """Find the copies that the model left out."""
-    if copies := facts.job.repeated:
-        yield Hit(evidence=copies, named={"processes": count(len(copies), "process", "es")})
 
 
 _SHAPES = 4
@@ -71,13 +65,6 @@ def lines_damaged(facts: Facts) -> Iterator[Hit]:
             "alike": alike,
         }
         yield Hit(named=named, evidence=examples or facts.job.repaired)
-
-
-def lines_left_out(facts: Facts) -> Iterator[Hit]:
-    """Find the marks that Ray appends to NCCL lines."""
-    if markers := facts.job.spared:
-        lines = f"{len(markers)} or more lines" if len(markers) > 1 else "a line"
-        yield Hit(evidence=markers, named={"lines": f"{lines} {does(len(markers), 'represent')}"})
 
 
 _MANY = 10_000

@@ -34,7 +34,7 @@ def find(facts: Facts) -> Iterator[Hit]:
     yield Hit(
         named={
             "silent": ranks_word(ranks) if is_known else listed([f"pid {pid}" for pid in newest]),
-            "number": count(len(newest), "process", "es"),
+            "number": count(len(newest), "process"),
             "pid": next(iter(newest)),
             "dead": is_dead,
             "alive": "".join(words for words, _ in alive),
