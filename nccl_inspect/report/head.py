@@ -71,7 +71,7 @@ def _list_places(job: Job, lead: Finding | None, notice: Notice | None) -> list[
     """Return the places of the ranks in the headline."""
     index = Places(job)
     ranks = culprit_ranks(lead) if lead else notice.ranks if notice else []
-    return [index.of(rank) for rank in ranks] if ranks else _reporters(job, lead, notice)
+    return [index.locate(rank) for rank in ranks] if ranks else _reporters(job, lead, notice)
 
 
 def _reporters(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
