@@ -49,8 +49,8 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
     "count": lambda notices: str(len(notices)),
 }
 """What names in braces stand for, besides the fields of the statements."""
-PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
-PART = later(r"«(not )?([\w -]+)\?([^«»]*)»")
+PLACEHOLDER = compile_later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
+PART = compile_later(r"«(not )?([\w -]+)\?([^«»]*)»")
 """A part of a text that is only kept if something is so."""
 Thing = Notice | Setting | Evidence | PathKind
 Things = Sequence[Notice | Setting | Evidence] | Selection
@@ -243,19 +243,19 @@ def _in_words(given: object, form: str | None, word: str) -> str:
     if form == "count":
         return count(number, word)
     if form == "does":
-        return be(number) if word == "be" else does(number, word)
+        return is_or_are(number) if word == "be" else conjugate(number, word)
     if isinstance(given, Selection):
-        return listed(kind.detail for kind in given.kinds)
+        return list_words(kind.detail for kind in given.kinds)
     if isinstance(given, AbstractSet):
         return ranks_word(given) if {*map(type, given)} == {int} else some_names(sorted(given))
     if not isinstance(given, list):
         return str(given)
     settings = [one for one in given if isinstance(one, Setting)]
     if form == "source":
-        return listed(one.source for one in settings)
+        return list_words(one.source for one in settings)
     if form == "unset":
         return "".join(unset_steps(settings))
-    return as_shell(settings) if settings else listed(given)
+    return as_shell(settings) if settings else list_words(given)
 
 
 def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:

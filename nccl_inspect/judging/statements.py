@@ -19,10 +19,10 @@ FLUSHED = 5
 EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)
 """Signals with which launchers and users end processes that did not fail."""
 _NO_REPORT = events.ProcessEnded(order="own")
-_RANK_PREFIX = later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
+_RANK_PREFIX = compile_later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _NO_REASON = ("Resource temporarily unavailable", "Success")
 """The text of errno if no call failed."""
-_NUMBER = later(r"(?:Unknown error |error |errno )?(-?)(\d{1,3})")
+_NUMBER = compile_later(r"(?:Unknown error |error |errno )?(-?)(\d{1,3})")
 _ERRNO = {
     1: "Operation not permitted",
     2: "No such file or directory",

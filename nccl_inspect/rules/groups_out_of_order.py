@@ -22,7 +22,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         ]
         named = {
             "waits": waits,
-            "odd": capital(ranks_word(odd)) if odd else "",
+            "odd": capitalize(ranks_word(odd)) if odd else "",
             "places": flight_recorder.places(ring),
         }
         ranks = odd or flight_recorder.ranks_of(ring)

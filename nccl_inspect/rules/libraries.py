@@ -21,7 +21,7 @@ def nccl_lib_missing(facts: Facts) -> Iterator[Hit | Effects]:
     notices = facts.errors_of_rule("nccl-lib-missing")
     used = {id(notice) for notice in notices if facts.job.communicators or exceptions.is_used_below(facts, notice)}
     yield Effects([notice for notice in notices if id(notice) in used])
-    kinds = grouped((notice.production, notice) for notice in notices if id(notice) not in used)
+    kinds = group_values((notice.production, notice) for notice in notices if id(notice) not in used)
     yield from map(Hit, kinds.values())
 
 
@@ -43,7 +43,7 @@ def network_not_found(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_LAST = later(r"ncclNetPlugin(?:_v(\d+) symbol| symbol \()")
+_LAST = compile_later(r"ncclNetPlugin(?:_v(\d+) symbol| symbol \()")
 _OLDEST = 4
 
 

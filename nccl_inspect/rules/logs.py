@@ -42,7 +42,7 @@ def lines_cut_off(facts: Facts) -> Iterator[Hit]:
 _SHARE, _NEARLY_ALL = 0.01, 0.9
 """Even in torn blocks most lines are whole."""
 _ANY = ANY.decode("ascii")
-_TWO = later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
+_TWO = compile_later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
 """A line into which another one was written: unknown prefixes do not do that."""
 
 

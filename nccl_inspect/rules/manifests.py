@@ -125,7 +125,7 @@ def _binds(option: Option) -> bool:
     return is_bound or option.name == "--gpus-per-task"
 
 
-_OF_NODE = later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
+_OF_NODE = compile_later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
 """Names of machine interfaces; a pod has eth0."""
 
 
@@ -177,8 +177,8 @@ def _has_cards(cases: list[Case]) -> bool:
 
 
 _PAGES = "hugepages-2Mi"
-_NAMED = later(r"huge[ _-]?page", re.IGNORECASE)
-_CRASHED = later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
+_NAMED = compile_later(r"huge[ _-]?page", re.IGNORECASE)
+_CRASHED = compile_later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
 """How the kernel ends a process that touches a huge page beyond the limit of its pod."""
 
 

@@ -73,7 +73,7 @@ def _reported(facts: Facts, state: State) -> str:
 
 
 def _line(facts: Facts, answer: Answer, state: State) -> Evidence:
-    where = listed([f"pid {member.pid} on {member.host}" for member in state.members if member.pid], limit=2)
+    where = list_words([f"pid {member.pid} on {member.host}" for member in state.members if member.pid], limit=2)
     stage = f"{state.stage.lower()} error: " if state.stage else ""
     text = f"communicator {state.comm_id}: {_who(facts, state)}: {stage}{state.what}{f' ({where})' if where else ''}"
     return Evidence(answer.name, state.line, text)

@@ -382,7 +382,7 @@ class Excerpt:
 
     def _sentences(self, line: bytes) -> Iterator[bytes]:
         """Yield the lines of a multi-line message that are in one."""
-        begins = sorted(at for lead in self._grammar.following() if (at := line.find(lead)) > 0)
+        begins = sorted(at for lead in self._grammar.continuing_leads() if (at := line.find(lead)) > 0)
         if begins:
             yield from (line[a:b].strip() for a, b in zip([0, *begins], [*begins, len(line)], strict=True))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccl_inspect.cli import prepared, print_stderr, shared
+from nccl_inspect.cli import prepare_command, print_stderr, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.fleet import formats as forms
@@ -62,7 +62,7 @@ class _Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = super().get_command(ctx, cmd_name)
-        return prepared(found) if found else None
+        return prepare_command(found) if found else None
 
 
 store_option = click.option(

@@ -21,7 +21,7 @@ def end_text(line: bytes, wrapped: bool) -> bytes | None:
         line: as it stands.
         wrapped: whether lines of the log are in envelopes.
     """
-    grammar = engine.shipped()
+    grammar = engine.load_grammar()
     for text in envelopes.texts(line) if wrapped else [line]:
         if grammar.parse_foreign(text, grammar.last):
             return text[:_WIDTH]

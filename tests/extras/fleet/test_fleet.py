@@ -20,7 +20,7 @@ import pytest
 import simulate_fleet
 from chromium import BROWSER
 from repository import ROOT
-from schemas import closed
+from schemas import close_schema
 
 from nccl_inspect.extras.fleet import adding, formats, report, suspects
 from nccl_inspect.extras.fleet.store import MOST_FILES, Store
@@ -141,16 +141,16 @@ def test_chances_are_those_of_the_books() -> None:
     assert suspects.wilson(0, 0) == (0.0, 1.0)
 
 
-def filled(place: Path, number: int, seed: int, background: float, hosts: int = 40) -> simulate_fleet.Truth:
+def filled_store(place: Path, number: int, seed: int, background: float, hosts: int = 40) -> simulate_fleet.Truth:
     simulated = simulate_fleet.Fleet(seed, hosts, background, most=4)
     simulate_fleet.fill(str(place), simulated.jobs(number))
     return simulated.truth
 
 
 def test_the_planted_faults_are_found_and_nothing_else(tmp_path: Path) -> None:
-    truth = filled(tmp_path, 1500, 5, 0.1, hosts=20)
+    truth = filled_store(tmp_path, 1500, 5, 0.1, hosts=20)
     document = json.loads(fleet("report", "--store", str(tmp_path), "--format", "json", "--by", "host"))
-    assert not list(closed("nccl-inspect-fleet-1").iter_errors(document))
+    assert not list(close_schema("nccl-inspect-fleet-1").iter_errors(document))
     assert {(one["kind"], one["name"]) for one in document["suspects"]} == truth.names
     assert {one["host"] for one in document["suspects"]} == {None, *truth.hosts, truth.nic.split()[0]}
     assert sum(one["suspect"] for one in document["by"]["rows"]) == len(truth.hosts)
@@ -302,7 +302,7 @@ def test_several_processes_add_at_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium")
 def test_the_page_fits_a_phone_and_asks_for_nothing(tmp_path: Path, browser: Any) -> None:
-    filled(tmp_path / "s", 600, 3, 0.1, hosts=12)
+    filled_store(tmp_path / "s", 600, 3, 0.1, hosts=12)
     fleet("report", "--store", str(tmp_path / "s"), "--by", "nic", "-o", str(tmp_path / "f.html"))
     page = browser.new_page(viewport={"width": 390, "height": 800})
     said: list[str] = []

@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from nccl_inspect.report import Style, html
 from nccl_inspect.report.words import paint
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.text import cut, escape_controls
 
 _MARKED = re.compile("⟦(.*?)⟧")
 _MIN_WIDTH, _INDENT = 40, " " * 14
