@@ -126,8 +126,8 @@ def rules_page() -> Iterator[str]:
             file = f"{rule.name.replace('-', '_')}.md"
             has_page = (ROOT / "nccl_inspect" / "rules" / file).exists()
             name = f"[{rule.name}](../../nccl_inspect/rules/{file})" if has_page else rule.name
-            causes = (cause.name for cause in engine.causes_by_rule()[rule.name])
-            others = dict.fromkeys((*causes, *sorted(engine.superseding_by_rule()[rule.name])))
+            causes = (cause.name for cause in engine.causes_of(rule.name))
+            others = dict.fromkeys((*causes, *sorted(engine.superseding(rule.name))))
             rows.append((name, rule.severity, rule.title, ", ".join(others)))
         yield from table(("rule", "usual severity", "what is wrong", "causes, and more specific rules"), rows)
 

@@ -5,32 +5,52 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from nccl_inspect import topology
+from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import actions, at_end, culprits, placeholders, placement, remedies, results, verdicts
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
-    Layer,
     Registered,
     Rule,
-    causes_by_rule,
+    causes_of,
     registered,
-    superseding_by_rule,
+    superseding,
 )
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.hardware import machine_type
 from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.results import Results
-from nccl_inspect.judging.statements import is_propagated_error, value
+from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
-from nccl_inspect.model.job import Notice
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.model.inventory import contents_of
+from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.story.findings import decide
 from nccl_inspect.story.telling import tell
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.accepted import Terms
+    from nccl_inspect.platforms import Platform
+    from nccl_inspect.topology import Topology
 
 _MAX_STEPS = 4
 """Steps that a finding proposes, the likeliest first; the page of its rule has all."""
+
+
+def gather_facts(job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> Facts:
+    """Return the facts about a job.
+
+    Args:
+        job: without findings.
+        platform: the machine type, if the user named it; else it is derived from the log, if a plugin or the GPUs name
+            it.
+        topologies: from ``--topology``; those that the log itself proves are added.
+    """
+    expected = machine_type.expected_of(platform or machine_type.platform_of(job), job)
+    known = [*topologies, *contents_of(job.artifacts, "topology_file"), *topology.topologies(job)]
+    whole = [one.proven for one in known if one.host is None]
+    is_foreign = machine_type.rests_on_list(platform, expected, job) or (bool(whole) and not any(whole))
+    return Facts(job, expected, known, "likely" if is_foreign else "certain")
 
 
 def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None) -> Judgement:
@@ -41,7 +61,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     """
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in registered()}
-    returned = results.of(facts, registered())
+    returned = results.run_rules(facts, registered())
     all_findings = _doubt_dumps(facts, returned.findings)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
@@ -96,7 +116,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
 def _drop_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:
     """Return the findings of the wanted rules, without those superseded by a more specific wanted rule."""
     present = {finding.rule for finding in findings} & wanted
-    kept = {name for name in present if present.isdisjoint(superseding_by_rule()[name])}
+    kept = {name for name in present if present.isdisjoint(superseding(name))}
     return [finding for finding in findings if finding.rule in kept]
 
 
@@ -151,7 +171,7 @@ def _list_open(questions: list[NotJudged], wanted: set[str], present: set[str]) 
 
 def _list_leading(name: str) -> list[str]:
     """Return the rules whose findings lead those of a rule."""
-    return [cause.name for cause in causes_by_rule()[name] if not cause.nest_under_effect]
+    return [cause.name for cause in causes_of(name) if not cause.nest_under_effect]
 
 
 def _add_causes(
@@ -229,11 +249,7 @@ def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
         and not returned.is_effect(notice)
     ]
     dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
-    return [
-        error
-        for error in left
-        if not (why and is_propagated_error(error)) and not (dead and job_end.is_forced(error.event))
-    ]
+    return [error for error in left if not (why and is_propagated_error(error)) and not (dead and is_forced(error))]
 
 
 def _kind(notice: Notice) -> tuple[str, object]:
@@ -262,7 +278,7 @@ def _join_causes(
     """
     is_told = rule.name in place or not finding.root
     leading = () if is_told else _list_leading(rule.name)
-    causing = [cause.name for cause in causes_by_rule()[rule.name]]
+    causing = [cause.name for cause in causes_of(rule.name)]
     proven = [cause.name for cause in shown]
     over = [cause.name for cause in shown if not cause.nest_under_effect]
     leads = [name for name in (*leading, *over) if name in able]

@@ -203,7 +203,7 @@ class _Counter:
         platform = platforms.find(self._job.platform) if self._job.platform else None
         for pair, flow in self._flows.items():
             flow.path = paths.get(pair)
-            flow.rate = impact.of(flow.path, platform) if flow.path else None
+            flow.rate = impact.find_rate(flow.path, platform) if flow.path else None
         flows = sorted(self._flows.values(), key=lambda flow: (-flow.bytes, flow.src, flow.dst))
         operations = list(self._operations.values())
         return Traffic(operations, flows, self._unplaced, _bottleneck(flows))

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging import impact
-from nccl_inspect.judging.engine import selected
-from nccl_inspect.judging.facts import ranks_of_paths
+from nccl_inspect.judging.engine import select_rules
 from nccl_inspect.model.job import Job, PathKind, Selection
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, expand, list_words, range_word, read_range, some_names, some_ranks
@@ -40,7 +39,7 @@ class PlaceFilter(NamedTuple):
         Raises:
             NcclInspectError: the log has none of them.
         """
-        require_numbers("rank", self.ranks, {*job.ranks_seen, *range(job.world_size or 0), *ranks_of_paths(job.paths)})
+        require_numbers("rank", self.ranks, {*job.ranks_seen, *range(job.world_size or 0), *job.paths.ends()})
         hosts = set(match_names("host", self.hosts, [host.name for host in job.hosts]))
 
         def fits(ranks: Iterable[int], names: Iterable[str | None]) -> bool:
@@ -112,7 +111,7 @@ def match_rules(patterns: Sequence[str]) -> set[str]:
     Raises:
         NcclInspectError: a pattern matches no rule.
     """
-    return {entry.rule.name for entry in selected(patterns)} if patterns else set()
+    return {entry.rule.name for entry in select_rules(patterns)} if patterns else set()
 
 
 def match_transports(words: Sequence[str], paths: Selection) -> set[str]:

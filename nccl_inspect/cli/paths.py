@@ -139,7 +139,7 @@ def _table(paths: Selection, width: int, job: Job, slowest: int | None) -> str:
     if not paths:
         return "no path\n"
     platform = platforms.find(job.platform) if job.platform else None
-    speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.of(path, platform) or ""))
+    speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.find_rate(path, platform) or ""))
     table = pair_table(paths, width, job.rank_space == "global", [speed] if slowest else [])
     if width < UNBOUNDED and len(paths) > _MANY:
         worse = len(paths.where(lambda kind: kind.verdict == "fallback"))

@@ -26,7 +26,7 @@ from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection, Setting
-from nccl_inspect.model.statements import job_end, usage
+from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import are_in_order, moment
 from nccl_inspect.util.wording import conjugate, count, list_words, ranks_word
@@ -286,9 +286,7 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         parts += [f"{who} {what}"] if members else []
     mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
     if mute:
-        parts.append(
-            f"{count(len(mute), 'process', 'es')} in the log never started a communicator ({list_words(mute)})"
-        )
+        parts.append(f"{count(len(mute), 'process')} in the log never started a communicator ({list_words(mute)})")
     return "; ".join(parts)
 
 
@@ -456,7 +454,7 @@ def unexplained_ends(facts: Facts) -> list[Evidence]:
 def node_failed(facts: Facts) -> bool:
     """Return whether Slurm reports that a node of the job failed: that explains a hang."""
     notices = since_start(facts, facts.notices("launchers/slurm-node-failure", "launchers/slurm-cancelled"))
-    return any(job_end.reason(notice.event) == job_end.NODE_FAILURE for notice in notices)
+    return any(job_failure.reason(notice.event) == job_failure.NODE_FAILURE for notice in notices)
 
 
 def is_timed_out(ends: Iterable[Evidence]) -> bool:

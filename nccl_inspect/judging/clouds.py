@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nccl_inspect import platforms
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import efa_hints
+from nccl_inspect.platforms.fabrics import find_network
 from nccl_inspect.util.patterns import compile_later
 
 _WORDS = {
@@ -56,5 +56,5 @@ def may_be_google_network(facts: Facts) -> bool:
 
 def is_google_network(facts: Facts) -> bool:
     """Whether Google's plugins are in use: its guides set algorithm, protocol and number of channels for them."""
-    network = platforms.find_network(facts.platform.network if facts.platform else None)
+    network = find_network(facts.platform.network if facts.platform else None)
     return network.vendor == "GCP" or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))

@@ -159,7 +159,7 @@ def _inside(named: Sequence[Culprit], verb: str) -> str:
 def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
     """Return the state of those without the trait."""
     elsewhere = scene.good - sum(culprit.of - culprit.bad for culprit in named)
-    where = _place(named, scene)
+    where = _describe_others(named, scene)
     if (rest := scene.bad - scene.explained) > 0:
         return f"of the other {elsewhere + rest:,}{where} only {rest:,} {is_or_are(rest)} bad"
     if elsewhere == 1 and " other " not in where:
@@ -167,7 +167,7 @@ def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
     return f"none of the {'' if ' other ' in where else 'other '}{elsewhere:,}{where} {_auxiliary(verb, 1)}"
 
 
-def _place(named: Sequence[Culprit], scene: Scene) -> str:
+def _describe_others(named: Sequence[Culprit], scene: Scene) -> str:
     """Return where the others are: paths that do not touch a host belong to other hosts."""
     joint = {"intra": "within", "inter": "between"}.get(scene.scope)
     if scene.noun != "path" or joint is None:

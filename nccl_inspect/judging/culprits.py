@@ -125,7 +125,7 @@ class _Compared:
     def paths(self) -> _Case:
         """Bad paths against good ones."""
         networks = {kind.net for kind in self._bad.kinds} & {kind.net for kind in self._good.kinds}
-        traits = Traits(self._facts.job, _of_ranks(self._facts), with_nics=bool(networks - {None}))
+        traits = Traits(self._facts.job, _find_differences(self._facts), with_nics=bool(networks - {None}))
         good = partial(traits.select_paths, self._good)
         bad = traits.list_each(self._bad) if self._good else []
         group = culprits.Population(bad, good, len(self._good))
@@ -133,7 +133,7 @@ class _Compared:
 
     def ends(self) -> _Case:
         """Ends that lack GPUDirect RDMA against those that have it, including those on the same paths."""
-        traits = Traits(self._facts.job, _of_ranks(self._facts))
+        traits = Traits(self._facts.job, _find_differences(self._facts))
         paths = self._facts.inter_host_rdma_paths()
         bad = traits.list_ends(self._bad & paths, lambda end: not end.gdr)
         good = traits.list_ends(paths, lambda end: end.gdr)
@@ -155,7 +155,7 @@ def _slowness(kind: PathKind) -> int:
 def _ranks(facts: Facts, finding: Finding) -> _Case:
     """Return the ranks of a finding against the others; its hosts if it has no ranks."""
     hosts = {host.name for host in facts.job.hosts}
-    traits = Traits(facts.job, _of_ranks(facts))
+    traits = Traits(facts.job, _find_differences(facts))
     if finding.ranks:
         nics = _nics(facts, finding)
         bad = [traits.list_rank(rank, nics.get(rank, ())) for rank in finding.ranks]
@@ -203,7 +203,7 @@ def _nics(facts: Facts, finding: Finding) -> dict[int, set[tuple[str, str]]]:
 
 
 @once
-def _of_ranks(facts: Facts) -> dict[int, list[tuple[str, str]]]:
+def _find_differences(facts: Facts) -> dict[int, list[tuple[str, str]]]:
     """Settings and versions that differ between ranks."""
     by_rank: dict[int, list[tuple[str, str]]] = {}
     for setting in _settings(facts):

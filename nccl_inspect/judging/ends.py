@@ -11,11 +11,11 @@ from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.line_order import first_of_each, is_before, precedes
-from nccl_inspect.judging.statements import EXTERNAL, report_of, value
+from nccl_inspect.judging.statements import EXTERNAL, is_forced, report_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util import signals
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
@@ -454,11 +454,9 @@ def _is_end_of_task(facts: Facts, notice: Notice) -> bool:
 def _killed_first(facts: Facts) -> set[int]:
     """Return the reports of tasks that were killed while the others continued, as far as the lines of srun show."""
     by_signal = facts.notices("launchers/slurm-cancelled")
-    if any(job_end.reason(notice.event) or value(notice, "signal") for notice in by_signal):
+    if any(job_failure.reason(notice.event) or value(notice, "signal") for notice in by_signal):
         return set()  # slurmstepd and srun do not synchronize: the order of their lines proves nothing
-    ends = [
-        notice for notice in facts.errors() if job_end.is_forced(notice.event) and report_of(notice).process != "task"
-    ]
+    ends = [notice for notice in facts.errors() if is_forced(notice) and report_of(notice).process != "task"]
     ends += facts.notices("launchers/slurm-first-exit", "launchers/slurm-step-aborted", "launchers/slurm-terminating")
     first = first_of_each(notice.evidence[0] for notice in [*ends, *by_signal])
     lines = [(notice, notice.evidence[0]) for notice in task_ends(facts) if report_of(notice).signal == "SIGKILL"]

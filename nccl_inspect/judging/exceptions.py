@@ -6,12 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.facts import Facts, first_lines, once
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.line_order import first_of_each, is_before
-from nccl_inspect.judging.statements import message_of, value
+from nccl_inspect.judging.statements import is_forced, message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
-from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
@@ -146,12 +145,12 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     ends = [notice.evidence[0] for notice in facts.with_event(events.ProcessEnded, lambda e: e.order == "first")]
     traces: list[Trace] = []
     echoes: list[Trace] = []
-    is_forced = any(job_end.is_forced(error.event) for error in facts.errors())
+    was_forced = any(map(is_forced, facts.errors()))
     for begin in begins:
         rank: int = value(begin, "global_rank")
         mine = _of_last_attempt(begin, by_rank.get(rank, ()), ends)
         own = [_raised(notice) for notice in mine if "program-exception" in notice.roles]
-        own = [raised for raised in own if not raised.is_loss_of_peer and not (raised.is_termination and is_forced)]
+        own = [raised for raised in own if not raised.is_loss_of_peer and not (raised.is_termination and was_forced)]
         # The first exception decides: all that follow the loss of a peer are echoes, including the rank's own.
         is_echo = bool(mine) and (not own or own[0].notice is not mine[0])
         if is_echo or (rank in interrupted and not own):
@@ -311,12 +310,12 @@ def _begins(facts: Facts) -> dict[str, int]:
 
 @once
 def _some_connection(facts: Facts) -> Sequence[Evidence]:
-    return first_lines(facts.job.paths)[:1]
+    return facts.job.paths.first_lines()[:1]
 
 
 @once
 def _first_connections(facts: Facts) -> dict[str, int]:
-    return first_of_each(first_lines(facts.job.paths))
+    return first_of_each(facts.job.paths.first_lines())
 
 
 def is_used_below(facts: Facts, notice: Notice) -> bool:

@@ -18,8 +18,7 @@ A missing entry means that it is not known; rules then say so instead of guessin
 * ``signs``: what names the machine in a log, see :class:`Signs`
 * ``sources``: where all this is stated, each with ``url`` and the keys that it ``states``
 
-``networks/NAME.toml`` describes a network that machine types name (:class:`Network`), ``nics/NAME.toml`` a family of
-NICs of which all have something (:class:`NicFamily`).
+:mod:`nccl_inspect.platforms.fabrics` reads the networks that machine types name, and families of NICs.
 """
 
 from __future__ import annotations
@@ -126,15 +125,21 @@ class Platform(Frozen):
         return len(models) > 1 or len({*joined} - {None}) > 1
 
 
+def _load_all(key: str = "") -> Iterator[Platform]:
+    """Yield the platforms whose files contain a key: to read them all takes as long as to judge a short log."""
+    return (_platform(text) for text in _texts() if key in text)
+
+
 @cache
-def _load_all() -> tuple[Platform, ...]:
+def _texts() -> tuple[str, ...]:
+    return tuple(file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parent.glob("*.toml")))
+
+
+@cache
+def _platform(text: str) -> Platform:
     import tomllib  # a log without a platform does not need it
 
-    files = sorted(Path(__file__).parent.glob("*.toml"))
-    return tuple(_make_platform(tomllib.loads(file.read_text(encoding="utf-8"))) for file in files)
-
-
-def _make_platform(table: dict[str, Any]) -> Platform:
+    table = tomllib.loads(text)
     signs = Signs(**{key: _freeze(value) for key, value in table.pop("signs", {}).items()})
     sources = tuple(Source(url=source["url"], states=tuple(source["states"])) for source in table.pop("sources"))
     return Platform(sources=sources, signs=signs, **{key: _freeze(value) for key, value in table.items()})
@@ -175,7 +180,7 @@ def _is_called(platform: Platform, plain: str) -> bool:
 
 def list_signed() -> Iterator[Platform]:
     """Return those that a log may name by a sign."""
-    return (platform for platform in _load_all() if platform.signs != Signs())
+    return (platform for platform in _load_all("[signs]"))
 
 
 def merge_common(candidates: list[Platform]) -> Platform:
@@ -205,8 +210,12 @@ def find_by_gpus(names: Iterable[str]) -> Platform | None:
     """Return what the names of all GPUs of a job show; None where they differ, or where one shows nothing."""
     plain = drop_maker(names)
     only = next(iter(plain), "") if len(plain) == 1 else ""
-    exactly = (platform for platform in _load_all() if plain <= {*platform.gpu_names})
-    alike = (platform for platform in _load_all() if any(fnmatchcase(only, pattern) for pattern in platform.gpu_names))
+    exactly = (platform for platform in _load_all("gpu_names") if plain <= {*platform.gpu_names})
+    alike = (
+        platform
+        for platform in _load_all("gpu_names")
+        if any(fnmatchcase(only, pattern) for pattern in platform.gpu_names)
+    )
     return next(chain(exactly, alike), None) if plain else None
 
 
@@ -335,54 +344,3 @@ def _is_set(condition: str, shown: Shown) -> bool:
 
 def _any_fits(patterns: Iterable[str], words: Collection[str]) -> bool:
     return any(fnmatchcase(word, pattern) for pattern in patterns for word in words)
-
-
-@frozen
-class Network(Frozen):
-    """Holds what rules ask about a network."""
-
-    rdma: bool = True
-    """Whether NICs read and write memory there."""
-    plugin: str = ""
-    """What NCCL needs to use it, as people call it; empty where NCCL itself can."""
-    vendor: str = ""
-    """Of the cloud whose network it is."""
-
-
-@cache
-def find_network(name: str | None) -> Network:
-    """Return the network of that name; one of which nothing is known for any other name."""
-    file = Path(__file__).parent / "networks" / f"{name}.toml"
-    if name is None or not file.is_file():
-        return Network()
-    import tomllib  # a log without a platform does not need it
-
-    return Network(**tomllib.loads(file.read_text(encoding="utf-8")))
-
-
-@frozen
-class NicFamily(Frozen):
-    """Holds what rules ask about NICs."""
-
-    name: str
-    """As people call it."""
-    devices: str
-    """Names of its devices; ``*`` stands for anything."""
-    gdr: bool
-    """Whether GPUDirect RDMA works with it over NCCL's own InfiniBand transport."""
-    source: str
-    """Where that is stated."""
-
-
-@cache
-def _families() -> tuple[NicFamily, ...]:
-    import tomllib  # most jobs do not need it
-
-    files = sorted((Path(__file__).parent / "nics").glob("*.toml"))
-    return tuple(NicFamily(**tomllib.loads(file.read_text(encoding="utf-8"))) for file in files)
-
-
-def find_nic_family(devices: Collection[str]) -> NicFamily | None:
-    """Return the family of all these devices; None for none, for several families and for unknown ones."""
-    fits = (family for family in _families() if all(fnmatchcase(device, family.devices) for device in devices))
-    return next(fits, None) if devices else None

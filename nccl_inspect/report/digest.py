@@ -238,9 +238,16 @@ def verdict_word(job: Job) -> str:
 
 
 def _list_leads(job: Job) -> list[Finding]:
-    """Return the candidates for the headline; in a job without a verdict, likely ones before possible ones."""
+    """Return the candidates for the headline.
+
+    In a job without a verdict, likely ones come before possible ones; in a degraded one, a failure that is only
+    possible comes last, since the verdict denies it.
+    """
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
-    return sorted(leads, key=lambda f: f.confidence == "possible") if job.verdict == "unknown" else leads
+    if job.verdict == "failed":
+        return leads
+    doubted = ("error",) if job.verdict == "degraded" else ("error", "warning")
+    return sorted(leads, key=lambda f: f.confidence == "possible" and f.severity in doubted)
 
 
 def find_lead(job: Job) -> Finding | None:

@@ -38,7 +38,7 @@ def make_head(job: Job, is_now: bool = False) -> Head:
     located = next(_list_located(lead, job), lead) if lead else None
     index = Places(job)
     ranks = culprit_ranks(located) if located else notice.ranks if notice else []
-    places = [index.of(rank) for rank in ranks] if ranks else _reporters(job, located, notice)
+    places = [index.locate(rank) for rank in ranks] if ranks else _reporters(job, located, notice)
     reporters = _reporters(job, located, notice) if located and _are_only_named(located, job) else []
     since = (
         "" if has_story(job) else _describe_begin(job, lead, notice),

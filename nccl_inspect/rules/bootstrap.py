@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
 from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.connecting import (
     NO_ROUTE,
     REFUSED,
@@ -22,7 +23,6 @@ from nccl_inspect.judging.connecting import (
     reason,
     retried_connections,
 )
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.networks.fabrics import card_lists
 from nccl_inspect.judging.networks.interfaces import (
@@ -36,7 +36,6 @@ from nccl_inspect.judging.networks.interfaces import (
     same_address,
     without_family,
 )
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.patterns import compile_later

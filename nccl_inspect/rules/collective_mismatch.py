@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nccl_inspect.artifacts.causes import DIFFERENT
-from nccl_inspect.judging.engine import Facts, Notice, first_evidence
+from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.watchdog import Wait, waits
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import ranks_word

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Evidence, Facts, Finding
+from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import Case, Change
 from nccl_inspect.judging.facts import ranks_in
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import list_words
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
 from nccl_inspect.judging.hardware import cuda, generations
@@ -15,7 +15,6 @@ from nccl_inspect.judging.hardware.cuda_hits import make_hit
 from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.line_order import precedes
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.patterns import compile_later
@@ -417,7 +416,7 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
-    gpu, overlooked = generations.of(gpus), facts.notices("nccl/topology-reverse-path")
+    gpu, overlooked = generations.newest_generation(gpus), facts.notices("nccl/topology-reverse-path")
     first = gpu.first if gpu else _COUNTS_LINKS
     is_old = any(generations.is_before(release, first) for release in facts.job.nccl_versions)
     version = first_evidence(facts.notices("nccl/nccl-version"))[:1]

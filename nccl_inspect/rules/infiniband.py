@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.connecting import is_single_host
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
-from nccl_inspect.judging.facts import evidence_of_settings, first_lines, hosts_in, ranks_in
+from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.networks import fabrics, slingshot
@@ -14,7 +14,6 @@ from nccl_inspect.judging.networks.fallback import clue_evidence, fallback
 from nccl_inspect.judging.networks.ib_errors import AT_START, OTHER_ROOTS, REFUSED, UNANSWERED, after_another
 from nccl_inspect.judging.networks.interfaces import is_for_rdma, listed_interfaces, notices_naming
 from nccl_inspect.judging.networks.transfers import silent_peers
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.util.wording import conjugate, list_words, some_names
 
 _JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")
@@ -113,7 +112,7 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         {"cost": cost, "by plugin": by_plugin, "hardware": hardware},
         ranks=facts.ranks_with(settings),
         hosts=slow.hosts() or {host for setting in settings for host in setting.hosts},
-        evidence=[*lines, *warned, *first_lines(slow)[:2]],
+        evidence=[*lines, *warned, *slow.first_lines()[:2]],
         paths=slow,
         settings=settings,
     )
@@ -187,7 +186,7 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
         "used": [f"{nic} ({kinds[nic]})" for nic in used],
     }
     ranks = ranks_in(failed) or (paths.ends() if both else ranks_in(notices))
-    lines = [*first_evidence(notices)[:3], *first_lines(paths)[:2]]
+    lines = [*first_evidence(notices)[:3], *paths.first_lines()[:2]]
     yield Hit(notices, named, (), ranks, hosts_in(notices), lines)
 
 
@@ -288,7 +287,7 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
         off = facts.enabled_settings("NCCL_IB_DISABLE")
         named |= {"disabled": off, "shown": hints, "certain": expected and off, "doubtful": not (expected or devices)}
         shown = [*first_evidence(without)[:1], *hints[: 1 if without else 3], *evidence_of_settings(off, 1)]
-        yield Hit(named=named, evidence=[*first_lines(paths)[:2], *shown], paths=paths)
+        yield Hit(named=named, evidence=[*paths.first_lines()[:2], *shown], paths=paths)
     tcp = None if paths else fallback(facts)
     settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
     named_for = notices_naming(facts, is_for_rdma)

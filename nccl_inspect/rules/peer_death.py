@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 
 from nccl_inspect.judging import exceptions, placement, propagated_errors
+from nccl_inspect.judging.check import Account, Effects, Facts, Hit, Notice, first_evidence, tell_account, value
 from nccl_inspect.judging.ends import (
     EXCEPTION,
     ProcessEnd,
@@ -23,14 +24,12 @@ from nccl_inspect.judging.ends import (
     status_summary,
     task_ends,
 )
-from nccl_inspect.judging.engine import Account, Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
-from nccl_inspect.judging.page_words import Hit, tell_account
 from nccl_inspect.judging.statements import FLUSHED, message_of, report_of
 from nccl_inspect.judging.watchdog import without_output
 from nccl_inspect.story.silence import Silence, closed_by_others, peers_lost, silence_of

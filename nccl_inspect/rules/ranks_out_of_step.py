@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Evidence, Facts
+from nccl_inspect.judging.check import Evidence, Facts, Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid, who
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.watchdog import in_calls
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import list_words, ranks_word

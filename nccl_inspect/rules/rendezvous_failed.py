@@ -6,9 +6,8 @@ import shlex
 from collections.abc import Iterator
 
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.line_order import is_before, short
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import is_error, rank_prefix
 from nccl_inspect.util.patterns import compile_later
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging import at_end, exceptions
-from nccl_inspect.judging.engine import Account, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.check import Account, Facts, Hit, Notice, first_evidence, tell_account, value
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import global_ranks, hosts_with
 from nccl_inspect.judging.line_order import short
-from nccl_inspect.judging.page_words import Hit, tell_account
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.judging.watchdog import Wait, by_time, communicator_of_wait, in_words, latecomers, waits
 from nccl_inspect.model.job import CommunicatorInfo

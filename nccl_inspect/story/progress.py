@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
 from nccl_inspect.event.base import Process
 from nccl_inspect.grammar.layers import Layer
@@ -22,7 +21,7 @@ from nccl_inspect.judging.evidence.ras import ranks_by_pid
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.watchdog import Wait, latecomers, statuses, waits
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.inventory import Begin
+from nccl_inspect.model.inventory import Begin, contents_of
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.incident import Incident
@@ -280,7 +279,7 @@ class Table:
 
     def _compare_counts(self, *, is_told: bool) -> Iterator[Incident]:
         ranks = ranks_by_pid(self.facts)
-        for answer in artifacts.of(self.facts.job.artifacts, "ras")[-1:]:
+        for answer in contents_of(self.facts.job.artifacts, "ras")[-1:]:
             lost = {rank for entry in answer.lost if (rank := ranks.get(entry.pid or -1)) is not None}
             if lost and not self.facts.is_over():
                 line = Evidence(answer.name, next(entry.line for entry in answer.lost), "no answer")

@@ -35,7 +35,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.errors import TopologyError
-from nccl_inspect.topology import P2P_CLASSES, Gpu, Nic, Topology, bus_number
+from nccl_inspect.model.paths.path import P2P_CLASSES
+from nccl_inspect.topology import Gpu, Nic, Topology, bus_number
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element  # the type only: what reads the file is defusedxml

@@ -218,9 +218,10 @@ def ranks_word(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(distinct) > 1)} {some_ranks(distinct)}"
 
 
-def count(number: int, noun: str, ending: str = "s") -> str:
-    """Return a number with its noun in the right form: ``1 pair``, ``2 pairs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}{ending}"
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun in the right form: ``1 pair``, ``2 pairs``, ``3 processes``."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{ending}"
 
 
 def conjugate(number: int, verb: str) -> str:

@@ -62,3 +62,14 @@ def test_ranks_that_only_one_line_claims_are_believed_within_limits(lines: int, 
     assert (len(job.jobs) or len(job.communicators)) <= max(believed, 1)
     if not believed:
         assert sum(source.damaged_lines for source in job.sources) == lines
+
+
+def test_a_connection_cut_in_its_second_rank_is_that_of_the_process_that_printed_it() -> None:
+    at = next(n for n in range(_CONNECTION, len(_LINES)) if b"[receive] via NET" in _LINES[n])
+    before, after = _LINES[at].split(b" -> ")
+    printed = before + b" -> " + after[: after.index(b"[")] + b":::MLLOG {}\n"
+    pair = _LINES[at].split(b" : ")[1].split(b" [")[0]
+    cut = [printed if n == at else line for n, line in enumerate(_LINES)]
+    verdicts = [nccl_inspect.read(b"".join(lines)).verdict for lines in (_LINES, cut)]
+    verdicts += [nccl_inspect.read(b"".join(line for line in cut if pair not in line)).verdict]
+    assert verdicts == ["ok", "ok", "unknown"]

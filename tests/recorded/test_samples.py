@@ -124,7 +124,7 @@ def open_questions(job: Job) -> Iterator[str]:
     """Yield steps that leave out what the log states of the one rank that they are about."""
     places = Places(job)
     for finding in job.findings:
-        known = [places.of(rank) for rank in culprit_ranks(finding)]
+        known = [places.locate(rank) for rank in culprit_ranks(finding)]
         stated = {"<pid>": known[0].pid, "<pod>": known[0].pod} if len(known) == 1 else {}
         names = [name for name, value in stated.items() if value is not None]
         for step in finding.fix:

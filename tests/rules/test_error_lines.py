@@ -37,7 +37,7 @@ EXCEPTIONS = {
     *("python-interrupted", "rank-interrupted"),
 }
 """Error lines that raise nothing alone, by production."""
-OTHERS = {name: {*engine.superseding_by_rule()[name], *EXTRA.get(name, ())} for name in RULES}
+OTHERS = {name: {*engine.superseding(name), *EXTRA.get(name, ())} for name in RULES}
 """Rules that may speak in the place of the one that the grammar names."""
 
 

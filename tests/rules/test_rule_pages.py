@@ -88,7 +88,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     block = f"{declared}\n{said}"
     asked = "\n".join(re.findall(r"^(?:when|unless): ([^#\n]*)", block, re.MULTILINE)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in page_words.PART.finditer(block) if part[2] not in FIELDS)
-    may_have = "settings paths account partial running effects who errors cause file lines costs steps"
+    may_have = "settings paths more account partial running effects who errors cause file lines costs steps"
     always = set(may_have.split())
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
         if word == "is" and " ".join(rest).partition("=")[0] not in found_out | always:
@@ -156,7 +156,7 @@ def test_a_broken_page_is_named(tmp_path: Path, given: str, broken: str, reason:
     (tmp_path / "license_refused.md").write_text(page, encoding="utf-8")
     found = ""
     try:
-        (entry,) = pages.registered(tmp_path, ())
+        (entry,) = pages.load_rules(tmp_path, ())
         assert entry.rule.name in pages.render_page(page, entry.rule)
     except PageError as error:
         found = str(error)

@@ -12,7 +12,7 @@ from repository import TESTS
 import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.errors import TopologyError
-from nccl_inspect.topology import Named, parse_bracket
+from nccl_inspect.model.inventory import Gpu, parse_bracket
 from nccl_inspect.topology.nccl_xml import parse_document
 
 DATA = TESTS / "data"
@@ -110,8 +110,8 @@ def test_a_vendor_file_says_nothing_of_nvlink(tmp_path: Path) -> None:
         cpu(0, switch("ffff:ff:01.0", card("0000:10:1c.0"), card("0000:10:1d.0"))), cpu(1, card("0000:90:1c.0"))
     )
     found = read(tmp_path, text.replace("</cpu>", card("0000:10:1b.0", "0x020000") + "</cpu>", 1))
-    assert found.pair(Named(None, "101c0"), Named(None, "101d0")) == "PIX"
-    assert found.pair(Named(None, "101c0"), Named(None, "901c0")) is None
+    assert found.pair(Gpu(None, "101c0"), Gpu(None, "101d0")) == "PIX"
+    assert found.pair(Gpu(None, "101c0"), Gpu(None, "901c0")) is None
     assert found.nics[0].classes == {0: "PHB", 1: "PHB", 2: "SYS"}
 
 

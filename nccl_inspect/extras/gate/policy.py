@@ -16,7 +16,6 @@ from typing import Any
 from nccl_inspect.errors import suggestion
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import SEVERITIES
-from nccl_inspect.judging.facts import first_lines, ranks_of_paths
 from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import ACTIONS, Finding
@@ -316,7 +315,7 @@ def _network_lines(job: Job) -> list[Evidence]:
     name, used = job.network.name, [(notice.event, notice.evidence[0]) for notice in job.notices]
     devices = [line for event, line in used if isinstance(event, events.NetDevices) and event.net == name]
     providers = [line for event, line in used if isinstance(event, events.OfiProvider)]
-    return [*devices[:1], *providers[:1], *first_lines(job.paths.where(lambda kind: kind.net == name))[:1]]
+    return [*devices[:1], *providers[:1], *job.paths.where(lambda kind: kind.net == name).first_lines()[:1]]
 
 
 def _ask_forbidden(name: str, value: str | None, job: Job) -> Iterator[Answer]:
@@ -454,7 +453,7 @@ def _answer_broken_paths(what: str, paths: Selection, job: Job) -> Answer:
     finding = next(about, None)
     todo, rule = (finding.fix[0], finding.rule) if finding else (_NO_RULE, "")
     summary = f"{count(len(paths), 'pair')} ({pairs}) {what}"
-    return answer_broken(summary, todo, first_lines(paths), ranks_of_paths(paths), rule)
+    return answer_broken(summary, todo, paths.first_lines(), paths.ends(), rule)
 
 
 def _answer_kept_paths(scope: str, paths: Selection, what: str, job: Job) -> Answer:

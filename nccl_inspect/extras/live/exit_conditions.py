@@ -89,7 +89,7 @@ def _find_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
     severe = ((f.severity, f) for f in job.findings if limits and SEVERITIES.index(f.severity) >= min(limits))
     for condition, finding in (*find_needs(job, conditions), *severe):
         places = Places(job)
-        at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.of(rank).host))
+        at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.locate(rank).host))
         return Alarm(
             condition,
             job.verdict,

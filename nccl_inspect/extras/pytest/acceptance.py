@@ -22,7 +22,7 @@ from nccl_inspect.extras.gate.policy import (
     read_policy,
     unknown_transport,
 )
-from nccl_inspect.judging.engine import SEVERITIES, selected
+from nccl_inspect.judging.engine import SEVERITIES, select_rules
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path
@@ -66,7 +66,7 @@ class TestedJob(Job):
         """
         __tracebackhide__ = True
         limit = SEVERITIES.index(_require_choice("severity", severity, SEVERITIES))
-        counting = {entry.rule.name for entry in selected((), (ignore,) if isinstance(ignore, str) else ignore)}
+        counting = {entry.rule.name for entry in select_rules((), (ignore,) if isinstance(ignore, str) else ignore)}
         violations = [
             finding
             for finding in self.findings
@@ -86,7 +86,7 @@ class TestedJob(Job):
             NcclInspectError: there is no such rule.
         """
         __tracebackhide__ = True
-        selected((rule,))
+        select_rules((rule,))
         for finding in self.findings:
             if finding.rule == rule:
                 return finding

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
 from nccl_inspect.judging.evidence.kernel_log import is_near
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.watchdog import latecomers, waits
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.statements import ages
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.times import line_seconds
@@ -226,7 +226,7 @@ def fixes_of_dumps(still: Standstill) -> Iterator[str]:
 
 def dumps_of(facts: Facts) -> list[Dump]:
     """Return all dumps beside the log."""
-    return artifacts.of(facts.job.artifacts, "flight_recorder")
+    return contents_of(facts.job.artifacts, "flight_recorder")
 
 
 def ranks_of(parts: Iterable[Part]) -> set[int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts
+from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, hosts_with
 from nccl_inspect.judging.line_order import short
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.wording import list_words
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def answers(facts: Facts) -> list[Answer]:
     """Return all answers, in the order of the files."""
-    return artifacts.of(facts.job.artifacts, "ras")
+    return contents_of(facts.job.artifacts, "ras")
 
 
 def ranks_by_pid(facts: Facts) -> dict[int, int]:

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.evidence.machine_faults import CERTAIN, FAULTS, LIKELY, Fault
 from nccl_inspect.judging.evidence.machines import Sighting, cards
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.networks import gdr_statements
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice

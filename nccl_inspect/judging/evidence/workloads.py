@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccl_inspect import artifacts, platforms
+from nccl_inspect import platforms
 from nccl_inspect.judging.engine import SEVERITIES, Rule, registered
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
@@ -61,7 +62,7 @@ def pods(facts: Facts) -> list[Pod]:
 @once
 def related(facts: Facts) -> list[Pod]:
     """Like :func:`pods`, including pods without a GPU such as launchers."""
-    files = artifacts.of(facts.job.artifacts, "manifest", "docker_inspect")
+    files = contents_of(facts.job.artifacts, "manifest", "docker_inspect")
     everything = [pod for file in files for pod in file.pods]
     if any(pod.runtime for pod in everything):
         from nccl_inspect.artifacts import trainjobs  # few jobs have one
@@ -242,7 +243,7 @@ def steps(case: Case, *changes: Change) -> Iterator[str]:
         keys = (place.names.get(change.keys[0], change.keys[0]), *change.keys[1:])
         node, under, missing = located.slot(place.tree, place.path, keys)
         for piece in _pieces(node, missing, change.value):
-            yield f"{piece}{COMMENT}{_place(pod, place.file, node, under)}{_instead(pod, node, piece)}"
+            yield f"{piece}{COMMENT}{_place_words(pod, place.file, node, under)}{_instead(pod, node, piece)}"
     if pod.kind in MERGED and changes:
         yield _command(case, changes)
 
@@ -297,7 +298,7 @@ def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]
     return [f"{key}: {flow(entry)}" for key, entry in value.items()]
 
 
-def _place(pod: Pod, file: str, node: located.Node, under: str) -> str:
+def _place_words(pod: Pod, file: str, node: located.Node, under: str) -> str:
     """Return where a piece belongs."""
     if pod.kind == "Pod":
         owner = f" of {pod.owner}" if pod.owner else ""

@@ -37,7 +37,7 @@ GENERATIONS = (
 )
 
 
-def of(names: Iterable[str]) -> Generation | None:
+def newest_generation(names: Iterable[str]) -> Generation | None:
     """Return the newest generation among GPUs with these names; None if no name is known."""
     generations = [generation for name in names for generation in GENERATIONS if generation.names.search(name)]
     return max(generations, key=lambda generation: generation.first, default=None)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts, platforms
+from nccl_inspect import platforms
 from nccl_inspect.judging.hardware import signs
 from nccl_inspect.judging.statements import value
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.platforms import Platform, recognise_platform
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def platform_of(job: Job) -> Platform | None:
     """Return the machine type by a sign in the log, else by the names of the GPUs."""
-    return recognise_platform(signs.of(job, gpu_names(job)))
+    return recognise_platform(signs.find_signs(job, gpu_names(job)))
 
 
 def expected_of(platform: Platform | None, job: Job) -> Platform | None:
@@ -59,5 +60,5 @@ def _listed(job: Job) -> nvidia_smi.Shown:
 
 def _beside(job: Job) -> list[Item]:
     """Return the GPUs that files beside the log name."""
-    reports = artifacts.of(job.artifacts, "nvidia_smi_list", "nvidia_smi_query")
+    reports = contents_of(job.artifacts, "nvidia_smi_list", "nvidia_smi_query")
     return [item for report in reports for item in report.items if item.part == "gpu" and "model" in item.values]

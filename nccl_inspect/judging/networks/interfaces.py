@@ -110,23 +110,25 @@ def listed_interfaces(facts: Facts) -> list[Interface]:
     interfaces: list[Interface] = []
     for notice in facts.with_event(BootstrapInterface):
         assert isinstance(notice.event, BootstrapInterface)
-        interfaces.append(_made(notice.event.interface, notice.event.address, True, notice))
-        interfaces += [_made(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
+        interfaces.append(_make_interface(notice.event.interface, notice.event.address, True, notice))
+        interfaces += [_make_interface(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
     for notice in facts.with_event(NetDevices):
         assert isinstance(notice.event, NetDevices)
         if notice.event.net == "Socket":
             interfaces += [
-                _made(device[1], device[2], False, notice) for device in notice.event.devices if len(device) > 2
+                _make_interface(device[1], device[2], False, notice)
+                for device in notice.event.devices
+                if len(device) > 2
             ]
     begun: set[Process] = set()
     for notice in facts.notices("nccl/interface-found-old"):
         is_first = not begun.issuperset(notice.processes)
-        interfaces.append(_made(value(notice, "interface"), value(notice, "address"), is_first, notice))
+        interfaces.append(_make_interface(value(notice, "interface"), value(notice, "address"), is_first, notice))
         begun.update(notice.processes)
     return interfaces
 
 
-def _made(name: object, address: object, for_setup: bool, notice: Notice) -> Interface:
+def _make_interface(name: object, address: object, for_setup: bool, notice: Notice) -> Interface:
     return Interface(str(name), str(address or "").partition("<")[0], for_setup, notice)
 
 

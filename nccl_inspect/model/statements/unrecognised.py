@@ -79,18 +79,18 @@ def _is_beginning(message: bytes) -> bool:
     return any(production.is_cut(message) for production in engine.load_grammar().beginnings(message))
 
 
-def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int], bool]) -> int:
+def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int | None], bool]) -> int:
     """Return how many lines are of a connection, but not of which: cut off, or of a release that the grammar lacks.
 
     Args:
         notes: unrecognised messages with their counts.
-        is_shown: whether whole lines show a path between two ranks that a process names.
+        is_shown: whether whole lines show the path between two ranks that a process names; the second may be cut off.
     """
     found = ((note, match) for note in notes if (match := _CONNECTION.match(note.message)))
     return sum(
         note.count
         for note, match in found
-        if not (match["dst"] and is_shown(note.origin.process, int(match["src"]), int(match["dst"])))
+        if not is_shown(note.origin.process, int(match["src"]), int(match["dst"]) if match["dst"] else None)
     )
 
 

@@ -36,9 +36,13 @@ def render(document: dict[str, Any], style: Style) -> str:
 
 
 def context(document: dict[str, Any]) -> dict[str, Any]:
-    """What templates print."""
+    """Return what templates print."""
     drained = [suspect for suspect in document["suspects"] if suspect["host"]]
-    return {"document": document, "drained": drained, "rate": rate, "chance": _chance}
+    undated, left_out = document["undated"], document["left_out"]
+    uncounted = [f"without a date, and in no trend: {undated:,}"] if undated else []
+    if any(left_out.values()):
+        uncounted.append(f"left out by --since: {left_out['older']:,} older, {left_out['undated']:,} without a date")
+    return {"document": document, "drained": drained, "uncounted": uncounted, "rate": rate, "chance": _chance}
 
 
 def rate(counted: dict[str, Any]) -> str:
@@ -51,10 +55,12 @@ def _chance(suspect: dict[str, Any]) -> str:
 
 
 def _table(rows: Iterable[dict[str, Any]], heads: Sequence[str], keys: Sequence[str]) -> str:
-    """Rows by their keys: a date is cut to its day, and the rate of a row has no key. The template keeps its lines."""
+    """Return rows by their keys: a date is cut to its day, the rate of a row has no key. Templates keep its lines."""
     cells = [
         [
-            escape_controls(str(row[key]))[: 10 if key in ("first", "last") else None] if key else rate(row)
+            escape_controls("-" if row[key] is None else str(row[key]))[: 10 if key in ("first", "last") else None]
+            if key
+            else rate(row)
             for key in keys
         ]
         for row in rows
