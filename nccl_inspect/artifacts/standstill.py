@@ -138,9 +138,13 @@ def groups(rows: _Rows) -> list[tuple[Group, list[int]]]:
     """
     by_name: dict[tuple[str, tuple[int, ...]], tuple[Group, list[int]]] = {}
     unlisted: list[tuple[int, Group]] = []
+    seen: set[int] = set()
     for rank, dump in sorted(rows.items()):
         for group in dump.groups.values():
+            if id(group) in seen:
+                continue  # rows that are made of one log share their groups
             if group.ranks:
+                seen.add(id(group))
                 by_name.setdefault((group.name, group.ranks), (group, list(group.ranks)))
             elif group.name in dump.calls:
                 unlisted.append((rank, group))

@@ -176,6 +176,7 @@ class Story:
         groups: dict[tuple[str, str], list[Incident]] = defaultdict(list)
         for effect in self.effects_of(lead):
             is_shown = effect.line is not None and (effect.line.source, effect.line.order) in shown
+            is_shown &= effect.actors <= who or effect.layer != Layer.WAIT  # else it is the line by which others lag
             is_said = effect.layer == Layer.END if effect.actors else _sentence(effect) in said
             if not (is_shown or (is_said and effect.actors <= who)):
                 groups[effect.kind, effect.words if effect.layer in _WORDED else effect.layer.name].append(effect)
@@ -185,7 +186,8 @@ class Story:
         return [self._entry(some, number, place, found) for place, some in enumerate(ordered)]
 
     def _entry(self, incidents: list[Incident], number: dict[int, int], place: int, found: Collection[str]) -> Entry:
-        first = first_of(incidents) or incidents[0]
+        worded = [one for one in incidents if one.notice and isinstance(one.notice.event, CollectiveTimeout)]
+        first = first_of(worded or incidents) or incidents[0]
         causes = (number.get(id(cause), place) for one in incidents for cause in one.because)
         who = {actor for one in incidents for actor in one.actors or one.peers}
         ranks = ranks_among(who) if place else self.ranks_in(incidents)
@@ -263,7 +265,8 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     first = first_of(losses)
     if first is None or first.layer == Layer.WAIT:
         return None  # they waited before they lost anybody
-    if all(one.notice is not None and one.notice.production in HELPERS for one in losses):
+    has_waited = any(one.layer == Layer.WAIT for one in edges.incidents)
+    if not has_waited and all(one.notice is not None and one.notice.production in HELPERS for one in losses):
         return None  # connections of helper threads close at every end
     lost = [one.notice for one in edges.incidents if one.layer == Layer.LOSS and one.notice]
     silence = silence_of(facts, list({id(one): one for one in (*lost, *closed_by_others(facts))}.values()))
