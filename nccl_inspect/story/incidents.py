@@ -153,7 +153,8 @@ class Collector:
     def _repeats_wait(self, notice: Notice) -> bool:
         """Return whether PyTorch only reports a wait again: a rank waits once in a call."""
         if isinstance(notice.event, CollectiveTimeout):
-            return id(notice) not in self._waits
+            is_named = self.actors.rank_in_line(notice.message) is not None
+            return is_named and id(notice) not in self._waits
         return "watchdog-status" in notice.roles and value(notice, "global_rank") in self._waiting
 
     def _kind_by_rule(self, notice: Notice) -> str:

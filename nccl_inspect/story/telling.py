@@ -265,8 +265,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     first = first_of(losses)
     if first is None or first.layer == Layer.WAIT:
         return None  # they waited before they lost anybody
-    has_waited = any(one.layer == Layer.WAIT for one in edges.incidents)
-    if not has_waited and all(one.notice is not None and one.notice.production in HELPERS for one in losses):
+    if all(one.notice is not None and one.notice.production in HELPERS for one in losses):
         return None  # connections of helper threads close at every end
     lost = [one.notice for one in edges.incidents if one.layer == Layer.LOSS and one.notice]
     silence = silence_of(facts, list({id(one): one for one in (*lost, *closed_by_others(facts))}.values()))
