@@ -79,16 +79,6 @@ class Kind(Protocol):
         """Return what it holds; a ValueError says what is wrong with it, a NotOfKindError that it is a log."""
 
 
-def of(artifacts: Iterable[Artifact], *readers: str) -> list[Any]:
-    """Return what the files of some kinds hold.
-
-    Args:
-        artifacts: of a job.
-        readers: the modules here that read the kinds, by name: who asks need not load them.
-    """
-    return [entry.value for name in readers for entry in artifacts if entry.reader == name and entry.value is not None]
-
-
 @cache
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds."""

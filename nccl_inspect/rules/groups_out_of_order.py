@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.artifacts.causes import CYCLE
-from nccl_inspect.judging.engine import Facts
+from nccl_inspect.judging.check import Facts, Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.util.wording import capital, ranks_word
 
 
@@ -23,7 +22,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         ]
         named = {
             "waits": waits,
-            "odd": capital(ranks_word(odd)) if odd else "",
+            "odd": capitalize(ranks_word(odd)) if odd else "",
             "places": flight_recorder.places(ring),
         }
         ranks = odd or flight_recorder.ranks_of(ring)

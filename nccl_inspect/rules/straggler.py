@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Evidence, Facts
+from nccl_inspect.judging.check import Evidence, Facts, Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.util.wording import ranks_word
 
 _MOST = 3
