@@ -64,7 +64,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in registered()}
     returned = results.run_rules(facts, registered())
-    all_findings = _doubted_dumps(facts, returned.findings)
+    all_findings = _doubt_dumps(facts, returned.findings)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
     kept = _settle_by_files(
@@ -284,7 +284,7 @@ def _join_causes(
         shown: rules with findings that explain it by a file beside the log.
     """
     is_told = rule.name in place or not finding.root
-    leading = () if is_told else _leading(rule.name)
+    leading = () if is_told else _list_leading(rule.name)
     causing = [cause.name for cause in causes_of(rule.name)]
     proven = [cause.name for cause in shown]
     over = [cause.name for cause in shown if not cause.nest_under_effect]

@@ -27,9 +27,9 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection, Setting
 from nccl_inspect.model.statements import job_failure, usage
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.times import in_order, moment
-from nccl_inspect.util.wording import count, does, listed, ranks_word
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.times import are_in_order, moment
+from nccl_inspect.util.wording import conjugate, count, list_words, ranks_word
 
 _INITIALISATION, _CONNECTIONS = "initialisation", "connections"
 _LONG = 30.0
@@ -286,7 +286,7 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         parts += [f"{who} {what}"] if members else []
     mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
     if mute:
-        parts.append(f"{count(len(mute), 'process')} in the log never started a communicator ({listed(mute)})")
+        parts.append(f"{count(len(mute), 'process')} in the log never started a communicator ({list_words(mute)})")
     return "; ".join(parts)
 
 

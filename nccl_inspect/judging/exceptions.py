@@ -11,8 +11,8 @@ from nccl_inspect.judging.line_order import first_of_each, is_before
 from nccl_inspect.judging.statements import is_forced, message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 

@@ -18,8 +18,8 @@ from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
 from nccl_inspect.model.paths.path import P2P_CLASSES, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refined
 from nccl_inspect.model.statements import usage
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform

@@ -21,8 +21,8 @@ from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import be, count, does, listed, ranks_word, some_names
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import conjugate, count, is_or_are, list_words, ranks_word, some_names
 
 if TYPE_CHECKING:
     pass
@@ -198,9 +198,9 @@ def fill_in(text: str, hit: Hit) -> str:
             return count(len(hit.notices), name)
         if name in PLACEHOLDERS and hit.notices:
             each = [[notice] for notice in hit.notices] if kind else [hit.notices]
-            return listed(dict.fromkeys(map(PLACEHOLDERS[name], each)))
+            return list_words(dict.fromkeys(map(PLACEHOLDERS[name], each)))
         given = [str(own) for notice in hit.notices if (own := _field(notice, name)) not in (None, "")]
-        return listed(dict.fromkeys(given if kind else given[:1])) or LACKING
+        return list_words(dict.fromkeys(given if kind else given[:1])) or LACKING
 
     return PLACEHOLDER.sub(fill, choose_parts(text, hit))
 

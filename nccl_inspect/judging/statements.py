@@ -11,7 +11,7 @@ from nccl_inspect.judging.hardware import xids
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_failure
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 _Answer = TypeVar("_Answer")
 FLUSHED = 5
@@ -129,7 +129,7 @@ def value(notice: Notice, name: str) -> Any:
     if name.startswith("__"):
         from nccl_inspect.grammar import engine  # rules know statements, and few ask for a field that is read again
 
-        found = engine.unlisted(notice.event, name)
+        found = engine.read_unlisted(notice.event, name)
     else:
         found = dict(notice.event.values).get(name)
     return in_words(found) if name == "error" and isinstance(found, str) else found

@@ -125,7 +125,7 @@ class Platform(Frozen):
         return len(models) > 1 or len({*joined} - {None}) > 1
 
 
-def _all(key: str = "") -> Iterator[Platform]:
+def _load_all(key: str = "") -> Iterator[Platform]:
     """Yield the platforms whose files contain a key: to read them all takes as long as to judge a short log."""
     return (_platform(text) for text in _texts() if key in text)
 
@@ -140,7 +140,7 @@ def _platform(text: str) -> Platform:
     import tomllib  # a log without a platform does not need it
 
     table = tomllib.loads(text)
-    signs = Signs(**{key: _frozen(value) for key, value in table.pop("signs", {}).items()})
+    signs = Signs(**{key: _freeze(value) for key, value in table.pop("signs", {}).items()})
     sources = tuple(Source(url=source["url"], states=tuple(source["states"])) for source in table.pop("sources"))
     return Platform(sources=sources, signs=signs, **{key: _freeze(value) for key, value in table.items()})
 
@@ -180,7 +180,7 @@ def _is_called(platform: Platform, plain: str) -> bool:
 
 def list_signed() -> Iterator[Platform]:
     """Return those that a log may name by a sign."""
-    return (platform for platform in _all("[signs]"))
+    return (platform for platform in _load_all("[signs]"))
 
 
 def merge_common(candidates: list[Platform]) -> Platform:
@@ -210,9 +210,11 @@ def find_by_gpus(names: Iterable[str]) -> Platform | None:
     """Return what the names of all GPUs of a job show; None where they differ, or where one shows nothing."""
     plain = drop_maker(names)
     only = next(iter(plain), "") if len(plain) == 1 else ""
-    exactly = (platform for platform in _all("gpu_names") if plain <= {*platform.gpu_names})
+    exactly = (platform for platform in _load_all("gpu_names") if plain <= {*platform.gpu_names})
     alike = (
-        platform for platform in _all("gpu_names") if any(fnmatchcase(only, pattern) for pattern in platform.gpu_names)
+        platform
+        for platform in _load_all("gpu_names")
+        if any(fnmatchcase(only, pattern) for pattern in platform.gpu_names)
     )
     return next(chain(exactly, alike), None) if plain else None
 

@@ -238,7 +238,7 @@ def verdict_word(job: Job) -> str:
     return "WAITING" if leads and leads[0].open_end else job.verdict.upper()
 
 
-def _leads(job: Job) -> list[Finding]:
+def _list_leads(job: Job) -> list[Finding]:
     """Return the candidates for the headline.
 
     In a job without a verdict, likely ones come before possible ones; in a degraded one, a failure that is only

@@ -14,7 +14,7 @@ from nccl_inspect.judging.networks.fallback import clue_evidence, fallback
 from nccl_inspect.judging.networks.ib_errors import AT_START, OTHER_ROOTS, REFUSED, UNANSWERED, after_another
 from nccl_inspect.judging.networks.interfaces import is_for_rdma, listed_interfaces, notices_naming
 from nccl_inspect.judging.networks.transfers import silent_peers
-from nccl_inspect.util.wording import does, listed, some_names
+from nccl_inspect.util.wording import conjugate, list_words, some_names
 
 _JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")
 """Calls that ib-memlock, gpu-memory-not-registered and ib-gid-index judge, whatever the error is."""

@@ -12,8 +12,8 @@ from nccl_inspect.judging.networks import fabrics, slingshot
 from nccl_inspect.judging.networks.fabrics import lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric
 from nccl_inspect.platforms.fabrics import find_network
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 
 
 def nccl_lib_missing(facts: Facts) -> Iterator[Hit | Effects]:

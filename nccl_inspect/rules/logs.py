@@ -11,7 +11,7 @@ from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.levels import ANY, STATEMENTS
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import count
 
 

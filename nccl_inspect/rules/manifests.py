@@ -20,7 +20,7 @@ from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
 from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms.fabrics import find_network
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod

@@ -33,7 +33,7 @@ def find(facts: Facts) -> Iterator[Hit]:
     alive = list(_alive(facts, {known[pid]: name for pid, (name, _) in newest.items() if pid in known}))
     yield Hit(
         named={
-            "silent": ranks_word(ranks) if is_known else listed([f"pid {pid}" for pid in newest]),
+            "silent": ranks_word(ranks) if is_known else list_words([f"pid {pid}" for pid in newest]),
             "number": count(len(newest), "process"),
             "pid": next(iter(newest)),
             "dead": is_dead,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.judging.check import Evidence, Facts, Hit
 from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.util.wording import count, listed, ranks_word
+from nccl_inspect.util.wording import count, list_words, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, State

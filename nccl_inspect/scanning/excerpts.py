@@ -320,7 +320,7 @@ class Excerpt:
         ways = (way for line in plain for way in islice(decoration.plainer(line), 1, None))
         together = b"\n".join((block, b" ".join(inner), b"".join(inner), *ways))
         self._seen.clear()
-        self._foreign = [p for p in self._grammar.foreign_in(together) if not _is_vague(p)]
+        self._foreign = [p for p in self._grammar.find_foreign(together) if not _is_vague(p)]
         self._possible = [
             (sign, production)
             for sign, candidates in _by_sign(self._grammar)

@@ -39,8 +39,8 @@ def test_rules_are_selected_and_ignored_by_name_glob_and_category() -> None:
         (["Intra-Node Path"], both),
         (["network"], set()),
     ):
-        assert found(select=select) == expected, select
-        assert found(ignore=select) == both - expected, select
+        assert find_rules(select=select) == expected, select
+        assert find_rules(ignore=select) == both - expected, select
     left = {entry.rule.name for entry in engine.select_rules(["socket-*"], ["*-ib"])}
     assert left == {"socket-instead-of-efa", "socket-instead-of-rdma"}
     for option in ("select", "ignore"):

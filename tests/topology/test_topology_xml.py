@@ -13,7 +13,7 @@ import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.model.inventory import Gpu, parse_bracket
-from nccl_inspect.topology.nccl_xml import parsed
+from nccl_inspect.topology.nccl_xml import parse_document
 
 DATA = TESTS / "data"
 H200 = DATA / "h200-4gpu.nccl-topo.xml"

@@ -65,7 +65,7 @@ class TestedJob(Job):
             NcclInspectError: there is no such severity or rule.
         """
         __tracebackhide__ = True
-        limit = SEVERITIES.index(_one_of("severity", severity, SEVERITIES))
+        limit = SEVERITIES.index(_require_choice("severity", severity, SEVERITIES))
         counting = {entry.rule.name for entry in select_rules((), (ignore,) if isinstance(ignore, str) else ignore)}
         violations = [
             finding

@@ -19,7 +19,7 @@ from nccl_inspect.util.text import decode, encode
 if TYPE_CHECKING:
     from nccl_inspect.ingest.lines.envelope_fields import Stated
 
-_BEGINS = later(rb"\s*(?:GPU ?\d|MIG )")
+_BEGINS = compile_later(rb"\s*(?:GPU ?\d|MIG )")
 
 
 @frozen

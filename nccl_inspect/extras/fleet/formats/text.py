@@ -58,7 +58,7 @@ def _table(rows: Iterable[dict[str, Any]], heads: Sequence[str], keys: Sequence[
     """Return rows by their keys: a date is cut to its day, the rate of a row has no key. Templates keep its lines."""
     cells = [
         [
-            printable("-" if row[key] is None else str(row[key]))[: 10 if key in ("first", "last") else None]
+            escape_controls("-" if row[key] is None else str(row[key]))[: 10 if key in ("first", "last") else None]
             if key
             else rate(row)
             for key in keys
