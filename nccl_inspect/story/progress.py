@@ -97,7 +97,7 @@ class Table:
         if len(said) + len(dumps) > 1:
             from nccl_inspect.artifacts import standstill  # most jobs do not stand still
 
-            stills = standstill.of([*dumps.values(), *said.values()], busy)
+            stills = standstill.find_standstills([*dumps.values(), *said.values()], busy)
         if dumps:  # the lines tell of ranks without a dump only that they came, or did not
             unknown = {rank for still in recorded for rank in still.unknown}
             stills = [still for still in stills if _is_told_by_lines(still, unknown)] or recorded

@@ -224,7 +224,7 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     incidents += Table(facts, actors, end).incidents()
     incidents = _without_survived(incidents, facts)
     edges = Edges(actors, incidents, rules)
-    if (other := _gone_silent(facts, edges, actors) or _stated(edges, joined, rules)) is not None:
+    if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined, rules)) is not None:
         for root in edges.roots:
             if root.is_foreign or root.lags:  # whoever is gone calls nothing more
                 root.because.append(other)
@@ -288,7 +288,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     )
 
 
-def _stated(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Incident | None:
+def _take_finding(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Incident | None:
     """Return what a rule that joins statements says about calls of some ranks, where the others only wait."""
     roots = edges.roots
     if not roots or any(not root.is_foreign or root.kind in _WHERE for root in roots):
