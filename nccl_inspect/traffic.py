@@ -176,7 +176,6 @@ def count_traffic(job: Job, names: list[str]) -> Traffic:
     """Return the traffic of a job.
 
     Args:
-        job: what the log shows.
         names: only these communicators; all when empty.
     """
     calls = [entry for entry in job.calls if not names or entry.communicator in names]

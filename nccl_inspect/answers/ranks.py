@@ -429,7 +429,6 @@ def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
     """Return one for each process, communicator and kind, the largest first.
 
     Args:
-        job: knows the ranks of processes.
         events: of the same inputs, in the order of their lines.
     """
     sums: dict[_Key, _Sum] = {}

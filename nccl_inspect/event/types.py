@@ -131,8 +131,6 @@ def join_lines(number: int, event: ProcessEnded, near: list[tuple[int, ProcessEn
     """Join a line of a report with those of the same reporter near it: what completes another line becomes part of it.
 
     Args:
-        number: of the line.
-        event: that it states.
         near: the lines before it that may be of the same report, with their numbers; this one is added.
     """
     near[:] = [entry for entry in near if number - entry[0] <= NEAR]

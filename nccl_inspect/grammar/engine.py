@@ -123,12 +123,7 @@ class Grammar:
         ]
 
     def find_bare(self, block: bytes, following: bool) -> list[bytes]:
-        """Return beginnings of lines without a prefix that occur in many lines at once, whatever precedes them.
-
-        Args:
-            block: the lines.
-            following: include lines that continue a message.
-        """
+        """Return beginnings of lines without a prefix that occur in many lines at once, whatever precedes them."""
         leads = (
             lead
             for lead, productions in self._bare.items()
@@ -152,7 +147,6 @@ class Grammar:
         """Return the parsed line of another program, if it matters for the job; None for any other line.
 
         Args:
-            line: a whole line.
             among: the result of :meth:`find_foreign` for its block. Default: all.
         """
         for production in self._foreign if among is None else among:

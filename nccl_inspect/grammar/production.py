@@ -54,7 +54,6 @@ class Production:
     Args:
         name: unique within the dialect, such as ``channel-p2p``.
         dialect: whose message it is: ``nccl``, ``aws-ofi-nccl``, …
-        family: the grammar file it is in.
         line: the shape in the notation of :mod:`nccl_inspect.grammar.notation`.
         load: reads the other keys; called on first use, because a short log needs few productions.
     """

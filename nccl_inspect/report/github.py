@@ -70,7 +70,6 @@ def annotation(name: str, title: str, message: str, evidence: Sequence[Evidence]
 
     Args:
         name: ``error``, ``warning`` or ``notice``.
-        title: in bold.
         message: below it, of any number of lines.
         evidence: may be empty.
     """

@@ -90,7 +90,6 @@ def grid(paths: Selection, by: str | None) -> Grid:
     """Return the paths by their ends.
 
     Args:
-        paths: that are shown.
         by: ``rank`` or ``host``; None: rank by rank until there are too many ranks.
     """
     ranks = sorted(paths.ends())
@@ -134,7 +133,6 @@ def matrix(paths: Selection, among: Selection, width: int, by: str | None = None
     """Return the rank by rank matrix; above 64 ranks host by host, with the number of pairs.
 
     Args:
-        paths: that are shown.
         among: all paths of the job; where more than are shown, rows and columns without any of these are left out.
         width: columns; where names of hosts as heads need more, the heads are numbers.
         by: ``rank`` or ``host``, as in :func:`grid`.
@@ -418,10 +416,8 @@ def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: 
     Communicators are named where ranks are not global, so that the same pair appears for each.
 
     Args:
-        paths: of the rows.
         width: that lines may have.
         is_global: whether ranks are those of the job.
-        more: columns after the usual ones.
     """
     columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
     table = fit_table(columns, make_cells(columns, paths), width)
@@ -464,7 +460,6 @@ def fold_hosts(paths: Selection, among: Selection, width: int) -> tuple[list[str
     """Return the lines of the matrix, and its legend.
 
     Args:
-        paths: that are shown.
         among: all paths of the job.
         width: in columns; if the hosts do not fit, those that look alike are folded, then neighbors.
     """

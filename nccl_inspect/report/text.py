@@ -177,7 +177,14 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         yield from _summary(finding, style, None if style.verbose else first)
         yield from _details(finding, style, names, shown)
         for other in find_nested(finding, job) if style.verbose else find_untold(finding, job):
-            yield from _folded_finding(other, style, names, finding, shown)
+            kind = "because" if other.rule in finding.because else "effect"
+            yield from block(kind, escape_controls(f"{other.rule} ({other.confidence}): {other.summary}"), style)
+            if other.where and other.where != finding.where:
+                yield from block("where", escape_controls(other.where), style)
+            for fix in shown.steps(other, list_own_steps(other, finding), _STEPS_UNDER):
+                yield from step_block("", f"fix: {escape_controls(fix)}", style)
+            fresh = [line for line in other.evidence if line not in finding.evidence]
+            yield from _evidence(shown.evidence(fresh), style, names)
         for words in accepted_causes(finding, job):
             yield from block("because", escape_controls(words), style)
         yield ""
@@ -242,19 +249,6 @@ def _summary(finding: Finding, style: Style, first: Head | None = None) -> Itera
         yield from block("what", escape_controls(finding.summary), style)
     if finding.where and (first is None or finding.where not in first.where):
         yield from block("where", escape_controls(finding.where), style)
-
-
-def _folded_finding(
-    finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: AlreadyShown
-) -> Iterator[str]:
-    kind = "because" if finding.rule in lead.because else "effect"
-    yield from block(kind, escape_controls(f"{finding.rule} ({finding.confidence}): {finding.summary}"), style)
-    if finding.where and finding.where != lead.where:
-        yield from block("where", escape_controls(finding.where), style)
-    for fix in shown.steps(finding, list_own_steps(finding, lead), _STEPS_UNDER):
-        yield from step_block("", f"fix: {escape_controls(fix)}", style)
-    fresh = [line for line in finding.evidence if line not in lead.evidence]
-    yield from _evidence(shown.evidence(fresh), style, names)
 
 
 def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> Iterator[str]:

@@ -28,7 +28,6 @@ def _join_keys(columns: Sequence[Column], most: int) -> tuple[Column, int]:
     """Return the same with how many numbers there may be.
 
     Args:
-        columns: one behind the other.
         most: how many there may be before gaps between them are closed, as long as few are known to be left.
     """
     key, size = np.zeros(len(columns[0]), np.int32), 1

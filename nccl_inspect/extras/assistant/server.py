@@ -190,12 +190,8 @@ def listen(reader: LogReader, port: int, ready: Callable[[str], None]) -> None:
     """Serve over HTTP on this machine until interrupted.
 
     Args:
-        reader: reads the logs.
         port: 0 picks a free one.
         ready: called with the address.
-
-    Raises:
-        NcclInspectError: the port is taken.
     """
     import uvicorn  # only for --http
 

@@ -131,8 +131,6 @@ class Watch:
 
     Args:
         judge: gives the findings.
-        timing: how often and how soon.
-        name: of the source.
         clock: the time in seconds.
         beside: reads the evidence next to the log, where somebody named a place for it.
         asks: whether RAS is asked, and :meth:`take` will be called with its answers.
@@ -382,13 +380,7 @@ class Watch:
 
 
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:
-    """Return whether enough is known for a verdict: all is connected, or nothing more comes, or it is dead.
-
-    Args:
-        job: so far.
-        seconds: since the last progress.
-        timing: how much of that is enough.
-    """
+    """Return whether enough is known for a verdict: all is connected, or nothing more comes, or it is dead."""
     comms = job.communicators
     quiet = seconds >= timing.settle
     if job.verdict == "failed":
