@@ -20,7 +20,7 @@ from nccl_inspect.model.measured import Measured
 from nccl_inspect.model.paths.ends import listed_as
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.records import Frozen, Record, frozen, record
-from nccl_inspect.util.times import in_order, moment
+from nccl_inspect.util.times import are_in_order, moment
 
 
 def find_last(lines: Sequence[LastLine]) -> LastLine | None:
@@ -28,7 +28,7 @@ def find_last(lines: Sequence[LastLine]) -> LastLine | None:
     if len(lines) < 2:
         return lines[0] if lines else None
     times = [moment(line.time) for line in lines]
-    if in_order(*times):
+    if are_in_order(*times):
         seconds = [time.seconds for time in times if time]
         return lines[max(range(len(lines)), key=lambda at: (seconds[at], lines[at].order))]
     last_source = lines[-1].source
@@ -242,7 +242,7 @@ def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, 
 
 
 def _find_speeds(job: Job) -> dict[tuple[str, str], int]:
-    """Speeds by host and name."""
+    """Return speeds by host and name."""
     return {
         (host, str(value(notice, _SPEEDS[notice.production]))): int(value(notice, "speed"))
         for notice in job.notices
@@ -329,11 +329,11 @@ def list_hosts(job: Job) -> list[HostRow]:
             by_host[line.process.host].last.append(line)
     weighed = [(_host_row(host, by_host[host.name]), by_host[host.name].blamed) for host in job.hosts]
 
-    def badness(entry: tuple[HostRow, int]) -> tuple[int, ...]:
+    def rank_badness(entry: tuple[HostRow, int]) -> tuple[int, ...]:
         row, blamed = entry
         return _WEIGHTS.get(row.severity or "", 0), blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown
 
-    return [row for row, _ in sorted(weighed, key=badness, reverse=True)]
+    return [row for row, _ in sorted(weighed, key=rank_badness, reverse=True)]
 
 
 def _host_row(host: Host, gathered: _Gathered) -> HostRow:
@@ -413,7 +413,7 @@ class BandwidthRow(Frozen):
     hosts: list[str]
 
 
-def _expected(row: BandwidthRow) -> str:
+def _describe_expected(row: BandwidthRow) -> str:
     if row.expected_low is None or row.expected_high is None:
         return ""
     return f"{bandwidth.rate_text(row.expected_low)}-{bandwidth.rate_text(row.expected_high)}"
@@ -426,7 +426,7 @@ _BANDWIDTH_COLUMNS = (
     Column("type", "type", goes=2, folds=True),
     Column("size", "size", text=lambda row: bandwidth.size_text(row.size) if row.size else "pairs"),
     Column("measured_gbps", "GB/s", text=lambda row: bandwidth.rate_text(row.measured_gbps)),
-    Column("expected_low", "expected", text=_expected),
+    Column("expected_low", "expected", text=_describe_expected),
     Column("ratio", "of least", goes=5, text=lambda row: bandwidth.percent_text(row.ratio)),
     Column("verdict", "verdict"),
     Column("what", "what is expected, or why not judged", goes=6, folds=True),

@@ -13,8 +13,8 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging import impact
 from nccl_inspect.judging.engine import select_rules
 from nccl_inspect.model.job import Job, PathKind, Selection
-from nccl_inspect.util.text import printable
-from nccl_inspect.util.wording import count, expand, listed, range_word, read_range, some_names, some_ranks
+from nccl_inspect.util.text import escape_controls
+from nccl_inspect.util.wording import count, expand, list_words, range_word, read_range, some_names, some_ranks
 
 _TRANSPORTS = ("p2p", "shm", "net", "collnet", "ib", "socket")
 """Valid names of transports, even if the log has no such path."""
@@ -85,7 +85,7 @@ def sort_slowest_first(paths: Selection, job: Job) -> Selection:
 
 
 def explain_no_path(job: Job, verdicts: Sequence[str]) -> str:
-    """Why no path is selected, given the wanted verdicts."""
+    """Return why no path is selected, given the wanted verdicts."""
     if not len(job.paths):
         return "no path: the log has no connection line"
     there = _count_paths(job.paths, lambda kind: kind.verdict)
@@ -131,14 +131,14 @@ def match_transports(words: Sequence[str], paths: Selection) -> set[str]:
         }
         if not fits and start not in _TRANSPORTS:
             there = sorted({detail for _, detail in kinds})
-            has = f"the log has {printable(listed(there, _MAX_NAMES))}" if there else "the log has none"
+            has = f"the log has {escape_controls(list_words(there, _MAX_NAMES))}" if there else "the log has none"
             raise NcclInspectError(f"no transport '{word}'", suggestion(word, there) or has)
         details |= fits
     return details
 
 
 def _parts(detail: str) -> list[str]:
-    """``net/ib`` and ``ib`` of ``NET/IB``."""
+    """Return ``net/ib`` and ``ib`` of ``NET/IB``."""
     parts = detail.lower().split("/")
     return ["/".join(parts[at:]) for at in range(len(parts))]
 
@@ -186,7 +186,7 @@ def match_names(noun: str, patterns: Sequence[str], present: Iterable[str]) -> l
         globs = [glob for glob in expand(pattern) if _IS_GLOB.search(glob)]
         fits = [name for name in there if name in ones or any(fnmatchcase(name, glob) for glob in globs)]
         if not fits:
-            has = f"the log has {printable(some_names(there, _MAX_NAMES))}" if there else "the log has none"
+            has = f"the log has {escape_controls(some_names(there, _MAX_NAMES))}" if there else "the log has none"
             raise NcclInspectError(f"no {noun} '{pattern}'", suggestion(pattern, there) or has)
         names += fits
     return names

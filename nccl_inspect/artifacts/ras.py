@@ -13,7 +13,7 @@ from operator import index
 from typing import Any
 
 from nccl_inspect.artifacts.identity import Identity, comm_number
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 KIND = "RAS answer"
@@ -231,7 +231,7 @@ def _errors(comm_id: str, ranks: Any) -> Iterator[State]:
 
 def _states(comm_id: str, ranks: Any, missing: Any) -> list[State]:
     """Return the status of all ranks of a communicator, where they differ in it."""
-    by_status = grouped((_status(rank.get("status") or {}), _of_entry(rank)) for rank in ranks)
+    by_status = group_values((_status(rank.get("status") or {}), _of_entry(rank)) for rank in ranks)
     for rank in missing:
         if _has_left(rank):
             by_status.setdefault("NOCOMM", []).append(_of_entry(rank))

@@ -103,7 +103,7 @@ def _reported(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
     dumped: dict[int, tuple[Evidence, float | None]] = {}
     for notice in notices:
         event = notice.event
-        if event is not None and engine.is_of(event, _DUMPING) and (rank := _rank(event)) is not None:
+        if event is not None and engine.has_role(event, _DUMPING) and (rank := _rank(event)) is not None:
             dumped.setdefault(rank, (notice.evidence[0], glog_seconds(notice.message)))
         if not isinstance(event, CollectiveTimeout) or event.operation in _PAIRWISE:  # they are numbered by themselves
             continue

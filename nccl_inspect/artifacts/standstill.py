@@ -15,7 +15,7 @@ from functools import cached_property
 from nccl_inspect.artifacts.calls import SYMMETRIC, Call, Direction
 from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.artifacts.flight_recorder import WORLD, Dump, Group
-from nccl_inspect.util.grouping import grouped, grouped_sets
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
@@ -144,7 +144,7 @@ def groups(rows: _Rows) -> list[tuple[Group, list[int]]]:
                 by_name.setdefault((group.name, group.ranks), (group, list(group.ranks)))
             elif group.name in dump.calls:
                 unlisted.append((rank, group))
-    listed = grouped((name, set(ranks)) for name, ranks in by_name)
+    listed = group_values((name, set(ranks)) for name, ranks in by_name)
     for rank, group in unlisted:
         if any(rank in ranks for ranks in listed.get(group.name, ())):
             continue  # the dump of another rank lists its ranks
@@ -236,7 +236,7 @@ class _Usual:
 
     def __init__(self, every: _Groups, rows: _Rows) -> None:
         self._rows = rows
-        self._groups = grouped(((group.label, len(group.ranks)), (group, members)) for group, members in every)
+        self._groups = group_values(((group.label, len(group.ranks)), (group, members)) for group, members in every)
         self._made: dict[tuple[str, int], dict[int, Counter[Hashable]]] = {}
 
     def call(self, group: Group, seq: int) -> tuple[Hashable, int] | None:
@@ -408,7 +408,7 @@ class _Chains:
     @cached_property
     def _after(self) -> dict[int, list[int]]:
         held = ((number, self._stands[rank]) for number in range(len(self.calls)) for rank in self.held(number))
-        return grouped((cause, number) for number, cause in dict.fromkeys(held))
+        return group_values((cause, number) for number, cause in dict.fromkeys(held))
 
     def ring(self) -> list[tuple[int, int]]:
         """Ranks that wait for each other although nothing else holds them up, each with its call; empty if none do."""
@@ -494,13 +494,13 @@ def _out_of_order(ring: Sequence[tuple[int, Call]], rows: _Rows) -> list[int]:
     places = [(rows[rank].groups[call.group].label, call.seq) for rank, call in ring]
     # Of each rank the call in which it stands, and that in which the one before it waits for it.
     pairs = list(zip(places, [places[-1], *places[:-1]], strict=True))
-    awaited = grouped_sets(pairs)
+    awaited = group_sets(pairs)
     first, last = Counter[tuple[_Place, _Place]](), Counter[tuple[_Place, _Place]]()
     labels = {label for label, _ in places}
     for dump in (dump for rank, dump in rows.items() if rank not in {rank for rank, _ in ring}):
         some = [group for group in dump.groups.values() if group.label in labels]
         calls = ((group.label, call) for group in some for call in _of_group(dump, group.name))
-        made = grouped(((label, call.seq), call.order) for label, call in calls if (label, call.seq) in awaited)
+        made = group_values(((label, call.seq), call.order) for label, call in calls if (label, call.seq) in awaited)
         # One that it made in two groups with that description says nothing about the order.
         order = {place: orders[0] for place, orders in made.items() if len(orders) == 1}
         for here in order:

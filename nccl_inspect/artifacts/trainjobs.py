@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nccl_inspect.artifacts.containers import Container, Pod, Variable
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _TRAINED = ("node", "trainer")
@@ -15,7 +15,7 @@ _TRAINED = ("node", "trainer")
 
 def joined(pods: Sequence[Pod]) -> list[Pod]:
     """Return the pods, those of a runtime as the TrainJob has them that refers to it."""
-    runtimes = grouped((pod.name, pod) for pod in pods if pod.kind in RUNTIMES)
+    runtimes = group_values((pod.name, pod) for pod in pods if pod.kind in RUNTIMES)
     whole = {id(job): _of_job(job, runtimes[job.runtime]) for job in pods if job.runtime in runtimes}
     used = {job.runtime for job in pods if id(job) in whole}
     return [

@@ -26,11 +26,11 @@ from nccl_inspect.report.tables import (
     grid,
     matrix,
     pair_table,
-    side_by_side,
+    split_matrix,
     total_width,
     wrap_notes,
 )
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 
 VERDICTS = ("ok", "fallback", "unknown")
 _MANY = 50
@@ -160,7 +160,7 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
         return "\n".join([*rows, "", *wrap_notes([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
     parts = [
         tabulate(part.body, part.head, tablefmt="plain", disable_numparse=True, stralign="right")
-        for part in side_by_side(whole, width)
+        for part in split_matrix(whole, width)
     ]
     return "\n\n".join([*parts, "\n".join([*whole.legend, *([] if is_global else [OWN_RANKS])])]) + "\n"
 
@@ -185,7 +185,7 @@ def _matrix_json(matrix: Grid) -> str:
 
 def _ways(cell: dict[PathClass, int]) -> list[dict[str, object]]:
     return [
-        {"detail": printable(kind.detail), "gdr": kind.gdr, "verdict": kind.verdict, "pairs": pairs}
+        {"detail": escape_controls(kind.detail), "gdr": kind.gdr, "verdict": kind.verdict, "pairs": pairs}
         for kind, pairs in cell.items()
     ]
 

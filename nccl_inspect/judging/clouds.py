@@ -9,10 +9,10 @@ from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.platforms.fabrics import find_network
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 _WORDS = {
-    "AWS": later(r"\bEFA\b|\bEKS\b|\bEC2\b|amazonaws\.com|\baws ec2\b|-p efa\b|\bmodinfo efa\b|\bFI_EFA_"),
+    "AWS": compile_later(r"\bEFA\b|\bEKS\b|\bEC2\b|amazonaws\.com|\baws ec2\b|-p efa\b|\bmodinfo efa\b|\bFI_EFA_"),
     "GCP": re.compile(r"\bGKE\b|\bGoogle\b|gke\.io"),
     "Azure": re.compile(r"\bAzure\b|\bAKS\b"),
     "OCI": re.compile(r"\bOCI\b|\bOKE\b"),

@@ -16,7 +16,7 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Notice, PathKind, Selection, Setting
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 
 _OF_PATHS = ("host", "nic", "gpu", "rank", "rail", "communicator", "setting", "version")
@@ -24,7 +24,7 @@ _OF_RANKS = ("nic", "host", "rank", "gpu", "rail", "communicator", "setting", "v
 """The preference among traits that explain the same. A rank reports its own fault, and names its NIC."""
 _OF_MESSAGES = frozenset(("nic", "rail"))
 """Kinds that only the complaining ranks name."""
-_STEERS = later(
+_STEERS = compile_later(
     r"NCCL_(?:\w+_(?:DISABLE|ENABLE|LEVEL)|(?:NET|TUNER)(?:_PLUGIN)?|ALGO|PROTO|CROSS_NIC|IB_HCA|SOCKET_IFNAME|TOPO_FILE)"
 )
 """Variables that select connections; others that only some ranks print may be effects of their connections."""

@@ -17,8 +17,8 @@ from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util import signals
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import ranks_word
 
@@ -30,7 +30,7 @@ _CORE = 0x80
 """The flag that the kernel adds to the signal in a status if it wrote a core dump."""
 _ALONE = 2
 """Ranks of which Hydra names one, whichever ended first."""
-_TIME = later(r"\b[EWF](\d{4} \d\d:\d\d:\d\d\.\d+) ")
+_TIME = compile_later(r"\b[EWF](\d{4} \d\d:\d\d:\d\d\.\d+) ")
 EXCEPTION = 1
 """The exit code of Python after an exception."""
 _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
@@ -384,7 +384,7 @@ def _code_of(facts: Facts, notice: Notice) -> int | None:
     whole = value(summary, "signal_number") if summary else None
     number = event.code & ~_CORE
     is_signal = whole == number or signal.SIGKILL != whole == number | signal.SIGKILL
-    return -number if is_signal or event.code == signal.SIGKILL else signals.from_status(event.code)
+    return -number if is_signal or event.code == signal.SIGKILL else signals.exit_code(event.code)
 
 
 def status_summary(facts: Facts, notice: Notice) -> Notice | None:
@@ -608,7 +608,7 @@ def _of_pid(facts: Facts, pid: int | None) -> tuple[list[int], str | None]:
 
 @once
 def _by_pid(facts: Facts) -> dict[int, list[LastLine]]:
-    return grouped((last.process.pid, last) for last in facts.job.last_lines)
+    return group_values((last.process.pid, last) for last in facts.job.last_lines)
 
 
 def place(facts: Facts, rank: int) -> tuple[str | None, int | None]:
@@ -619,7 +619,7 @@ def place(facts: Facts, rank: int) -> tuple[str | None, int | None]:
 
 @once
 def _by_rank(facts: Facts) -> dict[int, list[LastLine]]:
-    return grouped((last.ranks[0], last) for last in facts.job.last_lines if len(last.ranks) == 1)
+    return group_values((last.ranks[0], last) for last in facts.job.last_lines if len(last.ranks) == 1)
 
 
 # Their order

@@ -11,17 +11,17 @@ from nccl_inspect.judging.line_order import first_of_each, is_before
 from nccl_inspect.judging.statements import is_forced, message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
 _NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
-_LINE = later(r"\[rank(\d{1,7})\]: (?=\S)")
+_LINE = compile_later(r"\[rank(\d{1,7})\]: (?=\S)")
 """PyTorch's prefix of an exception; in its logger a bracket follows the colon."""
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.spawn.", "subprocess.CalledProcess")
 """Exceptions that launchers raise because one of their processes ended."""
-_OF_PEERS = later(
+_OF_PEERS = compile_later(
     r"torch\.distributed\.Dist(?:Store|Network)Error: |.{0,300}remote process exited or there was a network error"
     r"|.{0,100}ncclRemoteError|.{0,300}but store->get\("
     r"|RuntimeError: (?:\[(?!enforce fail)[^\]]{0,300}/(?:gloo/|pair\.cc:|unbound_buffer\.cc:)|\[c10d\] "
@@ -33,13 +33,13 @@ _OF_PEERS = later(
 have been replaced. Gloo names peers by address: a server with a name is not a peer."""
 WAITED = "] Timed out waiting "
 """Gloo's words for another process that did not arrive in time."""
-_ABSENT = later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
-_ENDED = later(r"is killed by signal: (?:Terminated|Interrupt)")
+_ABSENT = compile_later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
+_ENDED = compile_later(r"is killed by signal: (?:Terminated|Interrupt)")
 """Failures because the process was terminated."""
-_AGAIN = later(r"Caught \w+ in DataLoader worker process")
+_AGAIN = compile_later(r"Caught \w+ in DataLoader worker process")
 """The prefix of a data loader to the exception of its worker."""
 _THREAD, _IGNORED = "Exception in thread ", "Exception ignored in"
-_ERROR = later(r"[\w.]*(?:Error|Exception)(?:$|:)")
+_ERROR = compile_later(r"[\w.]*(?:Error|Exception)(?:$|:)")
 """Names of error classes; other exceptions, such as ``queue.Empty``, often only signal a state."""
 _WIDTH = 160
 
@@ -209,7 +209,7 @@ def _borders(facts: Facts) -> dict[str, list[int]]:
     """Return the lines below which something else begins than the exception of a report above."""
     notices = facts.with_event(events.ProcessEnded, lambda e: e.exception or (e.retries and e.reporter != "raylet"))
     notices += facts.notices("launchers/ray-train-retry", "launchers/ray-train-function-failed")
-    by_source = grouped((line.source, line.order) for notice in notices for line in notice.evidence)
+    by_source = group_values((line.source, line.order) for notice in notices for line in notice.evidence)
     return {source: sorted(orders) for source, orders in by_source.items()}
 
 
@@ -217,7 +217,7 @@ def _borders(facts: Facts) -> dict[str, list[int]]:
 def _without_process(facts: Facts) -> dict[str, list[RaisedException]]:
     """Return all exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
     mine = [_raised(notice).with_fields(line=line) for notice in _statements(facts) for line in notice.evidence]
-    by_source = grouped((raised.line.source, raised) for raised in (*exceptions_of(facts).loose, *mine))
+    by_source = group_values((raised.line.source, raised) for raised in (*exceptions_of(facts).loose, *mine))
     return {source: sorted(entries, key=_order) for source, entries in by_source.items()}
 
 

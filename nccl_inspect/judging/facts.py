@@ -18,8 +18,8 @@ from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
 from nccl_inspect.model.paths.path import P2P_CLASSES, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refined
 from nccl_inspect.model.statements import usage
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
@@ -240,7 +240,7 @@ class Facts:
 
 @once
 def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
-    return grouped((notice.rule, notice) for notice in facts.errors())
+    return group_values((notice.rule, notice) for notice in facts.errors())
 
 
 @once
@@ -328,7 +328,7 @@ def members_named(facts: Facts, notice: Notice, members: Collection[int]) -> set
 @once
 def _by_rank(facts: Facts) -> dict[int | None, list[CommunicatorInfo]]:
     """Return the communicators of each rank."""
-    return grouped((rank, comm) for comm in facts.job.communicators for rank in comm.ranks)
+    return group_values((rank, comm) for comm in facts.job.communicators for rank in comm.ranks)
 
 
 def hosts_in(notices: Iterable[Notice]) -> set[str]:
@@ -352,7 +352,7 @@ def lines_of(shown: Iterable[Evidence | Notice | Setting]) -> Iterator[Evidence]
 
 def as_shell(settings: Iterable[Setting]) -> str:
     """Settings as written in a shell."""
-    return listed(" or ".join(setting.assignments) for setting in settings)
+    return list_words(" or ".join(setting.assignments) for setting in settings)
 
 
 def evidence_of_settings(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:

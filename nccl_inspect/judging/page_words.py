@@ -21,8 +21,8 @@ from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import be, count, does, listed, ranks_word, some_names
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import conjugate, count, is_or_are, list_words, ranks_word, some_names
 
 if TYPE_CHECKING:
     pass
@@ -49,8 +49,8 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
     "count": lambda notices: str(len(notices)),
 }
 """What names in braces stand for, besides the fields of the statements."""
-PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
-PART = later(r"«(not )?([\w -]+)\?([^«»]*)»")
+PLACEHOLDER = compile_later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
+PART = compile_later(r"«(not )?([\w -]+)\?([^«»]*)»")
 """A part of a text that is only kept if something is so."""
 Thing = Notice | Setting | Evidence | PathKind
 Things = Sequence[Notice | Setting | Evidence] | Selection
@@ -198,9 +198,9 @@ def fill_in(text: str, hit: Hit) -> str:
             return count(len(hit.notices), name)
         if name in PLACEHOLDERS and hit.notices:
             each = [[notice] for notice in hit.notices] if kind else [hit.notices]
-            return listed(dict.fromkeys(map(PLACEHOLDERS[name], each)))
+            return list_words(dict.fromkeys(map(PLACEHOLDERS[name], each)))
         given = [str(own) for notice in hit.notices if (own := _field(notice, name)) not in (None, "")]
-        return listed(dict.fromkeys(given if kind else given[:1])) or LACKING
+        return list_words(dict.fromkeys(given if kind else given[:1])) or LACKING
 
     return PLACEHOLDER.sub(fill, choose_parts(text, hit))
 
@@ -243,19 +243,19 @@ def _in_words(given: object, form: str | None, word: str) -> str:
     if form == "count":
         return count(number, word)
     if form == "does":
-        return be(number) if word == "be" else does(number, word)
+        return is_or_are(number) if word == "be" else conjugate(number, word)
     if isinstance(given, Selection):
-        return listed(kind.detail for kind in given.kinds)
+        return list_words(kind.detail for kind in given.kinds)
     if isinstance(given, AbstractSet):
         return ranks_word(given) if {*map(type, given)} == {int} else some_names(sorted(given))
     if not isinstance(given, list):
         return str(given)
     settings = [one for one in given if isinstance(one, Setting)]
     if form == "source":
-        return listed(one.source for one in settings)
+        return list_words(one.source for one in settings)
     if form == "unset":
         return "".join(unset_steps(settings))
-    return as_shell(settings) if settings else listed(given)
+    return as_shell(settings) if settings else list_words(given)
 
 
 def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:

@@ -106,8 +106,8 @@ from nccl_inspect.judging.page_words import (
 )
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs
 from nccl_inspect.model.job import Selection, Setting
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import capital, count
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import capitalize, count
 
 _Entries = Mapping[str, list[str]]
 
@@ -160,9 +160,9 @@ _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it
 _WIDTH = 120
 _MOST_PATHS = 3
 """Paths whose lines are shown beside those of settings."""
-_ALONE = later(r"«(\w+)\?\{\1\}»")
+_ALONE = compile_later(r"«(\w+)\?\{\1\}»")
 """A value in a sentence or a command that is complete without it."""
-_EITHER = later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
+_EITHER = compile_later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
 
 
 def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Registered]:
@@ -495,7 +495,7 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
             if PLACEHOLDER.fullmatch(effect):
                 continue
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
-            yield _wrap(capital(_in_general(f"{words}.")))
+            yield _wrap(capitalize(_in_general(f"{words}.")))
 
 
 IN_GENERAL = {

@@ -17,21 +17,21 @@ from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.judging.statements import notices_shown, value
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Place
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 
 _PLACEHOLDER = re.compile(r"<([a-z]+)>")
 _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
 """Marks the comment of a command for all ranks, not only for the culprits."""
-_ON_RANK = later(r"(?:\bon )?\brank (\d+)\b")
+_ON_RANK = compile_later(r"(?:\bon )?\brank (\d+)\b")
 _ITS_HOST = re.compile(r"\b(on|of) (?:its (?:host|node)|the host of (?:this rank|that rank|rank \d+))\b")
 """A host that the comment of a command leaves open."""
 _MOST = 4
 """The most values to list; nobody would read more."""
 _DEVICES = ("device", "hca", "name")
 """Fields of messages that name a NIC."""
-_OF_A_NODE = later(r"ip-\d|gke-|aks-|oke-|.*\.")
+_OF_A_NODE = compile_later(r"ip-\d|gke-|aks-|oke-|.*\.")
 """Names of Kubernetes nodes, and names with a domain, which pods do not have."""
 _ASSUMED = {"pod": "pod named after the host", "node": "node named after the host"}
 """Notes for values that are taken from the host name."""
@@ -114,7 +114,7 @@ def _whose(place: Place, words: str) -> str:
 
 def _list_values(values: Iterable[_Value]) -> str:
     """Return the values as a list, grouped by host."""
-    by_host = grouped((entry.place.host if entry.place else None, entry.text) for entry in values)
+    by_host = group_values((entry.place.host if entry.place else None, entry.text) for entry in values)
     return "; ".join(", ".join(texts) + (f" on {host}" if host else "") for host, texts in by_host.items())
 
 

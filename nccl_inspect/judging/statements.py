@@ -11,7 +11,7 @@ from nccl_inspect.judging.hardware import xids
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_failure
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 _Answer = TypeVar("_Answer")
 FLUSHED = 5
@@ -19,10 +19,10 @@ FLUSHED = 5
 EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)
 """Signals with which launchers and users end processes that did not fail."""
 _NO_REPORT = events.ProcessEnded(order="own")
-_RANK_PREFIX = later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
+_RANK_PREFIX = compile_later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _NO_REASON = ("Resource temporarily unavailable", "Success")
 """The text of errno if no call failed."""
-_NUMBER = later(r"(?:Unknown error |error |errno )?(-?)(\d{1,3})")
+_NUMBER = compile_later(r"(?:Unknown error |error |errno )?(-?)(\d{1,3})")
 _ERRNO = {
     1: "Operation not permitted",
     2: "No such file or directory",
@@ -129,7 +129,7 @@ def value(notice: Notice, name: str) -> Any:
     if name.startswith("__"):
         from nccl_inspect.grammar import engine  # rules know statements, and few ask for a field that is read again
 
-        found = engine.unlisted(notice.event, name)
+        found = engine.read_unlisted(notice.event, name)
     else:
         found = dict(notice.event.values).get(name)
     return in_words(found) if name == "error" and isinstance(found, str) else found

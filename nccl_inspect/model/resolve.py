@@ -102,7 +102,7 @@ class _Builder:
         self._lines = placement.place(self._communicators, self._world, self.attribution, table)
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
-            name: engine.versions_of(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
+            name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
         self._ranks.update(identity.ranks_of_nobody(logs))

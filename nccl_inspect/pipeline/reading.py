@@ -445,7 +445,7 @@ class Judge:
         if job.benchmarks:
             from nccl_inspect.bandwidth import measured, tables  # most logs hold no results
 
-            job.bandwidth, job.training = measured.measured(facts), tables.speeds(job.benchmarks)
+            job.bandwidth, job.training = measured.judge_benchmarks(facts), tables.speeds(job.benchmarks)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
         job.head = head.make_head(job)

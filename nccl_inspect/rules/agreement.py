@@ -27,8 +27,8 @@ from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model import versions
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Source(NamedTuple):
 def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find the variables that findings blame in manifests and scripts, set to the same value or to another one."""
     effects = workloads.faults("setting-from-file", findings)
-    sources = grouped((source.variable.name, source) for source in _sources(facts)) if effects else {}
+    sources = group_values((source.variable.name, source) for source in _sources(facts)) if effects else {}
     settings = [(effect, setting) for effect in effects for setting in _settings(facts, effect)]
     blamed = [
         (effect, source)
@@ -227,7 +227,7 @@ def _settings(facts: Facts, effect: Finding) -> Iterator[Setting]:
             yield setting
 
 
-_VARIABLE = later(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
+_VARIABLE = compile_later(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
 _NUMBERS = ("nccl/env-invalid", "tcpxo/fastrak-env-invalid")
 _LISTS = {"nccl/algo-setting-invalid": ("NCCL_ALGO", "NCCL_PROTO"), "nccl/rings-invalid-old": ("NCCL_RINGS",)}
 

@@ -14,8 +14,8 @@ from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, in_use
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import list_words
 
 _CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
 _SIZES = ("NCCL_NTHREADS", "NCCL_BUFFSIZE")
@@ -51,7 +51,7 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     named = {
         "chosen": settings,
         "shown": harmful or settings,
-        "sources": listed(setting.source for setting in settings),
+        "sources": list_words(setting.source for setting in settings),
         "narrow": narrow,
         "unchecked": unchecked,
         "harmful": harmful,
@@ -260,7 +260,7 @@ def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:
     return domains
 
 
-_SETTING = later(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
+_SETTING = compile_later(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
 """What 2.24 and later add (src/enqueue.cc); earlier releases used a ring where a setting did not fit."""
 _CAN = {
     "AllReduce": "Ring, Tree, CollNet and NVLS",

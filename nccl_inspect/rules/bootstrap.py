@@ -38,8 +38,8 @@ from nccl_inspect.judging.networks.interfaces import (
 )
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import listed, some_names
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import list_words, some_names
 
 _START = 5
 """Attempts that a rank may need while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth."""
@@ -102,7 +102,7 @@ def _settings_without_interface(facts: Facts) -> list[Setting]:
     return [setting for setting in named if included_names(setting) and choosers.isdisjoint(setting.processes)]
 
 
-_BRIDGE = later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
+_BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
 
 
@@ -170,7 +170,7 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
 def _find(facts: Facts, used: list[Interface], failed: list[Notice], known: list[str], lost: str = "") -> Hit:
     """Return what is known about interfaces, or about the addresses of connections that are lost."""
     settings = facts.user_settings("NCCL_SOCKET_IFNAME")
-    notices, words = [one.notice for one in used], listed((one.words for one in used), limit=2)
+    notices, words = [one.notice for one in used], list_words((one.words for one in used), limit=2)
     good = {one.name for one in listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
     address, hosts = next(iter(same_address(used).items()), ("", set[str]()))
     is_light = not (lost or "failed" in known or facts.spans_hosts())

@@ -9,14 +9,14 @@ from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.watchdog import Wait, waits
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import ranks_word
 
 _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
 """Operations for which every rank must pass the same number of elements."""
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")
 """Operations whose names may differ between ranks, or mean nothing."""
-_CALL = later(
+_CALL = compile_later(
     r"Rank (\d+) is running collective: CollectiveFingerPrint"
     r"\((?:SequenceNumber=(\d+), )?OpType=(\w+)(?:, TensorShape=(\[[^\]]*\]))?"
 )

@@ -84,5 +84,5 @@ def _signal_words(notices: list[Notice]) -> str:
     if not given and message_of(notices[0]).endswith("KeyboardInterrupt"):
         given = signal.SIGINT.name
     number = signals.number(str(given))
-    name = given if number is None else signals.name(abs(signals.from_status(number)))
+    name = given if number is None else signals.name(abs(signals.exit_code(number)))
     return f"{name} from outside" if name else message_of(notices[0])

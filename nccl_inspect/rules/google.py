@@ -6,7 +6,7 @@ from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import hosts_in
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import message_of
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import some_names
 
 _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
@@ -132,7 +132,7 @@ def tcpxo_version_mismatch(facts: Facts) -> Iterator[Hit]:
     peers = facts.errors_of_rule("tcpxo-version-mismatch")
     refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in message_of(n) for text in _HOST)]
     loading = [notice for notice in facts.plugin("NET", "loading") if notice.production == "tcpxo/fastrak-initializing"]
-    releases = grouped((str(getattr(n.event, "detail", None) or ""), host) for n in loading for host in n.hosts)
+    releases = group_values((str(getattr(n.event, "detail", None) or ""), host) for n in loading for host in n.hosts)
     releases.pop("", None)
     if errors := [*peers, *refused]:
         yield Hit(errors, {"peers": peers})

@@ -17,9 +17,9 @@ from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
-from nccl_inspect.util.wording import listed, ranks_word, read_range
+from nccl_inspect.util.wording import list_words, ranks_word, read_range
 
 _TELLING = {500, 704, 801, *cuda.KERNEL_ERRORS, *cuda.ANSWERS}
 """Errors that are the cause themselves, or say more than their location would."""
@@ -255,7 +255,7 @@ _CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
 """cudaErrorContained, since CUDA 12.8: either of the two."""
 _LOST = "GPU is lost"
 """NVML's error for a GPU that does not respond (src/misc/nvmlwrap.cc)."""
-_OF_GPU = later(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
+_OF_GPU = compile_later(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
 _CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
 
 
@@ -277,7 +277,7 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     is_proved = not stated and "certain" in surely
     is_unrelated = surely == {"possible"} or _is_explained(facts, kernel) or not _is_over(facts, kernel)
     named = {
-        "failed": listed(map(_words, notices), limit=2),
+        "failed": list_words(map(_words, notices), limit=2),
         "lost": lost,
         "stated": stated,
         "old": not (stated or is_proved) and is_unrelated,
@@ -364,13 +364,13 @@ def _has_ended(facts: Facts, notice: Notice) -> bool:
     return id(notice) in exceptions.exceptions_of(facts).fatal or bool(facts.job.ended_by) or facts.job.failed
 
 
-_FAULT = later(
+_FAULT = compile_later(
     r"mismatch|\bdiffer\b|^only \d+/\d+ |^(?:peer-memory import|launch/check|local CUDA setup|topology check) failed|"
     r"^uncorrected volatile errors on|^corrected volatile errors at or above|off median|inactive|^inconsistent|"
     r"^enabled \(DMA remapping\)|ATSCtl disabled|^disabled on"
 )
 """A fault or a difference between ranks, not a check that could not be made."""
-_DIFFERING = later(r"\brank\(s\) ([0-9,\- ]+) differ")
+_DIFFERING = compile_later(r"\brank\(s\) ([0-9,\- ]+) differ")
 _MOST_RANKS = 1 << 17
 """Ranks of a range that may be one of a job."""
 
@@ -381,7 +381,7 @@ def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
     if faults := list(filter(_is_fault, results)):
         words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
         ranks = {rank for fault in faults for rank in _differing(facts, fault)}
-        yield Hit(faults, {"found": listed(words, limit=2)}, ranks=ranks, hosts=())
+        yield Hit(faults, {"found": list_words(words, limit=2)}, ranks=ranks, hosts=())
 
 
 def _is_fault(notice: Notice) -> bool:

@@ -6,7 +6,7 @@ from nccl_inspect.artifacts.causes import CYCLE
 from nccl_inspect.judging.check import Facts, Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.util.wording import capital, ranks_word
+from nccl_inspect.util.wording import capitalize, ranks_word
 
 
 def find(facts: Facts) -> Iterator[Hit]:
@@ -22,7 +22,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         ]
         named = {
             "waits": waits,
-            "odd": capital(ranks_word(odd)) if odd else "",
+            "odd": capitalize(ranks_word(odd)) if odd else "",
             "places": flight_recorder.places(ring),
         }
         ranks = odd or flight_recorder.ranks_of(ring)

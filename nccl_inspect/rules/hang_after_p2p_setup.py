@@ -11,10 +11,10 @@ from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.statements import usage
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 _FIRST_WORK = 1
-_BY_PCIE = later(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")
+_BY_PCIE = compile_later(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")
 
 
 def find(facts: Facts) -> Iterator[Hit]:

@@ -14,7 +14,7 @@ from nccl_inspect.judging.networks.fallback import clue_evidence, fallback
 from nccl_inspect.judging.networks.ib_errors import AT_START, OTHER_ROOTS, REFUSED, UNANSWERED, after_another
 from nccl_inspect.judging.networks.interfaces import is_for_rdma, listed_interfaces, notices_naming
 from nccl_inspect.judging.networks.transfers import silent_peers
-from nccl_inspect.util.wording import does, listed, some_names
+from nccl_inspect.util.wording import conjugate, list_words, some_names
 
 _JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")
 """Calls that ib-memlock, gpu-memory-not-registered and ib-gid-index judge, whatever the error is."""
@@ -85,7 +85,7 @@ def ib_completion_error(facts: Facts) -> Iterator[Hit]:
     statuses = [status for status in dict.fromkeys(value(notice, "status") for notice in failed) if status is not None]
     if failed:
         words = [f"{_NAMES[one]} (status {one})" if one in _NAMES else f"status {one}" for one in statuses]
-        yield Hit(failed, named={"statuses": listed(words)})
+        yield Hit(failed, named={"statuses": list_words(words)})
 
 
 def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
@@ -199,7 +199,9 @@ def _find_apart(facts: Facts) -> Iterator[Hit]:
             kinds.setdefault(host, set()).update(_links(notice).values())
     one_kind = {kind: sorted(host for host, links in kinds.items() if links == {kind}) for kind in sorted(_BOTH)}
     if all(one_kind.values()) and not facts.paths(transport="NET"):
-        words = (f"{some_names(some)} {does(len(some), 'list')} only {kind} ports" for kind, some in one_kind.items())
+        words = (
+            f"{some_names(some)} {conjugate(len(some), 'list')} only {kind} ports" for kind, some in one_kind.items()
+        )
         first = (next(one for one in lists if some[0] in one.hosts) for some in one_kind.values())
         yield Hit([], {"apart": "; ".join(words)}, (), ranks_in(lists), kinds, first)
 
@@ -231,7 +233,7 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     chosen = [*short, *(one for one in facts.user_settings("NCCL_IB_GID_INDEX") if one.value != "-1")]
     named = {
         "common": _find_common(notices),
-        "silent": listed(silent),
+        "silent": list_words(silent),
         "chosen": chosen,
         "survived": not (failed or lost),
         "refused by others": facts.completions(*OTHER_ROOTS),
@@ -256,7 +258,7 @@ def _find_common(notices: list[Notice]) -> str:
     """Return the card and the peer that all of them name: look there first."""
     cards = {str(card) for notice in notices if (card := value(notice, "device"))}
     peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
-    common = [f"{what} {listed(found)}" for what, found in (("card", cards), ("peer", peers)) if len(found) == 1]
+    common = [f"{what} {list_words(found)}" for what, found in (("card", cards), ("peer", peers)) if len(found) == 1]
     return " and ".join(common) if len(notices) > 1 else ""
 
 

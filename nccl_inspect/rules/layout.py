@@ -23,8 +23,8 @@ from nccl_inspect.judging.networks.interfaces import Interface, listed_interface
 from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
 from nccl_inspect.model.job import CommunicatorInfo, Selection
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import list_words
 
 _FAR, _NEAR = 10_000, 2_000
 """Distances between pids of two machines, and of one."""
@@ -39,7 +39,7 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
     for host in facts.hosts():
         used = next((list(found.values()) for found in by_host.get(host, {}).values() if len(found) > 1), [])
         notices = [interface.notice for interface in used]
-        addresses = listed(interface.address for interface in used)
+        addresses = list_words(interface.address for interface in used)
         named = {"host": host, "number": len(used), "addresses": addresses}
         hit = Hit([], named, ranks=ranks_in(notices), hosts=[host], evidence=notices[:2])
         if not facts.job.paths and unshared and (used or _are_pids_apart(facts, host)):
@@ -245,7 +245,7 @@ def rings_disagree(facts: Facts) -> Iterator[Hit]:
 
 _DOUBTFUL = "doubtful-topology"
 """Role of errors about the file if one is read, otherwise about the detected topology. At INFO they are optional."""
-_OF_FILES = later(r"of node cpu not found|^XML |^KV Convert")
+_OF_FILES = compile_later(r"of node cpu not found|^XML |^KV Convert")
 """Errors that only files cause: NCCL detects CPUs itself, and its own topology has no channels."""
 _OF_GRAPHS = ("XML graph file", "XML Graph")
 
@@ -309,7 +309,7 @@ def _old(facts: Facts, parts: tuple[str, ...]) -> list[Notice]:
     return [notice for notice in facts.notices(_OLD) if any(part in notice.message for part in parts)]
 
 
-_IS_TP = later(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
+_IS_TP = compile_later(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 """The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""
 
 

@@ -12,8 +12,8 @@ from nccl_inspect.judging.networks import fabrics, slingshot
 from nccl_inspect.judging.networks.fabrics import lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric
 from nccl_inspect.platforms.fabrics import find_network
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 
 
 def nccl_lib_missing(facts: Facts) -> Iterator[Hit | Effects]:
@@ -21,7 +21,7 @@ def nccl_lib_missing(facts: Facts) -> Iterator[Hit | Effects]:
     notices = facts.errors_of_rule("nccl-lib-missing")
     used = {id(notice) for notice in notices if facts.job.communicators or exceptions.is_used_below(facts, notice)}
     yield Effects([notice for notice in notices if id(notice) in used])
-    kinds = grouped((notice.production, notice) for notice in notices if id(notice) not in used)
+    kinds = group_values((notice.production, notice) for notice in notices if id(notice) not in used)
     yield from map(Hit, kinds.values())
 
 
@@ -43,7 +43,7 @@ def network_not_found(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_LAST = later(r"ncclNetPlugin(?:_v(\d+) symbol| symbol \()")
+_LAST = compile_later(r"ncclNetPlugin(?:_v(\d+) symbol| symbol \()")
 _OLDEST = 4
 
 

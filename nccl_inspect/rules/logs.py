@@ -11,7 +11,7 @@ from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.levels import ANY, STATEMENTS
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import count
 
 
@@ -42,7 +42,7 @@ def lines_cut_off(facts: Facts) -> Iterator[Hit]:
 _SHARE, _NEARLY_ALL = 0.01, 0.9
 """Even in torn blocks most lines are whole."""
 _ANY = ANY.decode("ascii")
-_TWO = later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
+_TWO = compile_later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
 """A line into which another one was written: unknown prefixes do not do that."""
 
 

@@ -20,7 +20,7 @@ from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
 from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms.fabrics import find_network
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
@@ -124,7 +124,7 @@ def gpus_bound_to_tasks(facts: Facts, findings: Sequence[Finding]) -> Iterator[H
         yield Hit([], named, evidence=[Evidence(name, one.line, one.text) for name, one in bound], effects=faults)
 
 
-_OF_NODE = later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
+_OF_NODE = compile_later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
 """Names of machine interfaces; a pod has eth0."""
 
 
@@ -176,8 +176,8 @@ def _has_cards(cases: list[Case]) -> bool:
 
 
 _PAGES = "hugepages-2Mi"
-_NAMED = later(r"huge[ _-]?page", re.IGNORECASE)
-_CRASHED = later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
+_NAMED = compile_later(r"huge[ _-]?page", re.IGNORECASE)
+_CRASHED = compile_later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
 """How the kernel ends a process that touches a huge page beyond the limit of its pod."""
 
 

@@ -25,7 +25,7 @@ from nccl_inspect.judging.networks.nic_use import Shared, crossing_paths, idle_n
 from nccl_inspect.judging.networks.transfers import silent_peers
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
-from nccl_inspect.util.wording import be, ranks_word, some_names
+from nccl_inspect.util.wording import is_or_are, ranks_word, some_names
 
 _Rails = dict[tuple[str, int], str]
 
@@ -306,7 +306,7 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
                 "ranks": shared.ranks,
                 "host": first.host.name,
                 "nic": first.shared_name,
-                "idle": f"{some_names(first.names)} {be(len(first.names))}",
+                "idle": f"{some_names(first.names)} {is_or_are(len(first.names))}",
                 "absent": first.absent,
                 "others": hosts[1:],
                 "policy": policy,

@@ -26,7 +26,7 @@ from nccl_inspect.scanning import sparse
 from nccl_inspect.scanning.counts import TAIL, Counts, Text
 from nccl_inspect.scanning.found import Found, Repeated, Row
 from nccl_inspect.scanning.scanner import MAX_TEXTS, Scanner
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.columns import Columns, Records, Split
@@ -40,7 +40,7 @@ _PIECES = 4
 """Of a line, at most."""
 _GLUES = (b"", b" ")
 """A terminal breaks inside words and keeps blanks but the one at the edge; a mail breaks at a blank."""
-_QUOTE = later(rb"(?:> ?)+")
+_QUOTE = compile_later(rb"(?:> ?)+")
 _OWN = re.compile(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
 """Text that marks a line as not continuing the one before."""
 _USUAL = b"NCCL INFO "

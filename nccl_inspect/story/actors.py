@@ -18,16 +18,16 @@ from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.statements import report_of
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import listed, ranks_word
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import list_words, ranks_word
 
 Actor: TypeAlias = int | Process
 """A rank of the job; a process where its rank is not known."""
 _MOST_ELIMINATED = 64
 """Processes whose ranks are sought by elimination."""
-_OF_DEFAULT_GROUP = later(r"\[PG ID 0 PG GUID 0(?:\(default_pg\))? Rank (\d{1,7})\]")
-_NUMBER = later(r"\d{1,9}")
-_PREFIX = later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
+_OF_DEFAULT_GROUP = compile_later(r"\[PG ID 0 PG GUID 0(?:\(default_pg\))? Rank (\d{1,7})\]")
+_NUMBER = compile_later(r"\d{1,9}")
+_PREFIX = compile_later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _BEFORE_PREFIX, _BEFORE_GROUP = 120, 200
 """Characters of a line in which these names of its printer stand."""
 
@@ -116,7 +116,7 @@ def name_of(actors: Iterable[Actor]) -> str:
     actors = list(actors)
     ranks = ranks_among(actors)
     others = sorted(f"{actor.host} pid {actor.pid}" for actor in actors if isinstance(actor, Process))
-    return ", ".join(filter(None, (ranks_word(ranks) if ranks else "", listed(others, limit=3) if others else "")))
+    return ", ".join(filter(None, (ranks_word(ranks) if ranks else "", list_words(others, limit=3) if others else "")))
 
 
 def _eliminated(

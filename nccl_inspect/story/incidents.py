@@ -25,7 +25,7 @@ from nccl_inspect.story.actors import Actor, Actors
 from nccl_inspect.story.incident import Incident
 from nccl_inspect.story.silence import closed_by_others
 from nccl_inspect.util import signals
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import line_seconds
 
 _KILLS = (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE)
@@ -42,22 +42,22 @@ _KINDS = {
 HELPERS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
 """Statements of helper threads, which are printed at every end as well."""
 _OF_NOBODY = "torch/python-interrupted"
-_AGENT = later(r"[WE]\d{4} [\d:.]+ (\d+) torch/")
-_REMOTE = later(
+_AGENT = compile_later(r"[WE]\d{4} [\d:.]+ (\d+) torch/")
+_REMOTE = compile_later(
     r"remote process exited or there was a network error|ncclRemoteError|Connection closed by remote peer"
     r"|communicator was aborted"
 )
-_TIMED_OUT = later(r"(?i)\] timed out|Socket Timeout$|wait timeout after")
-_ABSENT = later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
-_STICKY = later(
+_TIMED_OUT = compile_later(r"(?i)\] timed out|Socket Timeout$|wait timeout after")
+_ABSENT = compile_later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
+_STICKY = compile_later(
     r"illegal memory access|illegal address|device-side assert|unspecified launch failure|misaligned|ECC"
     r"|launch timed out"
 )
-_OWN_NAME = later(r"^\[rank\d+\]:(?:\[\S+ [\d:.]+ [^\]]+\])?\s*")
-_PID = later(r":(\d+):\d+ \[")
-_CLOSING = later(r"Sending process (\d+) closing")
-_FORCED = later(r"[Pp]rocess (\d+) via ")
-_SIGNALLED = later(r"Received (\S+) death signal")
+_OWN_NAME = compile_later(r"^\[rank\d+\]:(?:\[\S+ [\d:.]+ [^\]]+\])?\s*")
+_PID = compile_later(r":(\d+):\d+ \[")
+_CLOSING = compile_later(r"Sending process (\d+) closing")
+_FORCED = compile_later(r"[Pp]rocess (\d+) via ")
+_SIGNALLED = compile_later(r"Received (\S+) death signal")
 
 
 class Collector:
@@ -177,7 +177,7 @@ class Collector:
                 return Layer.SYSTEM
             return Layer.PROGRAM if _STICKY.search(text) else Layer.RESOURCE
         dialect, _, name = notice.production.partition("/")
-        layer = grammar.layer_of(dialect, name)
+        layer = grammar.find_layer(dialect, name)
         if layer in (Layer.WAIT, Layer.NONE) or grammar.is_layer_stated(dialect, name) or finding is None:
             return layer
         return min(layer, self._layer_of(finding))
@@ -188,7 +188,7 @@ class Collector:
         own = own or next((finding for finding in self.findings if finding.rule == notice.rule), None)
         dialect, _, name = notice.production.partition("/")
         is_effect = own is not None and self._layer_of(own) == Layer.CALL
-        return None if is_effect and grammar.layer_of(dialect, name) in FOREIGN else own  # it follows from the loss
+        return None if is_effect and grammar.find_layer(dialect, name) in FOREIGN else own  # it follows from the loss
 
     def _actor(self, notice: Notice, process: Process, line: Evidence) -> frozenset[Actor]:
         named: Actor | None = self.actors.rank_in_line(line.text)
@@ -238,7 +238,7 @@ class Collector:
         finding = self._of_line.get((first.line.source, first.line.order))
         name = last.notice.production.partition("/") if last.notice else ("", "", "")
         if last.notice and grammar.is_layer_stated(name[0], name[2]):
-            layer = grammar.layer_of(name[0], name[2])
+            layer = grammar.find_layer(name[0], name[2])
         elif _TIMED_OUT.search(last.whole):
             layer = Layer.WAIT
         elif is_foreign:

@@ -26,9 +26,9 @@ from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.incident import Incident
 from nccl_inspect.story.origin import collectives_by_group, origin, with_communicators
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.times import line_seconds
-from nccl_inspect.util.wording import be, count, does, ranks_word
+from nccl_inspect.util.wording import conjugate, count, is_or_are, ranks_word
 
 if TYPE_CHECKING:  # most logs have no calls
     from nccl_inspect.artifacts.calls import Call
@@ -185,9 +185,13 @@ class Table:
         if ranks <= {wait.rank for wait in latecomers(waits(self.facts))}:
             return f"{ranks_word(ranks)} arrived late, and began to wait for {call} after the others had timed out"
         if still.kind == causes.MISSING:
-            what = "never called" if still.culprits else f"{be(len(ranks))} silent (no dump) and likely never called"
+            what = (
+                "never called"
+                if still.culprits
+                else f"{is_or_are(len(ranks))} silent (no dump) and likely never called"
+            )
             return f"{ranks_word(ranks)} {what} {call}"
-        return f"{ranks_word(ranks)} {does(len(ranks), 'stand')} in {call}, which all called"
+        return f"{ranks_word(ranks)} {conjugate(len(ranks), 'stand')} in {call}, which all called"
 
     def _unseen(self) -> set[int]:
         """Return the ranks of which the log has no line."""
@@ -228,10 +232,10 @@ class Table:
                 last.setdefault((group, rank), (number, status.completed))
                 by_group.setdefault(group, [])
         groups = {name: group for name, group in self._groups(by_group) if group.ranks}
-        by_rank = grouped(((name, wait.rank), wait) for name, some in by_group.items() for wait in some)
+        by_rank = group_values(((name, wait.rank), wait) for name, some in by_group.items() for wait in some)
         latest = {name: max((wait.seq for wait in some), default=-1) for name, some in by_group.items()}
         rows: dict[int, Dump] = {}
-        groups_of = grouped((rank, name) for name, group in groups.items() for rank in group.ranks)
+        groups_of = group_values((rank, name) for name, group in groups.items() for rank in group.ranks)
         for rank in groups_of.keys() & self._printing() - known:
             own = {name: groups[name] for name in groups_of[rank]}
             row = Dump(
@@ -309,7 +313,7 @@ class Table:
         is_numbered = None not in comm.ranks or self.facts.job.rank_space != "global"
         if len(late) > len(wait.waiting):
             return  # they may rather wait elsewhere for those
-        who = f"{ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')}"
+        who = f"{ranks_word(wait.waiting)} {conjugate(len(wait.waiting), 'wait')}"
         if not is_numbered:
             number, late = len(late), set()
             text = f"the {wait.stage} of communicator {comm.id} waits for {count(number, 'rank')} that the log lacks"
@@ -342,7 +346,7 @@ class Table:
         if not idle:
             return  # of ranks without a line the output may be missing
         line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)
-        waiting = f"{count(len(most), 'other')} {does(len(most), 'wait')}"
+        waiting = f"{count(len(most), 'other')} {conjugate(len(most), 'wait')}"
         text = f"{name_of(idle)} never began to build a communicator in which {waiting}"
         yield self._lagging("never-began", idle, text, line)
 

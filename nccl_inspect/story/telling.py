@@ -21,9 +21,9 @@ from nccl_inspect.story.incident import Incident, Order, before, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
 from nccl_inspect.story.silence import closed_by_others, silence_of
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
-from nccl_inspect.util.wording import without_stop
+from nccl_inspect.util.wording import strip_stop
 
 _CONFIDENCES = ("certain", "likely", "possible")
 _SILENT = "fell silent before the others lost a connection"
@@ -33,7 +33,7 @@ _WHERE = ("call-unfinished", "no-answer")
 _OF_CALLS = ("calls-differ", "never-called", "no-partner", "groups-out-of-order", "left-communicator")
 _MOST_ENTRIES = 6
 _WIDTH = 160
-_PRINTER = later(
+_PRINTER = compile_later(
     r"^(?:[WEIF]\d{4} [\d:.]+ \d+ \S+\] )?(?:\[[^\]]{1,200}\]:? ){0,4}(?:socketProgress(?:Opt)?: |Net : )?(?=\S)"
 )
 """A prefix of a statement that names its printer."""
@@ -191,7 +191,7 @@ class Story:
         ranks = ranks_among(who) if place else self.ranks_in(incidents)
         what, order = cut(_sentence(first), _WIDTH), _first_of_all(first, incidents) if len(ranks) > 1 else ""
         return Entry(
-            what=f"{without_stop(what)}{order}" if order else what,
+            what=f"{strip_stop(what)}{order}" if order else what,
             ranks=ranks,
             hosts=self._actors.hosts_of(who),
             line=first.line or Evidence("", 0, ""),

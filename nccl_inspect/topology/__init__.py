@@ -22,7 +22,7 @@ from nccl_inspect.event.types import Notice
 from nccl_inspect.model import inventory
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi as shown
-from nccl_inspect.util.discovery import instead_of, modules
+from nccl_inspect.util.discovery import modules, suggest_path
 from nccl_inspect.util.records import Frozen, frozen
 
 
@@ -85,7 +85,7 @@ class Topology(Frozen):
         """Return how many GPUs there are."""
         return len(self.devices)
 
-    def between(self, src: int, dst: int) -> str | None:
+    def link_class(self, src: int, dst: int) -> str | None:
         """Return the class of a pair of nvmlDev indices, None when it is not known."""
         return self.pair(inventory.Gpu(src, None), inventory.Gpu(dst, None))
 
@@ -129,12 +129,12 @@ def read(path: str) -> Topology:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise TopologyError(
-            f"{path}: {error.strerror}", instead_of(Path(path), "check the path given with --topology")
+            f"{path}: {error.strerror}", suggest_path(Path(path), "check the path given with --topology")
         ) from None
-    return understood(text, path)
+    return read_any(text, path)
 
 
-def understood(text: str, name: str) -> Topology:
+def read_any(text: str, name: str) -> Topology:
     """Read a topology of any known format.
 
     Raises:

@@ -50,7 +50,7 @@ class Bar:
         self._total = total
         now = time.monotonic()
         if self._bar is None and self._is_long(now):
-            self._open.enter_context(PROCESS.undone_by(self._open.close))  # it hides the cursor
+            self._open.enter_context(PROCESS.undo_with(self._open.close))  # it hides the cursor
             self._bar = self._open.enter_context(self._make_bar())
         if now - self._drawn >= _REDRAW:
             self._drawn = now

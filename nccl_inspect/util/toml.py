@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.util.discovery import instead_of
+from nccl_inspect.util.discovery import suggest_path
 from nccl_inspect.util.wording import read_range
 
 _MAX_RANK = 10**6
@@ -134,7 +134,7 @@ def load(path: Path, option: str) -> Table:
         return Table(str(path), tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise NcclInspectError(
-            f"{path}: {error.strerror}", instead_of(path, f"check the path given with {option}")
+            f"{path}: {error.strerror}", suggest_path(path, f"check the path given with {option}")
         ) from None
     except UnicodeDecodeError:
         raise NcclInspectError(f"{path}: not UTF-8", "save it as UTF-8 text") from None

@@ -25,17 +25,17 @@ WAITS = [entry(2, "w", 2, "all_reduce", "scheduled")]
 
 
 def test_ranks_without_dumps_and_those_that_the_log_calls_busy() -> None:
-    def found(ranks: dict[int, Calls], busy: list[int]) -> list[tuple[list[int], list[int]]]:
+    def find_standstill(ranks: dict[int, Calls], busy: list[int]) -> list[tuple[list[int], list[int]]]:
         dumps = [dump(rank, [DONE, *made], WORLD) for rank, made in ranks.items()]
         return [([part.rank for part in one.culprits], one.silent) for one in standstill.of(dumps, busy=busy)]
 
-    assert found({0: WAITS, 1: WAITS, 3: WAITS}, []) == [([], [2])], "a rank without a dump is silent"
+    assert find_standstill({0: WAITS, 1: WAITS, 3: WAITS}, []) == [([], [2])], "a rank without a dump is silent"
     alone: dict[int, Calls] = {0: [], 1: WAITS, 2: [], 3: []}
-    assert [found(alone, busy)[0][0] for busy in ([], [0, 2], [0, 2, 3])] == [[0, 2, 3], [3], [0, 2, 3]]
+    assert [find_standstill(alone, busy)[0][0] for busy in ([], [0, 2], [0, 2, 3])] == [[0, 2, 3], [3], [0, 2, 3]]
     # Ranks 2 and 3 wrote no dump; one of them, or both, timed out in a call of their own.
-    assert found({0: WAITS, 1: WAITS}, [2]) == [([], [3])]
-    assert found({0: WAITS, 1: WAITS}, [2, 3]) == []
-    assert found({0: [], 1: WAITS, 2: WAITS}, [0]) == [([], [3])], "who waits elsewhere is not blamed"
+    assert find_standstill({0: WAITS, 1: WAITS}, [2]) == [([], [3])]
+    assert find_standstill({0: WAITS, 1: WAITS}, [2, 3]) == []
+    assert find_standstill({0: [], 1: WAITS, 2: WAITS}, [0]) == [([], [3])], "who waits elsewhere is not blamed"
 
 
 @given(st.data())
@@ -70,7 +70,7 @@ def test_a_group_that_one_rank_does_not_list_is_that_of_the_others() -> None:
 
 
 def pairs(size: int) -> Iterator[Dump]:
-    """Dumps of pairs of ranks that made different calls, each pair under a number of its own."""
+    """Yield dumps of pairs of ranks that made different calls, each pair under a number of its own."""
     for rank in range(size):
         name = f"t{rank // 2}"
         group = flight_recorder.Group(name=name, desc="tp", ranks=(rank // 2 * 2, rank // 2 * 2 + 1))
@@ -80,7 +80,7 @@ def pairs(size: int) -> Iterator[Dump]:
 
 
 def ring(size: int) -> Iterator[Dump]:
-    """Dumps of ranks each of which waits for the next one, and of as many that made calls of all these groups."""
+    """Yield dumps of ranks each of which waits for the next one, and of as many that made calls of all these groups."""
     for rank in range(2 * size):
         near = (rank, (rank - 1) % size) if rank < size else range(0, size, size // 16)
         ranks = {first: (first, (first + 1) % size) if rank < size else (rank,) for first in near}

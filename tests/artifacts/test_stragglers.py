@@ -16,7 +16,7 @@ STEP_NS = 200_000_000
 
 
 def dumps(size: int, duration: Callable[[int, int], float | None], calls: int = 40, skew_ns: int = 0) -> list[Dump]:
-    """Dumps of all ranks of one group, by how long each call took on each rank; the clocks of hosts may differ."""
+    """Return dumps of all ranks of one group, by how long each call took on each; clocks of hosts may differ."""
     found = []
     for rank in range(size):
         entries = []
@@ -67,7 +67,7 @@ def test_what_costs_little_is_no_straggler() -> None:
 
 
 def pipeline(receive: Mapping[str, object], slow: int | None = None) -> list[Dump]:
-    """Three stages: each receives from the one before, then all meet; a slow one works 50 ms longer."""
+    """Return three stages: each receives from the one before, then all meet; a slow one works 50 ms longer."""
     made = []
     for rank in range(3):
         calls: list[dict[str, object]] = []

@@ -17,7 +17,7 @@ SHARED = 3
 
 @cache
 def rails(moved: bool = False) -> bytes:
-    """A job of 2 hosts with 8 GPUs and 8 NICs each, every GPU with its own NIC; or one NIC of the second host idle."""
+    """Return a job of 2 hosts with 8 GPUs and a NIC for each; or with one NIC of the second host idle."""
     listed = " ".join(f"[{nic}]mlx5_{nic}:1/IB" for nic in range(8))
     lines = []
     for line in large_job.log(2).decode().splitlines():

@@ -44,10 +44,10 @@ def files(name: str) -> list[Path]:
 
 @cache
 def contents(name: str) -> tuple[bytes, ...]:
-    return tuple(_unpacked(file) for file in files(name))
+    return tuple(_unpack(file) for file in files(name))
 
 
-def _unpacked(file: Path) -> bytes:
+def _unpack(file: Path) -> bytes:
     data = file.read_bytes()
     return gzip.decompress(data) if file.suffix == ".gz" else data
 
@@ -61,8 +61,8 @@ def is_torn(name: str) -> bool:
     return "cut_lines" in truth(name)
 
 
-def folded(parts: Sequence[tuple[str, Sequence[bytes]]], large: float = LARGE) -> Fold:
-    """One fold of some sources, each with its lines; ``large`` is the size from which they are read in columns."""
+def fold_sources(parts: Sequence[tuple[str, Sequence[bytes]]], large: float = LARGE) -> Fold:
+    """Return one fold of some sources with their lines; ``large`` is the size from which columns are read."""
     reader = Reader(large=large)
     for name, lines in parts:
         reader.fold.start(name)

@@ -25,7 +25,7 @@ SHM = (
 )
 
 
-def found(**options: list[str]) -> set[str]:
+def find_rules(**options: list[str]) -> set[str]:
     job = nccl_inspect.read(SHM, **options)  # type: ignore[arg-type]
     return {finding.rule for finding in job.findings}
 
@@ -39,13 +39,13 @@ def test_rules_are_selected_and_ignored_by_name_glob_and_category() -> None:
         (["Intra-Node Path"], both),
         (["network"], set()),
     ):
-        assert found(select=select) == expected, select
-        assert found(ignore=select) == both - expected, select
+        assert find_rules(select=select) == expected, select
+        assert find_rules(ignore=select) == both - expected, select
     left = {entry.rule.name for entry in engine.select_rules(["socket-*"], ["*-ib"])}
     assert left == {"socket-instead-of-efa", "socket-instead-of-rdma"}
     for option in ("select", "ignore"):
         with pytest.raises(NcclInspectError, match="no rule 'no-such-rule'"):
-            found(**{option: ["no-such-rule"]})
+            find_rules(**{option: ["no-such-rule"]})
 
 
 def test_rules_are_ordered_by_category_and_name() -> None:

@@ -39,7 +39,7 @@ def lines_of(name: str) -> tuple[tuple[str, bytes], ...]:
 
 def fold_of(lines: Sequence[tuple[str, bytes]], large: float = LARGE) -> Fold:
     parts = [(name, [line for _, line in part]) for name, part in groupby(lines, key=lambda row: row[0])]
-    return sample_data.folded(parts, large)
+    return sample_data.fold_sources(parts, large)
 
 
 def document(fold: Fold) -> str:
@@ -52,7 +52,7 @@ def read_at_once(name: str) -> str:
     return document(fold_of(lines_of(name)))
 
 
-def merged(folds: Sequence[Fold], from_the_end: bool) -> Fold:
+def merge_folds(folds: Sequence[Fold], from_the_end: bool) -> Fold:
     """Return the folds as one, joined in their order, beginning with the first two or with the last two."""
     folds = list(folds)
     while len(folds) > 1:
@@ -81,7 +81,7 @@ def test_a_log_cut_anywhere_gives_the_same_job(
             fold_of(lines[start:end], 0 if some else math.inf)
             for (start, end), some in zip(pairwise(ends), in_columns, strict=True)
         ]
-        whole = merged([pickle.loads(pickle.dumps(fold)) for fold in folds], from_the_end)
+        whole = merge_folds([pickle.loads(pickle.dumps(fold)) for fold in folds], from_the_end)
         assert document(whole) == read_at_once(name)
 
 
@@ -108,8 +108,8 @@ def test_unrecognised_lines_and_warnings_keep_their_number_and_first_place() -> 
 # --- many connections are resolved in columns
 
 
-def quoted(fold: Fold) -> str:
-    """What is said of a log, and the lines of ends and layouts, which are made when a rule asks."""
+def quote_job(fold: Fold) -> str:
+    """Return what is said of a log, and the lines of ends and layouts, which are made when a rule asks."""
     job = Judge(Options())(fold)
     layouts = [(comm.layout, range(len(comm.rings))) for comm in job.communicators]
     ends = [list(job.paths.end_lines(side)) for side in SIDES]
@@ -120,17 +120,17 @@ def quoted(fold: Fold) -> str:
 def other_ways(name: str) -> Iterator[tuple[str, str]]:
     """Yield what is said of a sample in each way of reading it, with that way."""
     fold = fold_of(lines_of(name), 0)
-    yield "in columns", quoted(fold)
-    yield "resolved again", quoted(fold)
-    yield "handed over", quoted(pickle.loads(pickle.dumps(fold)))
-    yield "objects that make a table", quoted(fold_of(lines_of(name)))
+    yield "in columns", quote_job(fold)
+    yield "resolved again", quote_job(fold)
+    yield "handed over", quote_job(pickle.loads(pickle.dumps(fold)))
+    yield "objects that make a table", quote_job(fold_of(lines_of(name)))
 
 
 @pytest.mark.parametrize("names", [SAMPLES[::4], pytest.param(SAMPLES, marks=pytest.mark.slow)], ids=["few", "all"])
 def test_connections_in_columns_are_those_that_lines_give(
     names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by_object = {name: quoted(fold_of(lines_of(name))) for name in names}
+    by_object = {name: quote_job(fold_of(lines_of(name))) for name in names}
     monkeypatch.setattr(attribution, "MANY", 0)
     wrong = [f"{name}, {how}" for name in names for how, text in other_ways(name) if text != by_object[name]]
     assert not wrong, "\n".join(["sample_logs that say otherwise:", *wrong])
@@ -185,11 +185,11 @@ ORDERS = {
 
 
 def test_the_order_of_the_log_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_object = {name: document(fuzz_columns.folded(blocks, LARGE)) for name, blocks in ORDERS.items()}
+    by_object = {name: document(fuzz_columns.fold_log(blocks, LARGE)) for name, blocks in ORDERS.items()}
     monkeypatch.setattr(attribution, "MANY", 0)
     for large in (LARGE, 0):
         for name, blocks in ORDERS.items():
-            assert document(fuzz_columns.folded(blocks, large)) == by_object[name], name
+            assert document(fuzz_columns.fold_log(blocks, large)) == by_object[name], name
 
 
 # --- the order of steps and bursts
@@ -203,8 +203,8 @@ def bursts(pid: int, tid: int, peer: int, channels: range = range(4)) -> list[by
     return [EDGE % (pid, tid, channel, peer, peer) for channel in channels]
 
 
-def of_threads(begin: bytes, peer: int) -> list[bytes]:
-    """What two processes print, one of them with two threads, line by line in turn."""
+def print_by_threads(begin: bytes, peer: int) -> list[bytes]:
+    """Return what two processes print, one of them with two threads, line by line in turn."""
     threads = ((7, 7), (7, 8), (9, 9))
     columns = [[INIT % (pid, tid, tid, begin), *bursts(pid, tid, peer)] for pid, tid in threads]
     return [line for lines in zip(*columns, strict=True) for line in lines]
@@ -213,11 +213,16 @@ def of_threads(begin: bytes, peer: int) -> list[bytes]:
 ODD = range(64, 70)
 """Channels that are read line by line."""
 STEPS = {
-    "bursts that go on": [bursts(7, 7, 1), bursts(7, 7, 2), bursts(7, 7, 1), of_threads(b"COMPLETE", 3)],
-    "several threads": [of_threads(b"START", 1), of_threads(b"COMPLETE", 2), bursts(7, 8, 3), of_threads(b"START", 4)],
+    "bursts that go on": [bursts(7, 7, 1), bursts(7, 7, 2), bursts(7, 7, 1), print_by_threads(b"COMPLETE", 3)],
+    "several threads": [
+        print_by_threads(b"START", 1),
+        print_by_threads(b"COMPLETE", 2),
+        bursts(7, 8, 3),
+        print_by_threads(b"START", 4),
+    ],
     "a process that begins anew": [bursts(7, 7, 1), [INTERFACE % (7, 7)], bursts(7, 7, 1), bursts(7, 8, 1)],
     "lines that are read one by one": [
-        of_threads(b"START", 1),
+        print_by_threads(b"START", 1),
         [*bursts(7, 7, 1), *bursts(7, 7, 1, ODD), *bursts(9, 9, 1)],
         bursts(7, 7, 2),
     ],
@@ -227,10 +232,10 @@ STEPS = {
 
 def differences(blocks: fuzz_columns.Blocks, sizes: Sequence[tuple[float, float]]) -> Iterator[str]:
     """Yield where blocks must not be cut: the parts, read in columns from some size on, do not merge into the whole."""
-    whole = fuzz_columns.state(fuzz_columns.folded(blocks, math.inf))
+    whole = fuzz_columns.state(fuzz_columns.fold_log(blocks, math.inf))
     for at in range(1, len(blocks)):
         for first, second in sizes:
-            fold, later = fuzz_columns.folded(blocks[:at], first), fuzz_columns.folded(blocks[at:], second)
+            fold, later = fuzz_columns.fold_log(blocks[:at], first), fuzz_columns.fold_log(blocks[at:], second)
             fold.merge(pickle.loads(pickle.dumps(later)))
             if fuzz_columns.state(fold) != whole:
                 yield f"cut before block {at}, in columns from {first} and {second} bytes on"
@@ -271,42 +276,42 @@ def test_statements_merge() -> None:
 
 
 @pytest.fixture
-def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def bound_statements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_log, "MAX_WORDINGS", MOST)
     monkeypatch.setattr(process_log, "OF_PROCESS", OF_PROCESS)
 
 
-def stated(lines: list[bytes], large: float = math.inf) -> list[tuple[object, int]]:
+def list_stated(lines: list[bytes], large: float = math.inf) -> list[tuple[object, int]]:
     half = len(lines) // 2
-    fold = fuzz_columns.folded([lines[:half], lines[half:]], large)
+    fold = fuzz_columns.fold_log([lines[:half], lines[half:]], large)
     return [(note.wording, note.count) for log in fold.processes.values() for note in log.notes.values()]
 
 
-@pytest.mark.usefixtures("bounded")
+@pytest.mark.usefixtures("bound_statements")
 def test_statements_of_many_processes_that_all_differ_are_bounded_and_counted() -> None:
     lines = [WARN % (number % 5, number, number) for number in range(500)]
     for large in (0, math.inf):
-        found = stated(lines, large)
+        found = list_stated(lines, large)
         assert len({wording for wording, _ in found}) == MOST + OF_PROCESS * 5 + 1
         assert sum(count for _, count in found) == len(lines)
-    job = Judge(Options())(fuzz_columns.folded([lines], math.inf))
+    job = Judge(Options())(fuzz_columns.fold_log([lines], math.inf))
     (most,) = (notice for notice in job.notices if notice.count > 1)
     assert (len(most.processes), most.message[:8]) == (5, "message ")
     assert sum(notice.count for notice in job.notices) == len(lines)
     long = [WARN % (number, 1, number) + b" and so on" * 4000 for number in range(30)]
-    assert len({wording for wording, _ in stated(long)}) < MOST // 2, "long ones count as several"
+    assert len({wording for wording, _ in list_stated(long)}) < MOST // 2, "long ones count as several"
     own = [WARN % (number, 1, number * 2 + more) for number in range(300) for more in range(OF_PROCESS)]
-    assert len({wording for wording, _ in stated(own)}) == len(own), "what each process states of itself is kept"
-    fold, later = fuzz_columns.folded([own[:300]], math.inf), fuzz_columns.folded([own[300:]], math.inf)
+    assert len({wording for wording, _ in list_stated(own)}) == len(own), "what each process states of itself is kept"
+    fold, later = fuzz_columns.fold_log([own[:300]], math.inf), fuzz_columns.fold_log([own[300:]], math.inf)
     assert fold.can_merge(later)
 
 
-@pytest.mark.usefixtures("bounded")
+@pytest.mark.usefixtures("bound_statements")
 def test_folds_merge_only_if_nothing_would_have_been_too_much() -> None:
     lines = [WARN % (number // 9 % 7, 1, number % 34) for number in range(100)]
-    whole = fuzz_columns.state(fuzz_columns.folded([lines], math.inf))
+    whole = fuzz_columns.state(fuzz_columns.fold_log([lines], math.inf))
     for at in range(1, 100, 7):
-        fold, later = fuzz_columns.folded([lines[:at]], math.inf), fuzz_columns.folded([lines[at:]], math.inf)
+        fold, later = fuzz_columns.fold_log([lines[:at]], math.inf), fuzz_columns.fold_log([lines[at:]], math.inf)
         if fold.can_merge(later):
             fold.merge(later)
             assert fuzz_columns.state(fold) == whole

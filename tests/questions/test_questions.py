@@ -11,7 +11,7 @@ import pytest
 import sample_data
 from command_line import invoke
 from questions import TWO_HOSTS, rails, records
-from schemas import closed, schema
+from schemas import close_schema, schema
 
 import nccl_inspect
 from nccl_inspect.answers import field_names, machines, ranks
@@ -31,14 +31,14 @@ MISSING = str(sample_data.FOLDER / "rank-missing-hang")
 
 def test_the_records_of_samples_fit_the_schema() -> None:
     for command, question in QUESTIONS.items():
-        validator = closed(name := f"nccl-inspect-{command}-1")
+        validator = close_schema(name := f"nccl-inspect-{command}-1")
         assert list(schema(name)["items"]["properties"]) == field_names(question.record)
         for sample in ("torch-rank-killed", "v2.28.9-libfabric-2node"):
             validator.validate(records(command, *map(str, sample_data.files(sample))))
     assert list(schema("nccl-inspect-memory-1")["items"]["properties"]) == field_names(ranks.MEMORY.record)
     found = records("memory", str(sample_data.FOLDER / "v2.30.7-subsys-all"))
     assert found
-    closed("nccl-inspect-memory-1").validate(found)
+    close_schema("nccl-inspect-memory-1").validate(found)
 
 
 def test_csv_and_json_hold_the_same() -> None:

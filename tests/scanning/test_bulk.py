@@ -49,7 +49,7 @@ class Listing:
         self.unknown: list[Seen] = []
         self.repeated: list[Repeated] = []
         self._countable = countable
-        self.scanner = bulk.BulkScanner(engine.shipped(), self)
+        self.scanner = bulk.BulkScanner(engine.load_grammar(), self)
 
     def take(self, found: Found) -> None:
         for number, printed, text, channel in chain.from_iterable(found.by_process.values()):
@@ -78,7 +78,7 @@ def by_process(found: Iterable[Seen]) -> dict[Process, list[Seen]]:
 
 def by_line(blocks: Sequence[Sequence[bytes]]) -> tuple[list[Seen], tuple[object, ...]]:
     found: list[Seen] = []
-    scanner, counts = Scanner(engine.shipped()), Counts()
+    scanner, counts = Scanner(engine.load_grammar()), Counts()
     for block in blocks:
         scanner.scan(block, counts, lambda number, origin, text: found.append(seen(number, origin, text)))
     return found, facts(counts)
@@ -94,7 +94,7 @@ def by_block(blocks: Sequence[Sequence[bytes]], countable: bool) -> tuple[Listin
 
 @cache
 def pool() -> list[bytes]:
-    """Lines of all kinds: of every sample log, wrapped, damaged, of other programs."""
+    """Return lines of all kinds: of every sample log, wrapped, damaged, of other programs."""
     lines = [line for name in sample_data.names() for data in sample_data.contents(name) for line in data.split(b"\n")]
     lines = lines[:: max(1, len(lines) // 4000)]
     wrapped = [b"[pod/llama-0] " + line for line in lines[::50]]
@@ -161,7 +161,7 @@ COLLECTED = (
 )
 
 
-def collected(lines: Sequence[bytes], form: str, start: datetime, step: timedelta) -> list[bytes]:
+def collect_events(lines: Sequence[bytes], form: str, start: datetime, step: timedelta) -> list[bytes]:
     """Return the lines as a collector passes them on, each with its time."""
     times = (start + number * step for number in range(len(lines)))
     return [
@@ -179,7 +179,7 @@ def collected(lines: Sequence[bytes], form: str, start: datetime, step: timedelt
 def test_lines_with_times_give_what_they_give_one_by_one(
     block: list[bytes], form: str, start: datetime, step: timedelta
 ) -> None:
-    lines = collected(block * 3, form, start, step)
+    lines = collect_events(block * 3, form, start, step)
     blocks = [lines[: len(block)], lines[len(block) :]]
     listing, counts = by_block(blocks, countable=False)
     seen_by_line, counts_by_line = by_line(blocks)
@@ -192,7 +192,7 @@ def test_lines_with_times_that_were_run_together_keep_their_own_processes() -> N
     other = line.replace(b"vm:7:7 [0]", b"vm:8:8 [1]")
     block = [line % channel for channel in range(32)]
     block += [line % 32 + other % 32, *block]
-    lines = collected(block, "{time}Z ", datetime(2026, 11, 20), timedelta(microseconds=37))
+    lines = collect_events(block, "{time}Z ", datetime(2026, 11, 20), timedelta(microseconds=37))
     listing, _ = by_block([lines, lines], countable=False)
     assert by_process(listing.seen) == by_process(by_line([lines, lines])[0])
     assert [one[1].tid for one in listing.seen if one[0] == 33] == [7, 8]
@@ -291,7 +291,7 @@ def test_a_flood_is_folded_as_its_lines_are() -> None:
         for number in range(3000)
     ]
     spam += [b"vm:8:8 [1] NCCL INFO misc/socket.cc:749 -> 6", b"vm:8:8 [1] misc/x.cc:1 NCCL WARN unheard of"] * 1500
-    whole = sample_data.folded([("log", spam[:20]), ("log2", spam)])
+    whole = sample_data.fold_sources([("log", spam[:20]), ("log2", spam)])
     pieces = Reader()
     for name, lines in (("log", spam[:20]), ("log2", spam)):
         pieces.fold.start(name)

@@ -41,7 +41,7 @@ def test_samples_are_the_same_job() -> None:
     for name in sample_data.names():
         for content in sample_data.contents(name):
             blocks = [content.split(b"\n")]
-            jobs = [resolve.resolve(fuzz_columns.folded(blocks, size)).to_dict() for size in (0, inf)]
+            jobs = [resolve.resolve(fuzz_columns.fold_log(blocks, size)).to_dict() for size in (0, inf)]
             if json.dumps(jobs[0], default=str) != json.dumps(jobs[1], default=str):
                 differ.append(name)
     assert not differ
@@ -153,7 +153,7 @@ def test_the_rest_of_the_first_block_is_read_in_columns() -> None:
         def take(self, block: Found) -> None:
             found.append(block)
 
-    BulkScanner(engine.shipped(), Keeping(), large=0).read(Lines(lines, 0), Counts())
+    BulkScanner(engine.load_grammar(), Keeping(), large=0).read(Lines(lines, 0), Counts())
     assert [len(block.connections or ()) for block in found] == [39]
 
 
@@ -168,8 +168,8 @@ def test_a_burst_ends_where_its_process_begins_anew() -> None:
 @pytest.mark.usefixtures("without_numpy")
 def test_without_numpy_large_logs_are_read_line_by_line() -> None:
     content = sample_data.contents(sample_data.names()[0])[0]
-    fold = fuzz_columns.folded([content.split(b"\n")], 0)
-    expected = fuzz_columns.folded([content.split(b"\n")], inf)
+    fold = fuzz_columns.fold_log([content.split(b"\n")], 0)
+    expected = fuzz_columns.fold_log([content.split(b"\n")], inf)
     assert fuzz_columns.state(fold) == fuzz_columns.state(expected)
 
 

@@ -20,7 +20,7 @@ def docker(text: str, second: int, stream: str = "stdout") -> bytes:
     return json.dumps(record, separators=(",", ":")).encode()
 
 
-def of_pod(text: str, second: int, pod: str) -> bytes:
+def add_pod(text: str, second: int, pod: str) -> bytes:
     fraction = f".{second}" if second % 7 else ""
     record = {"time": f"2026-11-20T23:13:{second:02}{fraction}Z", "log": text, "kubernetes": {"pod_name": pod}}
     return json.dumps(record, separators=(",", ":")).encode()
@@ -28,33 +28,33 @@ def of_pod(text: str, second: int, pod: str) -> bytes:
 
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
-    """Block by block, the lines that were not read in columns."""
+    """Return block by block, the lines that were not read in columns."""
     seen: list[list[bytes]] = []
     read = Columns.read
 
-    def spied(self: Columns, spans: Spans, heads: Heads) -> Split:
+    def spy_reader(self: Columns, spans: Spans, heads: Heads) -> Split:
         split = read(self, spans, heads)
         seen.append(split.left)
         return split
 
-    monkeypatch.setattr(Columns, "read", spied)
+    monkeypatch.setattr(Columns, "read", spy_reader)
     return seen
 
 
 def test_objects_of_one_form_are_read_where_they_stand(left: list[list[bytes]]) -> None:
     block = [docker(LINE % (number, channel), number) for number in range(20) for channel in range(8)]
-    fold = fuzz_columns.folded([[*block, b"step 7", block[0]]], 0)
+    fold = fuzz_columns.fold_log([[*block, b"step 7", block[0]]], 0)
     assert left == [[b"step 7", block[0]]]  # the last one, since bytes must follow
     assert {log.opening.time for log in fold.processes.values()} == {f"2026-11-20T23:13:{n:02}.25Z" for n in range(20)}
 
 
 def test_objects_of_several_pods_in_turn_are_read_where_they_stand(left: list[list[bytes]]) -> None:
     block = [
-        of_pod(LINE % (number % 12, channel), number, f"llama-{number % 12}")
+        add_pod(LINE % (number % 12, channel), number, f"llama-{number % 12}")
         for number in range(60)
         for channel in (0, 1)
     ]
-    fold = fuzz_columns.folded([block], 0)
+    fold = fuzz_columns.fold_log([block], 0)
     assert left == [block[-1:]]
     assert {process.apart for process in fold.processes} == {f"llama-{number}" for number in range(12)}
     assert fuzz_columns.difference([block]) is None
@@ -65,7 +65,7 @@ def test_lines_in_objects_keep_their_own_times() -> None:
     own = "[2026-11-20 23:13:%02d.5] vm:%d:7 [0] NCCL INFO ncclCommInitRank comm 0x%x rank %d nranks 40 "
     about = "cudaDev 0 nvmlDev 0 busId 10 commId 0x1 - Init START\n"
     block = [docker(own % (n, 7 + n, 64 + n, n) + about, 50 - n) for n in range(40)]
-    fold = fuzz_columns.folded([[*block, block[0]]], 0)
+    fold = fuzz_columns.fold_log([[*block, block[0]]], 0)
     times = {step.printed.time for log in fold.processes.values() for step in log.steps}
     assert times == {f"2026-11-20 23:13:{n:02}.5" for n in range(40)}
     assert fuzz_columns.difference([block]) is None

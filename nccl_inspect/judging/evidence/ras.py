@@ -14,7 +14,7 @@ from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Job
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Member
@@ -76,7 +76,7 @@ def in_step(facts: Facts) -> str:
             for operation, number in launched.items():
                 counts[operation] = counts.get(operation, 0) + number
         if counts and len(answer.launched) == len(answer.sizes) and not (answer.mismatches or answer.lost):
-            words = listed([f"{number} {operation}" for operation, number in counts.items()])
+            words = list_words([f"{number} {operation}" for operation, number in counts.items()])
             return (
                 f". RAS ({short(Evidence(answer.name, 1, ''))}) counts the same collectives on all ranks "
                 f"({words}): no rank lags in these. RAS does not count sends and receives: one without a partner, "

@@ -14,9 +14,9 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms import Platform
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import count, listed
+from nccl_inspect.util.wording import count, list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts import located
@@ -87,7 +87,7 @@ def hosts(facts: Facts, pod: Pod) -> list[str]:
 @once
 def _names(facts: Facts) -> dict[str, list[str]]:
     """Return the hosts of the log by their own names and by those that the log collector gives them."""
-    by_name = grouped((_short(host.name), host.name) for host in facts.job.hosts)
+    by_name = group_values((_short(host.name), host.name) for host in facts.job.hosts)
     for last in facts.job.last_lines:
         for part in filter(None, last.process.apart.split("/")):
             by_name.setdefault(_short(part), []).append(last.process.host)
@@ -150,7 +150,7 @@ def effects_on(facts: Facts, cases: Iterable[Case], shown: Iterable[Finding]) ->
 
 def names_of(cases: Sequence[Case]) -> str:
     """These containers in words."""
-    names = listed((case.pod.label for case in cases), limit=3)
+    names = list_words((case.pod.label for case in cases), limit=3)
     what = {case.container.name for case in cases if case.pod.kind != "container" and case.container.name}
     return f"{names} (container {what.pop()})" if len(what) == 1 else names
 
@@ -201,7 +201,7 @@ def finding_of(
     finding = rule.finding(
         summary,
         cause=cause,
-        impact=f"explains {listed(effect.rule for effect in shown)}: {shown[0].impact}",
+        impact=f"explains {list_words(effect.rule for effect in shown)}: {shown[0].impact}",
         fix=fix,
         confirm=(confirm or shown[0].confirm) if is_clue else "",
         severity=max((effect.severity for effect in shown), key=SEVERITIES.index),

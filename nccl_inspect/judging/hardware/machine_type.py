@@ -27,7 +27,7 @@ def expected_of(platform: Platform | None, job: Job) -> Platform | None:
     settings = {(setting.name, setting.value) for setting in job.environment}
     if platform and platform.p2p is False and platform.nvlink_pairs and _uses_p2p(job):
         platform = replace(platform, p2p=None)  # it has bridges, between some GPUs
-    return platform and platforms.expected_of(platform, job.nccl_versions, signs.local_ranks(job), settings)
+    return platform and platforms.expect_of_job(platform, job.nccl_versions, signs.local_ranks(job), settings)
 
 
 def _uses_p2p(job: Job) -> bool:

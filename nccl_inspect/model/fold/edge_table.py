@@ -15,7 +15,7 @@ import numpy as np
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.fold.process_log import Burst, Edge, EdgeRows, edge_key
-from nccl_inspect.util.columns import Column, distinct, ranges
+from nccl_inspect.util.columns import Column, number_groups, ranges
 from nccl_inspect.util.records import record
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class EdgeTable:
         keys: dict[object, int] = {}
         wording = np.array([keys.setdefault(_wording(event), len(keys)) for event in self.kinds])
         some = [columns[name][cut] for name in ("burst", "src", "dst", "src_dev", "dst_dev")]
-        first, group = distinct(*some, wording[columns["kind"][cut]])
+        first, group = number_groups(*some, wording[columns["kind"][cut]])
         into, lines = cut[first][group], columns["lines"]
         is_kept = np.ones(len(bits), bool)
         is_kept[cut] = into == cut

@@ -21,7 +21,7 @@ def end_text(line: bytes, wrapped: bool) -> bytes | None:
         line: as it stands.
         wrapped: whether lines of the log are in envelopes.
     """
-    grammar = engine.shipped()
+    grammar = engine.load_grammar()
     for text in envelopes.texts(line) if wrapped else [line]:
         if grammar.parse_foreign(text, grammar.last):
             return text[:_WIDTH]
@@ -30,4 +30,4 @@ def end_text(line: bytes, wrapped: bool) -> bytes | None:
 
 def is_end(event: Event | None) -> bool:
     """Return whether a statement shows that the processes of a job have ended."""
-    return event is not None and (engine.is_of(event, "ends-job") or isinstance(event, CollectiveTimeout))
+    return event is not None and (engine.has_role(event, "ends-job") or isinstance(event, CollectiveTimeout))

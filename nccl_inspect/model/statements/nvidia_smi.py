@@ -12,14 +12,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from nccl_inspect.model.job import Job, Notice
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import decode, encode
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.lines.envelope_fields import Stated
 
-_BEGINS = later(rb"\s*(?:GPU ?\d|MIG )")
+_BEGINS = compile_later(rb"\s*(?:GPU ?\d|MIG )")
 
 
 @frozen
