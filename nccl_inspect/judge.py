@@ -90,7 +90,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     lowered = {one.rule for one in counting if severities.get(one.rule, 0) < SEVERITIES.index(one.severity)}
     findings = _sort_findings(_add_causes(kept, by_name, accepted, lowered, place), by_name, aside, place)
     findings = remedies.in_order(findings, _MAX_STEPS)
-    paths, withheld = verdicts.of_paths(facts, returned, findings, counting, suppressed, left_out)
+    paths, withheld = verdicts.judge_paths(facts, returned, findings, counting, suppressed, left_out)
     judgement = Judgement(
         rules=sorted(wanted),
         left_out=left_out,
@@ -105,7 +105,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         waiting=at_end.waiting_ranks(facts),
     )
     is_waiting = at_end.is_at_the_end(facts) or bool(at_end.half_connected(facts) or at_end.last_to_connect(facts))
-    judgement.verdict = verdicts.of_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
+    judgement.verdict = verdicts.judge_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
     has_ended = facts.job.failed or bool(facts.job.ended_by)
     judgement.findings = actions.settle(findings, judgement.verdict == "failed", has_ended, len(facts.job.hosts))
     judgement.story = story.entries({finding.rule for finding in findings})

@@ -121,7 +121,7 @@ class Exceptions(Frozen):
 @once
 def exceptions_of(facts: Facts) -> Exceptions:
     """Return the exceptions of a log."""
-    traces, echoes = _of_ranks(facts)
+    traces, echoes = _read_traces(facts)
     loose, of_threads = _unattributed(facts.job.raised)
     by = facts.job.raised_by
     loose = (
@@ -133,7 +133,7 @@ def exceptions_of(facts: Facts) -> Exceptions:
     return Exceptions(traces, echoes, loose, of_threads, fatal)
 
 
-def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
+def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     by_rank: dict[int, list[Notice]] = {}
     begins = facts.notices("torch/rank-traceback")
     for notice in facts.job.notices if begins else ():
@@ -148,7 +148,7 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     was_forced = any(map(is_forced, facts.errors()))
     for begin in begins:
         rank: int = value(begin, "global_rank")
-        mine = _of_last_attempt(begin, by_rank.get(rank, ()), ends)
+        mine = _select_last_attempt(begin, by_rank.get(rank, ()), ends)
         own = [_raised(notice) for notice in mine if "program-exception" in notice.roles]
         own = [raised for raised in own if not raised.is_loss_of_peer and not (raised.is_termination and was_forced)]
         # The first exception decides: all that follow the loss of a peer are echoes, including the rank's own.
@@ -164,7 +164,7 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     return traces, echoes
 
 
-def _of_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
+def _select_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
     """Return the exceptions of a rank since its launcher last restarted it."""
     here = begin.evidence[0]
     mine = [notice for notice in notices if is_before(here, notice.evidence[0])]

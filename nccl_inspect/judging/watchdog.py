@@ -227,7 +227,7 @@ def communicator_of(
     if group is None:
         return comms[0] if len(comms) == 1 else None
     places = {(wait.member, wait.rank) for wait in waiting if wait.member is not None and wait.rank is not None}
-    places |= _places(facts).get(group, set())
+    places |= _members_by_group(facts).get(group, set())
     near = _by_place(facts).get(min(places), []) if places else []
     fits = [
         comm for comm in near if all(member < comm.nranks and comm.ranks[member] == rank for member, rank in places)
@@ -247,7 +247,7 @@ def communicator_of_wait(facts: Facts, waiting: Sequence[Wait]) -> CommunicatorI
 
 
 @once
-def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
+def _members_by_group(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
     """By process group, ranks in it with those of the job, as the watchdog states them."""
     return group_sets(
         (status.group, (status.member, status.stated))

@@ -380,7 +380,7 @@ class Judge:
             allotment = Allotment(beside.evidence)
 
             def judge(share: Fold | Share, gathered: Gathered) -> Job:
-                return self.of(share, gathered, beside=allotment.of(share))
+                return self.of(share, gathered, beside=allotment.select(share))
 
             job = judged(state, judge, choice, visit, allotment.begin)
             job.artifacts += allotment.left
@@ -439,7 +439,7 @@ class Judge:
         if beside:
             from nccl_inspect.artifacts import joining  # most logs come alone
 
-            job.artifacts = joining.of_job(beside, job, gathered)
+            job.artifacts = joining.check_evidence(beside, job, gathered)
         facts = judge.gather_facts(job, self._platform, self._topologies)
         judge.judge(facts, self._rules, self._options.terms).put_into(job)
         if job.benchmarks:

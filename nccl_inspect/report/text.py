@@ -123,14 +123,16 @@ def _story(job: Job, style: Style) -> Iterator[str]:
     if not has_story(job):
         return
     yield paint("what happened", "bold", style)
-    told = digest.story_lines(job)
-    width = max(len(line.where) for line in told)
-    for line in told[: _STORY[style.tight]]:
+    lines = digest.story_lines(job)
+    is_whole = style.verbose or style.width < NARROW
+    places = [line.where if is_whole else _shorten_place(line.where, style.width) for line in lines]
+    width = max(map(len, places))
+    for place, line in list(zip(places, lines, strict=True))[: _STORY[style.tight]]:
         text = escape_controls(line.text)
-        if style.verbose or style.width < NARROW:
-            yield from block(line.where, text, style, hang=width + 2)
+        if is_whole:
+            yield from block(place, text, style, hang=width + 2)
         else:
-            yield cut(f"  {line.where:{width}}  {text}", style.width)
+            yield cut(f"  {place:{width}}  {text}", style.width)
     yield ""
 
 
@@ -260,10 +262,16 @@ def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> 
 
 def _cut_quote(label: str, text: str, style: Style) -> str:
     """Return a quoted line cut to the width, if need be without what precedes NCCL's message."""
+    width = max(style.width, 40)
     place, _, quoted = text.partition(": ")
     _, mark, message = quoted.partition(" NCCL ")
-    line = f"  {label:10}{place}: {f'…NCCL {message}' if mark else quoted}"
-    return cut(line.rstrip(), max(style.width, 40))
+    line = f"  {label:10}{_shorten_place(place, width)}: {f'…NCCL {message}' if mark else quoted}"
+    return cut(line.rstrip(), width)
+
+
+def _shorten_place(place: str, width: int) -> str:
+    """Return the file and line without the beginning of a name that would leave no room for anything else."""
+    return place if len(place) <= width // 2 else f"…{place[1 - width // 2 :]}"
 
 
 def _errors(job: Job, style: Style) -> Iterator[str]:

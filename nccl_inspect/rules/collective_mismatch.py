@@ -34,7 +34,7 @@ def find(facts: Facts) -> Iterator[Hit]:
                 named={
                     "recorded": f"work {standstill.seq} of group {standstill.group.label}",
                     "calls": flight_recorder.by_call(parts),
-                    "places": flight_recorder.places(parts),
+                    "places": flight_recorder.list_frames(parts),
                     "outliers": outliers,
                     "peers": standstill.group.label if standstill.peers else "",
                     "usual": flight_recorder.ranks_of(standstill.waiting),

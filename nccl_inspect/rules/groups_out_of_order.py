@@ -23,7 +23,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         named = {
             "waits": waits,
             "odd": capitalize(ranks_word(odd)) if odd else "",
-            "places": flight_recorder.places(ring),
+            "places": flight_recorder.list_frames(ring),
         }
         ranks = odd or flight_recorder.ranks_of(ring)
         yield Hit([], named, (), ranks, hosts_with(facts.job, ranks), flight_recorder.lines(facts, ring, 4))

@@ -18,7 +18,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         return
     from nccl_inspect.artifacts import stragglers  # most logs have no dumps
 
-    for late in stragglers.of(dumps)[:_MOST]:
+    for late in stragglers.find_stragglers(dumps)[:_MOST]:
         others = set(late.group.ranks) - {late.rank}
         yield Hit(
             named={

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -41,6 +42,7 @@ class Actors:
 
     def __init__(self, facts: Facts) -> None:
         job = facts.job
+        self._notices = job.notices
         self.world = job.world_size if job.rank_space == "global" else None
         """How many ranks there are; None where the log does not show it."""
         self.processes = list(dict.fromkeys(last.process for last in job.last_lines))
@@ -77,6 +79,17 @@ class Actors:
         """Return the only actor with a pid; None if there are several or none."""
         process = self._by_pid.get(pid if pid is not None else -1)
         return None if process is None else self.actor_by_process(process)
+
+    @cached_property
+    def prefixed(self) -> set[int]:
+        """Return the ranks that lines of PyTorch name as their own."""
+        ranks = (self.rank_in_line(notice.message) for notice in self._notices)
+        return {rank for rank in ranks if rank is not None}
+
+    @property
+    def printing(self) -> set[int]:
+        """Return the ranks of which the log has any line."""
+        return self.prefixed | self.known
 
     def rank_in_line(self, text: str) -> int | None:
         """Return the rank that a line of PyTorch names as its own."""

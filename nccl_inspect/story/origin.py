@@ -96,7 +96,7 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     idle = {rank for call in calls for rank in call.absent} - waiting - reached
     unseen = idle & without_output(facts)
     known = [call.with_fields(absent=call.absent - unseen) for call in calls]
-    if idle == unseen and (among := _of_ring(known) or _innermost(known)):
+    if idle == unseen and (among := _find_in_ring(known) or _innermost(known)):
         return among
     # A call that waits for no rank without output waits for one of these for certain.
     idle = {rank for call in calls if not call.absent & unseen for rank in call.absent & idle} or idle
@@ -141,7 +141,7 @@ def _different(group: str, waits: Sequence[Wait]) -> str:
     )
 
 
-def _of_ring(calls: Sequence[_Call]) -> Origin | None:
+def _find_in_ring(calls: Sequence[_Call]) -> Origin | None:
     """Ranks that wait for each other: those that are in every ring."""
     elsewhere = {rank for call in calls if call.absent for rank in call.waiting}
     calls = [  # one in which all ranks are waits for those that wait elsewhere as well

@@ -55,6 +55,8 @@ class Table:
         self.facts, self.actors = facts, actors
         self._end = end
         self._blocks = sources_in_blocks(facts)
+        self._waits = [wait for wait in waits(facts) if self._is_in_time(wait.notice.evidence[0])]
+        self._late = latecomers(self._waits)
 
     def incidents(self) -> Iterator[Incident]:
         """Yield who holds the others up: by calls, by counts of RAS, and by stages."""
@@ -95,7 +97,7 @@ class Table:
         if len(said) + len(dumps) > 1:
             from nccl_inspect.artifacts import standstill  # most jobs do not stand still
 
-            stills = standstill.of([*dumps.values(), *said.values()], busy)
+            stills = standstill.find_standstills([*dumps.values(), *said.values()], busy)
         if dumps:  # the lines tell of ranks without a dump only that they came, or did not
             unknown = {rank for still in recorded for rank in still.unknown}
             stills = [still for still in stills if _is_told_by_lines(still, unknown)] or recorded
@@ -136,7 +138,7 @@ class Table:
 
     def _judge_waits(self, stills: Iterable[Standstill], busy: set[int]) -> Incident | None:
         """Return where it began by the waits in all groups together, which do not say in what order calls were made."""
-        own = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
+        own = self._waits
         began = origin(self.facts, own, busy) if own else None
         line: Evidence | None = own[0].notice.evidence[0] if own else None
         if began is not None and began.suspects:
@@ -195,33 +197,24 @@ class Table:
 
     def _unseen(self) -> set[int]:
         """Return the ranks of which the log has no line."""
-        return {actor for actor in self.actors.everyone if isinstance(actor, int)} - self._printing()
-
-    def _printing(self) -> set[int]:
-        """Return the ranks of which the log has any line."""
-        prefixed = (self.actors.rank_in_line(notice.message) for notice in self.facts.job.notices)
-        return {rank for rank in prefixed if rank is not None} | self.actors.known
+        return {actor for actor in self.actors.everyone if isinstance(actor, int)} - self.actors.printing
 
     def _standing(self) -> set[int]:
         """Return the ranks that report their own wait in a call, before somebody ended the job."""
-        own = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
-        late = latecomers(own)
-        standing = {wait.rank for wait in own if wait.rank is not None and wait not in late}
-        came_late = {wait.rank for wait in late}
+        came_late = {wait.rank for wait in self._late}
+        standing = {wait.rank for wait in self._waits if wait.rank is not None and wait not in self._late}
         said = (one for one in statuses(self.facts) if one.is_in_call and self._is_in_time(one.notice.evidence[0]))
         return standing | {one.stated for one in said if one.stated is not None and one.stated not in came_late}
 
     def _rows_from_watchdog(self, known: set[int]) -> dict[int, Dump]:
         """Return rows made from the watchdog's lines, for ranks without a dump."""
-        waiting = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
-        late = latecomers(waiting)
-        waiting = [wait for wait in waiting if wait not in late]
+        waiting = [wait for wait in self._waits if wait not in self._late]
         if not waiting:
             return {}
         from nccl_inspect.artifacts.calls import Recorded
         from nccl_inspect.artifacts.flight_recorder import Dump
 
-        came_late = {(wait.group, wait.rank) for wait in late}
+        came_late = {(wait.group, wait.rank) for wait in self._late}
         by_group = collectives_by_group(waiting)
         last: dict[tuple[str, int], tuple[int, int]] = {}
         for status in statuses(self.facts):
@@ -236,7 +229,7 @@ class Table:
         latest = {name: max((wait.seq for wait in some), default=-1) for name, some in by_group.items()}
         rows: dict[int, Dump] = {}
         groups_of = group_values((rank, name) for name, group in groups.items() for rank in group.ranks)
-        for rank in groups_of.keys() & self._printing() - known:
+        for rank in groups_of.keys() & self.actors.printing - known:
             own = {name: groups[name] for name in groups_of[rank]}
             row = Dump(
                 f"watchdog of rank {rank}",
@@ -267,12 +260,7 @@ class Table:
             guid, _, desc = name.partition("(")
             ranks = tuple(rank for rank in comm.ranks if rank is not None) if comm and None not in comm.ranks else ()
             if not ranks and (guid == "0" or "default" in desc):
-                named = [
-                    rank
-                    for notice in self.facts.job.notices
-                    if (rank := self.actors.rank_in_line(notice.message)) is not None
-                ]
-                ranks = tuple(range(self.facts.job.world_size or max(named, default=0) + 1))
+                ranks = tuple(range(self.facts.job.world_size or max(self.actors.prefixed, default=0) + 1))
             yield name, Group(guid, desc.rstrip(")"), ranks)
 
     # Counts of RAS

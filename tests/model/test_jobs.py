@@ -156,8 +156,8 @@ def split_by_machine(number: int, name: str, many_jobs: bool) -> Callable[[], ob
     evidence = [Artifact(file, "ibstat output", Report(file, ()), reader="ibstat") for file in files]
     if not many_jobs:
         job = Judge(Options())(fold)
-        assert [entry.host for entry in owner.joined(evidence, job)] == [host.name for host in job.hosts]
-        return lambda: owner.joined(evidence, job)
+        assert [entry.host for entry in owner.join_hosts(evidence, job)] == [host.name for host in job.hosts]
+        return lambda: owner.join_hosts(evidence, job)
     beside = artifacts.NOTHING._replace(evidence=evidence)
     return lambda: Judge(Options()).worst(fold, beside=beside)
 

@@ -47,7 +47,7 @@ def all_standstills(facts: Facts) -> list[Standstill]:
         return []
     from nccl_inspect.artifacts import standstill  # most logs have no dumps
 
-    standstills = standstill.of(dumps, {*being_made(facts), *_waiting_without_dump(facts)})
+    standstills = standstill.find_standstills(dumps, {*being_made(facts), *_waiting_without_dump(facts)})
     return [still for still in standstills if still.kind == causes.DIFFERENT] if is_running(facts) else standstills
 
 
@@ -257,7 +257,7 @@ def by_call(parts: Sequence[Part]) -> str:
     return "; ".join(f"{call} on {ranks_word(ranks)}" for call, ranks in made.items())
 
 
-def places(parts: Sequence[Part]) -> str:
+def list_frames(parts: Sequence[Part]) -> str:
     """Return where the program made these calls, with the ranks; empty if the dumps have no stacks."""
     made = group_sets((part.call.frame, part.rank) for part in parts if part.call and part.call.frame)
     return list_words([f"{frame} ({ranks_word(ranks)})" for frame, ranks in made.items()], limit=3)

@@ -117,5 +117,5 @@ def _hosts(facts: Facts, notice: Notice) -> set[str]:
     hosts = set(notice.hosts)
     for line in notice.evidence:
         named = _named_host(line.text)
-        hosts.add((job_hosts.same(named) if named else job_hosts.of_path(line.source)) or "")
+        hosts.add((job_hosts.same(named) if named else job_hosts.find_host(line.source)) or "")
     return hosts & set(job_hosts.names)

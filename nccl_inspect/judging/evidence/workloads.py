@@ -67,7 +67,7 @@ def related(facts: Facts) -> list[Pod]:
     if any(pod.runtime for pod in everything):
         from nccl_inspect.artifacts import trainjobs  # few jobs have one
 
-        everything = trainjobs.joined(everything)
+        everything = trainjobs.join_pods(everything)
     joined = [pod for pod in everything if hosts(facts, pod)]
     owners = {pod.owner for pod in joined if pod.owner}
     joined_ids = set(map(id, joined))

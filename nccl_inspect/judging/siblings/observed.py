@@ -202,7 +202,7 @@ class _Observer:
         """Compare the ranks of each host, those of the job, and hosts."""
         siblings, values = {}, {}
         for process, start in self._starts.items():
-            value, lines = _stated(table.get(process), start.begin)
+            value, lines = _find_statement(table.get(process), start.begin)
             if value != ABSENT or attribute is _SETTING:
                 kind, name = ("rank", "") if start.ranks else ("process", f"{process.pid} of {process.host}")
                 one = Sibling(kind, name, frozenset((process.host,)), start.ranks, partial(iter, lines))
@@ -423,7 +423,7 @@ class _Observer:
         return Sibling(kind, name, frozenset((host,)), frozenset(ranks), partial(_first, shown), paths)
 
 
-def _stated(entry: tuple[Any, Notice, int] | None, begin: Begin) -> tuple[Any, list[Evidence]]:
+def _find_statement(entry: tuple[Any, Notice, int] | None, begin: Begin) -> tuple[Any, list[Evidence]]:
     """Return what a process states, and the line; what it states later not all state."""
     value, notice, row = entry or (ABSENT, None, 0)
     line = notice.lines[row] if notice else None

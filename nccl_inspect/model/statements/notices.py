@@ -84,7 +84,11 @@ def _notice(
         ranks=lambda: sorted({rank for process in printers for rank in ranks.get(process, ())}),
         hosts=lambda: list(dict.fromkeys([process.host for process in printers if process.host])),
         evidence=lambda: [statement.line(row, line) for row in range(min(len(printers), MAX_EVIDENCE))],
-        lines=lambda: [statement.line(row, line) for row in range(len(printers))],
+        lines=lambda: (
+            notice.evidence
+            if len(printers) <= MAX_EVIDENCE
+            else [statement.line(row, line) for row in range(len(printers))]
+        ),
         earliest=lambda: _earliest(statement, line) if len(printers) > 1 else _only(statement, notice.evidence[0]),
         until=lambda: [source_and_line(place)[1] for place in statement.lasts],
         outlived=lambda: _is_outlived(statement, completed),
