@@ -194,7 +194,6 @@ def _add_causes(
 def _sort_findings(
     findings: list[Finding], by_name: dict[str, Rule], aside: set[str], place: Mapping[str, int]
 ) -> list[Finding]:
-    """Return the findings in the order of the report."""
     worst = {finding.rule: _worst_severity(finding, findings, by_name) for finding in findings}
     causes = {name for finding in findings for name in finding.because}
     nested = {name for name in causes if by_name[name].nest_under_effect}

@@ -96,7 +96,7 @@ def batches(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) 
 
 
 def _batch(events: list[PlacedEvent], columns: pa.Schema) -> pa.RecordBatch:
-    """Return one batch: each event once, those of a class together, is put wherever a line states it."""
+    """Return a batch that holds each event once, those of a class together, wherever lines state it."""
     by_kind: dict[type[Event], dict[int, Event]] = {}
     for _, event in events:
         by_kind.setdefault(type(event), {})[id(event)] = event

@@ -179,7 +179,7 @@ def _is_called(platform: Platform, plain: str) -> bool:
 
 
 def list_signed() -> Iterator[Platform]:
-    """Return those that a log may name by a sign."""
+    """Yield the platforms that a log may name by a sign."""
     return (platform for platform in _load_all("[signs]"))
 
 

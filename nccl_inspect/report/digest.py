@@ -332,7 +332,6 @@ def _failed_ranks(lead: Finding, job: Job) -> str:
 
 
 def _path_summary(job: Job) -> str:
-    """Return the paths in the log, summed up."""
     if left_out := _describe_left_out(job):
         return left_out[0]
     if _count_unjudged(job) or not job.paths:

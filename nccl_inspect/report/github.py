@@ -20,7 +20,7 @@ _VERDICT = {"ok": "notice", "unknown": "warning", "degraded": "warning", "failed
 
 
 def render(job: Job, style: Style) -> str:
-    """Return one command for the verdict and one for each finding; GitHub shows the first ten of each kind."""
+    """Return a command for the verdict and one for each finding; GitHub shows the first ten of each kind."""
     return "\n".join([*_jobs(job), *_commands(job)]) + "\n"
 
 

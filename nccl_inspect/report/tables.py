@@ -32,7 +32,7 @@ def gdr_word(gdr: bool | str | None) -> str:
 
 
 def rows_by_kind(paths: Selection) -> list[list[str]]:
-    """Return one row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
+    """Return a row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
     alike: dict[tuple[str, str, str, str], list[tuple[PathKind, int]]] = {}
     for kind, number in paths.counted():
         alike.setdefault((kind.scope, kind.detail, gdr_word(kind.gdr), kind.verdict), []).append((kind, number))
@@ -411,7 +411,7 @@ _COMMUNICATORS = Column("communicators", "communicator")
 
 
 def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: Sequence[Column] = ()) -> Table:
-    """Return one row for each directed pair, so that the table fits a width if it can.
+    """Return a row for each directed pair, in a table that fits a width if it can.
 
     Communicators are named where ranks are not global, so that the same pair appears for each.
 
@@ -494,7 +494,7 @@ def _group_hosts(worst: _Worst) -> Iterator[list[list[str]]]:
 
 
 def _draw_groups(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
-    """Return head and rows; in a group, paths within hosts precede those between them."""
+    """Return the head and the rows; in a group, paths within hosts precede those between them."""
     cells = _group_cells(groups, worst)
     senders, receivers = (sorted({pair[side] for pair in cells}) for side in (0, 1))
     rows = [[f"{cut(_group_label(groups[at]), _MAX_LABEL)} = {at + 1}"] for at in senders]

@@ -238,7 +238,7 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
 
 
 def _summary(finding: Finding, style: Style, first: Head | None = None) -> Iterator[str]:
-    """Yield heading, what and where; the last two only if the head of the report lacks them."""
+    """Yield the heading, and what and where if the head of the report lacks them."""
     severity = finding.severity.upper()
     for line in block(
         "", escape_controls(f"{severity} {finding.rule} ({describe_subject(finding)})"), style, indent=0, hang=0

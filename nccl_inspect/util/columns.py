@@ -19,7 +19,7 @@ _SPARSE = 8
 
 
 def join_keys(*columns: Column) -> Column:
-    """Return one number for each row, the same in rows that are equal in all columns, and in the order of these."""
+    """Return a number for each row, the same in rows that are equal in all columns, and in the order of these."""
     key: Column = _join_keys(columns, _MAX_KEY)[0].astype(np.int64, copy=False)
     return key
 

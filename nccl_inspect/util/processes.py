@@ -115,7 +115,7 @@ class _Fork:
         return None
 
     def _wait_for_end(self) -> int:
-        """Return its exit status, once it has ended."""
+        """Return the exit status of the fork, once it has ended."""
         try:
             _, status = os.waitpid(self.pid, 0)
         except ChildProcessError:  # SIGCHLD is ignored here, or its handler takes the status of every process

@@ -46,7 +46,6 @@ _MAX_COMPLETIONS = 100
 
 
 def _add_resources(server: MCPServer) -> None:
-    """Add the resources to a server."""
     server.resource(
         f"{_SCHEME}://rules",
         name="rules",

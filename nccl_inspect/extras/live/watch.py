@@ -280,7 +280,7 @@ class Watch:
         return [*self._changes(self._reported, job), End(job)], job
 
     def status(self) -> Status:
-        """Return how far it got, cheap enough to be asked at any time."""
+        """Return how far the job got, cheap enough to be asked at any time."""
         sources = self._fold.sources
         status = Status(
             seconds=self._clock() - self._begun,
@@ -418,7 +418,7 @@ def _take(findings: list[Finding], rule: str, summary: str | None = None) -> Fin
 
 
 def _list_unfinished(comm: CommunicatorInfo) -> list[int]:
-    """Return its ranks that began and did not finish."""
+    """Return the ranks of a communicator that began and did not finish."""
     if comm.state in ("destroyed", "aborted") or (comm.connected and comm.completed):
         return []  # it was complete, though a line that says so may be lost
     return sorted(set(comm.started) - set(comm.completed))
