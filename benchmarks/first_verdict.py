@@ -55,7 +55,7 @@ def take(way: str, steps: tuple[str, ...], folder: str) -> None:
 
 
 def processor() -> float:
-    """Seconds of processor time that all programs took so far: they hardly depend on what else runs."""
+    """Return seconds of processor time that all programs took so far: they hardly depend on what else runs."""
     times = os.times()
     return times.children_user + times.children_system
 

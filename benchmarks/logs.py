@@ -21,15 +21,15 @@ CALLS = SAMPLES / "v2.30.7-subsys-all/job.log.gz"
 KILLED = SAMPLES / "peer-killed/job.log"
 
 
-def many_hosts(sample: bytes, size: int) -> Iterator[bytes]:
-    """The log of a small job again and again, as one job on many hosts: hosts, processes and ranks are all distinct."""
+def copy_to_hosts(sample: bytes, size: int) -> Iterator[bytes]:
+    """Yield the log of a small job as one job on many hosts: hosts, processes and ranks are all distinct."""
     ranks = max(int(found) for found in re.findall(rb" n[rR]anks (\d+) ", sample))
     copies = -(-size // len(sample))
-    return (_renumbered(sample, copy, ranks, copies) for copy in range(copies))
+    return (_renumber(sample, copy, ranks, copies) for copy in range(copies))
 
 
 def training(size: int, share: int = 100) -> Iterator[bytes]:
-    """What a training prints; one line in ``share`` is NCCL's, at first the log of a job."""
+    """Yield what a training prints; one line in ``share`` is NCCL's, at first the log of a job."""
     chance = random.Random(1)
     nccl = itertools.cycle([line for line in WIDE.read_bytes().split(b"\n") if b" NCCL INFO " in line])
     lines: list[bytes] = []
@@ -52,17 +52,24 @@ def _step(step: int, chance: random.Random) -> bytes:
 
 
 def flood_of_one_line(size: int) -> Iterator[bytes]:
-    """A peer dies, and each thread of one process prints the same error until somebody ends the job."""
-    return _flood([_lost(0)], size)
+    """Yield a log in which a peer dies, and each thread prints the same error until somebody ends the job."""
+    return _flood([_lost_line(0)], size)
 
 
 def flood_of_a_cycle(size: int) -> Iterator[bytes]:
     """Return the same, with what stands between: an empty line, and a warning that ends in bytes that are no UTF-8."""
-    lines = [_lost(0), _lost(1), b"\n", _lost(2), _lost(3).replace(b"\n", b" \xff\xfe\n"), _lost(4)]
+    lines = [
+        _lost_line(0),
+        _lost_line(1),
+        b"\n",
+        _lost_line(2),
+        _lost_line(3).replace(b"\n", b" \xff\xfe\n"),
+        _lost_line(4),
+    ]
     return _flood(lines, size)
 
 
-def _lost(thread: int) -> bytes:
+def _lost_line(thread: int) -> bytes:
     host, pid = re.findall(rb"(?m)^([\w.-]+):(\d+):\d+ ", KILLED.read_bytes())[0]
     text = b"misc/socket.cc:46 NCCL WARN socketProgress: Connection closed by remote peer %b<4%04d>" % (host, thread)
     return b"%b:%b:%d [%d] %b\n" % (host, pid, 6000 + thread, thread, text)
@@ -75,7 +82,7 @@ def _flood(lines: list[bytes], size: int) -> Iterator[bytes]:
         yield block
 
 
-def docker(lines: Iterable[str]) -> Iterator[str]:
+def wrap_in_docker(lines: Iterable[str]) -> Iterator[str]:
     """Yield the log as Docker keeps it: a JSON object for each line."""
     for number, line in enumerate(lines):
         record = {
@@ -87,7 +94,7 @@ def docker(lines: Iterable[str]) -> Iterator[str]:
 
 
 def calls(size: int) -> Iterator[bytes]:
-    """Collective calls (subsystem COLL): no two lines are the same."""
+    """Yield collective calls (subsystem COLL): no two lines are the same."""
     sample = gzip.decompress(CALLS.read_bytes())
     lines = [line for line in sample.split(b"\n") if b": opCount " in line]
     yield sample
@@ -99,10 +106,10 @@ def calls(size: int) -> Iterator[bytes]:
         yield b"\n".join(block) + b"\n"
 
 
-def per_process(folder: Path, size: int) -> None:
-    """One file for each process, as NCCL_DEBUG_FILE makes them."""
+def write_per_process(folder: Path, size: int) -> None:
+    """Write one file for each process, as NCCL_DEBUG_FILE makes them."""
     files: dict[bytes, list[bytes]] = {}
-    for job in many_hosts(WIDE.read_bytes(), size):
+    for job in copy_to_hosts(WIDE.read_bytes(), size):
         for line in job.splitlines(keepends=True):
             if found := re.match(rb"([\w.-]+):(\d+):", line):
                 files.setdefault(found[1] + b"." + found[2], []).append(line)
@@ -114,7 +121,7 @@ def _process(found: re.Match[bytes], copy: int) -> bytes:
     return b"%b-%d:%d:%d " % (found[1], copy, int(found[2]) + copy, int(found[3]) + copy)
 
 
-def _renumbered(sample: bytes, copy: int, ranks: int, copies: int) -> bytes:
+def _renumber(sample: bytes, copy: int, ranks: int, copies: int) -> bytes:
     def rank(found: re.Match[bytes]) -> bytes:
         return found[1] + b"%d" % (int(found[2]) + copy * ranks)
 

@@ -17,7 +17,7 @@ ROUNDS = int(os.environ.get("NCCLINSPECT_BENCH_ROUNDS", "5"))
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run took."""
+    """Holds what one run took."""
 
     seconds: float
     processor: float
@@ -37,11 +37,11 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """That of the medians."""
+        """Return the ratio of the medians."""
         return self.ours.seconds / self.other.seconds
 
 
-def compared(command: list[str], other: list[str], rounds: int = ROUNDS) -> Comparison:
+def compare(command: list[str], other: list[str], rounds: int = ROUNDS) -> Comparison:
     """Run two commands in turn; the first round, which warms the caches, does not count."""
     pairs = [(cost(command), cost(other)) for _ in range(rounds + 1)][1:]
     ratios = [mine.seconds / its.seconds for mine, its in pairs]
@@ -49,7 +49,7 @@ def compared(command: list[str], other: list[str], rounds: int = ROUNDS) -> Comp
 
 
 def cost(command: list[str]) -> Cost:
-    """Return one run; its output goes to a file, as a user's would."""
+    """Return what a run takes; its output goes to a file, as a user's would."""
     with tempfile.TemporaryFile() as out:
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, env={**os.environ, "LC_ALL": "C"})
@@ -67,8 +67,8 @@ def _median(costs: Iterable[Cost]) -> Cost:
 
 
 def machine() -> str:
-    """What this was measured on."""
-    names = [line.split(":")[1].strip() for line in _lines_of("/proc/cpuinfo") if line.startswith("model name")]
+    """Return what this was measured on."""
+    names = [line.split(":")[1].strip() for line in _read_lines("/proc/cpuinfo") if line.startswith("model name")]
     processors = len(os.sched_getaffinity(0))
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     model = names[0] if names else platform.machine()
@@ -76,12 +76,12 @@ def machine() -> str:
     return f"{day}, {processors} x {model}, Python {python}, load {load}"
 
 
-def peak_of(pid: int) -> float:
+def measure_peak(pid: int) -> float:
     """Return the largest amount of memory that a running process had, in MB."""
-    sizes = [line.split()[1] for line in _lines_of(f"/proc/{pid}/status") if line.startswith("VmHWM")]
+    sizes = [line.split()[1] for line in _read_lines(f"/proc/{pid}/status") if line.startswith("VmHWM")]
     return int(sizes[0]) / 1e3 if sizes else float("nan")
 
 
-def _lines_of(path: str) -> list[str]:
+def _read_lines(path: str) -> list[str]:
     """Return a file of the kernel; nothing on other systems."""
     return Path(path).read_text(encoding="utf-8").splitlines() if Path(path).exists() else []

@@ -24,9 +24,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import logs
-from measuring import ROUNDS, Comparison, compared, machine, peak_of
+from measuring import ROUNDS, Comparison, compare, machine, measure_peak
 from tabulate import tabulate
-from wide_job import WideJob, collected
+from wide_job import WideJob, collect_lines
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 TOOL = [sys.executable, "-c", "from nccl_inspect.__main__ import main; main()", "summarize"]
@@ -54,7 +54,14 @@ FORMATS = ("", ".1f", "", ".2f", ".2f", "", ".2f", ".2f", ".2f", ".0f")
 
 def main() -> None:
     """Measure, print tables, and write them into the page."""
-    arguments = _arguments()
+    about, _, examples = (__doc__ or "").partition("\nexamples:")
+    parser = argparse.ArgumentParser(
+        description=about, epilog=f"examples:{examples}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--large", action="store_true", help="also measure jobs of 4,096 and 8,192 ranks")
+    parser.add_argument("--stream", action="store_true", help="also measure the memory for a stream of 2 GB")
+    parser.add_argument("--write", action="store_true", help=f"write the tables into {PAGE.name}")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = _rows(Path(folder), RANKS + LARGE * arguments.large)
         tables = {"speed": _table(list(rows), HEAD, FORMATS)}
@@ -68,17 +75,6 @@ def main() -> None:
             _write(name, table)
 
 
-def _arguments() -> argparse.Namespace:
-    about, _, examples = (__doc__ or "").partition("\nexamples:")
-    parser = argparse.ArgumentParser(
-        description=about, epilog=f"examples:{examples}", formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--large", action="store_true", help="also measure jobs of 4,096 and 8,192 ranks")
-    parser.add_argument("--stream", action="store_true", help="also measure the memory for a stream of 2 GB")
-    parser.add_argument("--write", action="store_true", help=f"write the tables into {PAGE.name}")
-    return parser.parse_args()
-
-
 def _rows(folder: Path, sizes: Iterable[int]) -> Iterator[tuple[object, ...]]:
     yield _row("20 kB", str(logs.SMALL), IMPORTS, "imports", rounds=ROUNDS * 3)
     for ranks in sizes:
@@ -87,32 +83,32 @@ def _rows(folder: Path, sizes: Iterable[int]) -> Iterator[tuple[object, ...]]:
         if ranks == 1024:
             for jobs in ("1", "2"):
                 yield _row(f"the same, --jobs {jobs}", log, [*COUNT_VIA, log], "awk", ranks, options=["--jobs", jobs])
-            log = _job(folder / "collected.log", ranks, collected)
+            log = _job(folder / "collected.log", ranks, collect_lines)
             yield _row("the same, with pod and time", log, [*COUNT_VIA, log], "awk", ranks)
-            log = _job(folder / "docker.log", ranks, logs.docker)
+            log = _job(folder / "docker.log", ranks, logs.wrap_in_docker)
             yield _row("the same, in JSON", log, [*COUNT_VIA, log], "awk", ranks)
-    sparse = written(folder / "sparse.log", logs.training(BYTES))
+    sparse = write_log(folder / "sparse.log", logs.training(BYTES))
     yield _row("1 % of the lines NCCL's", sparse, [*COUNT_NCCL, sparse], "grep -c")
     yield _row("the same, --jobs 2", sparse, [*COUNT_NCCL, sparse], "grep -c", options=["--jobs", "2"])
     for name, flood in (
         ("one error again and again", logs.flood_of_one_line),
         ("six lines in a cycle", logs.flood_of_a_cycle),
     ):
-        log = written(folder / "flood.log", flood(BYTES))
+        log = write_log(folder / "flood.log", flood(BYTES))
         yield _row(name, log, [*COUNT_VIA, log], "awk")
     (several := folder / "files").mkdir()
-    logs.per_process(several, BYTES // 10)
+    logs.write_per_process(several, BYTES // 10)
     files = sorted(map(str, several.iterdir()))
     yield _row(f"{len(files):,} files", str(several), [*COUNT_VIA, *files], "awk", len(files))
 
 
 def _job(path: Path, ranks: int, passed_on: Callable[[Iterable[str]], Iterator[str]] = iter) -> str:
-    """The log of a wide job, made in another process: Linux counts memory of this one as that of what it starts."""
+    """Return the log of a wide job, made in another process: else its memory would count for what this one starts."""
     with ProcessPoolExecutor(1) as process:
-        return process.submit(_checked_job, path, ranks, passed_on).result()
+        return process.submit(_check_job, path, ranks, passed_on).result()
 
 
-def _checked_job(path: Path, ranks: int, passed_on: Callable[[Iterable[str]], Iterator[str]]) -> str:
+def _check_job(path: Path, ranks: int, passed_on: Callable[[Iterable[str]], Iterator[str]]) -> str:
     """Return the log of a wide job, which is read as its truth says."""
     job = WideJob(ranks)
     with path.open("w", encoding="utf-8") as file:
@@ -139,9 +135,9 @@ def _row(
 ) -> tuple[object, ...]:
     print(f"{name} …", file=sys.stderr)
     files = [Path(log)] if Path(log).is_file() else list(Path(log).iterdir())
-    lines = sum(_lines_in(file) for file in files)
+    lines = sum(_count_lines(file) for file in files)
     size = sum(file.stat().st_size for file in files) / 1e6
-    result = compared([*TOOL, log, *options], other, rounds)
+    result = compare([*TOOL, log, *options], other, rounds)
     spread = f"{result.least:.2f} to {result.most:.2f}"
     processor = result.ours.processor / result.other.processor
     per_rank = 1e3 * result.ours.seconds / ranks if ranks else None
@@ -149,7 +145,7 @@ def _row(
     return name, size, its_name, *cost, result.ours.peak
 
 
-def _lines_in(file: Path) -> int:
+def _count_lines(file: Path) -> int:
     with file.open("rb") as blocks:
         return sum(block.count(b"\n") for block in iter(lambda: blocks.read(1 << 20), b""))
 
@@ -160,10 +156,10 @@ def _streams() -> Iterator[tuple[object, ...]]:
         "six lines in a cycle": (logs.flood_of_a_cycle(STREAM), STREAM),
         "collective calls, no two the same": (logs.calls(STREAM // 10), STREAM // 10),
     }
-    return ((kind, *_piped(blocks, size)) for kind, (blocks, size) in kinds.items())
+    return ((kind, *_measure_pipe(blocks, size)) for kind, (blocks, size) in kinds.items())
 
 
-def _piped(blocks: Iterable[bytes], size: int) -> tuple[float, float, float]:
+def _measure_pipe(blocks: Iterable[bytes], size: int) -> tuple[float, float, float]:
     """Return the peak of memory in MB after a hundredth and at the end, and the seconds that it took."""
     start = time.perf_counter()
     early, done = 0.0, 0
@@ -173,8 +169,8 @@ def _piped(blocks: Iterable[bytes], size: int) -> tuple[float, float, float]:
             process.stdin.write(block)
             done += len(block)
             if not early and done >= size / 100:
-                early = peak_of(process.pid)
-        late = peak_of(process.pid)
+                early = measure_peak(process.pid)
+        late = measure_peak(process.pid)
         process.stdin.close()
         process.wait()
     return early, late, time.perf_counter() - start
@@ -193,7 +189,7 @@ def _write(name: str, table: str) -> None:
     PAGE.write_text(f"{before}{mark}\n{table}\n\n{end}{after}", encoding="utf-8")
 
 
-def written(path: Path, blocks: Iterable[bytes]) -> str:
+def write_log(path: Path, blocks: Iterable[bytes]) -> str:
     """Return the name of a file with this content."""
     with path.open("wb") as file:
         file.writelines(blocks)
@@ -201,8 +197,8 @@ def written(path: Path, blocks: Iterable[bytes]) -> str:
 
 
 def ratio(command: list[str], other: list[str]) -> tuple[float, float, float, str, float]:
-    """Two commands in turn: median times, their ratio, the smallest and largest ratio, that of processor times."""
-    result: Comparison = compared(command, other)
+    """Return what two commands take in turn: median times, their ratio, its extremes, that of processor times."""
+    result: Comparison = compare(command, other)
     spread = f"{result.least:.2f} to {result.most:.2f}"
     times = result.ours.seconds, result.other.seconds
     return *times, result.ratio, spread, result.ours.processor / result.other.processor

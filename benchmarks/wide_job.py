@@ -58,16 +58,16 @@ class Group:
 
     @cached_property
     def rings(self) -> list[list[int]]:
-        """Return one ring for each GPU that may enter a node first; the channels take them in turn."""
-        return [[rank for node in self.nodes for rank in _turned(node, first)] for first in range(len(self.nodes[0]))]
+        """Return a ring for each GPU that may enter a node first; the channels take them in turn."""
+        return [[rank for node in self.nodes for rank in _rotate(node, first)] for first in range(len(self.nodes[0]))]
 
     @cached_property
     def neighbours(self) -> list[dict[int, tuple[int, int]]]:
-        """Who comes before and after each rank, in each ring."""
+        """Return who comes before and after each rank, in each ring."""
         return [
             {
                 rank: (before, after)
-                for before, rank, after in zip(_turned(ring, -1), ring, _turned(ring, 1), strict=True)
+                for before, rank, after in zip(_rotate(ring, -1), ring, _rotate(ring, 1), strict=True)
             }
             for ring in self.rings
         ]
@@ -75,7 +75,7 @@ class Group:
     def tree(self, rank: int, node: int, channel: int) -> tuple[int | None, list[int]]:
         """Return the parent and the children of a rank: a chain inside each node, a binary heap of their first GPUs."""
         first = channel % len(self.nodes[node])
-        chain = _turned(self.nodes[node], first)
+        chain = _rotate(self.nodes[node], first)
         place = chain.index(rank)
         below = chain[place + 1 : place + 2]
         if place:
@@ -84,7 +84,7 @@ class Group:
         return self.nodes[(node - 1) // 2][first] if node else None, below + heads
 
 
-def _turned(values: Sequence[int], first: int) -> list[int]:
+def _rotate(values: Sequence[int], first: int) -> list[int]:
     return [*values[first:], *values[:first]]
 
 
@@ -108,7 +108,7 @@ class WideJob:
     def lines(self) -> Iterator[str]:
         """Yield the log."""
         world = Group(range(self.ranks), self._pointers(), 16, f"commId {self._chance.getrandbits(63):#x}")
-        yield from self._mixed([world])
+        yield from self._mix_ranks([world])
         nodes = range(self.ranks // GPUS)
         tensor = [range(node * GPUS, (node + 1) * GPUS) for node in nodes]
         data = [range(gpu, self.ranks, GPUS) for gpu in range(GPUS)] if len(nodes) > 1 else []
@@ -117,7 +117,7 @@ class WideJob:
         steps = [(tensor, 24, False), *([(data, 16, False)] if data else [])] * self.rounds + [(experts, 16, True)]
         for count, (groups, channels, all_to_all) in enumerate(steps, 1):
             pointers = self._pointers()
-            yield from self._mixed(
+            yield from self._mix_ranks(
                 [
                     Group(ranks, pointers, channels, f"splitCount {count} color {color}", all_to_all)
                     for color, ranks in enumerate(groups)
@@ -128,10 +128,10 @@ class WideJob:
     def _pointers(self) -> list[int]:
         return [self._chance.randrange(1 << 43, 1 << 46) & ~15 for _ in range(self.ranks)]
 
-    def _mixed(self, groups: Sequence[Group], world: Group | None = None) -> Iterator[str]:
+    def _mix_ranks(self, groups: Sequence[Group], world: Group | None = None) -> Iterator[str]:
         """Yield the lines of all ranks, each rank's in its order."""
         printing = [
-            self._printed(group, rank, node, world)
+            self._print_rank(group, rank, node, world)
             for group in groups
             for node, ranks in enumerate(group.nodes)
             for rank in ranks
@@ -146,8 +146,8 @@ class WideJob:
                         break
                     yield line
 
-    def _printed(self, group: Group, rank: int, node: int, world: Group | None) -> Iterator[str]:
-        """What a rank prints of a communicator, under the names of its threads."""
+    def _print_rank(self, group: Group, rank: int, node: int, world: Group | None) -> Iterator[str]:
+        """Yield what a rank prints of a communicator, under the names of its threads."""
         place, gpu = divmod(rank, GPUS)
         pid = 40000 + gpu * 7 + place % 900
         main, proxy = (f"{_host(place)}:{pid}:{thread} [{gpu}] NCCL INFO " for thread in (pid, pid + 300))
@@ -263,7 +263,7 @@ def _host(node: int) -> str:
     return f"gpu-node-{node:04d}"
 
 
-def collected(lines: Iterable[str]) -> Iterator[str]:
+def collect_lines(lines: Iterable[str]) -> Iterator[str]:
     """Yield the log from ``kubectl logs --prefix --timestamps``: pod and time in front of each line."""
     for number, line in enumerate(lines):
         time = BEGIN + timedelta(microseconds=37 * number)

@@ -25,7 +25,7 @@ import log_format
 import man_pages
 import nccl_page
 import notebook
-from markup import NOTE, escaped, table
+from markup import NOTE, escape_markdown, table
 
 from nccl_inspect.event import base as event
 from nccl_inspect.event import types
@@ -41,7 +41,7 @@ def main() -> None:
     """Write what changed, or with ``--check`` name it and exit with status 1."""
     check = "--check" in sys.argv[1:]
     stale = [
-        (path, text) for path, text in generated() if not path.exists() or path.read_text(encoding="utf-8") != text
+        (path, text) for path, text in generate_files() if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     known = {path for path, _ in generated_pages()}
     orphans = [path for path in (ROOT / "docs" / "log-format").rglob("*.md") if path not in known]
@@ -57,7 +57,7 @@ def main() -> None:
     sys.exit(1 if check and (stale or orphans) else 0)
 
 
-def generated() -> Iterator[tuple[Path, str]]:
+def generate_files() -> Iterator[tuple[Path, str]]:
     """Yield every file with generated parts, and what it must hold."""
     yield from generated_pages()
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("tools/*.md"), *ROOT.glob("docs/**/*.md")]):
@@ -126,8 +126,8 @@ def rules_page() -> Iterator[str]:
             file = f"{rule.name.replace('-', '_')}.md"
             has_page = (ROOT / "nccl_inspect" / "rules" / file).exists()
             name = f"[{rule.name}](../../nccl_inspect/rules/{file})" if has_page else rule.name
-            causes = (cause.name for cause in engine.causes_by_rule()[rule.name])
-            others = dict.fromkeys((*causes, *sorted(engine.superseding_by_rule()[rule.name])))
+            causes = (cause.name for cause in engine.causes_of(rule.name))
+            others = dict.fromkeys((*causes, *sorted(engine.superseding(rule.name))))
             rows.append((name, rule.severity, rule.title, ", ".join(others)))
         yield from table(("rule", "usual severity", "what is wrong", "causes, and more specific rules"), rows)
 
@@ -144,7 +144,7 @@ def events_page() -> Iterator[str]:
     notes = {**_field_notes(inspect.getsource(event)), **_field_notes(inspect.getsource(types))}
     common = {field.name for field in dataclasses.fields(event.Event)}
     for name, kind in types.KINDS.items():
-        yield f"\n## {name}\n\n{escaped(inspect.getdoc(kind) or '')}\n"
+        yield f"\n## {name}\n\n{escape_markdown(inspect.getdoc(kind) or '')}\n"
         bases = [notes.get(base.__name__, {}) for base in reversed(kind.__mro__)]
         meaning = {field: note for base in bases for field, note in base.items()}
         is_base = kind is event.Event
@@ -172,7 +172,8 @@ def _properties(kind: type) -> Iterator[tuple[str, str, str]]:
     for name, member in vars(kind).items():
         if isinstance(member, property):
             returns = inspect.get_annotations(member.fget)["return"]  # type: ignore[arg-type]
-            yield name, str(returns), inspect.getdoc(member.fget) or ""
+            meaning = (inspect.getdoc(member.fget) or "").removeprefix("Return ")
+            yield name, str(returns), meaning[:1].upper() + meaning[1:]
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------
@@ -186,19 +187,19 @@ def json_page() -> Iterator[str]:
         schema = json.loads(path.read_text(encoding="utf-8"))
         yield f"\n## {schema['title']}\n"
         yield f"{schema['description']} [JSON Schema](../../{path.relative_to(ROOT)})\n"
-        rows = [*_keys(schema, schema, ""), *_keys(schema, _resolved(schema, schema.get("items", {})), "[].")]
+        rows = [*_keys(schema, schema, ""), *_keys(schema, _resolve(schema, schema.get("items", {})), "[].")]
         yield from table(("key", "type", "meaning"), rows)
 
 
 def _keys(schema: dict[str, Any], part: dict[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
     for name, entry in part.get("properties", {}).items():
-        full = _resolved(schema, entry)
+        full = _resolve(schema, entry)
         yield f"`{path}{name}`", _type(schema, full), entry.get("description") or full.get("description", "")
         yield from _keys(schema, full, f"{path}{name}.")
-        yield from _keys(schema, _resolved(schema, full.get("items", {})), f"{path}{name}[].")
+        yield from _keys(schema, _resolve(schema, full.get("items", {})), f"{path}{name}[].")
 
 
-def _resolved(schema: dict[str, Any], entry: Any) -> dict[str, Any]:
+def _resolve(schema: dict[str, Any], entry: Any) -> dict[str, Any]:
     if not isinstance(entry, dict):  # true or false are schemas, too
         return {}
     while "$ref" in entry:
@@ -211,7 +212,7 @@ def _resolved(schema: dict[str, Any], entry: Any) -> dict[str, Any]:
 
 
 def _type(schema: dict[str, Any], entry: Any) -> str:
-    entry = _resolved(schema, entry)
+    entry = _resolve(schema, entry)
     if "const" in entry or "enum" in entry:
         return " or ".join(json.dumps(value) for value in entry.get("enum", [entry.get("const")]))
     if several := entry.get("anyOf") or entry.get("oneOf"):

@@ -37,7 +37,7 @@ def room_of(module: str) -> str:
 
 @cache
 def imports_of(module: str) -> frozenset[str]:
-    """Modules of the package that a module imports, wherever in its text: ``model.job``, without the root."""
+    """Return modules of the package that a module imports, wherever in its text: ``model.job``, without the root."""
     found: set[str] = set()
     for origin, names, whole in _IMPORT.findall((PACKAGE / f"{module}.py").read_text(encoding="utf-8")):
         listed = [name.split()[0] for name in names.strip("()").split(",") if name.strip()]
@@ -46,7 +46,7 @@ def imports_of(module: str) -> frozenset[str]:
 
 
 def _targets(module: str, names: list[str]) -> set[str]:
-    """``from nccl_inspect import platforms`` imports the room, not the package."""
+    """Return what an import names: ``from N import platforms`` imports the room, not the package."""
     if module != PACKAGE.name:
         return {module}
     rooms = {room_of(name) for name in modules()}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from markup import escaped, table
+from markup import escape_markdown, table
 
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.production import Production
@@ -23,7 +23,7 @@ def pages(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     Args:
         folder: where the pages go: an index, and one folder for each dialect.
     """
-    texts = [(file.read_text(encoding="utf-8"), file.name) for file in files.shipped()]
+    texts = [(file.read_text(encoding="utf-8"), file.name) for file in files.list_files()]
     families = [(text, members) for text, name in texts if (members := files.read(text, name))]
     families.sort(key=lambda family: (family[1][0].dialect != "nccl", family[1][0].dialect, family[1][0].family))
     yield folder / "index.md", list(_index(families))
@@ -54,7 +54,7 @@ def _index(families: list[Family]) -> Iterator[str]:
 
 def _page(text: str, members: list[Production]) -> Iterator[str]:
     yield f"# {members[0].dialect}: {members[0].family}\n"
-    yield escaped(_introduction(text))
+    yield escape_markdown(_introduction(text))
     yield "\nThe notation and the meaning of the fields are told in [the index](../index.md)."
     for production in members:
         yield from _production(production)
@@ -81,7 +81,7 @@ def _production(production: Production) -> Iterator[str]:
     for name, line in production.details.fragments.items():
         if f":*{name}}}" in production.line:
             yield f"        {name} = {line}"
-    yield f"\n{escaped(production.says)}\n"
+    yield f"\n{escape_markdown(production.says)}\n"
     yield "```text"
     yield from production.samples
     yield "```"

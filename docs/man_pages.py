@@ -22,7 +22,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield PROGRAM, page(program, [*(f"{PROGRAM}-{name}" for name in names), PLUGIN])
     for ctx in contexts(program):
         yield ctx.command_path.replace(" ", "-"), page(ctx, [PROGRAM])
-    plugin = cli.prepared(kubectl.command)
+    plugin = cli.prepare_command(kubectl.command)
     yield PLUGIN, page(plugin.context_class(plugin, info_name=kubectl.PROGRAM), [PROGRAM, f"{PROGRAM}-collect"])
 
 
@@ -84,6 +84,6 @@ def _examples(examples: Iterable[manual.Example]) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Text in which roff sees no commands."""
+    """Return text in which roff sees no commands."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("…", "...")
     return f"\\&{escaped}" if escaped.startswith(".") else escaped

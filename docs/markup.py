@@ -15,11 +15,11 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[st
 
 
 def _cell(text: str) -> str:
-    return escaped(" ".join(text.replace("``", "`").split())).replace("|", "\\|")
+    return escape_markdown(" ".join(text.replace("``", "`").split())).replace("|", "\\|")
 
 
-def escaped(text: str) -> str:
-    """Text in which Markdown sees no markup, except back quotes: what stands in them is left alone."""
+def escape_markdown(text: str) -> str:
+    """Return text in which Markdown sees no markup, except back quotes: what stands in them is left alone."""
     parts = text.split("`")
     parts[::2] = [part.replace("<", "&lt;").replace("*", "\\*") for part in parts[::2]]
     return "`".join(parts)

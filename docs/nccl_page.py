@@ -60,7 +60,7 @@ When a job fails
 
 def page() -> Iterator[str]:
     """Yield the lines of the page."""
-    shipped = (files.read(file.read_text(encoding="utf-8"), file.name) for file in files.shipped())
+    shipped = (files.read(file.read_text(encoding="utf-8"), file.name) for file in files.list_files())
     by_name = {one.name: one for members in shipped for one in members if one.dialect == "nccl"}
     yield from (".. Made from the grammar of nccl-inspect by docs/generate.py.", "", TITLE, "=" * len(TITLE), "")
     yield INTRODUCTION

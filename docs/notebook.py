@@ -28,7 +28,7 @@ def run(text: str) -> str:
     """Return the page with the outputs of its blocks; they run in an empty folder that has the sample logs."""
     names: dict[str, object] = {"__name__": "__main__"}
 
-    def ran(found: re.Match[str]) -> str:
+    def run_block(found: re.Match[str]) -> str:
         language, code = found[1], found[2]
         printed = _shell(code) if language == "sh" else _python(code, names)
         lines = [line.rstrip() for line in printed.splitlines()]
@@ -37,7 +37,7 @@ def run(text: str) -> str:
 
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         Path("sample_logs").symlink_to(ROOT / "sample_logs")
-        return _BLOCK.sub(ran, text)
+        return _BLOCK.sub(run_block, text)
 
 
 def _shell(code: str) -> str:

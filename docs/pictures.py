@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def terminal_pictures() -> Iterator[tuple[str, str]]:
-    """What the terminal shows, by name of the picture."""
+    """Yield what the terminal shows, by name of the picture."""
     job = nccl_inspect.read(FALLBACK)
     text = report.load("text").render(job, Style(width=COLUMNS, color=True))
     yield "summarize", svg(f"nccl-inspect summarize {FALLBACK}", text.splitlines())
@@ -147,26 +147,26 @@ def draw_measured() -> str:
     colors = ("#1b6ca8", "#4a9c5d", "#8a6d1d", "#c05621", "#a23b72", "#5b5f97", "#444c52")
     sizes, rates = (12, 32), (-2, 3)  # powers of 2 in bytes, of 10 in GB/s
 
-    def x_of(size: float) -> float:
+    def place_size(size: float) -> float:
         return left + (math.log2(size) - sizes[0]) / (sizes[1] - sizes[0]) * (width - left - right)
 
-    def y_of(rate: float) -> float:
+    def place_rate(rate: float) -> float:
         return top + (rates[1] - math.log10(rate)) / (rates[1] - rates[0]) * (height - top - below)
 
     title = "All-reduce on 4 H200 by path: bus bandwidth (GB/s) by message size"
     drawn = [f'<text class="title" x="{left}" y="26">{title}</text>']
     for power in range(rates[0], rates[1] + 1):
-        y = y_of(10.0**power)
+        y = place_rate(10.0**power)
         drawn.append(f'<path class="grid" d="M{left} {y:.1f}H{width - right}"/>')
         drawn.append(f'<text class="left" x="{left - 8}" y="{y + 4:.1f}">{10.0**power:g}</text>')
     for power, name in ((12, "4 KiB"), (20, "1 MiB"), (30, "1 GiB")):
-        x = x_of(2.0**power)
+        x = place_size(2.0**power)
         drawn.append(f'<path class="grid" d="M{x:.1f} {top}V{height - below}"/>')
         drawn.append(f'<text class="mid" x="{x:.1f}" y="{height - below + 20}">{name}</text>')
     curves = []
     for results in sorted((ROOT / "sample_logs" / "measured-4").glob("*/results.json")):
         rows = [row for row in json.loads(results.read_text("utf-8")) if row["operation"] == "all_reduce"]
-        points = [(x_of(row["bytes"]), y_of(row["busbw"])) for row in rows if row["bytes"] >= 2 ** sizes[0]]
+        points = [(place_size(row["bytes"]), place_rate(row["busbw"])) for row in rows if row["bytes"] >= 2 ** sizes[0]]
         curves.append((points, results.parent.name))
     curves.sort(key=lambda curve: curve[0][-1][1])
     beside = 0.0
@@ -222,7 +222,7 @@ def take(shots: Iterable[Shot]) -> None:
 
 
 def take_the_page(browser: Browser) -> None:
-    """A picture of the page that judges logs, with the report of its sample."""
+    """Take a picture of the page that judges logs, with the report of its sample."""
     page = browser.new_page(viewport={"width": 1180, "height": 860}, color_scheme="light", reduced_motion="reduce")
     page.goto(TRY.as_uri())
     page.click("#sample", timeout=_LOADING)

@@ -53,8 +53,8 @@ PLAIN: dict[str, str] = {}
 """The pages as Markdown, for programs that read the site: their links lead to each other."""
 
 
-def places() -> dict[str, str]:
-    """Files of the repository that are pages or data of the site, by path, and where they are there."""
+def list_files() -> dict[str, str]:
+    """Return files of the repository that are pages or data of the site, by path, and where they are there."""
     rules = {path.relative_to(ROOT).as_posix(): f"rules/{path.name}" for path in rule_pages().values()}
     schemas = {
         path.relative_to(ROOT).as_posix(): f"schema/{path.name}"
@@ -79,15 +79,15 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that lie outside of ``docs``."""
-    for path, place in places().items():
+    for path, place in list_files().items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
     for file in TRY.rglob("*"):
         if file.is_file():
-            files.append(_of_try(file, config))
+            files.append(_try_file(file, config))
     return files
 
 
-def _of_try(path: Path, config: Any) -> Any:
+def _try_file(path: Path, config: Any) -> Any:
     place = f"try/{path.relative_to(TRY).as_posix()}"
     included: Any = {"inclusion": InclusionLevel.INCLUDED}  # what it is made from lies in that folder, and is not
     if path.name != "index.html":
@@ -108,7 +108,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     markdown = NOTE.sub("", markdown)  # else it stands before the title, which is then not found
     parts, fences = FENCE.split(markdown), FENCE.findall(markdown)
     parts = [LINK.sub(lambda found: _link(found, here, page.file.src_uri), part) for part in parts]
-    parts = [ROW.sub(lambda row: CODE.sub(_code_in_table, row[0]), part) for part in parts]
+    parts = [ROW.sub(lambda row: CODE.sub(_mark_code, row[0]), part) for part in parts]
     fences = [EXAMPLE.sub(lambda found: f'```text title="{describe_proof(found)}"', fence) for fence in fences]
     PLAIN[page.file.src_uri] = "".join(text for pair in zip(parts, [*fences, ""], strict=True) for text in pair)
     return PLAIN[page.file.src_uri]
@@ -182,18 +182,18 @@ def _link(found: re.Match[str], here: Path, page: str) -> str:
     real = Path(os.path.normpath(here / target))
     if not real.is_relative_to(ROOT):
         return found[0]
-    place = _place(real)
+    place = _site_path(real)
     if place is None:  # nothing that the site shows
         return words[1:-1]
     return f"{words}({posixpath.relpath(place, posixpath.dirname(page) or '.')}{anchor})"
 
 
-def _code_in_table(found: re.Match[str]) -> str:
-    """Code with bars that end no cell: on GitHub they need a backslash, here it would be seen."""
+def _mark_code(found: re.Match[str]) -> str:
+    """Return code with bars that end no cell: on GitHub they need a backslash, here it would be seen."""
     return found[0].replace("\\|", "|")
 
 
-def _place(path: Path) -> str | None:
+def _site_path(path: Path) -> str | None:
     if path.is_relative_to(DOCS):
         return path.relative_to(DOCS).as_posix()
-    return places().get(path.relative_to(ROOT).as_posix())
+    return list_files().get(path.relative_to(ROOT).as_posix())

@@ -20,7 +20,7 @@ _WIDTH = 118
 
 
 async def main() -> None:
-    """A verdict, the finding behind it, the log around one line, and a path that leads out."""
+    """Ask for a verdict, the finding behind it, the log around one line, and a path that leads out."""
     server = StdioServerParameters(command=sys.executable, args=["-m", "nccl_inspect", "mcp"], cwd=_FOLDER)
     async with Client(stdio_client(server)) as client:
         tools = (await client.list_tools()).tools
@@ -41,7 +41,7 @@ async def _call(client: Client, tool: str, arguments: dict[str, Any]) -> Any:
 
 
 def _show(result: Any) -> None:
-    """The first text of an answer: what an assistant reads first."""
+    """Print the first text of an answer: what an assistant reads first."""
     first = result.content[0]
     assert isinstance(first, TextContent)
     text = first.text.replace(str(Path(_FOLDER).resolve()), "/logs")

@@ -109,7 +109,7 @@ def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = (
     from nccl_inspect.event import arrow, writers  # pyarrow is slow to load
     from nccl_inspect.pipeline import event_stream
 
-    wanted = writers.kinds_named((kinds,) if isinstance(kinds, str) else kinds)
+    wanted = writers.find_kinds((kinds,) if isinstance(kinds, str) else kinds)
     stream = event_stream.EventStream(inputs)
     rows = arrow.table((row for row in stream.with_places() if not wanted or type(row[1]).__name__ in wanted), wanted)
     stream.raise_problem()

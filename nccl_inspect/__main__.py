@@ -5,7 +5,7 @@ import os
 
 
 def main() -> None:
-    """Entry point; it does not return."""
+    """Run the program; it does not return."""
     _guard()
     from nccl_inspect import cli
 
@@ -13,7 +13,7 @@ def main() -> None:
 
 
 def kubectl() -> None:
-    """Entry point of ``kubectl nccl``; it does not return."""
+    """Run ``kubectl nccl``; it does not return."""
     _guard()
     from nccl_inspect.extras.collect import kubectl
 

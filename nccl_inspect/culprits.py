@@ -42,7 +42,6 @@ class Traits:
     """The traits of a job's paths and ranks.
 
     Args:
-        job: that they are of.
         by_rank: settings and versions of each rank, as kind and name.
         with_nics: whether NICs and rails of paths count.
     """
@@ -106,7 +105,6 @@ class Traits:
         Args:
             hosts: one, or two with a transfer between them.
             host: the one of them whose NIC is known.
-            nic: its name.
         """
         things = [thing for end in hosts for thing in _host(end)]
         if nic:
@@ -169,7 +167,7 @@ class _Few:
 
 
 def _ends(paths: Selection, side: str, with_nics: bool) -> Iterator[tuple[str | None, int, str | None, Nics]]:
-    """Host, rank, GPU and NICs of one end of each path."""
+    """Yield host, rank, GPU and NICs of one end of each path."""
 
     def nics(kind: PathKind) -> Nics:
         return frozenset([(end.nic, end.nic_index) for end in kind.ends(side)]) if with_nics else frozenset()
@@ -245,7 +243,6 @@ def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) ->
 
     Args:
         group: what is bad and what is good.
-        traits: by number.
         order: of the kinds of traits; among those that explain the same, the first is named.
     """
     if not group.bad or not group.goods:
@@ -254,7 +251,7 @@ def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) ->
     having = _having(group.bad, telling)
     pool = _Pool(telling, having, traits, order)
     least = max(group.fewest, ceil(_LEAST * len(group.bad)))
-    tried = (pool.alone(ceil(_ALL * len(group.bad))), pool.cover(len(group.bad), least))
+    tried = (pool.find_sufficient(ceil(_ALL * len(group.bad))), pool.cover(len(group.bad), least))
     best = max(tried, key=_worth)
     if _worth(best) < _SOUND or _are_most(best, traits, group.hidden):
         return _UNEXPLAINED
@@ -316,11 +313,11 @@ class _Pool:
         self._telling, self._having, self._traits = telling, having, traits
         self._order = {kind: place for place, kind in enumerate(order)}
 
-    def alone(self, least: int) -> list[Count]:
+    def find_sufficient(self, least: int) -> list[Count]:
         """Return the one trait that best explains that many."""
         able = [count for count in self._telling.values() if count.bad >= least]
         worths = {count.trait: count.bad / (count.bad + count.good) for count in able}
-        best = self._first(worths, self._having)
+        best = self._pick_first(worths, self._having)
         return [] if best is None else [self._telling[best]]
 
     def cover(self, bad: int, least: int) -> list[Count]:
@@ -337,7 +334,7 @@ class _Pool:
             for trait, some in new.items()
             if len(some) >= least
         }
-        best = self._first(scores, new)
+        best = self._pick_first(scores, new)
         if best is None:
             return []
         tried = []
@@ -367,7 +364,7 @@ class _Pool:
             and self._having[count.trait] == explained
         ]
 
-    def _first(self, scores: dict[int, float], having: dict[int, set[int]]) -> int | None:
+    def _pick_first(self, scores: dict[int, float], having: dict[int, set[int]]) -> int | None:
         """Return the trait with the best score, unless another trait of its kind explains as much."""
         for trait in sorted(scores, key=lambda trait: (-scores[trait], self.sort_key(trait))):
             if not any(having[trait] == having[other] for other in self._alike(trait, scores)):

@@ -14,7 +14,7 @@ from nccl_inspect.scanning import meaning
 from nccl_inspect.scanning.meaning import Meaning
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import encode
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import list_words
 
 _NOBODY = "host:1:1 [0] NCCL"
 """Prefix for a message without one, so that it reads as a log line."""
@@ -35,7 +35,7 @@ class Lead(Frozen):
 def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
     """Return the rule that the grammar names for a line, else the rule that has a finding for this line alone."""
     named = meaning.production.rule
-    findings = _judged(text, meaning)
+    findings = _judge_line(text, meaning)
     rules = {entry.rule.name: entry.rule for entry in registered()}
     finding = next((candidate for candidate in findings if candidate.rule == named), findings[0] if findings else None)
     if finding is None:
@@ -43,17 +43,17 @@ def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
     return Lead(rules[finding.rule], next(iter(finding.fix), ""))
 
 
-def _judged(text: str, meaning: Meaning) -> list[Finding]:
+def _judge_line(text: str, meaning: Meaning) -> list[Finding]:
     """Return the findings for this line alone, except those about log quality."""
     judge = reading.Judge(reading.Options())
     try:
-        job = judge(reading.fold(encode(f"{_as_in_a_log(text, meaning)}\n{_FOLLOWING}\n")))
+        job = judge(reading.fold(encode(f"{_write_as_log(text, meaning)}\n{_FOLLOWING}\n")))
     except NoInputError:  # it only counts beside lines of NCCL
         return []
     return [finding for finding in job.findings if finding.category != CATEGORIES[-1]]
 
 
-def _as_in_a_log(text: str, meaning: Meaning) -> str:
+def _write_as_log(text: str, meaning: Meaning) -> str:
     production = meaning.production
     if meaning.origin or production.foreign or production.bare or production.traced:
         return text
@@ -100,12 +100,12 @@ def line(text: str) -> Explanation:
     Raises:
         NcclInspectError: there is no such line.
     """
-    sense = meaning.of_line(text, engine.shipped())
+    sense = meaning.of_line(text, engine.load_grammar())
     if sense is None:
         words = text.strip().lower().partition(" (run with")[0].partition(" - please")[0]
         result = _RESULTS.get(words, text.strip())
-        known = meaning.similar_message(result, engine.shipped()) if result in _RESULTS.values() else None
-        return line(known.sample) if known else _nearest(text)
+        known = meaning.similar_message(result, engine.load_grammar()) if result in _RESULTS.values() else None
+        return line(known.sample) if known else _explain_nearest(text)
     parts = _parts(sense)
     if sense.origin and (printer := _printer(sense.origin)):
         parts.insert(2, ("from", printer))
@@ -126,14 +126,14 @@ def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
     ]
 
 
-def _nearest(text: str) -> Explanation:
+def _explain_nearest(text: str) -> Explanation:
     """Return what the known line means that contains the text, or differs from it in a few words.
 
     Raises:
         NcclInspectError: there is no such line.
     """
     is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
-    near = None if is_named else meaning.similar_message(text, engine.shipped())
+    near = None if is_named else meaning.similar_message(text, engine.load_grammar())
     if near is None:
         raise _unknown(text)
     rules = [entry.rule for entry in registered() if entry.rule.name == near.meaning.production.rule]
@@ -173,5 +173,5 @@ def _setting_error(name: str) -> NcclInspectError:
     """Return the error for the name of a setting: the rules that mention it, most often first."""
     times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in registered()}
     rules = sorted(filter(times.get, times), key=lambda rule: -times[rule])
-    hint = f"rules that mention it: {listed(rules)}" if rules else "no rule mentions it; see NCCL's documentation"
+    hint = f"rules that mention it: {list_words(rules)}" if rules else "no rule mentions it; see NCCL's documentation"
     return NcclInspectError(f"{name} is a setting, not a rule or a log line", hint)

@@ -5,53 +5,71 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from nccl_inspect import topology
+from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import actions, at_end, culprits, placeholders, placement, remedies, results, verdicts
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
-    Layer,
     Registered,
     Rule,
-    causes_by_rule,
+    causes_of,
     registered,
-    superseding_by_rule,
+    superseding,
 )
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.hardware import machine_type
 from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.results import Results
-from nccl_inspect.judging.statements import is_propagated_error, value
+from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
-from nccl_inspect.model.job import Notice
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.model.inventory import contents_of
+from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.story.findings import decide
 from nccl_inspect.story.telling import tell
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.accepted import Terms
+    from nccl_inspect.platforms import Platform
+    from nccl_inspect.topology import Topology
 
 _MAX_STEPS = 4
 """Steps that a finding proposes, the likeliest first; the page of its rule has all."""
+
+
+def gather_facts(job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> Facts:
+    """Return the facts about a job.
+
+    Args:
+        job: without findings.
+        platform: the machine type, if the user named it; else it is derived from the log, if a plugin or the GPUs name
+            it.
+        topologies: from ``--topology``; those that the log itself proves are added.
+    """
+    expected = machine_type.expected_of(platform or machine_type.platform_of(job), job)
+    known = [*topologies, *contents_of(job.artifacts, "topology_file"), *topology.topologies(job)]
+    whole = [one.proven for one in known if one.host is None]
+    is_foreign = machine_type.rests_on_list(platform, expected, job) or (bool(whole) and not any(whole))
+    return Facts(job, expected, known, "likely" if is_foreign else "certain")
 
 
 def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None) -> Judgement:
     """Run the rules over a job.
 
     Args:
-        facts: about the job.
-        rules: to run.
         terms: the user's severities and suppressions; None for those of the rules.
     """
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in registered()}
-    returned = results.of(facts, registered())
-    all_findings = _doubted_dumps(facts, returned.findings)
+    returned = results.run_rules(facts, registered())
+    all_findings = _doubt_dumps(facts, returned.findings)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
-    kept = _settled(
+    kept = _settle_by_files(
         facts,
-        _doubted(facts, _confirmed(_without_repeated_symptoms(_without_superseded(all_findings, wanted), by_name))),
+        _doubt_torn(facts, _confirm_by_files(_drop_repeated_symptoms(_drop_superseded(all_findings, wanted), by_name))),
     )
-    story = tell(facts, _without_repeated_symptoms(_without_superseded(all_findings, set(by_name)), by_name))
+    story = tell(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, set(by_name)), by_name))
     decided, place = decide(facts, story, kept)
     decided = [finding for finding in decided if finding.root or not _is_repeated(finding, decided, by_name)]
     kept = [finding for finding in decided if finding.rule in wanted]
@@ -70,16 +88,16 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     aside = accepted | {finding.rule for finding in all_findings if finding.rule not in wanted}
     severities = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
     lowered = {one.rule for one in counting if severities.get(one.rule, 0) < SEVERITIES.index(one.severity)}
-    findings = _sorted(_with_causes(kept, by_name, accepted, lowered, place), by_name, aside, place)
+    findings = _sort_findings(_add_causes(kept, by_name, accepted, lowered, place), by_name, aside, place)
     findings = remedies.in_order(findings, _MAX_STEPS)
-    paths, withheld = verdicts.of_paths(facts, returned, findings, counting, suppressed, left_out)
+    paths, withheld = verdicts.judge_paths(facts, returned, findings, counting, suppressed, left_out)
     judgement = Judgement(
         rules=sorted(wanted),
         left_out=left_out,
         findings=findings,
         suppressed=suppressed,
-        not_judged=_open(returned.questions, wanted, {finding.rule for finding in kept}),
-        unexplained=_unexplained(facts, returned),
+        not_judged=_list_open(returned.questions, wanted, {finding.rule for finding in kept}),
+        unexplained=_find_unexplained(facts, returned),
         paths=paths,
         withheld=withheld,
         platform=facts.platform.name if facts.platform else None,
@@ -87,7 +105,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         waiting=at_end.waiting_ranks(facts),
     )
     is_waiting = at_end.is_at_the_end(facts) or bool(at_end.half_connected(facts) or at_end.last_to_connect(facts))
-    judgement.verdict = verdicts.of_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
+    judgement.verdict = verdicts.judge_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
     has_ended = facts.job.failed or bool(facts.job.ended_by)
     judgement.findings = actions.settle(findings, judgement.verdict == "failed", has_ended, len(facts.job.hosts))
     judgement.story = story.entries({finding.rule for finding in findings})
@@ -95,14 +113,14 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     return judgement
 
 
-def _without_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:
+def _drop_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:
     """Return the findings of the wanted rules, without those superseded by a more specific wanted rule."""
     present = {finding.rule for finding in findings} & wanted
-    kept = {name for name in present if present.isdisjoint(superseding_by_rule()[name])}
+    kept = {name for name in present if present.isdisjoint(superseding(name))}
     return [finding for finding in findings if finding.rule in kept]
 
 
-def _confirmed(findings: list[Finding]) -> list[Finding]:
+def _confirm_by_files(findings: list[Finding]) -> list[Finding]:
     """Return the findings; those that a file beside the log explains for certain become certain."""
     proven = {rule for finding in findings if finding.confidence == "certain" for rule in finding.explains}
     sure = [finding.rule in proven and not finding.clue for finding in findings]
@@ -112,7 +130,7 @@ def _confirmed(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _doubted(facts: Facts, findings: list[Finding]) -> list[Finding]:
+def _doubt_torn(facts: Facts, findings: list[Finding]) -> list[Finding]:
     """Return the findings; those that only torn lines show are possible."""
     doubtful = facts.job.doubtful
     if not doubtful:
@@ -127,7 +145,7 @@ def _doubted(facts: Facts, findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _doubted_dumps(facts: Facts, findings: list[Finding]) -> list[Finding]:
+def _doubt_dumps(facts: Facts, findings: list[Finding]) -> list[Finding]:
     """Return the findings; those by dumps that may be of another run are possible."""
     if not any(artifact.reader == "flight_recorder" for artifact in facts.job.artifacts):
         return findings
@@ -136,7 +154,7 @@ def _doubted_dumps(facts: Facts, findings: list[Finding]) -> list[Finding]:
     return flight_recorder.doubt(facts, findings)
 
 
-def _settled(facts: Facts, findings: list[Finding]) -> list[Finding]:
+def _settle_by_files(facts: Facts, findings: list[Finding]) -> list[Finding]:
     """Return the findings, settled by files from the machines."""
     if not facts.job.artifacts:
         return findings
@@ -145,18 +163,18 @@ def _settled(facts: Facts, findings: list[Finding]) -> list[Finding]:
     return settled.settle(facts, findings)
 
 
-def _open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> list[NotJudged]:
+def _list_open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> list[NotJudged]:
     """Return the open questions, without those about an effect of a finding: that finding answers them."""
     asked = (question for question in questions if question.rule in wanted)
-    return [question for question in asked if present.isdisjoint(_leading(question.rule))]
+    return [question for question in asked if present.isdisjoint(_list_leading(question.rule))]
 
 
-def _leading(name: str) -> list[str]:
+def _list_leading(name: str) -> list[str]:
     """Return the rules whose findings lead those of a rule."""
-    return [cause.name for cause in causes_by_rule()[name] if not cause.nest_under_effect]
+    return [cause.name for cause in causes_of(name) if not cause.nest_under_effect]
 
 
-def _with_causes(
+def _add_causes(
     findings: list[Finding], by_name: dict[str, Rule], accepted: set[str], lowered: set[str], place: Mapping[str, int]
 ) -> list[Finding]:
     """Return the findings, each with its causes: those of failures by the story, the others by what rules declare."""
@@ -173,18 +191,17 @@ def _with_causes(
     return joined
 
 
-def _sorted(
+def _sort_findings(
     findings: list[Finding], by_name: dict[str, Rule], aside: set[str], place: Mapping[str, int]
 ) -> list[Finding]:
-    """Return the findings in the order of the report."""
-    worst = {finding.rule: _worst(finding, findings, by_name) for finding in findings}
+    worst = {finding.rule: _worst_severity(finding, findings, by_name) for finding in findings}
     causes = {name for finding in findings for name in finding.because}
     nested = {name for name in causes if by_name[name].nest_under_effect}
     return sorted(findings, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside, place, f.rule in nested))
 
 
-def _without_repeated_symptoms(findings: Iterable[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
-    """The findings without symptoms whose lines all appear in findings that say more, and not only join statements."""
+def _drop_repeated_symptoms(findings: Iterable[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+    """Return the findings without symptoms whose lines all appear in findings that say more than they join."""
     findings = list(findings)
     return [finding for finding in findings if not _is_repeated(finding, findings, by_name, joining=False)]
 
@@ -195,9 +212,7 @@ def _is_repeated(
     """Return whether it is a symptom whose lines all appear in findings that say more.
 
     Args:
-        symptom: maybe.
         findings: all.
-        by_name: the rules.
         joining: whether findings that join statements of several processes count.
     """
     if by_name[symptom.rule].reach != Layer.CALL:
@@ -208,14 +223,13 @@ def _is_repeated(
     return lines.issuperset((line.source, line.order) for line in symptom.evidence)
 
 
-def _unexplained(facts: Facts, returned: Results) -> list[Notice]:
-    """Errors that no finding shows; one error shown by a finding covers its kind, unless the finding is about the log.
+def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
+    """Return errors that no finding shows; one error in a finding covers its kind, unless it is about the log.
 
     If a finding explains why the job is dead, the reports of PyTorch and launchers about it need no other explanation.
     If none does, every warning may matter, even one that is harmless elsewhere.
 
     Args:
-        facts: about the job.
         returned: by all rules, including ignored ones: an error is explained even if its finding is not reported.
     """
     about_the_job = [finding for finding in returned.findings if finding.category != CATEGORIES[-1]]
@@ -234,11 +248,7 @@ def _unexplained(facts: Facts, returned: Results) -> list[Notice]:
         and not returned.is_effect(notice)
     ]
     dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
-    return [
-        error
-        for error in left
-        if not (why and is_propagated_error(error)) and not (dead and job_end.is_forced(error.event))
-    ]
+    return [error for error in left if not (why and is_propagated_error(error)) and not (dead and is_forced(error))]
 
 
 def _kind(notice: Notice) -> tuple[str, object]:
@@ -259,8 +269,6 @@ def _join_causes(
 
     Args:
         finding: as returned by its rule, or with its causes by the story.
-        rule: its rule.
-        present: rules with findings.
         accepted: rules with findings that the user accepts.
         able: rules with findings that may lead it: as severe ones, and surer ones. A cause that the user made less
             severe does not hide it.
@@ -268,8 +276,8 @@ def _join_causes(
         shown: rules with findings that explain it by a file beside the log.
     """
     is_told = rule.name in place or not finding.root
-    leading = () if is_told else _leading(rule.name)
-    causing = [cause.name for cause in causes_by_rule()[rule.name]]
+    leading = () if is_told else _list_leading(rule.name)
+    causing = [cause.name for cause in causes_of(rule.name)]
     proven = [cause.name for cause in shown]
     over = [cause.name for cause in shown if not cause.nest_under_effect]
     leads = [name for name in (*leading, *over) if name in able]
@@ -279,7 +287,7 @@ def _join_causes(
     return finding.with_fields(because=because, root=finding.root and not leads)
 
 
-def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) -> int:
+def _worst_severity(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) -> int:
     """Return the severity of a finding and of the causes nested under it: a slow path leads, whatever its cause."""
     under = [other for other in findings if other.rule in finding.because and by_name[other.rule].nest_under_effect]
     return max(SEVERITIES.index(other.severity) for other in (finding, *under))
@@ -288,21 +296,18 @@ def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) 
 def _order(
     finding: Finding, rule: Rule, severity: int, aside: set[str], place: Mapping[str, int], is_nested: bool
 ) -> tuple[object, ...]:
-    """Roots before echoes, the job before its log, the dead before the slow, the sure before the possible.
+    """Return the place of a finding: roots before echoes, the job before its log, the dead before the slow.
 
     A setting of which the log shows neither a bad path nor a failed job comes last.
 
     Args:
-        finding: with its causes.
-        rule: its rule.
         severity: its own, or that of the causes nested under it.
         aside: rules whose findings are accepted or ignored; their effects follow the reported roots.
-        place: of rules in the story.
         is_nested: whether it is shown under its effect.
     """
     confidence = ("certain", "likely", "possible").index(finding.confidence)
     about_log = rule.category == CATEGORIES[-1]
-    is_effect = not finding.root or not aside.isdisjoint(_leading(rule.name))
+    is_effect = not finding.root or not aside.isdisjoint(_list_leading(rule.name))
     return (
         not finding.root,
         is_effect,

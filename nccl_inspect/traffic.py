@@ -25,9 +25,9 @@ from nccl_inspect.model.job import CommunicatorInfo, Job, Path
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import write_records
 from nccl_inspect.report.words import block
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.records import Record, picked, record
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.records import Record, pick_fields, record
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count
 
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
@@ -58,7 +58,7 @@ def _list_choices(job: Job) -> _Choices:
         if isinstance(notice.event, NoticeEvent) and (entry := _choice(notice.event))
         for process in notice.processes
     )
-    return grouped(entries)
+    return group_values(entries)
 
 
 def _find_choices(choices: _Choices, calls: Calls, size: int) -> list[AlgorithmChoice]:
@@ -176,7 +176,6 @@ def count_traffic(job: Job, names: list[str]) -> Traffic:
     """Return the traffic of a job.
 
     Args:
-        job: what the log shows.
         names: only these communicators; all when empty.
     """
     calls = [entry for entry in job.calls if not names or entry.communicator in names]
@@ -204,7 +203,7 @@ class _Counter:
         platform = platforms.find(self._job.platform) if self._job.platform else None
         for pair, flow in self._flows.items():
             flow.path = paths.get(pair)
-            flow.rate = impact.of(flow.path, platform) if flow.path else None
+            flow.rate = impact.find_rate(flow.path, platform) if flow.path else None
         flows = sorted(self._flows.values(), key=lambda flow: (-flow.bytes, flow.src, flow.dst))
         operations = list(self._operations.values())
         return Traffic(operations, flows, self._unplaced, _bottleneck(flows))
@@ -315,7 +314,7 @@ def _pairs(
 
 
 def _share(calls: Calls) -> float:
-    """The part of the buffer that each rank sends; all of it for a broadcast, although the last rank sends nothing."""
+    """Return the part of the buffer that each rank sends; all of it for a broadcast, though the last sends nothing."""
     if calls.func == "AllReduce":
         return 2 * (calls.nranks - 1) / calls.nranks
     if calls.func in _SHARED:
@@ -354,21 +353,23 @@ def render_json(traffic: Traffic, by: str, style: Style) -> str:
     document = {
         "operations": list(map(operation_to_dict, traffic.operations)),
         "paths": list(map(flow_to_dict, traffic.flows)),
-        "unplaced": [{"reason": printable(reason), "bytes": round(size)} for reason, size in traffic.unplaced.items()],
+        "unplaced": [
+            {"reason": escape_controls(reason), "bytes": round(size)} for reason, size in traffic.unplaced.items()
+        ],
         "bottleneck": {**flow_to_dict(slowest.flow), "sure": slowest.sure} if slowest else None,
     }
     return json.dumps(document, indent=1) + "\n"
 
 
 def operation_to_dict(operation: Operation) -> dict[str, Any]:
-    """Return one kind of call."""
+    """Return a kind of call as documents have it."""
     return {
-        **picked(operation, "communicator", "nranks"),
+        **pick_fields(operation, "communicator", "nranks"),
         "operation": operation.func,
-        **picked(operation, "datatype", "calls"),
+        **pick_fields(operation, "datatype", "calls"),
         "smallest_bytes": operation.smallest,
         "largest_bytes": operation.largest,
-        **picked(operation, "bytes", "algorithms", "protocols", "basis"),
+        **pick_fields(operation, "bytes", "algorithms", "protocols", "basis"),
         "sent_bytes_per_rank": round(operation.sent),
     }
 
@@ -379,7 +380,7 @@ def flow_to_dict(flow: Flow) -> dict[str, Any]:
     return {
         "src": flow.src,
         "dst": flow.dst,
-        "detail": printable(flow.path.detail) if flow.path else None,
+        "detail": escape_controls(flow.path.detail) if flow.path else None,
         "gdr": flow.path.gdr if flow.path else None,
         "bytes": round(flow.bytes),
         "assumed_bytes": round(flow.assumed),
@@ -433,7 +434,7 @@ def _fit_table(head: list[str], rows: list[list[str]], style: Style) -> str:
 
 
 def _operations(operations: list[Operation]) -> list[list[str]]:
-    """One row for each kind of call; communicators that do the same share it, and a Recv is counted with its Send."""
+    """Return a row per kind of call; communicators that do the same share it, a Recv is counted with its Send."""
     sending = {operation.communicator for operation in operations if operation.func == "Send"}
     rows: dict[tuple[str, ...], list[Operation]] = {}
     for operation in operations:
@@ -447,7 +448,7 @@ def _communicators(some: list[Operation]) -> str:
     ranks = count(some[0].nranks, "rank")
     if len(names) > 1:
         return f"{len(names)} of {ranks}"
-    return printable(some[0].communicator or f"unknown, {ranks}")
+    return escape_controls(some[0].communicator or f"unknown, {ranks}")
 
 
 def _operation_cells(operation: Operation) -> list[str]:
@@ -464,7 +465,7 @@ def _operation_cells(operation: Operation) -> list[str]:
 
 
 def _kinds(flows: list[Flow]) -> list[list[str]]:
-    by_kind = grouped((flow.detail, flow) for flow in flows)
+    by_kind = group_values((flow.detail, flow) for flow in flows)
     rows = []
     for kind, some in by_kind.items():
         busiest = some[0]
@@ -472,7 +473,7 @@ def _kinds(flows: list[Flow]) -> list[list[str]]:
         takes = f"{_seconds(times[0])} to {_seconds(times[1])}" if times else "?"
         total = amount(sum(flow.bytes for flow in some))
         pair = f"{busiest.src} -> {busiest.dst}"
-        rows.append([printable(kind), str(len(some)), total, pair, amount(busiest.bytes), takes])
+        rows.append([escape_controls(kind), str(len(some)), total, pair, amount(busiest.bytes), takes])
     return rows
 
 
@@ -482,13 +483,13 @@ def _notes(traffic: Traffic, style: Style) -> list[str]:
     if slowest and len({flow.detail for flow in traffic.flows}) > 1:
         flow = slowest.flow
         sure = "the bottleneck" if slowest.sure else "most likely the bottleneck"
-        text = f"{printable(flow.detail)}, {sure}: {flow.rate} ({flow.rate.source if flow.rate else ''})"
+        text = f"{escape_controls(flow.detail)}, {sure}: {flow.rate} ({flow.rate.source if flow.rate else ''})"
         lines += block("slowest", text + (", if NCCL uses rings" if flow.assumed else ""), style, 0)
     if any(operation.basis == "assumed ring" for operation in traffic.operations):
         text = "the log does not name every algorithm; 'ring?' assumes rings. NCCL_DEBUG_SUBSYS=…,TUNING logs them"
         lines += block("assumed", text, style, 0)
     for reason, size in traffic.unplaced.items():
-        lines += block("not placed", f"{amount(size)}: {printable(reason)}", style, 0, 12)
+        lines += block("not placed", f"{amount(size)}: {escape_controls(reason)}", style, 0, 12)
     return lines
 
 

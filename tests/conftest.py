@@ -54,7 +54,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of programs that answer what stands in ``answers.json``; nothing else is on the path."""
+    """Return a folder of programs that answer what stands in ``answers.json``; nothing else is on the path."""
     folder = tmp_path / "bin"
     stub_cluster.programs(folder)
     monkeypatch.setenv("PATH", str(folder))
@@ -65,7 +65,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The browser; tests that need it are skipped where it is missing."""
+    """Yield the browser; tests that need it are skipped where it is missing."""
     sync_api = pytest.importorskip("playwright.sync_api")
     if BROWSER is None:
         pytest.skip("no Chromium on this machine")

@@ -44,7 +44,7 @@ _LIMIT = 100
 
 @dataclass
 class Mesh:
-    """What one rank knows of the job."""
+    """Holds what one rank knows of the job."""
 
     torch: Any
     dist: Any
@@ -60,11 +60,11 @@ class Mesh:
         return self.torch.ones(elements, dtype=getattr(self.torch, dtype), device="cuda")
 
     def reduce(self, group: str, elements: int = 1 << 18, dtype: str = "float32") -> None:
-        """An all-reduce."""
+        """Run an all-reduce."""
         self.dist.all_reduce(self.tensor(elements, dtype), group=self.groups[group])
 
     def gather(self, group: str) -> None:
-        """An all-gather."""
+        """Run an all-gather."""
         part = self.tensor(1 << 12)
         whole = self.tensor((1 << 12) * self.dist.get_world_size(self.groups[group]))
         self.dist.all_gather_into_tensor(whole, part, group=self.groups[group])
@@ -75,7 +75,7 @@ class Mesh:
         return next(name for name in ("tp", "dp", "pp") if name in self.groups)
 
     def step(self) -> None:
-        """What a training step does."""
+        """Run a training step."""
         for name in ("tp", "dp"):
             if name in self.groups:
                 self.reduce(name)
@@ -94,7 +94,7 @@ class Scenario:
     """A way to break the job."""
 
     what: str
-    """In words; ``{victim}`` is the rank that :func:`victim_of` names."""
+    """In words; ``{victim}`` is the rank that :func:`choose_victim` names."""
     kind: str
     victim: Callable[[Mesh], None] | None = None
     """What the victim does instead of its step."""
@@ -138,21 +138,21 @@ def _skip(mesh: Mesh) -> None:
     mesh.torch.cuda.synchronize()
 
 
-def _odd(elements: int, dtype: str, mesh: Mesh) -> None:
+def _call_odd(elements: int, dtype: str, mesh: Mesh) -> None:
     mesh.reduce(mesh.inner, elements, dtype)
     mesh.torch.cuda.synchronize()
     mesh.reduce("world")
     mesh.torch.cuda.synchronize()
 
 
-def _inner_first(mesh: Mesh) -> None:
+def _reduce_inner_first(mesh: Mesh) -> None:
     mesh.reduce(mesh.inner)
     mesh.torch.cuda.synchronize()
     mesh.reduce("world")
     mesh.torch.cuda.synchronize()
 
 
-def _world_first(mesh: Mesh) -> None:
+def _reduce_world_first(mesh: Mesh) -> None:
     mesh.reduce("world")
     mesh.torch.cuda.synchronize()
     mesh.reduce(mesh.inner)
@@ -173,7 +173,7 @@ def _broadcast(root: int, mesh: Mesh) -> None:
 
 def _send_to_last(mesh: Mesh) -> None:
     if mesh.rank == 0:
-        mesh.dist.send(mesh.tensor(), victim_of(mesh.size))
+        mesh.dist.send(mesh.tensor(), choose_victim(mesh.size))
         mesh.torch.cuda.synchronize()
     mesh.reduce("world")
     mesh.torch.cuda.synchronize()
@@ -181,18 +181,23 @@ def _send_to_last(mesh: Mesh) -> None:
 
 SCENARIOS = {
     "skip": Scenario("rank {victim} leaves out one all-reduce of its inner group", "skipped-call", _skip),
-    "size": Scenario("rank {victim} passes half as many elements", "other-size", partial(_odd, 1 << 17, "float32")),
+    "size": Scenario(
+        "rank {victim} passes half as many elements", "other-size", partial(_call_odd, 1 << 17, "float32")
+    ),
     "type": Scenario(
-        "rank {victim} passes bfloat16 instead of float32", "other-type", partial(_odd, 1 << 18, "bfloat16")
+        "rank {victim} passes bfloat16 instead of float32", "other-type", partial(_call_odd, 1 << 18, "bfloat16")
     ),
     "operation": Scenario(
         "rank {victim} calls all-gather where the others call all-reduce",
         "other-operation",
         _gather_instead,
-        _inner_first,
+        _reduce_inner_first,
     ),
     "order": Scenario(
-        "rank {victim} calls the world before its inner group, the others after it", "order", _world_first, _inner_first
+        "rank {victim} calls the world before its inner group, the others after it",
+        "order",
+        _reduce_world_first,
+        _reduce_inner_first,
     ),
     "no-partner": Scenario("rank {victim} never receives what rank 0 sends", "no-partner", _sleep, _send_to_last),
     "loop": Scenario("rank {victim} is busy in a Python loop", "busy", _loop),
@@ -226,22 +231,22 @@ SCENARIOS = {
 
 
 def shape(size: int) -> tuple[int, int, int]:
-    """Pipeline, data and tensor parallelism for a number of GPUs."""
+    """Return pipeline, data and tensor parallelism for a number of GPUs."""
     tensor = 2 if size % 2 == 0 else 1
     data = 2 if size % 8 == 0 else 1
     return size // (tensor * data), data, tensor
 
 
-def victim_of(size: int) -> int:
+def choose_victim(size: int) -> int:
     """Return the rank that breaks: the last one of a few, and one in the middle of many."""
     return size - 1 if size < 8 else size // 2 + 1
 
 
-def inside(name: str, out: Path, eager: bool, nodes: int) -> None:
-    """One rank of the job, started by torchrun."""
+def run_rank(name: str, out: Path, eager: bool, nodes: int) -> None:
+    """Run one rank of the job, started by torchrun."""
     scenario = SCENARIOS[name]
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if rank == victim_of(size):
+    if rank == choose_victim(size):
         os.environ.update(scenario.environment)
     import torch  # type: ignore[import-not-found] # after the environment is complete
     from torch import distributed as dist
@@ -254,13 +259,13 @@ def inside(name: str, out: Path, eager: bool, nodes: int) -> None:
     if rank == 0 and (scenario.environment or scenario.shared_environment):
         threading.Timer(_ASK_AFTER, _ask, (out,)).start()
     for step in range(_TIMED_STEPS if scenario.is_timed else _STEPS):
-        if scenario.delay and rank == victim_of(size):
+        if scenario.delay and rank == choose_victim(size):
             torch.cuda.synchronize()
             time.sleep(scenario.delay * nodes)
         if step == _BREAKS_AT:
             if rank == 0 and (scenario.victim or scenario.others):
                 threading.Timer(_ASK_AFTER, _ask, (out,)).start()
-            act = scenario.victim if rank == victim_of(size) else scenario.others
+            act = scenario.victim if rank == choose_victim(size) else scenario.others
             if act:
                 act(mesh)
                 continue
@@ -385,9 +390,9 @@ def record(name: str, communicators: str, size: int, nodes: int, out: Path, turn
         ]
         status = wait_for(started, _LIMIT)
     truth = {
-        "what_happened": scenario.what.format(victim=victim_of(size), late=round(1000 * scenario.delay * nodes)),
+        "what_happened": scenario.what.format(victim=choose_victim(size), late=round(1000 * scenario.delay * nodes)),
         "kind": scenario.kind,
-        "culprit_rank": None if scenario.small_shm or scenario.kind == "healthy" else victim_of(size),
+        "culprit_rank": None if scenario.small_shm or scenario.kind == "healthy" else choose_victim(size),
         "communicators": communicators,
         "world_size": size,
         "nodes": nodes,
@@ -424,7 +429,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     options = parser.parse_args(None if arguments is None else list(arguments))
     out = options.out.resolve()
     if options.inside:
-        inside(options.inside, out, options.communicators == ["eager"], options.nodes)
+        run_rank(options.inside, out, options.communicators == ["eager"], options.nodes)
         return
     size = options.nodes * (options.gpus or _gpus())
     wanted = list(product(options.scenarios or SCENARIOS, options.communicators))

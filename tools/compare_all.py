@@ -27,7 +27,7 @@ from tabulate import tabulate
 
 @dataclass(frozen=True)
 class Source:
-    """Where the source of a dialect is, and which of its tags are releases."""
+    """Holds where the source of a dialect is, and which of its tags are releases."""
 
     dialect: str
     owner: str
@@ -68,7 +68,7 @@ SOURCES = (
 
 @dataclass(frozen=True)
 class Row:
-    """How much of one release is recognised."""
+    """Holds how much of one release is recognised."""
 
     source: Source
     release: str
@@ -78,7 +78,7 @@ class Row:
     warn: tuple[int, int]
 
     def cells(self) -> tuple[str, ...]:
-        """What the table shows of it."""
+        """Return what the table shows of it."""
         return (self.release, self.date, *_share(self.info), *_share(self.warn))
 
 
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def find(folder: Path, name: str) -> Path | None:
-    """A git repository of that name, up to three folders deep: ``nccl``, ``NVIDIA/nccl``, ``NVIDIA+nccl/repo``."""
+    """Return a git repository of that name, up to three folders deep: ``nccl``, ``NVIDIA/nccl``, ``NVIDIA+nccl``."""
     wanted = re.compile(rf"(?:.*[/+])?{re.escape(name)}(?:\.git)?(?:/[^/]+)?")
     for depth in ("*", "*/*", "*/*/*"):
         for tree in sorted(folder.glob(depth)):
@@ -120,7 +120,7 @@ def _is_repository(tree: Path) -> bool:
 
 
 def releases(source: Source, tree: Path, every: bool = False) -> Iterator[tuple[str, str]]:
-    """The revisions to compare, with names: the last release of each series; the newest commit without releases."""
+    """Yield the revisions to compare, with names: the last of each series; without releases, the newest commit."""
     if source.commits:
         yield from source.commits
         return
@@ -137,7 +137,7 @@ def releases(source: Source, tree: Path, every: bool = False) -> Iterator[tuple[
 
 
 def row(source: Source, tree: Path, revision: str, name: str) -> Row:
-    """What the grammar makes of one release."""
+    """Return what the grammar makes of one release."""
     total: Counter[str] = Counter()
     known: Counter[str] = Counter()
     where = f"{revision}:{source.folder}" if source.folder else revision

@@ -32,7 +32,7 @@ _EXCLUSIONS = Path(__file__).with_name("not_messages.txt")
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one format."""
+    """Holds what became of one format."""
 
     call: Call
     verdict: str
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = [call for call in found if options.subsys in call.subsystems]
     results = judge(found, options.dialect)
     shown = results if options.new_since else [result for result in results if result.verdict != "recognised"]
-    print(_as_json(results) if options.format == "json" else _as_table(results, shown if options.list else []))
+    print(_make_json(results) if options.format == "json" else _make_table(results, shown if options.list else []))
     worst = min((share for *_, share in _rows(results)), default=100.0)
     return int(options.check is not None and worst < options.check)
 
@@ -84,7 +84,7 @@ def _read(tree: Path, rev: str | None, dialect: Dialect) -> Iterable[Call]:
 
 
 def judge(found: Sequence[Call], dialect: str) -> list[Result]:
-    """What the grammar makes of each format."""
+    """Return what the grammar makes of each format."""
     recogniser = Recogniser([call.format for call in found if not call.is_dynamic], {dialect, "nccl"})
     excluded = exclusions(dialect)
     return [_judge(call, recogniser, excluded) for call in found]
@@ -101,7 +101,7 @@ def _judge(call: Call, recogniser: Recogniser, excluded: dict[str, str]) -> Resu
 
 
 def exclusions(dialect: str) -> dict[str, str]:
-    """Formats that are no messages, each with the reason: lines of ``dialect␉pattern␉reason``."""
+    """Return formats that are no messages, each with the reason: lines of ``dialect␉pattern␉reason``."""
     lines = _EXCLUSIONS.read_text(encoding="utf-8").splitlines()
     fields = [line.split("\t") for line in lines if line and not line.startswith("#")]
     return {pattern: reason for whose, pattern, reason in fields if whose in (dialect, "*")}
@@ -113,26 +113,26 @@ def _rows(results: Sequence[Result]) -> list[tuple[str, str, int, int, float]]:
     return [(*group, total[group], known[group], 100 * known[group] / total[group]) for group in sorted(total)]
 
 
-def _as_table(results: Sequence[Result], listed: Sequence[Result]) -> str:
+def _make_table(results: Sequence[Result], listed: Sequence[Result]) -> str:
     rows = [(*row[:4], f"{row[4]:.1f}") for row in _rows(results)]
     parts = [tabulate(rows, headers=["level", "subsystems", "messages", "recognised", "%"], disable_numparse=True)]
     apart = Counter(result.verdict for result in results)
     parts.append(f"{apart['dynamic']} dynamic formats, {apart['excluded']} excluded ones are not counted.")
     for verdict in ("unrecognised", "recognised", "dynamic", "excluded"):
-        lines = [_shown(result) for result in listed if result.verdict == verdict]
+        lines = [_describe_result(result) for result in listed if result.verdict == verdict]
         if lines:
             parts.append("\n".join([f"{verdict}:", *sorted(lines)]))
     return "\n\n".join(parts)
 
 
-def _shown(result: Result) -> str:
+def _describe_result(result: Result) -> str:
     call = result.call
     text = json.dumps(call.format, ensure_ascii=False)
     reason = f"  ({result.reason})" if result.reason else ""
     return f"  {call.file}:{call.line} {call.level} {'|'.join(call.subsystems)} {text}{reason}".replace('  "', ' "')
 
 
-def _as_json(results: Sequence[Result]) -> str:
+def _make_json(results: Sequence[Result]) -> str:
     rows = [
         dict(zip(("level", "subsystems", "messages", "recognised", "percent"), row, strict=True))
         for row in _rows(results)

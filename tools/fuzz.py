@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--guided", help=argparse.SUPPRESS)  # the run of one target in a process of its own
     options = parser.parse_args()
     if options.guided:
-        _guided(options.guided, options.seconds, options.crashers)
+        _fuzz_guided(options.guided, options.seconds, options.crashers)
         return
     from fuzz_targets import TARGETS
 
@@ -49,7 +49,7 @@ def main() -> None:
             arguments = ["--guided", name, "--seconds", str(share), "--crashers", str(options.crashers)]
             found += subprocess.run([sys.executable, __file__, *arguments], check=False).returncode != 0
         else:
-            found += _blind(name, TARGETS[name], share, seed, options.crashers)
+            found += _fuzz_blindly(name, TARGETS[name], share, seed, options.crashers)
     used = resource.getrusage(resource.RUSAGE_CHILDREN if guided else resource.RUSAGE_SELF)
     print(f"{found} broken, {used.ru_utime + used.ru_stime:.0f} s of processor time")
     sys.exit(found > 0)
@@ -63,18 +63,18 @@ def _has_atheris() -> bool:
     return True
 
 
-def _blind(name: str, target: Callable[[bytes], None], seconds: float, seed: int, crashers: Path) -> int:
-    from fuzz_seeds import SEEDS, mutated
+def _fuzz_blindly(name: str, target: Callable[[bytes], None], seconds: float, seed: int, crashers: Path) -> int:
+    from fuzz_seeds import SEEDS, mutate
 
     choice = random.Random(f"{name} {seed}")
     seeds = SEEDS[name]()
     end = time.monotonic() + seconds
     runs, kinds = 0, set()
     while time.monotonic() < end:
-        data = mutated(choice.choice(seeds), seeds, choice)
+        data = mutate(choice.choice(seeds), seeds, choice)
         runs += 1
         try:
-            _in_time(target, data)
+            _require_time(target, data)
         except Exception as error:
             kind = _kind(error)
             if kind not in kinds:
@@ -86,12 +86,12 @@ def _blind(name: str, target: Callable[[bytes], None], seconds: float, seed: int
 
 
 def _kind(error: Exception) -> tuple[str, object]:
-    """What makes two defects the same: the class, and where it was raised; for a broken promise, where it was made."""
+    """Return what makes two defects the same: the class and where it was raised, or where a promise was made."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != "promise"]
     return type(error).__name__, (frames[-1].filename, frames[-1].lineno)
 
 
-def _in_time(target: Callable[[bytes], None], data: bytes) -> None:
+def _require_time(target: Callable[[bytes], None], data: bytes) -> None:
     began = time.process_time()
     target(data)
     took = time.process_time() - began
@@ -106,7 +106,7 @@ def _keep(name: str, data: bytes, crashers: Path) -> Path:
     return path
 
 
-def _guided(name: str, seconds: float, crashers: Path) -> None:
+def _fuzz_guided(name: str, seconds: float, crashers: Path) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["nccl_inspect"]):
@@ -121,7 +121,7 @@ def _guided(name: str, seconds: float, crashers: Path) -> None:
 
     def run(data: bytes) -> None:
         try:
-            _in_time(target, data)
+            _require_time(target, data)
         except Exception:
             print(f"{name}: kept as {_keep(name, data, crashers)}")
             raise

@@ -41,10 +41,10 @@ _MOST = 400
 
 def difference(blocks: Blocks) -> str | None:
     """Return what reading blocks finds otherwise than reading line by line; None when all is the same."""
-    at_once, by_line = folded(blocks), folded(blocks, by_line=True)
+    at_once, by_line = fold_log(blocks), fold_log(blocks, by_line=True)
     found = reading_difference(at_once, by_line)
     if found is None and (mine := document(at_once)) != (others := document(by_line)):
-        found = f"document:\n{_first(mine, others)}"
+        found = f"document:\n{_first_difference(mine, others)}"
     return found
 
 
@@ -52,7 +52,7 @@ def reading_difference(at_once: Fold, by_line: Fold) -> str | None:
     """Return what was read otherwise; None when all is the same."""
     for name, mine, others in zip(_NAMES, state(at_once), state(by_line), strict=True):
         if mine != others:
-            return f"{name}:\n{_first(mine, others)}"
+            return f"{name}:\n{_first_difference(mine, others)}"
     return None
 
 
@@ -66,7 +66,7 @@ class LineReader(Reader):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._scanner = _LineScanner(engine.shipped(), self.fold)
+        self._scanner = _LineScanner(engine.load_grammar(), self.fold)
 
 
 class _LineScanner(BulkScanner):
@@ -76,7 +76,7 @@ class _LineScanner(BulkScanner):
         self._by_line(lines, counts)
 
 
-def folded(blocks: Blocks, by_line: bool = False) -> Fold:
+def fold_log(blocks: Blocks, by_line: bool = False) -> Fold:
     """Return the fold of a log.
 
     Args:
@@ -109,7 +109,7 @@ def state(fold: Fold) -> tuple[Any, ...]:
 
 
 def _log(log: ProcessLog) -> tuple[Any, ...]:
-    """What a process printed."""
+    """Return what a process printed."""
     return (
         [_step(step) for step in log.steps],
         [(key, *_note(note)) for key, note in log.notes.items()],
@@ -134,7 +134,7 @@ def _step(step: Any) -> Any:
     return step.key, step.place, step.origin, step.printed.time, edges
 
 
-def _first(mine: Any, others: Any) -> str:
+def _first_difference(mine: Any, others: Any) -> str:
     """Return the innermost difference."""
     while isinstance(mine, list | tuple | dict) and type(mine) is type(others) and len(mine) == len(others):
         if isinstance(mine, dict) and isinstance(others, dict):
@@ -163,7 +163,7 @@ def log(chance: random.Random) -> Blocks:
     start = chance.randrange(max(1, len(lines) - _MOST))
     lines = lines[start : start + chance.randrange(2, _MOST)]
     if chance.random() < 0.3:
-        lines = _mixed(lines, list(chance.choice(captures()))[: chance.randrange(1, _MOST)], chance)
+        lines = _mix_logs(lines, list(chance.choice(captures()))[: chance.randrange(1, _MOST)], chance)
     for change in chance.sample(CHANGES, chance.choice((0, 1, 1, 2, 3))):
         lines = change(lines, chance)
     lines = [line.replace(b"\n", b"") for line in lines] or [b""]
@@ -172,8 +172,8 @@ def log(chance: random.Random) -> Blocks:
     return [block for block in blocks if block]
 
 
-def _mixed(lines: list[bytes], others: list[bytes], chance: random.Random) -> list[bytes]:
-    """Two logs in one."""
+def _mix_logs(lines: list[bytes], others: list[bytes], chance: random.Random) -> list[bytes]:
+    """Return two logs in one."""
     places = sorted(chance.choices(range(len(lines) + 1), k=len(others)))
     for place, line in zip(reversed(places), reversed(others), strict=True):
         lines.insert(place, line)
@@ -192,7 +192,7 @@ def _times(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _labels(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """What a launcher puts before each line."""
+    """Return what a launcher puts before each line."""
     form = chance.choice(
         (b"[pod/llama-%d] ", b"[1,%d]<stdout>:", b"%d: ", b"(worker pid=%d) ", b"node-%d | ", b"[rank%d]: ")
     )
@@ -201,7 +201,7 @@ def _labels(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _partials(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """What a container runtime writes of each line, some of them in parts."""
+    """Return what a container runtime writes of each line, some of them in parts."""
     front = b"2026-11-20T23:13:07.071868123Z stdout "
     found = []
     for line in lines:
@@ -212,7 +212,7 @@ def _partials(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def objects(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """What a collector writes of each line in JSON."""
+    """Return what a collector writes of each line in JSON."""
     forms = (
         b'{"log":"%b","stream":"%b","time":"%b"}',
         b'{"time":"%b","log":"%b","kubernetes":{"pod_name":"%b"}}',
@@ -238,7 +238,7 @@ def objects(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _bytes(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """Other bytes here and there."""
+    """Return other bytes here and there."""
     found = []
     for line in lines:
         if line and chance.random() < 0.1:
@@ -250,7 +250,7 @@ def _bytes(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _letters(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """Letters of several bytes in a word, wherever it occurs."""
+    """Return letters of several bytes in a word, wherever it occurs."""
     words = sorted({word for line in lines for word in re.findall(rb"[A-Za-z]{2,}", line)})
     if not words:
         return lines
@@ -261,7 +261,7 @@ def _letters(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _line_ends(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """Line ends of Windows, of all lines or of those of some programs."""
+    """Return line ends of Windows, of all lines or of those of some programs."""
     share = chance.choice((1, 0.5))
     return [line + b"\r" if chance.random() < share else line for line in lines]
 
@@ -273,18 +273,18 @@ def _ranks(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _numbers(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """Other numbers, of which some have other widths or zeros in front."""
+    """Return other numbers, of which some have other widths or zeros in front."""
 
-    def other(found: re.Match[bytes]) -> bytes:
+    def replace_some(found: re.Match[bytes]) -> bytes:
         if chance.random() > 0.05:
             return found[0]
         return b"%0*d" % (chance.choice((0, len(found[0]))), chance.randrange(10 ** chance.choice((1, 2, 4, 8))))
 
-    return [re.sub(rb"\d+", other, line) for line in lines]
+    return [re.sub(rb"\d+", replace_some, line) for line in lines]
 
 
-def _torn(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """Lines cut, or run together."""
+def _tear_lines(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """Return lines cut, or run together."""
     found: list[bytes] = []
     for line in lines:
         if chance.random() < 0.05 and found:
@@ -301,7 +301,7 @@ def _repeats(lines: list[bytes], chance: random.Random) -> list[bytes]:
     return lines[:place] + again * chance.randrange(1, 120) + lines[place:]
 
 
-def _again(lines: list[bytes], chance: random.Random) -> list[bytes]:
+def _reorder_lines(lines: list[bytes], chance: random.Random) -> list[bytes]:
     """Return the same lines in another order, as threads print them."""
     found = list(lines)
     for _ in range(len(found) // 4):
@@ -311,7 +311,7 @@ def _again(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _channels(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """More connection lines: for other channels, ranks and ways."""
+    """Return more connection lines: for other channels, ranks and ways."""
     found = []
     ways = (
         b"P2P/CUMEM",
@@ -335,17 +335,30 @@ def _channels(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 Change = Callable[[list[bytes], random.Random], list[bytes]]
 CHANGES: tuple[Change, ...] = (
-    *(_times, _labels, _partials, objects, _bytes, _letters, _line_ends, _ranks, _numbers, _torn, _repeats, _again),
+    *(
+        _times,
+        _labels,
+        _partials,
+        objects,
+        _bytes,
+        _letters,
+        _line_ends,
+        _ranks,
+        _numbers,
+        _tear_lines,
+        _repeats,
+        _reorder_lines,
+    ),
     *(_channels, _channels),
 )
 
 
-def smallest(blocks: Blocks) -> Blocks:
+def find_smallest(blocks: Blocks) -> Blocks:
     """Return the smallest part of a log that still shows a difference."""
     for size in (64, 16, 4, 1):
         at = 0
         while at < sum(map(len, blocks)):
-            less = _without(blocks, at, size)
+            less = _drop_lines(blocks, at, size)
             if less and difference(less):
                 blocks = less
             else:
@@ -353,7 +366,7 @@ def smallest(blocks: Blocks) -> Blocks:
     return blocks
 
 
-def _without(blocks: Blocks, begin: int, size: int) -> Blocks:
+def _drop_lines(blocks: Blocks, begin: int, size: int) -> Blocks:
     """Return a log without some of its lines; blocks stay apart."""
     found, at = [], 0
     for block in blocks:
@@ -378,7 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             what = f"{type(error).__name__}: {error}"
             print(*map(repr, blocks), sep="\n")
         if what:
-            found = smallest(blocks)
+            found = find_smallest(blocks)
             print(f"seed {options.seed}, log {number}:")
             for block in found:
                 print(b"\n".join(block).decode("utf-8", "backslashreplace"), end="\n---- end of block\n")

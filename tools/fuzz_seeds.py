@@ -63,14 +63,14 @@ _UNPACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.decompress, ".xz": l
 
 @cache
 def logs() -> tuple[bytes, ...]:
-    """Captures and the lines of each production, cut to a size that is read quickly."""
+    """Return captures and the lines of each production, cut to a size that is read quickly."""
     found = []
     for path in sorted((ROOT / "sample_logs").rglob("*.log*")):
         data = _UNPACK.get(path.suffix, bytes)(path.read_bytes())
         found += [data[:_MAX_SEED], data[len(data) // 2 :][:_MAX_SEED], data[-_MAX_SEED:]]
     samples = [
         b"vm:1:%d [0] NCCL INFO %s" % (number % 3, sample.encode())
-        for number, production in enumerate(engine.shipped().productions)
+        for number, production in enumerate(engine.load_grammar().productions)
         for sample in production.samples[:1]
         if not production.bare and not production.foreign
     ]
@@ -79,7 +79,7 @@ def logs() -> tuple[bytes, ...]:
 
 
 @cache
-def packed() -> tuple[bytes, ...]:
+def pack_log() -> tuple[bytes, ...]:
     """Return a log packed in every way."""
     data = logs()[0][:4000]
     tar, archive = io.BytesIO(), io.BytesIO()
@@ -102,8 +102,8 @@ def packed() -> tuple[bytes, ...]:
 
 
 @cache
-def wrapped() -> tuple[bytes, ...]:
-    """Lines in the envelopes of launchers and collectors."""
+def wrap_lines() -> tuple[bytes, ...]:
+    """Return lines in the envelopes of launchers and collectors."""
     line = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
     quoted = json.dumps(line.decode())[1:-1].encode()
     return tuple(
@@ -116,20 +116,20 @@ def wrapped() -> tuple[bytes, ...]:
 @cache
 def messages() -> tuple[bytes, ...]:
     """Return the samples of all productions."""
-    return tuple(sample.encode() for one in engine.shipped().productions for sample in one.samples)
+    return tuple(sample.encode() for one in engine.load_grammar().productions for sample in one.samples)
 
 
 @cache
 def machines() -> tuple[bytes, ...]:
-    """Topology files."""
+    """Return topology files."""
     return tuple(path.read_bytes() for path in sorted((ROOT / "tests" / "data").glob("*.*")) if path.is_file())
 
 
 SEEDS: dict[str, Callable[[], Sequence[bytes]]] = {
-    "log": lambda: (*logs(), *packed(), *(b"\n".join([one] * 3) for one in wrapped())),
-    "ingest": lambda: (*packed(), *logs()[:3]),
+    "log": lambda: (*logs(), *pack_log(), *(b"\n".join([one] * 3) for one in wrap_lines())),
+    "ingest": lambda: (*pack_log(), *logs()[:3]),
     "message": messages,
-    "envelope": wrapped,
+    "envelope": wrap_lines,
     "machine": machines,
     "settings": lambda: (_SETTINGS.encode(), _POLICY.encode()),
     "commands": lambda: tuple(bytes([number % 256]) + data for number, data in enumerate(logs())),
@@ -137,7 +137,7 @@ SEEDS: dict[str, Callable[[], Sequence[bytes]]] = {
 """For each target what it begins with."""
 
 
-def mutated(data: bytes, others: Sequence[bytes], choice: random.Random) -> bytes:
+def mutate(data: bytes, others: Sequence[bytes], choice: random.Random) -> bytes:
     """Return the data with a few things done to it that disks, pipes, collectors and people do."""
     for _ in range(choice.choice((1, 1, 2, 3, 8))):
         data = choice.choice(_CHANGES)(data, others, choice)
@@ -185,7 +185,7 @@ def _insert(data: bytes, others: Sequence[bytes], choice: random.Random) -> byte
 
 
 def _renumber(data: bytes, others: Sequence[bytes], choice: random.Random) -> bytes:
-    """A number becomes another one."""
+    """Return the data with another number in the place of one."""
     digits = [at for at, byte in enumerate(data[:4000]) if 48 <= byte <= 57]
     if not digits:
         return data

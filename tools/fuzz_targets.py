@@ -58,7 +58,7 @@ class BrokenPromiseError(AssertionError):
     """The tool did what it must never do."""
 
 
-def promise(kept: bool, what: str) -> None:
+def require(kept: bool, what: str) -> None:
     """Raise unless something that must always hold does."""
     if not kept:
         raise BrokenPromiseError(what)
@@ -70,7 +70,7 @@ def is_safe(text: str) -> bool:
 
 
 def log(data: bytes) -> None:
-    """A log, packed or in an archive perhaps: its job is consistent, and its document is as the schema says."""
+    """Read a log, packed or in an archive perhaps: its job is consistent, and its document is as the schema says."""
     job = _read(data)
     if job is None:
         return
@@ -78,14 +78,14 @@ def log(data: bytes) -> None:
         parts = (source.typed_lines, source.unrecognised_lines, source.damaged_lines)
         # Of several jobs each has its own damaged lines; what else is counted is of the source.
         adds_up = source.nccl_lines == sum(parts) or (job.is_one_of_several and source.nccl_lines > sum(parts))
-        promise(min(parts) >= 0 and adds_up, f"lines of {source.name}: {source}")
-    promise(job.verdict in VERDICTS, job.verdict)
+        require(min(parts) >= 0 and adds_up, f"lines of {source.name}: {source}")
+    require(job.verdict in VERDICTS, job.verdict)
     document = json.loads(json.dumps(job.to_dict()))
     error = next(_validator().iter_errors(document), None)
-    promise(error is None, f"the document breaks the schema: {error}")
-    promise(all(map(is_safe, _texts(document))), "the document holds control characters")
+    require(error is None, f"the document breaks the schema: {error}")
+    require(all(map(is_safe, _texts(document))), "the document holds control characters")
     learned = learning.write_policy(job)
-    promise(is_safe(learned), "a learned policy holds control characters")
+    require(is_safe(learned), "a learned policy holds control characters")
     with _kept(learned.encode()) as path:
         policy.read_policy(path)
 
@@ -99,7 +99,7 @@ def _read(data: bytes) -> Job | None:
 
 
 def _one_line(error: NcclInspectError) -> None:
-    promise(is_safe(join_lines(str(error))) and bool(error.message), f"the error cannot be shown: {error!r}")
+    require(is_safe(join_lines(str(error))) and bool(error.message), f"the error cannot be shown: {error!r}")
 
 
 @cache
@@ -131,49 +131,49 @@ def _texts(document: Any) -> Iterator[str]:
 
 
 def ingest(data: bytes) -> None:
-    """Bytes of any kind: lines without line ends, and no more bytes told than there can be."""
+    """Read bytes of any kind: lines without line ends, and no more bytes told than there can be."""
     for source in blocks.find(data):
         try:
             for lines in blocks.blocks(source):
-                promise(not any(b"\n" in line for line in lines), "a line holds a line end")
-                promise(all(len(line) <= 2 * blocks.BLOCK for line in lines), "a line is longer than allowed")
+                require(not any(b"\n" in line for line in lines), "a line holds a line end")
+                require(all(len(line) <= 2 * blocks.BLOCK for line in lines), "a line is longer than allowed")
         except NcclInspectError as error:
             _one_line(error)
 
 
 def message(data: bytes) -> None:
-    """Messages, one on each line: what is recognised comes back byte for byte but for blanks at its end."""
-    grammar = engine.shipped()
+    """Parse messages, one on each line: what is recognised is rendered byte for byte but for blanks at its end."""
+    grammar = engine.load_grammar()
     for line in data.split(b"\n"):
         for found in (grammar.parse(line), grammar.parse_bare(line), grammar.parse_foreign(line)):
             if found is None:
                 continue
-            promise(found.event.message is not None, "no event")
+            require(found.event.message is not None, "no event")
             match = found.production.match(found.message)
-            promise(match is not None and found.production.render(match) == found.message, "it does not come back")
-            promise(found.message.rstrip() == line.rstrip(), "its message is another one")
+            require(match is not None and found.production.render(match) == found.message, "it does not come back")
+            require(found.message.rstrip() == line.rstrip(), "its message is another one")
         text = line.decode("utf-8", "surrogateescape")
         if told := meaning.of_line(text, grammar):
-            promise(all(is_safe(value) for _, value, _ in told.fields), "a value holds control characters")
+            require(all(is_safe(value) for _, value, _ in told.fields), "a value holds control characters")
         else:
             meaning.nearest(text[:2000], grammar)
 
 
 def envelope(data: bytes) -> None:
-    """Lines in envelopes: what is inside them is bytes, and prefixes are taken off to the end."""
+    """Read lines in envelopes: what is inside them is bytes, and prefixes are taken off to the end."""
     for line in data.split(b"\n"):
         for inner in envelopes.contents(line):
-            promise(isinstance(inner.text, bytes), "the inner line is no bytes")
+            require(isinstance(inner.text, bytes), "the inner line is no bytes")
         layers = list(envelopes.layers(line))
-        promise(all(len(layer) <= len(line) for layer in layers), "a layer is longer than its line")
+        require(all(len(layer) <= len(line) for layer in layers), "a layer is longer than its line")
         prefix.unwrapped(line)
         if found := prefix.split(line):
             origin = prefix.parse(found[0])
-            promise(origin is None or origin.head == found[0], "the head of a line is lost")
+            require(origin is None or origin.head == found[0], "the head of a line is lost")
 
 
 def machine(data: bytes) -> None:
-    """A topology file: the matrix of nvidia-smi, or XML."""
+    """Read a topology file: the matrix of nvidia-smi, or XML."""
     text = data.decode("utf-8", "replace")
     for name in modules(topology.__file__):
         reader = import_module(f"nccl_inspect.topology.{name}")
@@ -183,11 +183,11 @@ def machine(data: bytes) -> None:
             except TopologyError as error:
                 _one_line(error)
                 continue
-            promise(all(0 <= a < found.gpus and 0 <= b < found.gpus for a, b in found.classes), "a pair without GPUs")
+            require(all(0 <= a < found.gpus and 0 <= b < found.gpus for a, b in found.classes), "a pair without GPUs")
 
 
 def settings(data: bytes) -> None:
-    """TOML: settings and policies."""
+    """Read TOML: settings and policies."""
     readers: tuple[Callable[[str], object], ...] = (
         lambda path: configuration.completed(reading.Options(), Path(path)),
         policy.read_policy,
@@ -201,7 +201,7 @@ def settings(data: bytes) -> None:
 
 
 def commands(data: bytes) -> None:
-    """Every command that reads a log: it ends in an orderly way, and what it prints is safe; the first byte chooses."""
+    """Run a command that reads a log: it ends in an orderly way, and what it prints is safe; the first byte chooses."""
     if not data:
         return
     command = COMMANDS[data[0] % len(COMMANDS)]
@@ -210,7 +210,7 @@ def commands(data: bytes) -> None:
     error = result.exception
     if error is not None and not isinstance(error, NcclInspectError | click.ClickException | SystemExit):
         raise error
-    promise(is_safe(result.stdout), f"{command} prints control characters")
+    require(is_safe(result.stdout), f"{command} prints control characters")
 
 
 class _kept:  # noqa: N801 - used like a function

@@ -47,17 +47,17 @@ def library_calls(library: Path) -> Iterator[Call]:
         file.seek(offset)
         data = file.read(size)
 
-    def text_at(place: int) -> str | None:
+    def read_text(place: int) -> str | None:
         start = place - address
         return data[start : data.find(b"\0", start)].decode("latin-1") if 0 <= start < size else None
 
     command = ["objdump", "-d", "--no-show-raw-insn", "-j", ".text", str(library)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield from calls_in(process.stdout, text_at)
+        yield from find_calls(process.stdout, read_text)
 
 
-def calls_in(instructions: Iterable[str], text_at: Callable[[int], str | None]) -> Iterator[Call]:
+def find_calls(instructions: Iterable[str], text_at: Callable[[int], str | None]) -> Iterator[Call]:
     """Yield the messages that instructions print.
 
     Args:
@@ -76,24 +76,24 @@ def calls_in(instructions: Iterable[str], text_at: Callable[[int], str | None]) 
             for register in _LOST_IN_CALLS:
                 known.pop(register, None)
         elif name == "lea" and address and (into := _INTO.search(arguments)):
-            known[_wide(into[1])] = int(address, 16)
+            known[_wide_name(into[1])] = int(address, 16)
         else:
             _follow(name, arguments, known)
 
 
 def _follow(name: str, arguments: str, known: dict[str, int]) -> None:
-    """What one instruction does to the registers of which the content is known."""
+    """Follow what one instruction does to the registers of which the content is known."""
     if number := _NUMBER.match(arguments) if name.startswith("mov") else None:
-        known[_wide(number[2])] = int(number[1], 16)
+        known[_wide_name(number[2])] = int(number[1], 16)
     elif name == "xor" and (pair := _MOVE.match(arguments)) and pair[1] == pair[2]:
-        known[_wide(pair[1])] = 0
+        known[_wide_name(pair[1])] = 0
     elif name == "mov" and (pair := _MOVE.match(arguments)):
-        if _wide(pair[1]) in known:
-            known[_wide(pair[2])] = known[_wide(pair[1])]
+        if _wide_name(pair[1]) in known:
+            known[_wide_name(pair[2])] = known[_wide_name(pair[1])]
         else:
-            known.pop(_wide(pair[2]), None)
+            known.pop(_wide_name(pair[2]), None)
     elif (into := _INTO.search(arguments)) and not name.startswith(_READS_ONLY):
-        known.pop(_wide(into[1]), None)
+        known.pop(_wide_name(into[1]), None)
 
 
 def _call(known: dict[str, int], text_at: Callable[[int], str | None]) -> Call | None:
@@ -106,5 +106,5 @@ def _call(known: dict[str, int], text_at: Callable[[int], str | None]) -> Call |
     return Call(level, named if level == "INFO" else (), text, file, known.get("r8", 0))
 
 
-def _wide(register: str) -> str:
+def _wide_name(register: str) -> str:
     return _WIDE.get(register, register)

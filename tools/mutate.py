@@ -60,7 +60,7 @@ json.dump(reached, open(sys.argv[1], "w"))
 ANSWERS = """
 import answers, json, random, sys
 inputs = [one for corpus in answers.CORPORA.values() for one in corpus()]
-known = {name: row for corpus in answers.CORPORA for name, row in answers.stored(corpus).items()}
+known = {name: row for corpus in answers.CORPORA for name, row in answers.read_stored(corpus).items()}
 first = json.load(open(sys.argv[1])).get(sys.argv[2], []) if sys.argv[2] else [0]
 first = range(len(inputs)) if first == [0] else first  # what only the first runs may be run once for all
 order = random.Random(1).sample(first, len(first))
@@ -83,14 +83,14 @@ class Mutant(NamedTuple):
 
 def mutations(tree: ast.Module) -> Iterator[tuple[ast.AST, str, ast.AST]]:
     """Yield each node that can be changed, what is changed, and what takes its place."""
-    hidden = {id(part) for node in ast.walk(tree) for whole in _without_effect(node) for part in ast.walk(whole)}
+    hidden = {id(part) for node in ast.walk(tree) for whole in _list_inert(node) for part in ast.walk(whole)}
     fields = _fields(tree)
     for node in ast.walk(tree):
         if id(node) not in hidden and hasattr(node, "lineno"):
             yield from ((node, what, new) for what, new in _changes(node, fields))
 
 
-def _without_effect(node: ast.AST) -> Iterator[ast.AST]:
+def _list_inert(node: ast.AST) -> Iterator[ast.AST]:
     """Yield what states nothing at run time: docstrings, annotations, imports for the type checker."""
     match node:
         case ast.Expr(value=ast.Constant()):
@@ -115,15 +115,15 @@ def _fields(tree: ast.Module) -> dict[str, list[str]]:
 def _changes(node: ast.AST, fields: dict[str, list[str]]) -> Iterator[tuple[str, ast.AST]]:
     match node:
         case ast.If() | ast.IfExp():
-            yield "condition negated", _with(node, test=ast.UnaryOp(ast.Not(), node.test))
+            yield "condition negated", _replace_fields(node, test=ast.UnaryOp(ast.Not(), node.test))
         case ast.comprehension(ifs=[first, *others]):
-            yield "condition negated", _with(node, ifs=[ast.UnaryOp(ast.Not(), first), *others])
+            yield "condition negated", _replace_fields(node, ifs=[ast.UnaryOp(ast.Not(), first), *others])
         case ast.Expr(value=ast.Call() | ast.Yield() | ast.YieldFrom()) | ast.AugAssign():
             yield "statement dropped", ast.Pass()
         case ast.Compare(ops=[operator]) if type(operator) in COMPARISONS:
-            yield "comparison changed", _with(node, ops=[COMPARISONS[type(operator)]()])
+            yield "comparison changed", _replace_fields(node, ops=[COMPARISONS[type(operator)]()])
         case ast.BoolOp():
-            yield "and/or exchanged", _with(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
+            yield "and/or exchanged", _replace_fields(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
         case ast.Constant(value=bool() as flag):
             yield "constant changed", ast.Constant(not flag)
         case ast.Constant(value=int() as number):
@@ -132,10 +132,10 @@ def _changes(node: ast.AST, fields: dict[str, list[str]]) -> Iterator[tuple[str,
             yield "constant changed", ast.Constant(f"{text}x")
         case ast.Attribute(value=ast.Name(id=name), ctx=ast.Load()) if len(fields.get(name, ())) > 1:
             names = fields[name]
-            yield "field exchanged", _with(node, attr=names[names.index(node.attr) - 1])
+            yield "field exchanged", _replace_fields(node, attr=names[names.index(node.attr) - 1])
 
 
-def _with(node: ast.AST, **values: object) -> ast.AST:
+def _replace_fields(node: ast.AST, **values: object) -> ast.AST:
     new = copy.copy(node)
     for name, value in values.items():
         setattr(new, name, value)
@@ -152,7 +152,7 @@ class _Replace(ast.NodeTransformer):
         return super().generic_visit(node)
 
 
-def chosen(number: int, seed: int, rooms: tuple[str, ...]) -> list[Mutant]:
+def choose_mutants(number: int, seed: int, rooms: tuple[str, ...]) -> list[Mutant]:
     """Return random mutants, the same for a seed, as many of each kind of change."""
     kinds: dict[str, list[tuple[Path, int]]] = {}
     for file in sorted(file for room in rooms for file in (ROOT / "nccl_inspect" / room).rglob("*.py")):
@@ -231,7 +231,7 @@ def main() -> None:
     parser.add_argument("--rooms", nargs="+", default=ROOMS)
     parser.add_argument("--only-answers", action="store_true", help="leave out the other tests")
     arguments = parser.parse_args()
-    mutants = chosen(arguments.count, arguments.seed, tuple(arguments.rooms))
+    mutants = choose_mutants(arguments.count, arguments.seed, tuple(arguments.rooms))
     table: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
         free: SimpleQueue[Copy] = SimpleQueue()

@@ -57,7 +57,7 @@ def build(target: Path) -> None:
     """Install the package and what it needs into a folder, and pack that."""
     with tempfile.TemporaryDirectory() as folder:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder]
-        subprocess.run([*install, *needs()], check=True)
+        subprocess.run([*install, *list_needs()], check=True)
         subprocess.run([*install, "--no-deps", str(ROOT)], check=True)
         for name in ("bin", "share"):  # of all packages
             shutil.rmtree(Path(folder, name), ignore_errors=True)
@@ -67,14 +67,14 @@ def build(target: Path) -> None:
         zipapp.create_archive(folder, target, "/usr/bin/env python3", compressed=True)
 
 
-def needs() -> list[str]:
-    """What the package depends on, without what is left out."""
+def list_needs() -> list[str]:
+    """Return what the package depends on, without what is left out."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return [dependency for dependency in project["dependencies"] if not dependency.startswith(LEFT_OUT)]
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--needs"]:
-        print(*needs(), sep="\n")
+        print(*list_needs(), sep="\n")
     else:
         build(Path(sys.argv[1] if len(sys.argv) > 1 else "nccl-inspect.pyz"))

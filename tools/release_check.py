@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 def main() -> None:
-    """All checks; the first one that fails ends it."""
+    """Run all checks; the first one that fails ends it."""
     import pyz
 
     began, source = datetime.now(UTC), _source()
@@ -61,7 +61,7 @@ def main() -> None:
             assert found == told[version], f"the zipapp tells something else than the wheel with Python {version}"
         assert len(set(told.values())) == 1, f"not the same with each of {', '.join(told)}"
         bare = _environment(folder / "bare", sys.executable, tools, "--no-deps", wheel)
-        _run(tools / "bin" / "pip", "--python", bare, "install", "--quiet", *pyz.needs())
+        _run(tools / "bin" / "pip", "--python", bare, "install", "--quiet", *pyz.list_needs())
         own = platform.python_version()
         lists = [
             _list_components(tools, folder / own, folder / f"{wheel.name}.cdx.json"),
@@ -97,7 +97,7 @@ def _environment(folder: Path, python: str, tools: Path, *packages: object) -> P
 
 
 def _check_imports(clean: Path, log: Path, folder: Path) -> None:
-    """Reports load none of the large packages, though they are installed."""
+    """Check that reports load none of the large packages, though they are installed."""
     command = [clean / "bin" / "python", "-I", "-X", "importtime", "-m", "nccl_inspect", "summarize", log]
     done = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True, check=True)
     loaded = set(re.findall(r"\| +(\w+)", done.stderr))

@@ -27,7 +27,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1] / part) for part in ("",
 import large_job  # noqa: E402
 
 from nccl_inspect.extras.fleet.store import Store  # noqa: E402
-from nccl_inspect.extras.fleet.tables import TABLES, Tables, of_job  # noqa: E402
+from nccl_inspect.extras.fleet.tables import TABLES, Tables, make_rows  # noqa: E402
 from nccl_inspect.pipeline import reading  # noqa: E402
 
 BEGIN = datetime(2026, 11, 1)
@@ -80,7 +80,7 @@ def text(hosts: int, on_each: int, fault: str = "") -> bytes:
 @cache
 def model(hosts: int, on_each: int, fault: str) -> Tables:
     """Return the judged job that others of its size and fault are like."""
-    return of_job(reading.Judge(reading.Options()).worst(reading.fold(text(hosts, on_each, fault))), "", 0.0, None)
+    return make_rows(reading.Judge(reading.Options()).worst(reading.fold(text(hosts, on_each, fault))), "", 0.0, None)
 
 
 class Simulated(NamedTuple):

@@ -29,7 +29,7 @@ class Macro:
 
 @dataclass(frozen=True)
 class Dialect:
-    """Where the messages of a program stand in its source tree."""
+    """Holds where the messages of a program stand in its source tree."""
 
     macros: dict[str, Macro]
     roots: tuple[str, ...]
@@ -152,16 +152,16 @@ def calls(files: Iterable[tuple[str, str]], dialect: Dialect) -> Iterator[Call]:
     names = "|".join(map(re.escape, dialect.macros))
     pattern = re.compile(rf"\b({names})\)?\s*\(")
     for file, content in files:
-        text = without_comments(content)
+        text = blank_comments(content)
         for found in pattern.finditer(text):
             if text[text.rfind("\n", 0, found.start()) + 1 : found.start()].strip() == "#define":
                 continue
             given = arguments(text, found.end())
             line = text.count("\n", 0, found.start()) + 1
-            yield from _of_call(dialect.macros[found[1]], given, file, line)
+            yield from _read_call(dialect.macros[found[1]], given, file, line)
 
 
-def _of_call(macro: Macro, arguments: list[str], file: str, line: int) -> Iterator[Call]:
+def _read_call(macro: Macro, arguments: list[str], file: str, line: int) -> Iterator[Call]:
     level = macro.level
     if not level:
         found = _LOG_LEVEL.match(arguments[0].strip())
@@ -176,14 +176,14 @@ def _of_call(macro: Macro, arguments: list[str], file: str, line: int) -> Iterat
         yield Call(level, subsystems, macro.prefix + text, file, line)
 
 
-def without_comments(content: str) -> str:
+def blank_comments(content: str) -> str:
     """Return the content with comments blanked, line by line."""
     content = content.replace("\\\n", _CONTINUED)
     return _BLANKED.sub(lambda found: found[1] or "\n" * found[0].count("\n") or " ", content)
 
 
 def arguments(text: str, at: int) -> list[str]:
-    """What stands between the commas of a call whose parenthesis was opened before ``at``."""
+    """Return what stands between the commas of a call whose parenthesis was opened before ``at``."""
     found, depth = [""], 0
     while piece := TOKEN.match(text, at):
         token, at = piece[0], piece.end()
@@ -209,12 +209,12 @@ def formats(argument: str) -> list[str]:
             found.append("")
         elif piece["name"]:
             if found:
-                found[-1] += _of_name(piece["name"])
+                found[-1] += _read_name(piece["name"])
         elif found:
             found[-1] += _ESCAPE.sub(lambda char: _ESCAPES.get(char[1], char[1]), piece["text"].replace(_CONTINUED, ""))
     return [text for text in found if text] or ["%s"]
 
 
-def _of_name(name: str) -> str:
+def _read_name(name: str) -> str:
     printf = _PRINTF.match(name)
     return "l" + printf[1] if printf else "%s"

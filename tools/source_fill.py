@@ -69,7 +69,7 @@ class Recogniser:
     """
 
     def __init__(self, formats: Iterable[str], dialects: set[str], grammar: Grammar | None = None) -> None:
-        self._grammar = grammar or engine.shipped()
+        self._grammar = grammar or engine.load_grammar()
         self._productions = [p for p in self._grammar.productions if p.dialect in dialects and not p.foreign]
         self._leads = [(lead, p) for p in self._productions for lead in _leads(p)]
         lines = [_lines(text) for text in formats]
@@ -82,14 +82,14 @@ class Recogniser:
         """Return a sample for each line of a format, if there is one that no other format fits better."""
         shapes = [_Shape(line) for line in lines]
         found: dict[str, str] = {}
-        for production in self._wanted(bare):
+        for production in self._list_wanted(bare):
             for sample in production.samples:
-                fits = [shape for shape in shapes if shape.longest in sample and shape.is_told_by(production, sample)]
+                fits = [shape for shape in shapes if shape.longest in sample and shape.is_known_to(production, sample)]
                 most = max((shape.weight for shape in fits), default=0)
                 found.update({shape.line: sample for shape in fits if shape.weight == most})
         return found
 
-    def _wanted(self, bare: bool) -> list[Production]:
+    def _list_wanted(self, bare: bool) -> list[Production]:
         return [p for p in self._productions if (p.bare if bare else not p.follows)]
 
     def message(self, text: str) -> str | None:
@@ -98,20 +98,20 @@ class Recogniser:
         In a format of several lines each line has to be recognised: only the first has NCCL's prefix.
         """
         first, *more = _lines(text)
-        lines = [self._filled(first, False), *(self._filled(line, True) for line in more)]
+        lines = [self._fill_line(first, False), *(self._fill_line(line, True) for line in more)]
         return None if None in lines else "\n".join(line for line in lines if line is not None)
 
-    def _filled(self, line: str, bare: bool) -> str | None:
-        return self._samples[bare].get(line) or self._tried(line, bare)
+    def _fill_line(self, line: str, bare: bool) -> str | None:
+        return self._samples[bare].get(line) or self._try_values(line, bare)
 
-    def _tried(self, line: str, bare: bool) -> str | None:
+    def _try_values(self, line: str, bare: bool) -> str | None:
         parts = list(_parts(line))
         shape = _Shape(line)
         start = parts[0][0]
         parse = self._grammar.parse_bare if bare else self._grammar.parse
         literals = " ".join(literal for literal, _ in parts)
         tried = set()
-        wanted = set(self._wanted(bare))
+        wanted = set(self._list_wanted(bare))
         for lead, production in self._leads:
             fits = start.startswith(lead) or lead.startswith(start)
             if not fits or production in tried or production not in wanted:
@@ -120,10 +120,10 @@ class Recogniser:
                 continue
             tried.add(production)
             words = list(dict.fromkeys([*_known_words(production), *_WORDS]))
-            fillings = _fill("", parts, _partial(production), words, [_MOST_STEPS])
+            fillings = _fill("", parts, _partial_pattern(production), words, [_MOST_STEPS])
             for text in fillings:
                 parsed = parse(text.encode())
-                if parsed and shape.is_told_by(parsed.production, text):
+                if parsed and shape.is_known_to(parsed.production, text):
                     return text
         return None
 
@@ -139,7 +139,7 @@ class _Shape:
         text = "".join(re.escape(literal) + _pattern(conversion) for literal, conversion in parts)
         self.pattern = re.compile(text, re.DOTALL)
 
-    def is_told_by(self, production: Production, message: str) -> bool:
+    def is_known_to(self, production: Production, message: str) -> bool:
         """Return whether the message has this shape and the production knows its words: they are not any text to it."""
         mine = self.pattern.fullmatch(message)
         theirs = production.match(message.encode())
@@ -189,7 +189,7 @@ def _parts(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
 
 
 def _pattern(conversion: re.Match[str] | None) -> str:
-    """What a conversion can print, as a regular expression."""
+    """Return what a conversion can print, as a regular expression."""
     if conversion is None:
         return ""
     return "( *" + _PATTERNS.get(conversion["kind"], ".*") + ")"
@@ -223,7 +223,7 @@ def _leads(production: Production) -> list[str]:
 
 
 @cache
-def _partial(production: Production) -> regex.Pattern[bytes]:
+def _partial_pattern(production: Production) -> regex.Pattern[bytes]:
     return regex.compile(production.shape.pattern.encode(), regex.DOTALL)
 
 
@@ -234,11 +234,11 @@ def _needle(production: Production) -> str:
 
 @cache
 def _known_words(production: Production) -> list[str]:
-    """What the fixed choices of a production can be."""
-    return [*_of_nodes(notation.parse(production.line))]
+    """Return what the fixed choices of a production can be."""
+    return [*_constant_words(notation.parse(production.line))]
 
 
-def _of_nodes(nodes: notation.Sequence) -> Iterator[str]:
+def _constant_words(nodes: notation.Sequence) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, notation.Field) and node.spec[:1] in ("=", "?"):
             yield from node.spec[1:].split("¦")
@@ -246,4 +246,4 @@ def _of_nodes(nodes: notation.Sequence) -> Iterator[str]:
             for option in node.options:
                 if all(isinstance(part, notation.Literal) for part in option):
                     yield "".join(part.text for part in option if isinstance(part, notation.Literal))
-                yield from _of_nodes(option)
+                yield from _constant_words(option)

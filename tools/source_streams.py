@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from source_calls import TOKEN, Call, Dialect, arguments, formats, without_comments
+from source_calls import TOKEN, Call, Dialect, arguments, blank_comments, formats
 
 _STREAM = re.compile(r"\b(?P<kind>P?LOG(?:_IF|_FIRST_N|_EVERY_N_SEC)?)\s*\(")
 _ADDED = re.compile(r"\b(?:RETURN_IF_ERROR\s*\(|_\s*(?=<<))")
@@ -29,14 +29,14 @@ _MOST = 16
 def stream_calls(files: Iterable[tuple[str, str]], dialect: Dialect) -> Iterator[Call]:
     """Yield every message of some source files, line by line."""
     for file, content in files:
-        text = _with_headers(without_comments(content))
+        text = _write_headers_out(blank_comments(content))
         logged = () if file.startswith(dialect.answers) else (*_streams(text), *_additions(text))
         for start, level, shown in (*logged, *_errors(text)):
             line, subsystems = text.count("\n", 0, start) + 1, ("NET",) if level == "INFO" else ()
             yield from (Call(level, subsystems, one, file, line) for one in _lines(shown, dialect))
 
 
-def _with_headers(text: str) -> str:
+def _write_headers_out(text: str) -> str:
     """Return the text, with macros that stand for the beginning of a stream written out."""
     for header in _HEADER.finditer(text):
         text = re.sub(rf"(?<!#define ){header['name']}\b", lambda _, by=header["text"]: by, text)  # type: ignore[misc]
@@ -47,7 +47,7 @@ def _streams(text: str) -> Iterator[tuple[int, str, str]]:
     for found in _STREAM.finditer(text):
         inside = arguments(text, found.end())
         level = _SEVERITY.get(inside[0].strip(), "INFO")  # LOG(LEVEL(…)): one that the user chooses
-        for shown in _operands(text, _closed(text, found.end())):
+        for shown in _operands(text, _find_close(text, found.end())):
             yield found.start(), level, shown + (": %s [%d]" if found["kind"].startswith("P") else "")
 
 
@@ -61,7 +61,7 @@ def _errors(text: str) -> Iterator[tuple[int, str, str]]:
 
 def _additions(text: str) -> Iterator[tuple[int, str, str]]:
     for found in _ADDED.finditer(text):
-        at = _closed(text, found.end()) if found[0].endswith("(") else found.end()
+        at = _find_close(text, found.end()) if found[0].endswith("(") else found.end()
         yield from ((found.start(), "WARN", f"%s; {shown}") for shown in _operands(text, at) if shown)
 
 
@@ -72,8 +72,8 @@ def _lines(shown: str, dialect: Dialect) -> Iterator[str]:
     yield from (line for line in more if _WORD.search(line.replace("%s", "").replace("%d", "")))
 
 
-def _closed(text: str, at: int) -> int:
-    """Behind the parenthesis that was opened before ``at``."""
+def _find_close(text: str, at: int) -> int:
+    """Return the position behind the parenthesis that was opened before ``at``."""
     depth = 1
     while depth and (token := TOKEN.match(text, at)):
         depth += (token[0] in "([{") - (token[0] in ")]}")
@@ -82,7 +82,7 @@ def _closed(text: str, at: int) -> int:
 
 
 def _operands(text: str, at: int) -> list[str]:
-    """What a stream can print that begins at ``at``; it ends with its statement, or with the call that it is in."""
+    """Return what a stream that begins at ``at`` can print; it ends with its statement, or with its call."""
     parts, depth = [""], 0
     while token := TOKEN.match(text, at):
         at = token.end()
@@ -98,20 +98,20 @@ def _operands(text: str, at: int) -> list[str]:
         parts += more
         if end:
             break
-    return _joined(_operand(part) for part in parts[1:])
+    return _join_parts(_operand(part) for part in parts[1:])
 
 
 def _operand(part: str) -> list[str]:
-    """What one operand of a stream can print."""
+    """Return what one operand of a stream can print."""
     called = _CALL.match(part)
     if called and called["name"] == "StrFormat":
         return formats(arguments(part, called.end())[0])
     if called and called["name"] == "StrCat":
-        return _joined(_operand(one) for one in arguments(part, called.end()))
+        return _join_parts(_operand(one) for one in arguments(part, called.end()))
     if called:
         return ["%s"]
     return formats(part)
 
 
-def _joined(parts: Iterable[list[str]]) -> list[str]:
+def _join_parts(parts: Iterable[list[str]]) -> list[str]:
     return ["".join(choice) for choice, _ in zip(product(*parts), range(_MOST), strict=False)]

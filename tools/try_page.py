@@ -42,7 +42,7 @@ class Part:
     packed: bytes
 
     @classmethod
-    def of(cls, name: str, data: bytes) -> Part:
+    def from_bytes(cls, name: str, data: bytes) -> Part:
         """Return the part that holds these bytes."""
         return cls(name, gzip.compress(data, 9, mtime=0))
 
@@ -68,8 +68,8 @@ def build(target: Path = TARGET) -> Path:
     (target / "offline.js").write_text(re.sub(r"const BUILD = .*", own, worker, count=1), encoding="utf-8")
     for file in ("style.css", "app.js"):
         (target / file).write_text(texts[file], encoding="utf-8")
-    (target / "index.html").write_text(_served(texts["index.html"], name, parts), encoding="utf-8")
-    (target / SINGLE).write_text(_single(texts, name, parts), encoding="utf-8")
+    (target / "index.html").write_text(_make_served(texts["index.html"], name, parts), encoding="utf-8")
+    (target / SINGLE).write_text(_make_single(texts, name, parts), encoding="utf-8")
     return target
 
 
@@ -95,12 +95,12 @@ def _version(package: Path) -> str | None:
 
 def _parts(pyodide: Path) -> Iterator[Part]:
     for name in RUNTIME:
-        yield Part.of(name, (pyodide / name).read_bytes())
+        yield Part.from_bytes(name, (pyodide / name).read_bytes())
     lock = json.loads((pyodide / "pyodide-lock.json").read_text(encoding="utf-8"))
-    yield Part.of("pyodide-lock.json", json.dumps({**lock, "packages": {}}).encode())
-    yield Part.of("packages.zip", _compiled(_packages(), pyodide))
-    yield Part.of("worker.js", (PAGE / "worker.js").read_bytes())
-    yield Part.of("sample.log", SAMPLE.read_bytes())
+    yield Part.from_bytes("pyodide-lock.json", json.dumps({**lock, "packages": {}}).encode())
+    yield Part.from_bytes("packages.zip", _compile_modules(_packages(), pyodide))
+    yield Part.from_bytes("worker.js", (PAGE / "worker.js").read_bytes())
+    yield Part.from_bytes("sample.log", SAMPLE.read_bytes())
 
 
 def _packages() -> bytes:
@@ -123,7 +123,7 @@ def _files() -> Iterator[tuple[str, Path]]:
                 yield file.as_posix(), Path(str(file.locate()))
 
 
-def _compiled(packages: bytes, pyodide: Path) -> bytes:
+def _compile_modules(packages: bytes, pyodide: Path) -> bytes:
     """Return the same with its modules compiled, stored: it is packed as a whole afterwards."""
     given, made = (NPM / name for name in ("packages.zip", "compiled.zip"))
     given.write_bytes(packages)
@@ -139,9 +139,9 @@ def _compiled(packages: bytes, pyodide: Path) -> bytes:
 # --- the pages ----------------------------------------------------------------------------------------------------
 
 
-def _served(page: str, name: str, parts: list[Part]) -> str:
+def _make_served(page: str, name: str, parts: list[Part]) -> str:
     listed = [{"name": part.name, "file": part.file, "size": len(part.packed)} for part in parts]
-    return _filled(
+    return _fill_page(
         page,
         policy=_policy("'self'", "'self'", "'self'", "'self' blob:"),
         style='<link rel="stylesheet" href="style.css">',
@@ -149,14 +149,14 @@ def _served(page: str, name: str, parts: list[Part]) -> str:
     )
 
 
-def _single(texts: dict[str, str], name: str, parts: list[Part]) -> str:
+def _make_single(texts: dict[str, str], name: str, parts: list[Part]) -> str:
     listed = [{"name": part.name, "size": len(part.packed)} for part in parts]
     embedded = "\n".join(
         f'<script type="text/plain" id="part-{part.name}">{base64.b64encode(part.packed).decode()}</script>'
         for part in parts
     )
     style, script = f"\n{texts['style.css']}", f"\n{texts['app.js']}"
-    return _filled(
+    return _fill_page(
         texts["index.html"],
         policy=_policy("'none'", _hash(script), _hash(style), "blob:"),
         style=f"<style>{style}</style>",
@@ -170,7 +170,7 @@ def _build(name: str, listed: list[dict[str, object]], offline: bool) -> str:
 
 
 def _policy(connect: str, script: str, style: str, worker: str) -> str:
-    """What the page may do. The report in its frame is bound by it as well, so that it names its script and style."""
+    """Return what the page may do: the report in its frame is bound by it as well, so it names its script and style."""
     own_script, own_style = _report_hashes()
     policy = (
         f"default-src 'none'; connect-src {connect}; script-src {script} {own_script} blob: 'wasm-unsafe-eval'; "
@@ -181,7 +181,7 @@ def _policy(connect: str, script: str, style: str, worker: str) -> str:
 
 
 def _report_hashes() -> tuple[str, str]:
-    """How the policy of a report names its script and its style."""
+    """Return how the policy of a report names its script and its style."""
     import nccl_inspect
     from nccl_inspect.report import Style, html
 
@@ -195,7 +195,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _filled(page: str, **texts: str) -> str:
+def _fill_page(page: str, **texts: str) -> str:
     for name, text in texts.items():
         page = page.replace(f"<!-- {name} -->", text)
     return page

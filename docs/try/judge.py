@@ -15,7 +15,7 @@ from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import list_unused_evidence as problems_of
-from nccl_inspect.util.gc_pause import uncollected
+from nccl_inspect.util.gc_pause import pause_collector
 
 FOLDER = Path("/logs")
 """Where the worker puts what was dropped; names in reports are relative to it."""
@@ -24,7 +24,7 @@ _SMALLER = "give it the lines of NCCL only: grep -a -E 'NCCL|Error|signal|exit' 
 FORMATS = ("html", "text", "json")
 
 
-def judged(names: Sequence[str], limit: int, told: Callable[..., None]) -> str:
+def judge_files(names: Sequence[str], limit: int, told: Callable[..., None]) -> str:
     """Return the reports on some files as a JSON object: each format, the verdict, and what could not be read.
 
     Args:
@@ -32,21 +32,21 @@ def judged(names: Sequence[str], limit: int, told: Callable[..., None]) -> str:
         limit: bytes that they may unpack to.
         told: how many bytes were read, of how many, and what is done.
     """
-    return _answered(lambda: _judged(names, limit, told))
+    return _answer(lambda: _judge_files(names, limit, told))
 
 
-def anonymized(names: Sequence[str], told: Callable[..., None]) -> str:
+def anonymize_files(names: Sequence[str], told: Callable[..., None]) -> str:
     """Write a copy that can be passed on; a JSON object with the path of the file.
 
     Args:
-        names: as for :func:`judged`.
+        names: as for :func:`judge_files`.
         told: likewise.
     """
-    return _answered(lambda: _anonymized(names, told))
+    return _answer(lambda: _anonymize_files(names, told))
 
 
-def _summed(told: Callable[..., None]) -> blocks.Progress:
-    """What takes the size of each piece, and tells that of all pieces."""
+def _sum_sizes(told: Callable[..., None]) -> blocks.Progress:
+    """Return what takes the size of each piece, and tells that of all pieces."""
     done = 0
 
     def progress(size: int, total: int | None) -> None:
@@ -57,7 +57,7 @@ def _summed(told: Callable[..., None]) -> blocks.Progress:
     return progress
 
 
-def _answered(work: Callable[[], dict[str, object]]) -> str:
+def _answer(work: Callable[[], dict[str, object]]) -> str:
     os.chdir(FOLDER)
     try:
         answer = work()
@@ -68,13 +68,13 @@ def _answered(work: Callable[[], dict[str, object]]) -> str:
     return json.dumps(answer)
 
 
-def _judged(names: Sequence[str], limit: int, told: Callable[..., None]) -> dict[str, object]:
+def _judge_files(names: Sequence[str], limit: int, told: Callable[..., None]) -> dict[str, object]:
     told(0, 0, "Looking at the files")
     beside = artifacts.inventory(list(names))
     _require_bearable(beside.logs, limit)
     judge = reading.Judge(reading.Options())
-    with uncollected():
-        fold = reading.fold(beside.logs, _summed(told))
+    with pause_collector():
+        fold = reading.fold(beside.logs, _sum_sizes(told))
         told(0, 0, "Judging")
         job = judge.worst(fold, beside=beside)
         told(0, 0, "Writing the reports")
@@ -104,12 +104,12 @@ def _require_bearable(logs: Sequence[blocks.Input], limit: int) -> None:
             continue  # the report says so
 
 
-def _anonymized(names: Sequence[str], told: Callable[..., None]) -> dict[str, object]:
+def _anonymize_files(names: Sequence[str], told: Callable[..., None]) -> dict[str, object]:
     shutil.rmtree(COPY, ignore_errors=True)
     COPY.mkdir()
     several = len(names) > 1 or Path(names[0]).is_dir()
     target = COPY / ("shareable" if several else "shareable.log")
-    anonymize.write(list(names), str(target), progress=_summed(told))
+    anonymize.write(list(names), str(target), progress=_sum_sizes(told))
     if not target.is_dir():
         return {"path": str(target), "name": target.name}
     return {"path": shutil.make_archive(str(target), "zip", target), "name": "shareable.zip"}

@@ -61,12 +61,12 @@ async function placed(files) {
 async function judged({ files, sample, limit }) {
   const given = sample ? [{ path: "sample.log", data: new Blob([PARTS.get("sample.log")]) }] : files;
   names = python.toPy(await placed(given));
-  const answer = JSON.parse(judge.judged(names, limit, progress("Reading")));
+  const answer = JSON.parse(judge.judge_files(names, limit, progress("Reading")));
   postMessage({ kind: "judged", ...answer });
 }
 
 async function anonymized() {
-  const answer = JSON.parse(judge.anonymized(names, progress("Anonymizing")));
+  const answer = JSON.parse(judge.anonymize_files(names, progress("Anonymizing")));
   const data = answer.path ? python.FS.readFile(answer.path) : null;
   postMessage({ kind: "anonymized", ...answer, data });
 }

@@ -20,7 +20,7 @@ from nccl_inspect.model.measured import Measured
 from nccl_inspect.model.paths.ends import listed_as
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.records import Frozen, Record, frozen, record
-from nccl_inspect.util.times import in_order, moment
+from nccl_inspect.util.times import are_in_order, moment
 
 
 def find_last(lines: Sequence[LastLine]) -> LastLine | None:
@@ -28,7 +28,7 @@ def find_last(lines: Sequence[LastLine]) -> LastLine | None:
     if len(lines) < 2:
         return lines[0] if lines else None
     times = [moment(line.time) for line in lines]
-    if in_order(*times):
+    if are_in_order(*times):
         seconds = [time.seconds for time in times if time]
         return lines[max(range(len(lines)), key=lambda at: (seconds[at], lines[at].order))]
     last_source = lines[-1].source
@@ -127,7 +127,7 @@ _Key = tuple[str, str, str]
 
 
 def list_nics(job: Job) -> list[NicRow]:
-    """Return one for each NIC: hosts with idle ones first, each host's NICs by index."""
+    """Return a row for each NIC: hosts with idle ones first, each host's NICs by index."""
     listed = _find_listed(job)
     nics = _find_used(job.paths, {(host, net, index): name for (host, net, name), (index, _) in listed.items()})
     busy = {(host, network) for host, network, _ in nics}
@@ -175,7 +175,6 @@ def _nic_row(key: _Key, nic: _Nic, job: Job, hosts_in_use: set[str], speeds: dic
 
 
 def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
-    """Return the NICs at the ends of network paths."""
     nics: dict[_Key, _Nic] = {}
     over_net = paths.where(lambda kind: kind.net is not None)
     for side, columns in (("send", ("src_host", "src")), ("receive", ("dst_host", "dst"))):
@@ -242,7 +241,6 @@ def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, 
 
 
 def _find_speeds(job: Job) -> dict[tuple[str, str], int]:
-    """Speeds by host and name."""
     return {
         (host, str(value(notice, _SPEEDS[notice.production]))): int(value(notice, "speed"))
         for notice in job.notices
@@ -316,7 +314,7 @@ class _Gathered(Record):
 
 
 def list_hosts(job: Job) -> list[HostRow]:
-    """Return one for each host: those with the worst findings first, then by slower paths than expected."""
+    """Return a row for each host: those with the worst findings first, then by slower paths than expected."""
     by_host = {host.name: _Gathered() for host in job.hosts}
     _gather_paths(job, by_host)
     for nic in list_nics(job):
@@ -329,11 +327,11 @@ def list_hosts(job: Job) -> list[HostRow]:
             by_host[line.process.host].last.append(line)
     weighed = [(_host_row(host, by_host[host.name]), by_host[host.name].blamed) for host in job.hosts]
 
-    def badness(entry: tuple[HostRow, int]) -> tuple[int, ...]:
+    def rank_badness(entry: tuple[HostRow, int]) -> tuple[int, ...]:
         row, blamed = entry
         return _WEIGHTS.get(row.severity or "", 0), blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown
 
-    return [row for row, _ in sorted(weighed, key=badness, reverse=True)]
+    return [row for row, _ in sorted(weighed, key=rank_badness, reverse=True)]
 
 
 def _host_row(host: Host, gathered: _Gathered) -> HostRow:
@@ -413,7 +411,7 @@ class BandwidthRow(Frozen):
     hosts: list[str]
 
 
-def _expected(row: BandwidthRow) -> str:
+def _describe_expected(row: BandwidthRow) -> str:
     if row.expected_low is None or row.expected_high is None:
         return ""
     return f"{bandwidth.rate_text(row.expected_low)}-{bandwidth.rate_text(row.expected_high)}"
@@ -426,7 +424,7 @@ _BANDWIDTH_COLUMNS = (
     Column("type", "type", goes=2, folds=True),
     Column("size", "size", text=lambda row: bandwidth.size_text(row.size) if row.size else "pairs"),
     Column("measured_gbps", "GB/s", text=lambda row: bandwidth.rate_text(row.measured_gbps)),
-    Column("expected_low", "expected", text=_expected),
+    Column("expected_low", "expected", text=_describe_expected),
     Column("ratio", "of least", goes=5, text=lambda row: bandwidth.percent_text(row.ratio)),
     Column("verdict", "verdict"),
     Column("what", "what is expected, or why not judged", goes=6, folds=True),
@@ -436,7 +434,7 @@ _BANDWIDTH_COLUMNS = (
 
 
 def list_bandwidths(job: Job, *, of_sizes: bool = False) -> list[BandwidthRow]:
-    """Return one row for each operation, the furthest behind first, or one for each size."""
+    """Return a row for each operation, the furthest behind first, or one for each size."""
     entries = sorted(job.bandwidth, key=lambda entry: (entry.verdict != "low", entry.ratio or 0))
     rows = []
     for entry in entries:

@@ -17,7 +17,7 @@ from nccl_inspect.model.communicators.lifetime import PHASES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Gpu, InitTiming, LastLine
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 from nccl_inspect.util.wording import ranges
 
@@ -108,11 +108,11 @@ _RANK_COLUMNS = (
 
 
 def list_ranks(job: Job) -> list[RankRow]:
-    """One per rank, the worst state first; if the log does not show the world, one per rank of its communicators.
+    """Return one row per rank, the worst state first; without the world in the log, one per rank of its communicators.
 
     A process without a rank has a row of its own: it may be one of the missing ranks.
     """
-    lines = grouped((rank, last_line) for last_line in job.last_lines for rank in last_line.ranks)
+    lines = group_values((rank, last_line) for last_line in job.last_lines for rank in last_line.ranks)
     last = {rank: line for rank, several in lines.items() if (line := find_last(several))}
     errors = first_errors(job)
     progress = _progress(job)
@@ -184,7 +184,7 @@ def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
 def _progress(job: Job) -> dict[int, str]:
     """Return how far ranks got, in the most advanced communicator that has not ended."""
     roots = [comm for comm in job.communicators if comm.parent is None] or job.communicators
-    reached = grouped((rank, state) for comm in roots for rank, state in _member_states(comm).items())
+    reached = group_values((rank, state) for comm in roots for rank, state in _member_states(comm).items())
     order = _WORST.index
     return {
         rank: max((state for state in states if state != "ended"), key=order, default="ended")
@@ -215,7 +215,7 @@ def _find_silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process
 
 
 def _count_local_ranks(job: Job) -> dict[int, int]:
-    """Local ranks by the order of ranks on a host, as NCCL counts them, if the log has all ranks."""
+    """Return the local ranks by the order of ranks on a host, as NCCL counts them, if the log has all ranks."""
     if job.world_size is None or len(job.ranks_seen) < job.world_size:
         return {}
     hosts: Sequence[list[int]] = [sorted(host.ranks) for host in job.hosts if is_named(host.name)]
@@ -253,7 +253,7 @@ _SETTING_COLUMNS = (
 
 
 def list_settings(job: Job) -> list[SettingRow]:
-    """Return one for each variable and value, by name."""
+    """Return a row for each variable and value, by name."""
     sizes: dict[str, dict[str, int]] = {}
     for setting in job.environment:
         sizes.setdefault(setting.name, {})[setting.value] = len(setting.processes)
@@ -333,7 +333,7 @@ _TIMING_COLUMNS = (
 
 
 def list_timings(job: Job) -> list[TimingRow]:
-    """Return one for each communicator and rank, as far as NCCL says it (2.22 and later), the longest first."""
+    """Return a row for each communicator and rank, as far as NCCL says it (2.22 and later), the longest first."""
     table = [_timing_row(comm, timing) for comm in job.communicators for timing in comm.timings]
     return sorted(table, key=lambda row: -row.total)
 
@@ -426,10 +426,9 @@ class _Sum(Record):
 
 
 def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
-    """Return one for each process, communicator and kind, the largest first.
+    """Return a row for each process, communicator and kind, the largest first.
 
     Args:
-        job: knows the ranks of processes.
         events: of the same inputs, in the order of their lines.
     """
     sums: dict[_Key, _Sum] = {}
@@ -441,7 +440,7 @@ def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
                 building[thread] = event.comm
             else:
                 building.pop(thread, None)
-        elif isinstance(event, Message) and (size := _allocated(event)):
+        elif isinstance(event, Message) and (size := _sum_allocated(event)):
             kind = str(dict(event.values).get("what") or _KINDS[event.qualified_name])
             key = _Key(where.host, where.pid, building.get(thread), kind)
             sums.setdefault(key, _Sum()).add(size)
@@ -450,7 +449,7 @@ def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
     return sorted(table, key=lambda row: -row.bytes)
 
 
-def _allocated(event: Message) -> int:
+def _sum_allocated(event: Message) -> int:
     """Return the bytes that a message says were allocated; 0 for any other."""
     if event.qualified_name not in _KINDS:
         return 0

@@ -11,11 +11,10 @@ from typing import NamedTuple
 from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging import impact
-from nccl_inspect.judging.engine import selected
-from nccl_inspect.judging.facts import ranks_of_paths
+from nccl_inspect.judging.engine import select_rules
 from nccl_inspect.model.job import Job, PathKind, Selection
-from nccl_inspect.util.text import printable
-from nccl_inspect.util.wording import count, expand, listed, range_word, read_range, some_names, some_ranks
+from nccl_inspect.util.text import escape_controls
+from nccl_inspect.util.wording import count, expand, list_words, range_word, read_range, some_names, some_ranks
 
 _TRANSPORTS = ("p2p", "shm", "net", "collnet", "ib", "socket")
 """Valid names of transports, even if the log has no such path."""
@@ -40,7 +39,7 @@ class PlaceFilter(NamedTuple):
         Raises:
             NcclInspectError: the log has none of them.
         """
-        require_numbers("rank", self.ranks, {*job.ranks_seen, *range(job.world_size or 0), *ranks_of_paths(job.paths)})
+        require_numbers("rank", self.ranks, {*job.ranks_seen, *range(job.world_size or 0), *job.paths.ends()})
         hosts = set(match_names("host", self.hosts, [host.name for host in job.hosts]))
 
         def fits(ranks: Iterable[int], names: Iterable[str | None]) -> bool:
@@ -86,7 +85,7 @@ def sort_slowest_first(paths: Selection, job: Job) -> Selection:
 
 
 def explain_no_path(job: Job, verdicts: Sequence[str]) -> str:
-    """Why no path is selected, given the wanted verdicts."""
+    """Return why no path is selected, given the wanted verdicts."""
     if not len(job.paths):
         return "no path: the log has no connection line"
     there = _count_paths(job.paths, lambda kind: kind.verdict)
@@ -112,15 +111,11 @@ def match_rules(patterns: Sequence[str]) -> set[str]:
     Raises:
         NcclInspectError: a pattern matches no rule.
     """
-    return {entry.rule.name for entry in selected(patterns)} if patterns else set()
+    return {entry.rule.name for entry in select_rules(patterns)} if patterns else set()
 
 
 def match_transports(words: Sequence[str], paths: Selection) -> set[str]:
-    """Return the transports, as in tables, that words match: a prefix of one or of its parts, ignoring case.
-
-    Raises:
-        NcclInspectError: a word is not a transport, and the log has none with that prefix.
-    """
+    """Return the transports, as in tables, that words match: a prefix of one or of its parts, ignoring case."""
     kinds = {(kind.transport, kind.detail) for kind in paths.kinds} if words else set()
     details: set[str] = set()
     for word in words:
@@ -132,24 +127,20 @@ def match_transports(words: Sequence[str], paths: Selection) -> set[str]:
         }
         if not fits and start not in _TRANSPORTS:
             there = sorted({detail for _, detail in kinds})
-            has = f"the log has {printable(listed(there, _MAX_NAMES))}" if there else "the log has none"
+            has = f"the log has {escape_controls(list_words(there, _MAX_NAMES))}" if there else "the log has none"
             raise NcclInspectError(f"no transport '{word}'", suggestion(word, there) or has)
         details |= fits
     return details
 
 
 def _parts(detail: str) -> list[str]:
-    """``net/ib`` and ``ib`` of ``NET/IB``."""
+    """Return ``net/ib`` and ``ib`` of ``NET/IB``."""
     parts = detail.lower().split("/")
     return ["/".join(parts[at:]) for at in range(len(parts))]
 
 
 def parse_ranges(noun: str, words: tuple[str, ...]) -> list[range]:
-    """Return the numbers that an option names: ``3``, ``0-7``, ``0-56:8``, or several with commas.
-
-    Raises:
-        NcclInspectError: a word has another form.
-    """
+    """Return the numbers that an option names: ``3``, ``0-7``, ``0-56:8``, or several with commas."""
     ranges = []
     for word in ",".join(words).split(",") if words else ():
         some = read_range(word)
@@ -160,11 +151,7 @@ def parse_ranges(noun: str, words: tuple[str, ...]) -> list[range]:
 
 
 def require_numbers(noun: str, wanted: Sequence[range], present: Iterable[int]) -> None:
-    """Check that each range has at least one number that is present.
-
-    Raises:
-        NcclInspectError: a range has none.
-    """
+    """Check that each range has at least one number that is present."""
     there = set(present) if wanted else set()
     for some in wanted:
         if there.isdisjoint(some):
@@ -174,11 +161,7 @@ def require_numbers(noun: str, wanted: Sequence[range], present: Iterable[int]) 
 
 
 def match_names(noun: str, patterns: Sequence[str], present: Iterable[str]) -> list[str]:
-    """Return the names that match patterns.
-
-    Raises:
-        NcclInspectError: a pattern matches none.
-    """
+    """Return the names that match patterns."""
     there = list(dict.fromkeys(present)) if patterns else []
     names: list[str] = []
     for pattern in patterns:
@@ -187,7 +170,7 @@ def match_names(noun: str, patterns: Sequence[str], present: Iterable[str]) -> l
         globs = [glob for glob in expand(pattern) if _IS_GLOB.search(glob)]
         fits = [name for name in there if name in ones or any(fnmatchcase(name, glob) for glob in globs)]
         if not fits:
-            has = f"the log has {printable(some_names(there, _MAX_NAMES))}" if there else "the log has none"
+            has = f"the log has {escape_controls(some_names(there, _MAX_NAMES))}" if there else "the log has none"
             raise NcclInspectError(f"no {noun} '{pattern}'", suggestion(pattern, there) or has)
         names += fits
     return names

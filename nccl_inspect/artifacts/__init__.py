@@ -79,16 +79,6 @@ class Kind(Protocol):
         """Return what it holds; a ValueError says what is wrong with it, a NotOfKindError that it is a log."""
 
 
-def of(artifacts: Iterable[Artifact], *readers: str) -> list[Any]:
-    """Return what the files of some kinds hold.
-
-    Args:
-        artifacts: of a job.
-        readers: the modules here that read the kinds, by name: who asks need not load them.
-    """
-    return [entry.value for name in readers for entry in artifacts if entry.reader == name and entry.value is not None]
-
-
 @cache
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds."""
@@ -263,12 +253,12 @@ def contents(name: str, kind: Kind, pieces: Pieces) -> list[Artifact]:
     starts = {tool: start for tool in kinds() if (start := getattr(tool, "START", None))}
     parts = machine.sections(bytes(data), list(starts.values())) if kind in starts else []
     if len(parts) < 2:
-        return [_of_kind(name, kind, bytes(data))]
+        return [_read_kind(name, kind, bytes(data))]
     tools = list(starts)
-    return [_of_kind(name, tools[place], part) for place, part in parts]
+    return [_read_kind(name, tools[place], part) for place, part in parts]
 
 
-def _of_kind(name: str, kind: Kind, data: bytes) -> Artifact:
+def _read_kind(name: str, kind: Kind, data: bytes) -> Artifact:
     try:
         return _artifact(name, kind, kind.read(name, data))
     except RecursionError:

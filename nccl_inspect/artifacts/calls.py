@@ -335,10 +335,10 @@ def _frame(frames: Any) -> str:
     """The program's own innermost frames: PyTorch lists the innermost first, and programs have helpers for calls."""
     usable = [frame for frame in as_list(frames) if isinstance(frame, dict)]
     own = [frame for frame in usable if not _is_library(as_text(frame.get("filename")))]
-    return " < ".join(map(_place, (own or usable)[:_FRAMES]))
+    return " < ".join(map(_describe_frame, (own or usable)[:_FRAMES]))
 
 
-def _place(frame: Mapping[str, Any]) -> str:
+def _describe_frame(frame: Mapping[str, Any]) -> str:
     return f"{as_text(frame.get('filename'))}:{as_number(frame.get('line'))} in {as_text(frame.get('name'))}"
 
 

@@ -92,13 +92,13 @@ class Container(Record):
         Args:
             names: whole ones; or beginnings that end with ``-`` or ``/``; or ends that begin with ``/``.
         """
-        return any(quantity(text) != 0 for text in self._of(*names))
+        return any(quantity(text) != 0 for text in self._amounts(*names))
 
     def amount(self, *names: str) -> float:
         """Return how much it asks for of these resources; 0 where that is not a number."""
-        return sum(quantity(text) or 0.0 for text in self._of(*names))
+        return sum(quantity(text) or 0.0 for text in self._amounts(*names))
 
-    def _of(self, *names: str) -> Iterator[str]:
+    def _amounts(self, *names: str) -> Iterator[str]:
         for name, text in self.resources.items():
             ends = any(name.endswith(pattern) for pattern in names if pattern.startswith("/"))
             if (

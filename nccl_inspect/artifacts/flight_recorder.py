@@ -215,10 +215,10 @@ def _groups(config: Any) -> dict[str, Group]:
 
 def _ranks(listed: Any) -> tuple[int, ...]:
     """``[0, 1]`` as a list or, in most versions, as text."""
-    return _of_text(listed if isinstance(listed, str) else " ".join(map(as_text, as_list(listed))))
+    return _share_ranks(listed if isinstance(listed, str) else " ".join(map(as_text, as_list(listed))))
 
 
 @lru_cache(maxsize=1024)
-def _of_text(listed: str) -> tuple[int, ...]:
+def _share_ranks(listed: str) -> tuple[int, ...]:
     """Return the same object for the same group: thousands of dumps list thousands of ranks each."""
     return tuple(map(int, re.findall(r"\d{1,9}", listed)))

@@ -72,7 +72,7 @@ class Traits(Record):
     ended: Moment | None
 
     @classmethod
-    def of(cls, gathered: Gathered, sources: Iterable[str], earlier: Container[Process] = ()) -> Traits:
+    def collect(cls, gathered: Gathered, sources: Iterable[str], earlier: Container[Process] = ()) -> Traits:
         """Return the traits of a job."""
         logs = [log for log in gathered.living if log.process not in earlier]
         members = [member for comm in gathered.communicators for member in comm.members.values()]

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 _DAY = 86_400.0
 
 
-def of_job(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) -> list[Artifact]:
+def check_evidence(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) -> list[Artifact]:
     """The evidence as it is used for one job: with its hosts, and with a reason where it is of another job."""
     over = gathering.superseded(gathered.communicators, gathered.everything) if job.earlier_runs else []
     earlier = {process for run in over for process in run.processes}
-    traits = Traits.of(gathered, [source.name for source in job.sources], earlier)
+    traits = Traits.collect(gathered, [source.name for source in job.sources], earlier)
     checked = [_checked(artifact, traits) for artifact in artifacts]
-    return owner.joined(_newest(reruns.sorted_out(checked, job)), job)
+    return owner.join_hosts(_newest(reruns.sorted_out(checked, job)), job)
 
 
 def _checked(artifact: Artifact, job: Traits) -> Artifact:
-    identity = of(artifact)
+    identity = identify(artifact)
     if strength(identity, job) == NEVER and (why := contradiction(identity, job)):
         return unused(artifact, why)
     return artifact
 
 
-def of(artifact: Artifact) -> Identity:
+def identify(artifact: Artifact) -> Identity:
     """Return what a file names of its job."""
     identity = getattr(artifact.value, "identity", None)
     named: Identity = identity() if identity else Identity()
@@ -94,7 +94,7 @@ class Allotment:
         """Share the evidence out."""
         names = [[source.name for source in job.sources] for job in jobs]
         self._jobs = jobs
-        self._traits = [Traits.of(job.gathered(), own) for job, own in zip(jobs, names, strict=True)]
+        self._traits = [Traits.collect(job.gathered(), own) for job, own in zip(jobs, names, strict=True)]
         self._of = [[] for _ in jobs]
         self._folders = folders(names)
         for number, traits in enumerate(self._traits):
@@ -103,7 +103,7 @@ class Allotment:
         for artifact in self._artifacts:
             self._give(artifact)
 
-    def of(self, state: Fold | Share) -> Sequence[Artifact]:
+    def select(self, state: Fold | Share) -> Sequence[Artifact]:
         """Return the evidence of a job, or of a run of it."""
         if not self._of:
             return self._artifacts
@@ -153,7 +153,7 @@ class Allotment:
         jobs = tuple(near)
         if jobs not in self._hosts:
             self._hosts[jobs] = owner.Hosts(sorted({host for job in jobs for host in self._traits[job].hosts}))
-        return owner.identity(artifact, self._hosts[jobs]) or of(artifact)
+        return owner.identity(artifact, self._hosts[jobs]) or identify(artifact)
 
 
 def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:

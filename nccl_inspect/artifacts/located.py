@@ -122,11 +122,11 @@ class _Reader:
         elif name == "ScalarEvent":
             is_plain = not event.style
             text = None if is_plain and event.value in _NULL else event.value
-            self._begin(event, Node(*_place(event), text=text, kind="scalar"))
+            self._begin(event, Node(*_position(event), text=text, kind="scalar"))
             self._end()
         elif name in ("MappingStartEvent", "SequenceStartEvent"):
             kind = "mapping" if name.startswith("M") else "sequence"
-            self._begin(event, Node(*_place(event), kind=kind, is_flow=bool(event.flow_style)))
+            self._begin(event, Node(*_position(event), kind=kind, is_flow=bool(event.flow_style)))
         elif name in ("MappingEndEvent", "SequenceEndEvent"):
             self._end()
         elif name == "AliasEvent":
@@ -185,7 +185,7 @@ class _Reader:
                 parent.entries[key] = node
 
 
-def _place(event: Any) -> tuple[int, int]:
+def _position(event: Any) -> tuple[int, int]:
     return event.start_mark.line + 1, event.start_mark.column
 
 
@@ -206,13 +206,13 @@ def find(node: Node, *, key: str, having: str) -> Iterator[tuple[str, Node, Node
         seen.add(id(node))
         inner = node.at(key)
         if inner.at(having).elements:
-            yield _joined(path, key), node, inner
-        below = [(_joined(path, name), entry) for name, entry in node.entries.items() if entry.kind != "scalar"]
+            yield _join_keys(path, key), node, inner
+        below = [(_join_keys(path, name), entry) for name, entry in node.entries.items() if entry.kind != "scalar"]
         below += [(f"{path}[{index}]", element) for index, element in enumerate(node.elements)]
         waiting.extend(reversed(below))
 
 
-def _joined(path: str, key: str) -> str:
+def _join_keys(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
@@ -235,5 +235,5 @@ def slot(node: Node, path: str, keys: Sequence[str]) -> tuple[Node, str, list[st
     """
     left = list(keys)
     while left and node.at(left[0]).kind in ("mapping", "sequence"):
-        node, path = node.at(left[0]), _joined(path, left.pop(0))
+        node, path = node.at(left[0]), _join_keys(path, left.pop(0))
     return node, path, left

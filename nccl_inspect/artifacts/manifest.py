@@ -137,7 +137,7 @@ def _pods(item: Node, file: str) -> Iterator[Pod]:
             owner=_owner(item),
             address=item.word("status", "hostIP"),
             ended=_ended(item.at("status")) if kind == "Pod" else [],
-            tree=_kept(spec),
+            tree=_select_keys(spec),
         )
     if kind == _JOB or item.at("spec", "trainer"):
         yield _trained(file, item)
@@ -158,7 +158,7 @@ def _trained(file: str, item: Node) -> Pod:
         line=trainer.line or item.line,
         resources=_resources(trainer.at("resourcesPerNode")),
         env=variables(_env(trainer), f"{path}.env"),
-        elsewhere=Place(file, path, _kept(trainer), _OF_TRAINER),
+        elsewhere=Place(file, path, _select_keys(trainer), _OF_TRAINER),
     )
     return Pod(
         file,
@@ -195,7 +195,7 @@ def _containers(spec: Node, path: str) -> list[Container]:
                 shm_line=line,
                 devices=tuple(_host_paths(node, spec)),
                 env=variables(_env(node), f"container {name}"),
-                tree=_kept(node),
+                tree=_select_keys(node),
             )
         )
     return containers
@@ -244,17 +244,17 @@ def _ended(status: Node) -> list[Ended]:
                 over = entry.at(state, "terminated")
                 if over:
                     where = f"status.{group}[{index}].{state}.terminated"
-                    ends.append(_of_container(entry, over, where))
+                    ends.append(_describe_end(entry, over, where))
     return ends
 
 
-def _of_container(entry: Node, over: Node, where: str) -> Ended:
+def _describe_end(entry: Node, over: Node, where: str) -> Ended:
     reason, code, when = over.word("reason") or "Error", over.number("exitCode"), over.word("finishedAt")
     text = f"container {entry.word('name')}: {reason}, exitCode {code}, finishedAt {when or '?'}"
     return Ended(reason, code, over.line, where, text, when, entry.number("restartCount") or 0)
 
 
-def _kept(node: Node) -> Node:
+def _select_keys(node: Node) -> Node:
     """Return the keys that a fix may add to; others may be secret and are not kept."""
     entries = {key: entry for key, entry in node.entries.items() if key in _KEPT}
     return replace(node, entries=entries)

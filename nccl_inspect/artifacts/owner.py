@@ -47,7 +47,7 @@ class Hosts:
         """Return the host of that name, with or without its domain."""
         return self._by_name.get(name.lower()) or self._by_name.get(_short(name).lower())
 
-    def of_path(self, path: str) -> str | None:
+    def find_host(self, path: str) -> str | None:
         """Return the host that a path names; None where it names none.
 
         Args:
@@ -75,10 +75,10 @@ def hosts_of(names: tuple[str, ...]) -> Hosts:
     return Hosts(names)
 
 
-def joined(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
+def join_hosts(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
     """Return the files with the hosts that they are about; one about a host that the job does not have is not used."""
     hosts, gpus, parts = Hosts(host.name for host in job.hosts), nvidia_smi.most_gpus(job), _Parts(job)
-    return [_joined(artifact, hosts, gpus, parts) for artifact in artifacts]
+    return [_join_host(artifact, hosts, gpus, parts) for artifact in artifacts]
 
 
 class _Parts:
@@ -131,7 +131,7 @@ def identity(artifact: Artifact, hosts: Hosts) -> Identity | None:
         return None
     named = {item.host for item in artifact.value.items if item.host} if isinstance(artifact.value, Report) else set()
     if not named:
-        host = hosts.of_path(artifact.name) or foreign(artifact.name) or _only(hosts)
+        host = hosts.find_host(artifact.name) or foreign(artifact.name) or _only(hosts)
         named = {host} if host else set()
     return Identity(hosts=frozenset(map(short, named)), are_all_hosts=bool(named), is_of_many=True)
 
@@ -140,13 +140,13 @@ def _only(hosts: Hosts) -> str | None:
     return hosts.names[0] if len(hosts.names) == 1 else None
 
 
-def _joined(artifact: Artifact, hosts: Hosts, gpus: int, parts: _Parts) -> Artifact:
+def _join_host(artifact: Artifact, hosts: Hosts, gpus: int, parts: _Parts) -> Artifact:
     value = artifact.value
     if not isinstance(value, Report | Topology):
         return artifact
     if isinstance(value, Report) and any(item.host for item in value.items):
         return _by_lines(artifact, value, hosts)
-    host = hosts.of_path(artifact.name)
+    host = hosts.find_host(artifact.name)
     if host is None and (other := foreign(artifact.name)):
         return _unused(artifact, [other], hosts)
     host = host or _only(hosts)

@@ -14,7 +14,7 @@ from nccl_inspect.ingest.sources.files import File, Pass
 from nccl_inspect.ingest.sources.limits import Allowance
 from nccl_inspect.ingest.sources.streams import StreamError, peeked
 from nccl_inspect.model.inventory import Artifact
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 
 
 def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
@@ -36,7 +36,7 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
             if kind is None:  # it cannot be read
                 continue
             with suppress(NotOfKindError):
-                name = f"{file.name}:{printable(member.name)}"
+                name = f"{file.name}:{escape_controls(member.name)}"
                 evidence.extend(artifacts.contents(name, kind, member.open()))
                 without.add(member.name)
     return evidence, frozenset(without)
@@ -86,4 +86,4 @@ class _Choice:
         return False
 
     def _pass(self, name: str, reason: str) -> None:
-        self._passed(f"{self._archive}:{printable(name.removeprefix('./'))}", reason)
+        self._passed(f"{self._archive}:{escape_controls(name.removeprefix('./'))}", reason)

@@ -13,7 +13,7 @@ from operator import index
 from typing import Any
 
 from nccl_inspect.artifacts.identity import Identity, comm_number
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 KIND = "RAS answer"
@@ -163,18 +163,18 @@ def read(name: str, data: bytes) -> Answer:
     if text.lstrip().startswith("{"):
         whole = _WITHOUT_COMMA.sub(r"\1,\2", text.lstrip())
         document, _ = json.JSONDecoder().raw_decode(whole)  # a client may append why it ended
-        return _of_document(name, document)
-    return _of_text(name, text)
+        return _read_document(name, document)
+    return _read_text(name, text)
 
 
-def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
+def _read_document(name: str, document: Mapping[str, Any]) -> Answer:
     answer = Answer(name, nccl_version=str(document.get("nccl_version") or "") or None)
     for comm in document.get("communicators") or ():
         comm_id = str(comm.get("hash"))
         answer.sizes[comm_id] = index(comm.get("size", 0))
         ranks = comm.get("ranks") or ()
         answer.pids.update(pid for rank in ranks if (pid := _number(rank, "pid")))
-        answer.members[comm_id] = [_of_entry(rank) for rank in (*ranks, *(comm.get("missing_ranks") or ()))]
+        answer.members[comm_id] = [_read_member(rank) for rank in (*ranks, *(comm.get("missing_ranks") or ()))]
         answer.mismatches.extend(_mismatches(comm_id, ranks))
         if len(ranks) == answer.sizes[comm_id]:
             answer.launched[comm_id] = _alike(ranks)
@@ -189,11 +189,11 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
             rank = index(lost.get("rank", -1))
             if lost.get("pid") and 0 <= rank < answer.sizes[comm_id]:
                 answer.lost.append(Lost(_text(lost, "host"), _number(lost, "pid"), comm_id, rank, is_dead))
-    answer.whole = _of_all({comm_id: answer.sizes[comm_id] for comm_id in answer.members}, len(answer.pids))
+    answer.whole = _find_worlds({comm_id: answer.sizes[comm_id] for comm_id in answer.members}, len(answer.pids))
     return answer
 
 
-def _of_all(sizes: Mapping[str, int], processes: int) -> list[str]:
+def _find_worlds(sizes: Mapping[str, int], processes: int) -> list[str]:
     """Return the communicators that have as many ranks as there are processes, or more."""
     most = max(sizes.values(), default=0)
     return [comm_id for comm_id, size in sizes.items() if size == most >= processes]
@@ -202,7 +202,7 @@ def _of_all(sizes: Mapping[str, int], processes: int) -> list[str]:
 def _mismatches(comm_id: str, ranks: Any) -> Iterator[Mismatch]:
     operations = dict.fromkeys(operation for rank in ranks for operation in rank.get("collective_counts") or ())
     for operation in operations:
-        members = [_of_entry(rank, index((rank.get("collective_counts") or {}).get(operation, 0))) for rank in ranks]
+        members = [_read_member(rank, index((rank.get("collective_counts") or {}).get(operation, 0))) for rank in ranks]
         if len({member.launched for member in members}) > 1:
             yield Mismatch(comm_id, operation, members)
 
@@ -224,17 +224,17 @@ def _errors(comm_id: str, ranks: Any) -> Iterator[State]:
     """Yield what the ranks of a communicator report."""
     for stage, key in _STAGES.items():
         for code, what in _ERRORS.items():
-            members = [_of_entry(rank) for rank in ranks if (rank.get("status") or {}).get(key) == code]
+            members = [_read_member(rank) for rank in ranks if (rank.get("status") or {}).get(key) == code]
             if members:
                 yield State(comm_id, what, 1, members, len(members), stage)
 
 
 def _states(comm_id: str, ranks: Any, missing: Any) -> list[State]:
     """Return the status of all ranks of a communicator, where they differ in it."""
-    by_status = grouped((_status(rank.get("status") or {}), _of_entry(rank)) for rank in ranks)
+    by_status = group_values((_status(rank.get("status") or {}), _read_member(rank)) for rank in ranks)
     for rank in missing:
         if _has_left(rank):
-            by_status.setdefault("NOCOMM", []).append(_of_entry(rank))
+            by_status.setdefault("NOCOMM", []).append(_read_member(rank))
     return [State(comm_id, what, 1, members, len(members)) for what, members in by_status.items() if len(by_status) > 1]
 
 
@@ -254,7 +254,7 @@ def _has_left(missing: Mapping[str, Any]) -> bool:
     return has_answered and (_number(missing, "pid") or 0) > 0
 
 
-def _of_entry(rank: Mapping[str, Any], launched: int = 0) -> Member:
+def _read_member(rank: Mapping[str, Any], launched: int = 0) -> Member:
     pid = _number(rank, "pid")
     return Member(index(rank.get("rank", -1)), _text(rank, "host"), pid, _number(rank, "cuda_dev"), launched)
 
@@ -276,7 +276,7 @@ def _text(entry: Mapping[str, Any], key: str) -> str | None:
     return None if entry.get(key) is None else str(entry[key])
 
 
-def _of_text(name: str, text: str) -> Answer:
+def _read_text(name: str, text: str) -> Answer:
     version = _VERSION.search(text)
     answer = Answer(name, nccl_version=version[1] if version else None)
     comm_id, kind = None, ""

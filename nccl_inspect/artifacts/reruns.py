@@ -51,7 +51,7 @@ _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 
 def sorted_out(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
     """Return the evidence, with a reason at dumps of another run."""
-    entries = [_of_release(entry, job.nccl_versions) for entry in artifacts]
+    entries = [_check_release(entry, job.nccl_versions) for entry in artifacts]
     if any(_is_dump(entry) and entry.value.is_waiting for entry in entries) and _has_finished(job):
         return [replace(entry, value=None, problem=_FINISHED) if _is_dump(entry) else entry for entry in entries]
     reported = _reported(job.notices) if any(_is_dump(entry) for entry in entries) else {}
@@ -65,7 +65,7 @@ def sorted_out(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
     ]
 
 
-def _of_release(entry: Artifact, releases: Sequence[str]) -> Artifact:
+def _check_release(entry: Artifact, releases: Sequence[str]) -> Artifact:
     """Return a dump, with a reason if another release of NCCL wrote it than the log was printed by."""
     match = _RELEASE.match(entry.value.nccl_version or "") if _is_dump(entry) else None
     logged = [match[0] for text in releases if "inferred" not in text and (match := _RELEASE.match(text))]
@@ -103,7 +103,7 @@ def _reported(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
     dumped: dict[int, tuple[Evidence, float | None]] = {}
     for notice in notices:
         event = notice.event
-        if event is not None and engine.is_of(event, _DUMPING) and (rank := _rank(event)) is not None:
+        if event is not None and engine.has_role(event, _DUMPING) and (rank := _rank(event)) is not None:
             dumped.setdefault(rank, (notice.evidence[0], glog_seconds(notice.message)))
         if not isinstance(event, CollectiveTimeout) or event.operation in _PAIRWISE:  # they are numbered by themselves
             continue

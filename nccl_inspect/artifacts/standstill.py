@@ -15,7 +15,7 @@ from functools import cached_property
 from nccl_inspect.artifacts.calls import SYMMETRIC, Call, Direction
 from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.artifacts.flight_recorder import WORLD, Dump, Group
-from nccl_inspect.util.grouping import grouped, grouped_sets
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
@@ -109,7 +109,7 @@ class _Blocked(Frozen):
         return self.still is not None and self.still.kind == DIFFERENT
 
 
-def of(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
+def find_standstills(dumps: Iterable[Dump], busy: Collection[int] = ()) -> list[Standstill]:
     """Return what holds the job up, causes only: a rank that waits for another one is not a cause.
 
     Args:
@@ -138,13 +138,17 @@ def groups(rows: _Rows) -> list[tuple[Group, list[int]]]:
     """
     by_name: dict[tuple[str, tuple[int, ...]], tuple[Group, list[int]]] = {}
     unlisted: list[tuple[int, Group]] = []
+    seen: set[int] = set()
     for rank, dump in sorted(rows.items()):
         for group in dump.groups.values():
+            if id(group) in seen:
+                continue  # rows that are made of one log share their groups
             if group.ranks:
+                seen.add(id(group))
                 by_name.setdefault((group.name, group.ranks), (group, list(group.ranks)))
             elif group.name in dump.calls:
                 unlisted.append((rank, group))
-    listed = grouped((name, set(ranks)) for name, ranks in by_name)
+    listed = group_values((name, set(ranks)) for name, ranks in by_name)
     for rank, group in unlisted:
         if any(rank in ranks for ranks in listed.get(group.name, ())):
             continue  # the dump of another rank lists its ranks
@@ -236,7 +240,7 @@ class _Usual:
 
     def __init__(self, every: _Groups, rows: _Rows) -> None:
         self._rows = rows
-        self._groups = grouped(((group.label, len(group.ranks)), (group, members)) for group, members in every)
+        self._groups = group_values(((group.label, len(group.ranks)), (group, members)) for group, members in every)
         self._made: dict[tuple[str, int], dict[int, Counter[Hashable]]] = {}
 
     def call(self, group: Group, seq: int) -> tuple[Hashable, int] | None:
@@ -252,12 +256,12 @@ class _Usual:
         made: dict[int, Counter[Hashable]] = {}
         for group, members in some:
             for rank in members:
-                for call in _of_group(self._rows.get(rank), group.name):
+                for call in _select_collectives(self._rows.get(rank), group.name):
                     made.setdefault(call.seq, Counter())[_kind(call)] += 1
         return made
 
 
-def _of_group(dump: Dump | None, group: str) -> Iterable[Call]:
+def _select_collectives(dump: Dump | None, group: str) -> Iterable[Call]:
     return () if dump is None else (call for call in dump.calls.get(group, ()) if not call.is_p2p)
 
 
@@ -356,7 +360,7 @@ class _Chains:
         silent = [rank for rank in (*call.silent, *call.older) if rank not in self._busy]
         return [*silent, *(rank for rank in call.overwritten if rank not in self._stands)]
 
-    def held(self, number: int) -> list[int]:
+    def find_busy(self, number: int) -> list[int]:
         """Return the ranks that a call waits for and that are in another one."""
         call = self.calls[number]
         if call.is_cause:
@@ -381,12 +385,14 @@ class _Chains:
             return True
         if self.unknown(number):
             return False
-        return bool(self.idle(number)) or not (self.held(number) or call.silent or call.older)
+        return bool(self.idle(number)) or not (self.find_busy(number) or call.silent or call.older)
 
     @cached_property
     def _stuck_in_rings(self) -> set[int]:
         """Return the calls that wait for ranks that wait for each other, and those of these ranks."""
-        left = {number: len({self._stands[rank] for rank in self.held(number)}) for number in range(len(self.calls))}
+        left = {
+            number: len({self._stands[rank] for rank in self.find_busy(number)}) for number in range(len(self.calls))
+        }
         ends = [number for number, count in left.items() if not count]
         for number in ends:
             for other in self._after.get(number, ()):
@@ -407,18 +413,18 @@ class _Chains:
 
     @cached_property
     def _after(self) -> dict[int, list[int]]:
-        held = ((number, self._stands[rank]) for number in range(len(self.calls)) for rank in self.held(number))
-        return grouped((cause, number) for number, cause in dict.fromkeys(held))
+        held = ((number, self._stands[rank]) for number in range(len(self.calls)) for rank in self.find_busy(number))
+        return group_values((cause, number) for number, cause in dict.fromkeys(held))
 
     def ring(self) -> list[tuple[int, int]]:
         """Ranks that wait for each other although nothing else holds them up, each with its call; empty if none do."""
-        ends = [number for number in range(len(self.calls)) if not self.held(number)]
+        ends = [number for number in range(len(self.calls)) if not self.find_busy(number)]
         explained = set(self.following([*self.roots, *ends]))
         rank = next((rank for rank, number in self._stands.items() if number not in explained), None)
         order: dict[int, int] = {}
         while rank is not None and rank not in order:
             order[rank] = len(order)
-            rank = self.held(self._stands[rank])[0]
+            rank = self.find_busy(self._stands[rank])[0]
         return [] if rank is None else [(m, self._stands[m]) for m in order if order[m] >= order[rank]]
 
 
@@ -441,7 +447,7 @@ def _root(number: int, chains: _Chains, rows: _Rows) -> Standstill:
 
 def _link(number: int, chains: _Chains) -> Link:
     call = chains.calls[number]
-    awaited = [*chains.idle(number), *chains.unknown(number), *chains.held(number)]
+    awaited = [*chains.idle(number), *chains.unknown(number), *chains.find_busy(number)]
     ranks = tuple(sorted(call.pending.keys() - awaited))
     return Link(ranks, next(iter(call.pending.values())), call.group, tuple(sorted(awaited)))
 
@@ -456,11 +462,11 @@ def _without_repeats(causes: Iterable[Standstill]) -> list[Standstill]:
     Ranks of which nothing is known are named once, together.
     """
 
-    def made(cause: Standstill) -> tuple[int, int]:
+    def sort_key(cause: Standstill) -> tuple[int, int]:
         return min((part.call.order for part in cause.waiting if part.call), default=0), -len(cause.waiting)
 
     kept: dict[tuple[object, ...], Standstill] = {}
-    for cause in sorted(causes, key=made):
+    for cause in sorted(causes, key=sort_key):
         kept.setdefault(_who(cause), cause)
     unknown = [set(cause.unknown) for cause in kept.values() if not cause.culprits]
     return [
@@ -494,13 +500,13 @@ def _out_of_order(ring: Sequence[tuple[int, Call]], rows: _Rows) -> list[int]:
     places = [(rows[rank].groups[call.group].label, call.seq) for rank, call in ring]
     # Of each rank the call in which it stands, and that in which the one before it waits for it.
     pairs = list(zip(places, [places[-1], *places[:-1]], strict=True))
-    awaited = grouped_sets(pairs)
+    awaited = group_sets(pairs)
     first, last = Counter[tuple[_Place, _Place]](), Counter[tuple[_Place, _Place]]()
     labels = {label for label, _ in places}
     for dump in (dump for rank, dump in rows.items() if rank not in {rank for rank, _ in ring}):
         some = [group for group in dump.groups.values() if group.label in labels]
-        calls = ((group.label, call) for group in some for call in _of_group(dump, group.name))
-        made = grouped(((label, call.seq), call.order) for label, call in calls if (label, call.seq) in awaited)
+        calls = ((group.label, call) for group in some for call in _select_collectives(dump, group.name))
+        made = group_values(((label, call.seq), call.order) for label, call in calls if (label, call.seq) in awaited)
         # One that it made in two groups with that description says nothing about the order.
         order = {place: orders[0] for place, orders in made.items() if len(orders) == 1}
         for here in order:

@@ -64,7 +64,7 @@ class Straggler(Frozen):
     """The call in which another rank waited the longest, on this rank and on that one."""
 
 
-def of(dumps: Iterable[Dump]) -> list[Straggler]:
+def find_stragglers(dumps: Iterable[Dump]) -> list[Straggler]:
     """The stragglers, those for which the others wait the longest first; each rank once, in the group that shows it.
 
     Args:

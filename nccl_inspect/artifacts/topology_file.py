@@ -31,6 +31,6 @@ def read(name: str, data: bytes) -> Topology:
     if machine.is_of_job(data):
         raise NotOfKindError
     try:
-        return topology.understood(data.decode("utf-8", "replace"), name)
+        return topology.read_any(data.decode("utf-8", "replace"), name)
     except TopologyError as error:
         raise ValueError(str(error).removeprefix(f"{name}: ")) from None

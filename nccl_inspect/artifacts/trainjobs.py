@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nccl_inspect.artifacts.containers import Container, Pod, Variable
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _TRAINED = ("node", "trainer")
 """What runtimes call the container that the trainer of a TrainJob replaces."""
 
 
-def joined(pods: Sequence[Pod]) -> list[Pod]:
+def join_pods(pods: Sequence[Pod]) -> list[Pod]:
     """Return the pods, those of a runtime as the TrainJob has them that refers to it."""
-    runtimes = grouped((pod.name, pod) for pod in pods if pod.kind in RUNTIMES)
-    whole = {id(job): _of_job(job, runtimes[job.runtime]) for job in pods if job.runtime in runtimes}
+    runtimes = group_values((pod.name, pod) for pod in pods if pod.kind in RUNTIMES)
+    whole = {id(job): _build_pods(job, runtimes[job.runtime]) for job in pods if job.runtime in runtimes}
     used = {job.runtime for job in pods if id(job) in whole}
     return [
         made for pod in pods if not (pod.kind in RUNTIMES and pod.name in used) for made in whole.get(id(pod), [pod])
     ]
 
 
-def _of_job(job: Pod, runtime: Sequence[Pod]) -> list[Pod]:
+def _build_pods(job: Pod, runtime: Sequence[Pod]) -> list[Pod]:
     """Return the pods of a job; what stands neither here nor there they do not have."""
     (trainer,) = job.containers
     return [

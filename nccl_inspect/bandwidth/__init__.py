@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from nccl_inspect.model.measured import IN_ALL, Measured, Speed
-from nccl_inspect.util.wording import count, listed
+from nccl_inspect.util.wording import count, list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.facts import Facts
@@ -24,9 +24,9 @@ def measure(facts: Facts) -> list[Measured]:
     """Return what :mod:`nccl_inspect.bandwidth.measured` finds; a log without results does not load it."""
     if not facts.job.benchmarks:
         return []
-    from nccl_inspect.bandwidth.measured import measured
+    from nccl_inspect.bandwidth.measured import judge_benchmarks
 
-    return measured(facts)
+    return judge_benchmarks(facts)
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -93,7 +93,7 @@ def percent_text(ratio: float | None) -> str:
 
 def describe_dips(entry: Measured) -> str:
     """Return the sizes at which it is far behind smaller ones."""
-    return listed([f"{rate_text(dip.gbps)} GB/s at {size_text(dip.size)}" for dip in entry.dips])
+    return list_words([f"{rate_text(dip.gbps)} GB/s at {size_text(dip.size)}" for dip in entry.dips])
 
 
 def describe_speed(entry: Speed) -> str:

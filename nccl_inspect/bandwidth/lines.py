@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 from operator import not_
 
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 TYPES = r"(?:b?float(?:16|32|64)?|half|double|u?int(?:8|32|64)|f(?:p|loat)?8_?e\dm\d\w*)"
 """Names of types in nccl-tests and rccl-tests."""
@@ -44,13 +44,13 @@ _WORDS = (
     *(b"float", b"half", b"double", b"int8", b"int32", b"int64", b"e4m3", b"e5m2", b" ms ", b" us ", b" s ", b"-place"),
 )
 """One of these is in each line of results that is kept, but for those of numbers only."""
-_SPEED = later(
+_SPEED = compile_later(
     rb"elapsed time per iteration|[Tt]okens?(?:[_ ]per[_ ]|/s)|[\d.]+(?:it/s|s/it)\b|\d%\|"
     rb"|[Ss]amples(?:[_ ][Pp]er[_ ]|P)"
     rb"|\bstep[_ ]tim(?:e|ing)|train_runtime|raining time|iter[_ ]time|\btps: |\bstep: \d+, seconds: |steps_per_sec"
     rb"|^real\s+\d+m|^iter \d+: loss "
 )
-_KEPT = later(
+_KEPT = compile_later(
     rb"[Bb][Uu][Ss]_?[Bb][Ww]|BW average|[Bb]us bandwidth|bandwidth \(GB/s\)|Matrix \(\w+/?s\)|_perf(?![a-z])"
     rb"|(?:RDMA_\w+|Send|SEND) .{0,30}BW Test|nThread \d+ nGpus|Rank +\d+ .{0,30}Pid +\d+ on |\|[\d.A-Z \t]{3,}GBps \|"
     rb"|Performance of \w+ on \d+ devices| bandwidth of \w+|^Running \w+\.|^#? *(?:out-of|in)-place"
@@ -58,9 +58,9 @@ _KEPT = later(
     rb"|\| *[\d.]+[KMGT]?i?B \|| \d+x\d+ +[\d.]+ [un\xc2\xb5m]*s "  # all_reduce_bench, ds_bench
     rb"|\"coll_perf\"|^\{.*\"bus_bw\""
 )
-_NUMBERS = later(rb"(?:" + TAG.encode() + rb")?\s*" + CELLS.encode() + rb"\s*$")
+_NUMBERS = compile_later(rb"(?:" + TAG.encode() + rb")?\s*" + CELLS.encode() + rb"\s*$")
 """The rest of a wrapped row, a matrix, a row of perftest."""
-_BEGUN = later(rb"(?:" + TAG.encode() + rb")?\s*\d+ +\d+ +" + TYPES.encode() + rb"(?: +[a-z]+)?(?: +-?\d+)?")
+_BEGUN = compile_later(rb"(?:" + TAG.encode() + rb")?\s*\d+ +\d+ +" + TYPES.encode() + rb"(?: +[a-z]+)?(?: +-?\d+)?")
 """A row that a message of NCCL interrupts."""
 _OF_NCCL = (b" NCCL INFO ", b" NCCL WARN ", b" NCCL TRACE ", b" NCCL CALL ")
 _WIDEST = 4096
@@ -138,7 +138,7 @@ def _line_end(text: bytes, at: int) -> int:
     return end if end >= 0 else len(text)
 
 
-def goes_on(text: bytes) -> bool:
+def may_continue(text: bytes) -> bool:
     """Return whether a table near the end of a block may continue in the next one."""
     return text.find(_HEAD, max(0, len(text) - NEAR)) >= 0
 

@@ -26,7 +26,7 @@ from nccl_inspect.judging.facts import Facts, nics_used, once
 from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.model.measured import Measured, Sized
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count
 
 _RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
@@ -112,7 +112,7 @@ def find_setup(
         is_world = comm is not None and comm.nranks == ranks
         nodes = (comm.nnodes if is_world and comm else None) or len(hosts)
         per_node = (comm.local_ranks if is_world and comm else None) or max(host.gpus for host in hosts)
-    names = names or frozenset(platforms.without_maker(gpu_names(job)))
+    names = names or frozenset(platforms.drop_maker(gpu_names(job)))
     return Setup(operation, is_sure, ranks, nodes, per_node or (-(-ranks // nodes) if nodes else 0), names)
 
 
@@ -131,28 +131,28 @@ def find_expected(facts: Facts, ran: Setup) -> Expected | str:
         nics = _nics(facts, ran)
         is_known = nics is not None and (nics.gbps is not None or not figures)  # GPUs tell what their NICs can do
         if nics and is_known and ran.operation in (*_RING, "alltoall", "sendrecv"):
-            return _expect_of_network(ran, nics, machine)
+            return _expect_from_network(ran, nics, machine)
     figure = special or next(iter(figures), None)
     if figure is None and ran.nodes == 1 and machine and machine.nvlink and ran.operation in _RING and ran.ranks > 2:
         rate = impact.p2p(machine)
         if rate:
             return Expected(rate.low, rate.high, f"NVLink {machine.nvlink}", rate.source)
     if figure is None:
-        return _why_unknown(facts, ran)
+        return _explain_unknown(facts, ran)
     part = (
         "network" if "platforms" in figure or "per_node" in figure else "pcie" if "PCIe" in figure["what"] else "nvlink"
     )
     nodes = f"{ran.nodes} nodes x " if part == "network" else f"{ran.ranks} GPUs, "
     low, high = figure["low"], figure["high"]
     if not ran.is_sure and (part == "network" or ran.ranks == _TWO):
-        return _why_unknown(facts, ran)
+        return _explain_unknown(facts, ran)
     floor = figure.get("floor")
     if part == "nvlink" and ran.nodes == 1 and facts.platform and (facts.platform.gpus or 0) >= _WITH_SWITCH:
         floor = None
     return Expected(low, high, nodes + figure["what"], figure["source"], floor, part)
 
 
-def _why_unknown(facts: Facts, ran: Setup) -> str:
+def _explain_unknown(facts: Facts, ran: Setup) -> str:
     if not ran.is_sure:
         return "the log does not say which operation it was"
     if not ran.nodes:
@@ -170,7 +170,7 @@ def _names(ran: Setup, machine: platforms.Platform | None) -> set[str]:
     """Return the names of the GPUs: those of the log, else what GPUs of that machine type are called."""
     if ran.names or machine is None:
         return set(ran.names)
-    alike = [entry for entry in platforms.shipped().values() if entry.gpu_names and entry.gpu == machine.gpu]
+    alike = [entry for entry in platforms.load_platforms().values() if entry.gpu_names and entry.gpu == machine.gpu]
     same = [entry for entry in alike if entry.nvlink == machine.nvlink]
     return {same[0].gpu_names[0]} if same else {machine.gpu} if machine.gpu and machine.gpu[:2] == "GB" else set()
 
@@ -182,7 +182,7 @@ def _fits(
     return (
         all(figure[key][0] <= value <= figure[key][1] for key, value in ranges.items() if key in figure)
         and ran.operation in figure.get("operations", (*_RING, "alltoall"))
-        and figure.get("nvls", nvls(facts)) == nvls(facts)
+        and figure.get("nvls", find_nvls(facts)) == find_nvls(facts)
         and (machine is not None and machine.name in figure["platforms"] if "platforms" in figure else True)
         and ("names" not in figure or (bool(named) and all(_is_one_of(name, figure["names"]) for name in named)))
     )
@@ -193,7 +193,7 @@ def _is_one_of(name: str, patterns: list[str]) -> bool:
 
 
 @once
-def nvls(facts: Facts) -> bool | None:
+def find_nvls(facts: Facts) -> bool | None:
     """Return whether the job has NVLS for an all-reduce; None where the log does not show it."""
     job = facts.job
     values = {setting.name: setting.value for setting in job.environment}
@@ -234,17 +234,19 @@ def _nics(facts: Facts, ran: Setup) -> Nics | None:
     return Nics(meant, gbps, "", False if gdr == {False} else None, "", least=used or 1)
 
 
-def _expect_of_network(ran: Setup, nics: Nics, machine: platforms.Platform | None) -> Expected:
+def _expect_from_network(ran: Setup, nics: Nics, machine: platforms.Platform | None) -> Expected:
     share = next(entry for entry in _data()["network"] if _is_one_of(nics.network, entry["names"]))
     slowest, fastest = (nics.gbps, nics.gbps) if nics.gbps else _USUAL_RATES
     slot = _GB_PER_S_OF_SLOT.get(machine.gpu or "", 0) * ran.per_node if machine else 0
 
-    def carried(number: int, gbps: float) -> float:
+    def carried_rate(number: int, gbps: float) -> float:
         return min(gbps / 8 * number, slot) if slot else gbps / 8 * number
 
-    low = _share_of(ran, carried(nics.number, slowest), share["low"] if nics.has_gdr is not False else _WITHOUT_GDR)
-    least = low * carried(nics.least or nics.number, slowest) / carried(nics.number, slowest)
-    high = _share_of(ran, carried(nics.number, fastest), share["high"], is_most=True)
+    low = _share_of(
+        ran, carried_rate(nics.number, slowest), share["low"] if nics.has_gdr is not False else _WITHOUT_GDR
+    )
+    least = low * carried_rate(nics.least or nics.number, slowest) / carried_rate(nics.number, slowest)
+    high = _share_of(ran, carried_rate(nics.number, fastest), share["high"], is_most=True)
     rate = f" of {nics.gbps:g} Gb/s" if nics.gbps else ", rate unknown"
     without = ", without GPUDirect RDMA" if nics.has_gdr is False else ""
     what = f"{ran.nodes} nodes x {count(nics.number, 'NIC')}{rate}{without}"
@@ -283,19 +285,19 @@ _OTHERS = ("perftest", "nvbandwidth", "p2pBandwidthLatencyTest")
 
 
 @once
-def measured(facts: Facts) -> list[Measured]:
+def judge_benchmarks(facts: Facts) -> list[Measured]:
     """Return what the benchmarks in a log measured, with verdicts."""
     groups: dict[tuple[object, ...], list[tuple[Table, list[Row]]]] = {}
     for table in tables.tables(facts.job.benchmarks):
-        why = _why_of_another(facts, table)
-        for ranks, rows in _by_ranks(table):
+        why = _explain_mismatch(facts, table)
+        for ranks, rows in _group_by_ranks(table):
             key = table.tool, table.operation, ranks, table.nodes, tuple(sorted(table.hosts)), why
             groups.setdefault(key, []).append((table, rows))
     entries = [_entry(facts, int(str(key[2])), group, str(key[-1])) for key, group in groups.items()]
     return [entry for entry in entries if entry.measured_gbps > 0 or entry.wrong]
 
 
-def _by_ranks(table: Table) -> Iterable[tuple[int, list[Row]]]:
+def _group_by_ranks(table: Table) -> Iterable[tuple[int, list[Row]]]:
     """Return the rows by number of ranks: someone may have put the results of several runs into one table."""
     if table.operation != "all_reduce" or len({row.size for row in table.rows}) > 1:
         return [(table.ranks, table.rows)]
@@ -321,9 +323,9 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]], w
         measured_gbps=best.busbw,
         line=best.line,
         tool=table.tool,
-        hosts=[printable(host) for host in table.hosts],
+        hosts=[escape_controls(host) for host in table.hosts],
         sizes=_sizes(rows),
-        wrong_lines=list({(line.source, line.order): line for one, _ in group for line in one.wrong}.values()),
+        wrong_lines=list({(line.source, line.order): line for one, _ in group for line in one.wrong_rows}.values()),
     )
     if facts.job.is_one_of_several and not all(one.pids for one, _ in group):
         entry.reason = "several jobs are in the log, and the rows do not say of which they are"
@@ -340,7 +342,7 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]], w
         return entry
     nodes = 1 if ranks and ranks <= table.per_node and table.is_whole and len(table.hosts) == 1 else table.nodes
     per_node = min(table.per_node, ranks) if table.hosts else 0
-    names = frozenset(platforms.without_maker({gpu for one, _ in group for gpu in one.gpus}))
+    names = frozenset(platforms.drop_maker({gpu for one, _ in group for gpu in one.gpus}))
     ran = find_setup(facts, table.operation, table.is_sure, ranks, nodes, per_node, names)
     entry.nodes = ran.nodes or None
     expected = find_expected(facts, ran)
@@ -353,7 +355,7 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]], w
     return entry
 
 
-def _why_of_another(facts: Facts, table: Table) -> str:
+def _explain_mismatch(facts: Facts, table: Table) -> str:
     """Return why a table may not be about the processes and connections that the log shows; empty if it may."""
     if not table.fits:
         return f"the rows are not those of {table.operation}"
@@ -367,7 +369,7 @@ def _why_of_another(facts: Facts, table: Table) -> str:
     return ""
 
 
-def reach(size: int, ranks: int) -> float:
+def least_share(size: int, ranks: int) -> float:
     """Return the part of the plateau that a message reaches at least: the more ranks, the more latency counts."""
     return size / (size + min(_RAMP * max(ranks, 2), _MOST_RAMP))
 
@@ -389,11 +391,11 @@ def _judge(entry: Measured, expected: Expected) -> None:
     entry.expected_low, entry.expected_high = expected.low, expected.high
     entry.expected_source, entry.what, entry.part = expected.source, expected.what, expected.part
     ranks = entry.ranks or 2
-    large = [size for size in entry.sizes if size.size >= _LEAST and reach(size.size, ranks) >= _LARGE]
+    large = [size for size in entry.sizes if size.size >= _LEAST and least_share(size.size, ranks) >= _LARGE]
     if not large:
         entry.reason = "messages too small"
         return
-    plateau = max(size.gbps / reach(size.size, ranks) for size in large)
+    plateau = max(size.gbps / least_share(size.size, ranks) for size in large)
     floor = expected.low if expected.floor is None else expected.floor
     entry.ratio = round(max(size.gbps for size in large) / expected.low, 3)
     if plateau < LOW * floor:

@@ -142,11 +142,11 @@ class Table(Record):
 
     @property
     def per_node(self) -> int:
-        """GPUs of a host; where the list is cut, by the highest number of a device."""
+        """Return the number of GPUs of a host; where the list is cut, that of the highest device."""
         return max((len(seen) if self.is_whole else max(seen) + 1 for seen in self.hosts.values()), default=0)
 
     @property
-    def wrong(self) -> list[Evidence]:
+    def wrong_rows(self) -> list[Evidence]:
         """Return the rows with wrong results."""
         return [row.line for row in self.rows if self.counts_wrong and row.errors]
 
@@ -226,7 +226,7 @@ class _Reader:
 
     def _begin(self, tool: str = "nccl-tests", operation: str = "", **values: Any) -> Table:
         """Begin a table, and return the one before."""
-        before, self._table = self._table, Table(tool=tool, operation=_plain(operation), **values)
+        before, self._table = self._table, Table(tool=tool, operation=_plain_operation(operation), **values)
         self._is_matrix = False
         return before
 
@@ -265,7 +265,7 @@ class _Reader:
                 ended = [self._begin(operation=self._program)]
             self._table.is_in_place = True
         elif match := _PROGRAM.search(text):
-            self._program = _plain(match[1])
+            self._program = _plain_operation(match[1])
             if table.rows:
                 ended = [self._begin(operation=self._program)]
         else:
@@ -300,7 +300,7 @@ class _Reader:
         text = _DATED.sub("", text)
         words = text.split()
         redop = words.pop(0) if words and words[0].isalpha() and words[0] not in ("nan", "inf") else ""
-        values = [_number(word) for word in words]
+        values = [_read_number(word) for word in words]
         if any(value is None for value in values):
             return None
         width = self._table.columns or next(wide for wide in (4, 5, 8) if len(values) <= 2 * wide + 1 or wide == 8)
@@ -315,7 +315,9 @@ class _Reader:
         cells = []
         for at, (time, algbw, busbw, wrong) in enumerate(groups):
             errors = None if wrong == _NONE else wrong
-            cells.append((only_in_place or bool(at), _real(time), _real(algbw), _real(busbw), errors))
+            cells.append(
+                (only_in_place or bool(at), _make_finite(time), _make_finite(algbw), _make_finite(busbw), errors)
+            )
         if is_joined and len(cells) > 1:  # joined at the wrong place, the two halves do not agree
             ratios = [busbw / algbw for _, _, algbw, busbw, _ in cells if algbw > 1]
             if len(ratios) > 1 and abs(ratios[0] - ratios[1]) > _CLOSE * ratios[0]:
@@ -328,30 +330,32 @@ class _Reader:
             document = json.loads(text)
         except ValueError:
             return
-        for case in _listed(document.get("nvbandwidth"), "testcases"):
+        for case in _list_entries(document.get("nvbandwidth"), "testcases"):
             yield self._begin("nvbandwidth", str(case.get("name")))
-            matrix = [_real(cell) for row in case.get("bandwidth_matrix") or () for cell in row]
+            matrix = [_make_finite(cell) for row in case.get("bandwidth_matrix") or () for cell in row]
             self._table.rows += [Row(0, cell, cell, line) for cell in matrix if cell]
-        if not (results := _listed(document, "results")):
+        if not (results := _list_entries(document, "results")):
             return
         yield self._begin()
         table, config = self._table, document.get("config")
-        for device in _listed(config, "devices") or _listed(document, "devices"):
+        for device in _list_entries(config, "devices") or _list_entries(document, "devices"):
             table.listed.add(int(device.get("rank", 0)))
             table.hosts.setdefault(str(device.get("hostname")), set()).add(int(device.get("device", 0)))
             table.gpus.add(str(device.get("device_info")))
         if isinstance(config, dict) and isinstance(warmup := config.get("warmup_iters"), int):
             table.warmup = warmup
         program = _PROGRAM.search(" ".join(map(str, document.get("args") or ())))
-        table.operation, table.counts_wrong = _plain(program[1]) if program else "", True
+        table.operation, table.counts_wrong = _plain_operation(program[1]) if program else "", True
         for result in results:
-            size, count = int(_real(result.get("size"))), int(_real(result.get("count")))
+            size, count = int(_make_finite(result.get("size"))), int(_make_finite(result.get("count")))
             dtype, redop, root = (str(result.get(name, "")).strip() for name in ("type", "redop", "root"))
             for name in ("out_of_place", "in_place"):
                 if isinstance(cells := result.get(name), dict):
                     time = cells.get("time", cells.get("cpu_time"))
-                    time_us, algbw, busbw = (_real(value) for value in (time, cells.get("alg_bw"), cells.get("bus_bw")))
-                    wrong = _number(str(cells.get("nwrong")))
+                    time_us, algbw, busbw = (
+                        _make_finite(value) for value in (time, cells.get("alg_bw"), cells.get("bus_bw"))
+                    )
+                    wrong = _read_number(str(cells.get("nwrong")))
                     errors = wrong if wrong is not None and isfinite(wrong) else None
                     kind = dtype, redop, int(root) if root.isdecimal() else -1, count
                     table.rows.append(Row(size, algbw, busbw, line, time_us, name == "in_place", errors, *kind))
@@ -361,7 +365,7 @@ class _Reader:
         try:
             document = json.loads(text[text.index("{") :])
             call, header = document["coll_perf"], document.get("header", {})
-            name = _plain(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(call["coll"])).lower())
+            name = _plain_operation(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(call["coll"])).lower())
             row = Row(
                 int(call["coll_msg_size_bytes"]),
                 float(call["coll_algobw_gbs"]),
@@ -400,7 +404,7 @@ class _Reader:
         elif table.tool == "all_reduce_bench" and (match := _STATED.search(text)):
             table.rows.append(Row(round(self._unit), 0.0, float(match[1]), line))
         elif (match := _SENTENCE.search(text)) and (topic := _TOPIC.search(text[: match.start()].lower())):
-            if (table.tool, table.operation) != (PROGRAM, _plain(topic[1])):
+            if (table.tool, table.operation) != (PROGRAM, _plain_operation(topic[1])):
                 ranks = _RANKS.search(text)
                 number = int(ranks[1] or ranks[2]) if ranks else 0
                 yield self._begin(PROGRAM, topic[1], ranks=number)
@@ -437,10 +441,10 @@ class _Reader:
             is_square = table.tool != "nvbandwidth"  # a GPU with itself
             for column, cell in enumerate(match[2].split()):
                 if "." in cell and not (is_square and column == int(match[1])):
-                    table.rows.append(Row(0, _real(cell), _real(cell), line))
+                    table.rows.append(Row(0, _make_finite(cell), _make_finite(cell), line))
 
 
-def _number(word: str) -> float | None:
+def _read_number(word: str) -> float | None:
     if word == "N/A":
         return _NONE
     try:
@@ -449,18 +453,18 @@ def _number(word: str) -> float | None:
         return None
 
 
-def _real(value: object) -> float:
+def _make_finite(value: object) -> float:
     """Return a finite number, or 0 for what is none, such as the speed of what takes no time."""
-    number = _number(str(value))
+    number = _read_number(str(value))
     return number if number is not None and number != _NONE and isfinite(number) else 0.0
 
 
-def _listed(document: Any, name: str) -> list[dict[str, Any]]:
+def _list_entries(document: Any, name: str) -> list[dict[str, Any]]:
     value = document.get(name) if isinstance(document, dict) else None
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def _plain(name: str) -> str:
+def _plain_operation(name: str) -> str:
     """Return an operation as nccl-tests call it."""
     name = name.removesuffix("_perf").removesuffix("_into_tensor").removesuffix("_tensor").removesuffix("_base")
     known = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
@@ -489,7 +493,7 @@ def _conclude(table: Table) -> None:
     if not table.operation:
         topic = _TOPIC.search(sample.line.source.rpartition("/")[2].lower())
         inferred = _infer(ratio, parts, sample, is_unchecked_in_place)
-        named = _plain(topic[1]) if topic else ""
+        named = _plain_operation(topic[1]) if topic else ""
         fits = named and (named == inferred or {named, inferred} <= {"all_gather", "alltoall", "gather", "scatter"})
         table.operation = named if fits else inferred
         is_pair = inferred == "all_reduce" and abs(ratio - 1) < _CLOSE and is_headless  # or sendrecv

@@ -20,7 +20,7 @@ from nccl_inspect._version import __version__
 from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
 from nccl_inspect.util import interruption
 from nccl_inspect.util.discovery import modules
-from nccl_inspect.util.text import PLAIN, printable
+from nccl_inspect.util.text import PLAIN, escape_controls
 
 _SEVERAL = {
     "questions": ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory"),
@@ -88,11 +88,11 @@ class _Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        args = self._with_command(args)
+        args = self._add_command(args)
         return super().make_context(info_name, args, parent, **{"terminal_width": _width(), **extra})
 
-    def _with_command(self, args: list[str]) -> list[str]:
-        """The arguments, with ``summarize`` in front of logs and of its options, and for a log that is piped in."""
+    def _add_command(self, args: list[str]) -> list[str]:
+        """Return the arguments, with ``summarize`` before logs and its options, and for a log that is piped in."""
         first = args[0] if args else "-" if _is_piped() else "--help"
         own = [name for option in self.params for name in option.opts] + ["-h", "--help"]
         is_command = first in self.list_commands(click.Context(self)) or first in _SPELLINGS
@@ -111,7 +111,7 @@ class _Commands(click.Group):
             raise NcclInspectError(f"no command '{cmd_name}'", hint)
         module, function = _modules()[cmd_name]
         command: click.Command = getattr(import_module(module), function)
-        return prepared(command)
+        return prepare_command(command)
 
 
 @cache
@@ -132,7 +132,7 @@ def _is_piped() -> bool:
     return False
 
 
-def prepared(command: click.Command) -> click.Command:
+def prepare_command(command: click.Command) -> click.Command:
     """Return a command with the help pages and the output checks of this program."""
     command.context_class = _Context
     return command
@@ -171,12 +171,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
-    """Entry point: errors become one line on stderr, a closed pipe ends in silence.
-
-    Args:
-        program: the command to run.
-        name: of the program, as typed.
-    """
+    """Run a command: errors become one line on stderr, a closed pipe ends in silence."""
     interruption.guard()
     # glibc keeps memory of a size that was freed once: else it would request each block from the system again.
     bytes(_KEPT)
@@ -195,8 +190,6 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
 
     Args:
         then: :data:`EXITS_AFTERWARDS` if the process exits afterwards.
-        program: the command to run.
-        name: of the program, as typed.
     """
     settings: dict[str, Any] = {"complete_var": COMPLETE_VARIABLE, "standalone_mode": False, "obj": then}
     try:
@@ -239,7 +232,7 @@ def _prepare_streams() -> None:
 
 
 def _report_unraisable(what: sys.UnraisableHookArgs, /) -> None:
-    """Generators that end because memory ran out fail once more; the error itself is reported."""
+    """Ignore generators that end because memory ran out and fail once more: the error itself is reported."""
     if not issubclass(what.exc_type, MemoryError):
         sys.__unraisablehook__(what)
 
@@ -258,4 +251,4 @@ def print_stderr(message: str) -> None:
 
 def join_lines(message: str) -> str:
     """Return a message on one line, with control characters from files and options escaped."""
-    return printable(" ".join(message.split()))
+    return escape_controls(" ".join(message.split()))

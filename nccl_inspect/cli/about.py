@@ -14,7 +14,7 @@ from nccl_inspect.judging.engine import CATEGORIES, Rule, registered
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import UNBOUNDED
 from nccl_inspect.report.words import block
-from nccl_inspect.util.records import picked
+from nccl_inspect.util.records import pick_fields
 
 _RULES = """
 Examples:
@@ -52,14 +52,14 @@ def rules(categories: tuple[str, ...], search: str, form: str, out: shared.Outpu
     if not listed:
         raise NcclInspectError("no such rule", "use fewer words, or 'nccl-inspect rules' without options")
     if form == "json":
-        text = json.dumps([picked(rule, *_NAMES) for rule in listed], indent=1)
+        text = json.dumps([pick_fields(rule, *_NAMES) for rule in listed], indent=1)
     else:
         text = _rules_table(listed, out.style, shared.output_width(out.target, UNBOUNDED))
     out.write(text)
 
 
 def _rules_table(listed: list[Rule], style: Style, whole: int) -> str:
-    """Return one row for each rule; in a narrow terminal one paragraph."""
+    """Return a row for each rule, or on a narrow terminal a paragraph."""
     width = whole - _BESIDE
     if width < _MIN_TITLE:
         lines = []

@@ -21,8 +21,8 @@ from nccl_inspect.report import Style
 from nccl_inspect.report.words import paint
 from nccl_inspect.scanning import meaning
 from nccl_inspect.scanning.excerpts import Excerpt
-from nccl_inspect.util.secrets import masked, may_hide
-from nccl_inspect.util.text import decode, printable, printable_lines
+from nccl_inspect.util.secrets import mask_secrets, may_hide
+from nccl_inspect.util.text import decode, escape_controls, escape_controls_in_lines
 
 _MARK = b" NCCL "
 _MAX_KNOWN = 50_000
@@ -44,10 +44,10 @@ def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
 
     Each kind of line is explained once, where it first appears.
     """
-    out.write_lines(_annotated(shared.inputs_or_stdin(logs), _Margin(engine.shipped(), only_nccl, out.style)))
+    out.write_lines(_annotate_logs(shared.inputs_or_stdin(logs), _Margin(engine.load_grammar(), only_nccl, out.style)))
 
 
-def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
+def _annotate_logs(logs: list[str], margin: _Margin) -> Iterator[str]:
     """Yield the logs in blocks of lines with their notes; read errors are reported at the end.
 
     Raises:
@@ -62,7 +62,7 @@ def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
                 problems.append(piece)
                 continue
             lines[source.name] += len(piece.lines)
-            if noted := list(margin.noted(piece.lines)):
+            if noted := list(margin.add_notes(piece.lines)):
                 yield "\n".join(noted)
     if not margin.has_nccl:
         raise reading.nothing_found(lines, list(map(str, problems)))
@@ -83,12 +83,12 @@ class _Margin:
         self.has_nccl = False
         """Whether there was a line of NCCL, or one related to it."""
 
-    def noted(self, lines: Sequence[bytes]) -> Iterator[str]:
+    def add_notes(self, lines: Sequence[bytes]) -> Iterator[str]:
         """Yield the lines of a block, each with its note."""
         block = b"\n".join(lines)
         clean = envelopes.cleaned(lines, block)
         others = b"\n".join([line for line in clean if _MARK not in line])
-        needles = [sign for candidate in self._grammar.foreign_in(others) for sign in candidate.signs]
+        needles = [sign for candidate in self._grammar.find_foreign(others) for sign in candidate.signs]
         hides = may_hide(decode(block))
         pasted = {} if self.has_nccl or len(block) > PASTE else self._read_excerpt(clean)
         for place, (plain, shown) in enumerate(zip(clean, _make_printable(lines, block, hides), strict=True)):
@@ -115,27 +115,26 @@ class _Margin:
         }
 
     def _production(self, line: bytes, hides: bool) -> Production | None:
-        """Return the production that knows a line."""
         parts = prefix.split(line)
         if hides or parts is None or line.startswith(b"NCCL ") or envelopes.is_whole(line):
-            return self._slowly(line)
+            return self._find_slowly(line)
         production = self._known.young.get(parts[1]) or self._known.recall(parts[1])
         if production is None:
             parsed = self._grammar.parse(parts[1].partition(b" ")[2])
-            production = parsed.production if parsed else self._slowly(line)
+            production = parsed.production if parsed else self._find_slowly(line)
             if parsed:
                 self._known.keep(parts[1], parsed.production)
         return production
 
-    def _slowly(self, line: bytes) -> Production | None:
-        sense = meaning.of_line(masked(decode(line)), self._grammar)
+    def _find_slowly(self, line: bytes) -> Production | None:
+        sense = meaning.of_line(mask_secrets(decode(line)), self._grammar)
         return sense.production if sense else None
 
 
 def _make_printable(lines: Sequence[bytes], block: bytes, hides: bool) -> list[str]:
     """Return the printable lines, usually converted all at once."""
     if not hides:
-        shown = printable_lines(decode(block)).split("\n")
+        shown = escape_controls_in_lines(decode(block)).split("\n")
         if len(shown) == len(lines):  # no line has an end within
             return shown
-    return [printable(masked(decode(line))) for line in lines]
+    return [escape_controls(mask_secrets(decode(line))) for line in lines]

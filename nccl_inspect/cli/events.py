@@ -88,12 +88,12 @@ def command(
     of the communicator that printed the line. Memory use stays flat.
     """
     name = form or ("jsonl" if output == "-" else writers.format_of(output))
-    wanted = writers.kinds_named(kinds)
+    wanted = writers.find_kinds(kinds)
     target = _target(output, name)
     with Bar(progress) as bar:
         stream = event_stream.EventStream(shared.inputs_or_stdin(logs), bar.update if bar.wanted else None)
         wanted_events = _EventFilter(wanted, hosts, selection.parse_ranges("pid", pids), levels)
-        columns = writers.kinds_named(KINDS.keys() - {"Event"}) if all_columns and not wanted else wanted
+        columns = writers.find_kinds(KINDS.keys() - {"Event"}) if all_columns and not wanted else wanted
         _write(writers.FORMATS[name], wanted_events.select(stream), columns, target)
     for problem in stream.problems:
         print_stderr(str(problem))
@@ -160,13 +160,9 @@ def _write(
 
 
 def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
-    """Return the file or stream to write to.
-
-    Raises:
-        NcclInspectError: the format cannot go to standard output.
-    """
+    """Return the file or stream to write to."""
     if output != "-":
-        return atomic_files.compressing(output, "-o")
+        return atomic_files.open_compressed(output, "-o")
     form = writers.FORMATS[name]
     if not form.streams:
         raise NcclInspectError(f"{name} cannot be written to standard output", f"name a file: -o events.{name}")

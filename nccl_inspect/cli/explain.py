@@ -15,8 +15,8 @@ from nccl_inspect.report import Style
 from nccl_inspect.report.words import PAGE_WIDTH, block, fit_page, page_for_terminal, paint
 from nccl_inspect.scanning import meaning
 from nccl_inspect.util.atomic_files import STDOUT
-from nccl_inspect.util.secrets import masked
-from nccl_inspect.util.text import decode, printable
+from nccl_inspect.util.secrets import mask_secrets
+from nccl_inspect.util.text import decode, escape_controls
 
 _MAX_PIPED = 1 << 20
 """Bytes: more than any line has."""
@@ -40,33 +40,29 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
     Give a line with its prefix or only the message; quote it so that the shell does not change it. Several lines, each
     quoted or piped in, are explained one by one. For part of a line, the closest known line is explained.
     """
-    texts = _piped() if what in ((), ("-",)) else _separate(what)
+    texts = _read_stdin() if what in ((), ("-",)) else _separate_texts(what)
     width, is_shown = shared.output_width(out.target, PAGE_WIDTH), out.target in STDOUT
     if len(texts) == 1:
-        out.write(_explained(masked(texts[0]), out.style, width, is_shown))
+        out.write(_explain_text(mask_secrets(texts[0]), out.style, width, is_shown))
         return
-    out.write("\n".join(_one_by_one([masked(text) for text in texts], out.style, width, is_shown)))
+    out.write("\n".join(_explain_each([mask_secrets(text) for text in texts], out.style, width, is_shown)))
 
 
-def _separate(what: tuple[str, ...]) -> list[str]:
+def _separate_texts(what: tuple[str, ...]) -> list[str]:
     """Return the texts to explain: one line given as separate words, or several lines and rules."""
     lines = [line for text in what for line in text.splitlines() if line.strip()]
     are_words = all(len(text.split()) == 1 for text in what) and explaining.rule_page(what[0]) is None
-    return [" ".join(what)] if are_words or len(lines) < 2 else _in_one_piece(lines)
+    return [" ".join(what)] if are_words or len(lines) < 2 else _join_wrapped(lines)
 
 
-def _piped() -> list[str]:
-    """Return the lines of standard input.
-
-    Raises:
-        NcclInspectError: there are none, or too many.
-    """
+def _read_stdin() -> list[str]:
+    """Return the lines of standard input."""
     if sys.stdin is None or sys.stdin.isatty():
         raise NcclInspectError("nothing to explain", f"name a rule or give a line; {explaining.LIST_RULES}")
     nonempty = [line for line in decode(sys.stdin.buffer.read(_MAX_PIPED)).splitlines() if line.strip()]
     if not nonempty:
         raise NcclInspectError("standard input is empty", "name a rule, or pipe in a line")
-    lines = _in_one_piece(nonempty)
+    lines = _join_wrapped(nonempty)
     if len(lines) > _MAX_LINES:
         raise NcclInspectError(
             f"standard input holds more than {_MAX_LINES} lines", "use 'nccl-inspect annotate' for a whole log"
@@ -74,31 +70,27 @@ def _piped() -> list[str]:
     return lines
 
 
-def _in_one_piece(lines: list[str]) -> list[str]:
+def _join_wrapped(lines: list[str]) -> list[str]:
     """Return the lines without repetitions; one line if they are a wrapped one."""
-    line = meaning.joined(lines, engine.shipped()) if len(lines) > 1 else None
+    line = meaning.joined(lines, engine.load_grammar()) if len(lines) > 1 else None
     return [line] if line else list(dict.fromkeys(lines))
 
 
-def _one_by_one(texts: list[str], style: Style, width: int, is_shown: bool) -> Iterator[str]:
-    """Yield each text with its meaning below it.
-
-    Raises:
-        NcclInspectError: none is known.
-    """
+def _explain_each(texts: list[str], style: Style, width: int, is_shown: bool) -> Iterator[str]:
+    """Yield each text with its meaning below it."""
     problems = 0
     for text in texts:
         try:
-            explained = _explained(text, style, width, is_shown)
+            explained = _explain_text(text, style, width, is_shown)
         except NcclInspectError as error:
             problems += 1
             explained = "\n".join(block("unknown", str(error), style, indent=0, hang=12)) + "\n"
-        yield f"{paint(printable(f'> {text.strip()}'), 'bold', style)}\n{explained}"
+        yield f"{paint(escape_controls(f'> {text.strip()}'), 'bold', style)}\n{explained}"
     if problems == len(texts):
         raise NcclInspectError(f"none of the {len(texts)} lines is known", explaining.LIST_RULES)
 
 
-def _explained(text: str, style: Style, width: int, is_shown: bool) -> str:
+def _explain_text(text: str, style: Style, width: int, is_shown: bool) -> str:
     """Return the page of a rule, or the meaning of a line.
 
     Raises:

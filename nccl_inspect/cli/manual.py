@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import click
 
-from nccl_inspect.util.wording import capital
+from nccl_inspect.util.wording import capitalize
 
 Row = tuple[str, str]
 GROUPS = (
@@ -108,7 +108,9 @@ def page(ctx: click.Context) -> str:
     if own_examples := examples(command):
         with formatter.section(_EXAMPLES.removesuffix(":")):
             room = formatter.width - formatter.current_indent
-            formatter.write("".join(f"{' ' * formatter.current_indent}{line}\n" for line in fitted(own_examples, room)))
+            formatter.write(
+                "".join(f"{' ' * formatter.current_indent}{line}\n" for line in fit_examples(own_examples, room))
+            )
     return formatter.getvalue().rstrip("\n").replace(_HYPHEN, "-")
 
 
@@ -135,14 +137,14 @@ def commands(ctx: click.Context, group: click.Group) -> Iterator[tuple[str, list
 
 
 def arguments(command: click.Command) -> list[Row]:
-    """Arguments that mean the same in several commands; others are described in the text."""
+    """Return arguments that mean the same in several commands; others are described in the text."""
     return [("LOG", LOG)] if any(parameter.name == "logs" for parameter in command.params) else []
 
 
 def options(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
     """Yield the options of a command, by purpose."""
     own = [option for option in ctx.command.get_params(ctx) if isinstance(option, click.Option)]
-    records = {_long(option): option.get_help_record(ctx) for option in own}
+    records = {_long_name(option): option.get_help_record(ctx) for option in own}
     rows = {name: record for name, record in records.items() if record}
     grouped = {name for _, names in GROUPS for name in names}
     others = tuple(name for name in rows if name not in grouped)
@@ -154,7 +156,7 @@ def options(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
 def statuses(command: click.Command) -> list[Row]:
     """Return what the exit statuses of a command mean."""
     own = _own_statuses(command)
-    names = {_long(parameter) for parameter in command.params}
+    names = {_long_name(parameter) for parameter in command.params}
     reads = any(parameter.name in _INPUTS for parameter in command.params)
     usual = {DONE, USAGE, *((FOUND,) if "fail-on" in names else ()), *((NO_INPUT, INTERRUPTED) if reads else ())}
     gate = {NO_INPUT: GATE} if "fail-on" in names else {}
@@ -180,19 +182,18 @@ def examples(command: click.Command) -> list[Example]:
     return found
 
 
-def fitted(rows: Sequence[Example], width: int) -> Iterator[str]:
-    """Examples in lines of some width: notes beside the commands where there is room for all, else above them."""
+def fit_examples(rows: Sequence[Example], width: int) -> Iterator[str]:
+    """Yield examples in lines of some width: notes beside the commands where there is room for all, else above them."""
     column = max(len(example.command) for example in rows) + 3
     if all(column + len(example.note) <= width for example in rows):
         yield from (f"{example.command:{column}}{example.note}".rstrip() for example in rows)
         return
     for example in rows:
         yield from textwrap.wrap(example.note, width, initial_indent="# ", subsequent_indent="# ")
-        yield from _continued(example.command, width)
+        yield from _continue_command(example.command, width)
 
 
-def _long(parameter: click.Parameter) -> str:
-    """Return the long name of an option."""
+def _long_name(parameter: click.Parameter) -> str:
     return max((*parameter.opts, ""), key=len).lstrip("-")
 
 
@@ -201,12 +202,12 @@ def _own_statuses(command: click.Command) -> dict[int, str]:
         sentence = next((part for part in text.strip().split("\n\n") if part.lstrip().startswith(_STATUS)), "")
         parts = re.split(r"(?:^|; )(\d+) ", " ".join(sentence.split()).removeprefix(f"{_STATUS} "))
         if len(parts) > 1:
-            meanings = (capital(words.rstrip(";,. ")) for words in parts[2::2])
+            meanings = (capitalize(words.rstrip(";,. ")) for words in parts[2::2])
             return {int(status): f"{words}." for status, words in zip(parts[1::2], meanings, strict=True)}
     return {}
 
 
-def _continued(command: str, width: int) -> Iterator[str]:
+def _continue_command(command: str, width: int) -> Iterator[str]:
     """Yield a command in lines that a shell joins; quoted text stays on one line."""
     if len(command) <= width or width < _MIN_CONTINUED:
         yield command

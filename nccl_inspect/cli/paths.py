@@ -26,11 +26,11 @@ from nccl_inspect.report.tables import (
     grid,
     matrix,
     pair_table,
-    side_by_side,
+    split_matrix,
     total_width,
     wrap_notes,
 )
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 
 VERDICTS = ("ok", "fallback", "unknown")
 _MANY = 50
@@ -139,7 +139,7 @@ def _table(paths: Selection, width: int, job: Job, slowest: int | None) -> str:
     if not paths:
         return "no path\n"
     platform = platforms.find(job.platform) if job.platform else None
-    speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.of(path, platform) or ""))
+    speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.find_rate(path, platform) or ""))
     table = pair_table(paths, width, job.rank_space == "global", [speed] if slowest else [])
     if width < UNBOUNDED and len(paths) > _MANY:
         worse = len(paths.where(lambda kind: kind.verdict == "fallback"))
@@ -160,13 +160,13 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
         return "\n".join([*rows, "", *wrap_notes([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
     parts = [
         tabulate(part.body, part.head, tablefmt="plain", disable_numparse=True, stralign="right")
-        for part in side_by_side(whole, width)
+        for part in split_matrix(whole, width)
     ]
     return "\n\n".join([*parts, "\n".join([*whole.legend, *([] if is_global else [OWN_RANKS])])]) + "\n"
 
 
 def _matrix_csv(matrix: Grid) -> str:
-    """Return one row for each sender; several ways between two hosts are separated by semicolons."""
+    """Return a row for each sender; semicolons separate several ways between two hosts."""
     rows = ([src, *(_kinds(matrix, src, dst) for dst in matrix.names)] for src in matrix.names)
     return tables.write_csv([["src\\dst", *matrix.names], *rows])
 
@@ -185,7 +185,7 @@ def _matrix_json(matrix: Grid) -> str:
 
 def _ways(cell: dict[PathClass, int]) -> list[dict[str, object]]:
     return [
-        {"detail": printable(kind.detail), "gdr": kind.gdr, "verdict": kind.verdict, "pairs": pairs}
+        {"detail": escape_controls(kind.detail), "gdr": kind.gdr, "verdict": kind.verdict, "pairs": pairs}
         for kind, pairs in cell.items()
     ]
 

@@ -21,9 +21,9 @@ from nccl_inspect.ingest.sources import files, limits
 from nccl_inspect.pipeline.options import Options
 from nccl_inspect.report import Style
 from nccl_inspect.util import atomic_files
-from nccl_inspect.util.atomic_files import uncompressed
+from nccl_inspect.util.atomic_files import strip_compression
 from nccl_inspect.util.discovery import settings_file
-from nccl_inspect.util.gc_pause import uncollected
+from nccl_inspect.util.gc_pause import pause_collector
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.progress import Bar
 from nccl_inspect.util.records import Frozen, frozen
@@ -69,7 +69,7 @@ class Output(Frozen):
 
     @classmethod
     def from_options(cls, output: str, no_color: bool, verbose: bool) -> Output:
-        """From the options."""
+        """Return the output that the options ask for."""
         return cls(output, choose_style(no_color, output, verbose))
 
     def write(self, text: str) -> None:
@@ -90,16 +90,12 @@ class Output(Frozen):
 
 
 def write_lines(lines: Iterable[str], target: str) -> None:
-    """Write lines as they come, to a file or to standard output.
-
-    Raises:
-        NcclInspectError: they cannot be written.
-    """
+    """Write lines as they come, to a file or to standard output."""
     if target not in atomic_files.STDOUT:
-        atomic_files.lines(target, "-o", lines)
+        atomic_files.write_lines(target, "-o", lines)
         return
     try:
-        atomic_files.to_stdout(lines)
+        atomic_files.write_to_stdout(lines)
     except BrokenPipeError:
         exit_quietly()
     except OSError as error:
@@ -121,17 +117,16 @@ def _pack_options(command: _Command, into: str, pack: Callable[..., object], **p
 
     Args:
         command: that takes the argument.
-        into: the name of the argument.
         pack: makes the argument from the options.
         parts: names of the options, with defaults for those that the command lacks.
     """
 
     @wraps(command)
-    def packed(**options: Any) -> object:
+    def call_with_parts(**options: Any) -> object:
         own = {name: options.pop(name, default) for name, default in parts.items()}
         return command(**options, **{into: pack(**own)})
 
-    return cast(_Command, packed)
+    return cast(_Command, call_with_parts)
 
 
 def inputs(command: _Command) -> _Command:
@@ -172,7 +167,7 @@ def _platform_names(_ctx: click.Context, _option: click.Parameter, incomplete: s
 
     from nccl_inspect import platforms
 
-    return [CompletionItem(name) for name in sorted(platforms.shipped()) if name.startswith(incomplete.lower())]
+    return [CompletionItem(name) for name in sorted(platforms.load_platforms()) if name.startswith(incomplete.lower())]
 
 
 def rule_or_line(command: _Command) -> _Command:
@@ -243,8 +238,8 @@ def platform_options(command: _Command) -> _Command:
         command, "options", Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None
     )
     for option in (
-        _kept_option("--no-config", is_flag=True, help="Ignore settings files."),
-        _kept_option(
+        _remembered_option("--no-config", is_flag=True, help="Ignore settings files."),
+        _remembered_option(
             "--config",
             metavar="FILE",
             type=FILE,
@@ -270,7 +265,7 @@ def platform_options(command: _Command) -> _Command:
     return command
 
 
-def _kept_option(name: str, **about: Any) -> Callable[[_Command], _Command]:
+def _remembered_option(name: str, **about: Any) -> Callable[[_Command], _Command]:
     """Return an option that is kept for later, so that commands need not pass it on."""
     return click.option(name, expose_value=False, callback=_remember, **about)
 
@@ -300,13 +295,13 @@ def with_settings_file(options: Options) -> Options:
 
 def read_options(command: _Command) -> _Command:
     """Add the options for reading and judging a job."""
-    jobs = _kept_option(
+    jobs = _remembered_option(
         "--jobs",
         type=click.IntRange(1),
         metavar="N",
         help="Read files in N processes. Default: one per processor if logs are large.",
     )
-    progress = _kept_option("--progress/--no-progress", default=None, help=_PROGRESS)
+    progress = _remembered_option("--progress/--no-progress", default=None, help=_PROGRESS)
     return jobs(progress(job_options(platform_options(command))))
 
 
@@ -346,11 +341,7 @@ def verbose_option(words: str) -> Callable[[_Command], _Command]:
 
 
 def inputs_or_stdin(logs: tuple[str, ...]) -> list[str]:
-    """Return the inputs, or standard input if something is piped in.
-
-    Raises:
-        NcclInspectError: there is no input, and standard input is a terminal.
-    """
+    """Return the inputs, or standard input if something is piped in."""
     if logs:
         return list(logs)
     if sys.stdin is None or sys.stdin.isatty():
@@ -375,8 +366,6 @@ def read(
     Ctrl-C ends the reading: the job is then partial, and the exit status is that of the signal.
 
     Args:
-        logs: as given.
-        options: as given.
         tells_runs: the report mentions earlier runs in the log; otherwise stderr does.
         tells_jobs: the report mentions other jobs in the input; otherwise stderr does.
         is_last: only the report remains to be done, and an interruption lets it finish.
@@ -396,7 +385,7 @@ def read(
     with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
         inputs = artifacts.inventory(inputs_or_stdin(logs), bar.update if bar.wanted else None)
     jobs = meta.get(f"{__name__}.jobs")
-    with uncollected(for_good=click.get_current_context().find_root().obj is EXITS_AFTERWARDS):
+    with pause_collector(for_good=click.get_current_context().find_root().obj is EXITS_AFTERWARDS):
         PROCESS.is_last = is_last
         PROCESS.last_words = in_haste and (lambda: in_haste(judge.unjudged(PROCESS.read)))
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
@@ -453,7 +442,6 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
     """Add --format; the default is the format of the suffix of FILE, else the first name.
 
     Args:
-        names: of the formats.
         load: gives the module of a format, whose ``SUFFIXES`` are those that differ from its name.
     """
     choices = tuple(names)
@@ -462,7 +450,7 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
         if ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
             return value
         output = ctx.params.get("output", "-")
-        suffix = PurePath(uncompressed(output)).suffix.lower().removeprefix(".")
+        suffix = PurePath(strip_compression(output)).suffix.lower().removeprefix(".")
         name = suffix if suffix in choices else _find_format(suffix, choices, load)
         if suffix in _KNOWN_SUFFIXES and name not in choices and not ctx.resilient_parsing:
             raise click.UsageError(
@@ -498,12 +486,12 @@ def communicator_option(default: str = "") -> Callable[[_Command], _Command]:
 def finding_option(words: str) -> Callable[[_Command], _Command]:
     """Add --finding; it becomes the argument ``rules``, the names of all rules that match."""
 
-    def known(ctx: click.Context, _option: click.Parameter, patterns: tuple[str, ...]) -> frozenset[str]:
+    def find_selected(ctx: click.Context, _option: click.Parameter, patterns: tuple[str, ...]) -> frozenset[str]:
         from nccl_inspect.answers import selection  # most of the program
 
         return frozenset(() if ctx.resilient_parsing else selection.match_rules(patterns))
 
-    return rules_option("--finding", "rules", callback=known, help=f"{words}: name or glob.")
+    return rules_option("--finding", "rules", callback=find_selected, help=f"{words}: name or glob.")
 
 
 def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
@@ -511,12 +499,11 @@ def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], 
 
     Args:
         of_ranks: help of --rank: ``Only paths from or to these ranks``.
-        on_hosts: help of --host.
     """
 
     def decorate(command: _Command) -> _Command:
         @wraps(command)
-        def packed(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...], **options: Any) -> object:
+        def call_with_parts(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...], **options: Any) -> object:
             from nccl_inspect.answers import selection
 
             places = selection.PlaceFilter(selection.parse_ranges("rank", wanted_ranks), wanted_hosts)
@@ -525,7 +512,7 @@ def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], 
         named = f"{on_hosts}: name, glob or node-[01-16]."
         host = click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named)
         rank = click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3, 0-7 or 0-56:8.")
-        return rank(host(cast(_Command, packed)))
+        return rank(host(cast(_Command, call_with_parts)))
 
     return decorate
 
@@ -539,11 +526,7 @@ _OTHER_COMPRESSIONS = frozenset((".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst"))
 
 
 def require_known_compression(ctx: click.Context) -> None:
-    """Make sure, before anything is read, that the name after ``-o`` does not ask for a compression that is not there.
-
-    Raises:
-        NcclInspectError: it does.
-    """
+    """Refuse, before anything is read, a name after ``-o`` that asks for a compression that is not there."""
     target = PurePath(str(ctx.params.get(_OUTPUT, "-")))
     if target.suffix.lower() in _OTHER_COMPRESSIONS:
         raise NcclInspectError(
@@ -553,11 +536,7 @@ def require_known_compression(ctx: click.Context) -> None:
 
 
 def require_no_input(ctx: click.Context) -> None:
-    """Make sure, before anything is read, that ``-o`` does not replace an input.
-
-    Raises:
-        NcclInspectError: an input would be lost.
-    """
+    """Make sure, before anything is read, that ``-o`` does not replace an input."""
     target = ctx.params.get(_OUTPUT, "-")
     if target in atomic_files.STDOUT:
         return
@@ -567,7 +546,7 @@ def require_no_input(ctx: click.Context) -> None:
         return
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
         return
-    for name in _named_inputs(ctx):
+    for name in _list_named_inputs(ctx):
         if lost := _find_lost(name, target, status):
             what = "is one of the inputs" if Path(target).is_file() else f"holds one of the inputs, {lost}"
             raise NcclInspectError(f"{target}: {what}, which would be lost", "choose another name for -o")
@@ -579,7 +558,7 @@ def find_unwritten(ctx: click.Context) -> str:
     return "" if target in atomic_files.STDOUT else target
 
 
-def _named_inputs(ctx: click.Context) -> Iterator[str]:
+def _list_named_inputs(ctx: click.Context) -> Iterator[str]:
     """Yield the files that parameters name, except the output."""
     for parameter in ctx.command.params:
         if parameter.type is not FILE or parameter.name in (None, _OUTPUT):

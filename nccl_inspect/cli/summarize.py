@@ -96,7 +96,7 @@ def command(
             out.write(brief.render(job, form))
         else:
             style = out.style.with_fields(only=only, indent=out.style.indent if indent is None else indent)
-            out.write_lines(report.lines(form, job, style))
+            out.write_lines(report.render_lines(form, job, style))
 
     job = shared.read(logs, options, tells_runs=True, tells_jobs=True, in_haste=write)
     write(job)

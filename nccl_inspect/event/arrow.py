@@ -39,7 +39,7 @@ _RENAMED = {"kind": "plugin_kind"}
 
 @cache
 def schema(kinds: frozenset[str] = frozenset(), columns: tuple[str, ...] = ()) -> pa.Schema:
-    """The schema: ``kind`` (the class), where the line stood, what every event has, then the classes' fields by name.
+    """Return the schema: ``kind`` (the class), place of the line, what every event has, the classes' fields by name.
 
     Args:
         kinds: the classes whose fields are wanted; all when empty.
@@ -48,14 +48,14 @@ def schema(kinds: frozenset[str] = frozenset(), columns: tuple[str, ...] = ()) -
     Raises:
         TypeError: two classes give one name different types.
     """
-    whole = _whole()
+    whole = _whole_schema()
     wanted = {name for kind in kinds or KINDS for name in _columns(kind)}
     fields = [column for column in whole if column.name in FIRST or column.name in wanted]
     return pa.schema([column for column in fields if not columns or column.name in columns])
 
 
 @cache
-def _whole() -> pa.Schema:
+def _whole_schema() -> pa.Schema:
     columns: dict[str, pa.DataType] = {"kind": pa.string()}
     columns.update({name: _column(name, hint) for name, hint in get_type_hints(Where).items()})
     classes: list[type[Event]] = [Event, *sorted(KINDS.values(), key=lambda kind: kind.__name__)]
@@ -88,7 +88,6 @@ def batches(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) 
     """Yield the events as record batches of at most 20,000 rows, in their order.
 
     Args:
-        events: each with where it stood.
         kinds: their classes, where these are known: then other classes have no columns.
     """
     stream = iter(events)
@@ -97,7 +96,7 @@ def batches(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) 
 
 
 def _batch(events: list[PlacedEvent], columns: pa.Schema) -> pa.RecordBatch:
-    """Return one batch: each event once, those of a class together, is put wherever a line states it."""
+    """Return a batch that holds each event once, those of a class together, wherever lines state it."""
     by_kind: dict[type[Event], dict[int, Event]] = {}
     for _, event in events:
         by_kind.setdefault(type(event), {})[id(event)] = event
@@ -120,11 +119,7 @@ def _batch(events: list[PlacedEvent], columns: pa.Schema) -> pa.RecordBatch:
 
 
 class _Group:
-    """Holds what events of one class state, by column.
-
-    Args:
-        events: at least one.
-    """
+    """Holds what events of one class state, by column."""
 
     def __init__(self, events: list[Event]) -> None:
         self._size = len(events)
@@ -147,7 +142,7 @@ def _array(column: pa.Field, column_values: Sequence[Any]) -> pa.Array:
             return pa.array(column_values, column.type)
         except (UnicodeEncodeError, OverflowError, pa.ArrowInvalid):
             pass
-    return pa.array([plain(column.name, value) for value in column_values], column.type)
+    return pa.array([plain_value(column.name, value) for value in column_values], column.type)
 
 
 def table(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) -> pa.Table:
@@ -158,11 +153,11 @@ def table(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) ->
 def list_fields(event: Event) -> dict[str, Any]:
     """Return what an event states, by column; columns that it says nothing about are left out."""
     columns = zip(_columns(type(event).__name__), values(event), strict=True)
-    plainly = {name: plain(name, value) for name, value in columns if name != _WHERE}
+    plainly = {name: plain_value(name, value) for name, value in columns if name != _WHERE}
     return {name: value for name, value in plainly.items() if value is not None}
 
 
-def plain(name: str, value: Any) -> Any:
+def plain_value(name: str, value: Any) -> Any:
     """Return the value of a column as tables and files hold it."""
     if isinstance(value, str):
         if value.isascii():
@@ -172,7 +167,7 @@ def plain(name: str, value: Any) -> Any:
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return None  # a damaged or hostile line: no field of NCCL's is that large
     if name == "values":
-        return [(key, None if item is None else plain("", str(item))) for key, item in value]
+        return [(key, None if item is None else plain_value("", str(item))) for key, item in value]
     if name == "devices":
         return [[str(part) for part in device] for device in value]
     return value

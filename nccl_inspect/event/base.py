@@ -20,7 +20,7 @@ class Maker(Protocol):
 
     @property
     def constants(self) -> Mapping[str, str]:
-        """Fields that the shape itself decides."""
+        """Return fields that the shape itself decides."""
 
 
 NO_HOST = "?"
@@ -82,7 +82,7 @@ class Event(Frozen):
 
     @property
     def line(self) -> int:
-        """Number of the line in its source, from 1."""
+        """Return the number of the line in its source, from 1."""
         return self.where.line
 
     @property
@@ -112,12 +112,12 @@ class Event(Frozen):
 
     @property
     def level(self) -> str:
-        """INFO, WARN, TRACE, CALL, ABORT or VERSION; OTHER for a line of another program."""
+        """Return INFO, WARN, TRACE, CALL, ABORT or VERSION; OTHER for a line of another program."""
         return self.where.level
 
     @property
     def location(self) -> str | None:
-        """``file:line`` (or whatever a plugin gave) of a WARN."""
+        """Return ``file:line`` (or whatever a plugin gave) of a WARN."""
         return self.where.location
 
     def __hash__(self) -> int:
@@ -142,7 +142,7 @@ class Event(Frozen):
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The fields of the class made of the values that were read; names that begin with ``_`` are left out."""
+        """Return the fields of the class made of the values read; names that begin with ``_`` are left out."""
         return {name: value for name, value in values.items() if name[0] != "_"}
 
 
@@ -193,16 +193,16 @@ class Notice(Message):
         return dict(self.values)[name]
 
 
-def without_secrets(event: Event) -> Event:
+def hide_secrets(event: Event) -> Event:
     """Return the event with its secrets hidden, in the message and in all values."""
-    secrets = masking.secrets_in(event.message)
+    secrets = masking.find_secrets(event.message)
     if not secrets:
         return event
     values = {field.name: getattr(event, field.name) for field in fields(event)}
-    return replace(event, **{name: _hidden(value, secrets) for name, value in values.items() if name != "where"})
+    return replace(event, **{name: _hide(value, secrets) for name, value in values.items() if name != "where"})
 
 
-def _hidden(value: Any, secrets: list[str]) -> Any:
+def _hide(value: Any, secrets: list[str]) -> Any:
     if isinstance(value, str):
-        return masking.without(value, secrets)
-    return tuple(_hidden(item, secrets) for item in value) if isinstance(value, tuple) else value
+        return masking.remove_secrets(value, secrets)
+    return tuple(_hide(item, secrets) for item in value) if isinstance(value, tuple) else value

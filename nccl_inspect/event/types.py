@@ -12,21 +12,21 @@ from typing import Any, ClassVar
 
 from nccl_inspect.event.base import Event, Message, Notice, Where
 from nccl_inspect.util import signals
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import keyword_only
 
 _DEVICE = r"\[(?P<index>\d+)\](?:=\{(?P<ports>[^}]*)\}|(?P<name>[^\s:]+):(?P<port>\d+)/(?P<link>\w+))"
 _PORT = r"\] (?P<name>[^\s:]+):(?P<port>\d+)/(?P<link>\w+)"
 
 
-def with_merged(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a message with the devices of the text from its first brace on added to its list of devices."""
+def merge_devices(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a message; the devices from the first brace of the text on join its list of devices."""
     merged = _devices_of_ports(f"[{values['_first']}]={{{values['_merged']}")
     return {**values, "devices": (*values.get("devices", ()), *merged)}
 
 
 def _devices_of_ports(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """Index, name, port and kind of link of each device; a merged one is named as later releases name it."""
+    """Yield index, name, port and kind of link of each device; a merged one is named as later releases name it."""
     for match in re.finditer(_DEVICE, text):
         ports = [match] if match["ports"] is None else list(re.finditer(_PORT, match["ports"]))
         if ports:
@@ -34,7 +34,7 @@ def _devices_of_ports(text: str) -> Iterator[tuple[int, str, str, str]]:
             yield int(match["index"]), name, port, ports[0]["link"]
 
 
-_RANK = later(r"\d{1,7}")
+_RANK = compile_later(r"\d{1,7}")
 _WHO = ("ranks", "node", "ended_pid")
 _ALL = (*_WHO, "exit_code", "signal", "how")
 NEAR = 3
@@ -92,7 +92,7 @@ class ProcessEnded(Notice):
             found["ended_pid"] = values["pid"]
         code, number = values.get("exitcode"), signals.number(str(values.get("signal")))
         if (status := values.get("status")) is not None:
-            found["exit_code"], code = status, signals.from_status(status)
+            found["exit_code"], code = status, signals.exit_code(status)
         if number is None and code is not None and code < 0:
             number = -code
         if number is not None:
@@ -122,7 +122,7 @@ class ProcessEnded(Notice):
 
     @property
     def is_external(self) -> bool:
-        """Whether a signal ended it that somebody else sends; SIGKILL that a shell passes on was sent by anybody."""
+        """Return whether a signal of somebody else ended it; SIGKILL that a shell passes on was sent by anybody."""
         is_passed_on = self.signal == "SIGKILL" and self.exit_code is not None
         return self.signal in self.external.split("|") and not is_passed_on
 
@@ -131,8 +131,6 @@ def join_lines(number: int, event: ProcessEnded, near: list[tuple[int, ProcessEn
     """Join a line of a report with those of the same reporter near it: what completes another line becomes part of it.
 
     Args:
-        number: of the line.
-        event: that it states.
         near: the lines before it that may be of the same report, with their numbers; this one is added.
     """
     near[:] = [entry for entry in near if number - entry[0] <= NEAR]
@@ -204,8 +202,8 @@ class NetDevices(Event):
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Merged ports (2.20 to 2.23) become one device each, and a link that the plugin of HPC-X may use is a link."""
-        merged = with_merged(values) if "_merged" in values else values
+        """Return each of the merged ports (2.20 to 2.23) as a device, and what HPC-X may use as a link."""
+        merged = merge_devices(values) if "_merged" in values else values
         devices = merged.get("devices") or ()
         devices = tuple((*device[:3], *(link.removesuffix("/SHARP") for link in device[3:])) for device in devices)
         return Event.arrange({**merged, "devices": devices})
@@ -433,7 +431,7 @@ class ChannelConnect(Event):
 
 @keyword_only
 class P2pCheck(Event):
-    """Whether all GPU pairs of the node can talk P2P (``isAllDirectP2p``), and whether ranks share a process."""
+    """States whether all GPU pairs of the node can talk P2P (``isAllDirectP2p``), and whether ranks share a process."""
 
     all_direct: int
     direct_mode: int

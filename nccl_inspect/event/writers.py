@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import PlacedEvent
 from nccl_inspect.event.types import KINDS, Event, Where
-from nccl_inspect.util.atomic_files import uncompressed
+from nccl_inspect.util.atomic_files import strip_compression
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _MAX_REMEMBERED = 8 << 20
@@ -36,12 +36,8 @@ class Format(NamedTuple):
     """Whether it can be written to a pipe."""
 
 
-def kinds_named(names: Iterable[str]) -> frozenset[str]:
-    """Return the event classes that a user names.
-
-    Raises:
-        NcclInspectError: there is no such class.
-    """
+def find_kinds(names: Iterable[str]) -> frozenset[str]:
+    """Return the event classes that a user names."""
     by_lower = {name.lower(): name for name in KINDS if name != "Event"}
     names = tuple(names)
     for name in names:
@@ -52,12 +48,8 @@ def kinds_named(names: Iterable[str]) -> frozenset[str]:
 
 
 def format_of(target: str) -> str:
-    """Return the format that a file name asks for.
-
-    Raises:
-        NcclInspectError: its suffix says nothing.
-    """
-    inner = uncompressed(target)
+    """Return the format that a file name asks for."""
+    inner = strip_compression(target)
     suffix = PurePath(inner).suffix.lower()
     for name, form in FORMATS.items():
         if suffix in form.suffixes and (form.text or inner == target):
@@ -67,7 +59,7 @@ def format_of(target: str) -> str:
 
 
 def _parquet(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
-    """All columns of the kinds; without kinds those that hold something, which only the end of the log shows."""
+    """Write all columns of the kinds; without kinds those that hold something, which only the end of the log shows."""
     from pyarrow import parquet
 
     from nccl_inspect.event import arrow  # pyarrow takes its time to load: only where it is needed
@@ -90,7 +82,7 @@ def _parquet(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryI
 
 
 def _arrow(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
-    """The file format; a pipe gets the stream format, which needs no way back."""
+    """Write the file format; a pipe gets the stream format, which needs no way back."""
     from pyarrow import ipc
 
     from nccl_inspect.event import arrow
@@ -112,7 +104,7 @@ def _arrow_stream(events: Iterable[PlacedEvent], kinds: frozenset[str], file: Bi
 
 
 def _csv(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -> None:
-    """A header, then a row for each event; lists are JSON, what an event does not say is empty."""
+    """Write a header, then a row for each event; lists are JSON, what an event does not say is empty."""
     from nccl_inspect.event import arrow
 
     names = arrow.schema(kinds).names
@@ -145,19 +137,19 @@ def _cell(name: str, value: Any) -> object:
 
 
 def _jsonl(events: Iterable[PlacedEvent], _kinds: frozenset[str], file: BinaryIO) -> None:
-    """An object for each event, with what it states only."""
+    """Write an object for each event, with what it states only."""
     from nccl_inspect.event import arrow
 
-    def begun(kind: str, source: str) -> str:
+    def write_begin(kind: str, source: str) -> str:
         return _json({"kind": kind, "source": source})[:-1] + ',"line":'
 
-    def placed(place: dict[str, Any]) -> str:
+    def write_place(place: dict[str, Any]) -> str:
         return _json({name: value for name, value in place.items() if value is not None})[1:-1]
 
     def write_fields(event: Event) -> str:
         return _json({name: _name_values(name, value) for name, value in arrow.list_fields(event).items()})[1:]
 
-    for line in _lines(events, begun, placed, write_fields):
+    for line in _lines(events, write_begin, write_place, write_fields):
         file.write(line)
 
 
@@ -170,7 +162,6 @@ def _lines(
     """Yield a line for each event: what lines have alike is written once, and all but the number of the line mostly is.
 
     Args:
-        events: each with where it stood.
         begun: writes the kind of an event and its source, up to the number of the line.
         placed: writes who printed it, and when: what is known of its place behind that number.
         stated: writes what an event states.
@@ -181,10 +172,10 @@ def _lines(
 
     def beginning(of: tuple[str, str]) -> str:
         kind, source = of
-        return begun(kind, arrow.plain("source", source))
+        return begun(kind, arrow.plain_value("source", source))
 
     def write_place(where: tuple[Any, ...]) -> str:
-        return placed({name: arrow.plain(name, value) for name, value in zip(names, where, strict=True)})
+        return placed({name: arrow.plain_value(name, value) for name, value in zip(names, where, strict=True)})
 
     beginnings, places, rests = _Remembered(beginning), _Remembered(write_place), _Remembered(stated)
     for where, event in events:

@@ -15,7 +15,7 @@ from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.grammar.notation import Value
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode, encode
 
@@ -46,11 +46,11 @@ class Parsed(Record):
             match = self._match or self.production.match(self.message)
             assert match is not None
             self._match = None
-            self._event = self.production.event_of(match, self.message)
+            self._event = self.production.make_event(match, self.message)
         return self._event
 
 
-_WORD = later(r"[A-Za-z]{3,}")
+_WORD = compile_later(r"[A-Za-z]{3,}")
 
 
 class Grammar:
@@ -114,7 +114,7 @@ class Grammar:
                     return Parsed(production, text, events.KINDS[production.event])
         return None
 
-    def following(self) -> list[bytes]:
+    def continuing_leads(self) -> list[bytes]:
         """Return the beginnings of lines that continue a message of several lines."""
         return [
             lead
@@ -122,13 +122,8 @@ class Grammar:
             if lead.strip() and all(production.follows for production in productions)
         ]
 
-    def bare_in(self, block: bytes, following: bool) -> list[bytes]:
-        """Beginnings of lines without a prefix that occur in many lines at once, whatever precedes them.
-
-        Args:
-            block: the lines.
-            following: include lines that continue a message.
-        """
+    def find_bare(self, block: bytes, following: bool) -> list[bytes]:
+        """Return beginnings of lines without a prefix that occur in many lines at once, whatever precedes them."""
         leads = (
             lead
             for lead, productions in self._bare.items()
@@ -136,8 +131,8 @@ class Grammar:
         )
         return [lead for lead in leads if lead in block]
 
-    def foreign_in(self, block: bytes) -> list[Production]:
-        """The productions of other programs one of whose fixed texts occurs in a block; most blocks have none."""
+    def find_foreign(self, block: bytes) -> list[Production]:
+        """Return the productions of other programs with a fixed text that occurs in a block; most have none."""
         return [p for p in self._foreign if any(sign in block for sign in p.signs)]
 
     def words(self) -> set[str]:
@@ -145,15 +140,14 @@ class Grammar:
         return {word.lower() for production in self.productions for word in _WORD.findall(production.line)}
 
     def signs(self) -> set[bytes]:
-        """Literals one of which is in every recognizable line without a prefix."""
+        """Return literals one of which is in every recognizable line without a prefix."""
         return {*self._bare, *(sign for production in self._foreign for sign in production.signs)}
 
     def parse_foreign(self, line: bytes, among: Iterable[Production] | None = None) -> Parsed | None:
         """Return the parsed line of another program, if it matters for the job; None for any other line.
 
         Args:
-            line: a whole line.
-            among: the result of :meth:`foreign_in` for its block. Default: all.
+            among: the result of :meth:`find_foreign` for its block. Default: all.
         """
         for production in self._foreign if among is None else among:
             if production.needle not in line:
@@ -178,10 +172,10 @@ class Grammar:
             if begins in self._by_lead:
                 for lead, needle, production in self._needled.get(begins) or self._needles_of(begins):
                     if needle in message and message.startswith(lead) and (match := production.fit(message)):
-                        return _parsed(production, message, match)
+                        return _make_parsed(production, message, match)
         for production in self._loose:
             if production.needle in message and (match := production.fit(message)):
-                return _parsed(production, message, match)
+                return _make_parsed(production, message, match)
         return None
 
     def _needles_of(self, begins: bytes) -> list[tuple[bytes, bytes, Production]]:
@@ -227,7 +221,7 @@ class Grammar:
         return None
 
     def parse_torn(self, message: bytes) -> Parsed | None:
-        """The only statement that a text is the beginning of, without values; wordings of the same count as one."""
+        """Return the only statement that a text begins, without values; wordings of the same count as one."""
         begun = {
             production.key: production
             for among in self._by_lead.values()
@@ -244,7 +238,7 @@ class Grammar:
         return Parsed(first, message, events.Notice, event)
 
 
-def _parsed(production: Production, message: bytes, match: re.Match[bytes]) -> Parsed:
+def _make_parsed(production: Production, message: bytes, match: re.Match[bytes]) -> Parsed:
     kind = events.KINDS[production.event]
     return Parsed(production, message, kind, None, match if kind.kept else None)
 
@@ -271,62 +265,62 @@ _PLAIN_LEAD = re.compile("[^{}«␣]+")
 
 
 @cache
-def shipped() -> Grammar:
+def load_grammar() -> Grammar:
     """Return the grammar of the package."""
     productions: list[Production] = []
-    for file in files.shipped():
+    for file in files.list_files():
         productions.extend(files.index(file.read_bytes().decode("utf-8"), file.name))
     return Grammar(productions)
 
 
-def says(dialect: str, production: str) -> str:
+def find_meaning(dialect: str, production: str) -> str:
     """Return what a message means, for people; empty for an unknown production."""
-    entry = shipped().find(dialect, production)
+    entry = load_grammar().find(dialect, production)
     return entry.says if entry else ""
 
 
-def versions_of(dialect: str, production: str) -> str:
-    """The releases that print a message, as its grammar file states them; empty for all, and for an unknown one."""
-    entry = shipped().find(dialect, production)
+def find_versions(dialect: str, production: str) -> str:
+    """Return the releases that print a message, as its grammar file states them; empty for all, and if unknown."""
+    entry = load_grammar().find(dialect, production)
     return entry.versions if entry else ""
 
 
-def rule_of(event: events.Event) -> str:
+def find_rule(event: events.Event) -> str:
     """Return the rule that a message leads to; empty if none."""
-    production = shipped().find(event.dialect, event.production)
+    production = load_grammar().find(event.dialect, event.production)
     return production.rule if production else ""
 
 
-def roles_of(event: events.Event) -> frozenset[str]:
+def find_roles(event: events.Event) -> frozenset[str]:
     """Return the roles of a message (``role:`` in the grammar)."""
     return _roles(event.dialect, event.production)
 
 
 @cache
 def _roles(dialect: str, name: str) -> frozenset[str]:
-    production = shipped().find(dialect, name)
+    production = load_grammar().find(dialect, name)
     return production.roles if production else frozenset()
 
 
 @cache
-def layer_of(dialect: str, name: str) -> Layer:
+def find_layer(dialect: str, name: str) -> Layer:
     """Return how near to a cause a production is (``layer:`` in the grammar, else by its roles and its tone)."""
-    production = shipped().find(dialect, name)
+    production = load_grammar().find(dialect, name)
     return production.layer if production else Layer.RESOURCE
 
 
 def is_layer_stated(dialect: str, name: str) -> bool:
     """Return whether a production itself states its layer."""
-    production = shipped().find(dialect, name)
+    production = load_grammar().find(dialect, name)
     return production is not None and bool(production.details.layer)
 
 
-def is_of(event: events.Event, role: str) -> bool:
+def has_role(event: events.Event, role: str) -> bool:
     """Return whether the production of an event has a role."""
-    return role in roles_of(event)
+    return role in find_roles(event)
 
 
-def unlisted(event: events.Event, name: str) -> Value:
+def read_unlisted(event: events.Event, name: str) -> Value:
     """Return a field that events do not list (``__name``), read from the message again."""
-    production = shipped().find(event.dialect, event.production)
+    production = load_grammar().find(event.dialect, event.production)
     return ((production and production.read(encode(event.message))) or {}).get(name)

@@ -64,7 +64,7 @@ _KEYS = {
 }
 
 
-def shipped() -> Iterator[Path]:
+def list_files() -> Iterator[Path]:
     """Yield the grammar files of the package, in a fixed order."""
     folder = Path(__file__).parent / "dialects"
     for dialect in sorted(entry.name for entry in os.scandir(folder)):
@@ -103,7 +103,7 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
         label = block[: block.find("\n")]
         line = _value(block, "\nline: ")
         if is_renamed and "cu" in line and _CUDA.search(line):
-            line = _FIELD_OR_CUDA.sub(_with_hip, line)
+            line = _FIELD_OR_CUDA.sub(_add_hip_name, line)
         if not line:
             raise GrammarError(f"{name}: production '{label}' has no line")
         production = Production(label, dialect, family, line, partial(_details, block, common, name))
@@ -116,7 +116,7 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
     return productions
 
 
-def _with_hip(match: re.Match[str]) -> str:
+def _add_hip_name(match: re.Match[str]) -> str:
     """Return the name of a function of CUDA with HIP's: RCCL's sources are NCCL's, renamed by hipify."""
     prefix, field = match["prefix"], match[0]
     if prefix:

@@ -37,7 +37,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.util import signals
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import decode
 
@@ -145,7 +145,7 @@ def quick_leads(source: str, limit: int = MAX_LEADS) -> list[str]:
 
 
 def _option(pieces: Iterator[str], limit: int, is_whole: bool = False) -> tuple[list[str], list[str], str]:
-    """The leads of what precedes the next mark between options: those that it continues, and those that have ended."""
+    """Return the leads of what precedes the next mark between options: those continued, and those that have ended."""
     starts: list[str] = [""]
     ended: list[str] = []
     for piece in pieces:
@@ -196,7 +196,7 @@ def _options(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str]]:
     return ([*starts, ""] if mark == "»?" else starts), ended
 
 
-def past_word(nodes: Sequence) -> tuple[str, Sequence] | None:
+def skip_word(nodes: Sequence) -> tuple[str, Sequence] | None:
     """Return the literal before a word that may be anything, and what follows the blank after that word.
 
     None where a message of this shape does not begin so. A program's own time stamp is such a word.
@@ -255,13 +255,13 @@ def quick_needle(source: str) -> str:
     return max(quick_needles(source), key=len)
 
 
-_FIELD = later(r"\{[^{}]*\}")
-_BRACKET = later(r"(«|»\??)")
-_WORDS = later(r"([^{}]*)\{[a-z0-9_]+:=([^{}]*)\}(?=([^{}]*))")
+_FIELD = compile_later(r"\{[^{}]*\}")
+_BRACKET = compile_later(r"(«|»\??)")
+_WORDS = compile_later(r"([^{}]*)\{[a-z0-9_]+:=([^{}]*)\}(?=([^{}]*))")
 
 
 def quick_signs(source: str, size: int) -> list[str]:
-    """Literals one of which is in every message: of one choice, where no literal of that size is in all of them."""
+    """Return literals one of which is in every message: of one choice, if no literal of that size is in all."""
     signs = [quick_needle(source)]
     if len(signs[0]) < size:
         signs = max([signs, *_alternatives(source)], key=lambda some: min(map(len, some)))
@@ -269,7 +269,7 @@ def quick_signs(source: str, size: int) -> list[str]:
 
 
 def _alternatives(source: str) -> Iterator[list[str]]:
-    """The literals of each choice that cannot be left out, one for each of its options, and of each field of words."""
+    """Yield the literals of each choice that cannot be left out, one per option, and of each field of words."""
     depth, inside = 0, ""
     for part in _BRACKET.split(source):
         if part == "«":
@@ -345,13 +345,13 @@ def field_type(spec: str) -> FieldType:
         word = spec[1:]
         return FieldType(f"(?:{re.escape(word)})?", bool, lambda value: word if value else "", bool)
     if padded := _PADDED_INT.match(spec):
-        return _padded(zero=bool(padded[1]), width=int(padded[2]))
+        return _make_padded(zero=bool(padded[1]), width=int(padded[2]))
     if fixed := _FIXED.match(spec):
-        return _fixed(width=int(fixed[1] or 0), digits=int(fixed[2]))
+        return _make_fixed(width=int(fixed[1] or 0), digits=int(fixed[2]))
     raise GrammarError(f"no such field type: '{spec}'")
 
 
-def _padded(zero: bool, width: int) -> FieldType:
+def _make_padded(zero: bool, width: int) -> FieldType:
     if zero:
         shapes = [rf"[1-9]\d{{{width},17}}", rf"\d{{{width}}}"]  # the longer first: in a list nothing follows an item
         return FieldType("|".join(shapes), int, lambda value: f"{value:0{width}d}", int)
@@ -363,7 +363,7 @@ def _padded(zero: bool, width: int) -> FieldType:
     return FieldType("|".join(shapes), int, lambda value: f"{value:{width}d}", int)
 
 
-def _fixed(width: int, digits: int) -> FieldType:
+def _make_fixed(width: int, digits: int) -> FieldType:
     longest = _FLOAT_DIGITS - digits
     shapes = []
     for sign in ("", "-"):
@@ -417,8 +417,8 @@ class ListType(Frozen):
 
     @property
     def pattern(self) -> str:
-        """Matches the list as a whole."""
-        return f"(?:{self.fragment.bare})*"
+        """Return the pattern of the list as a whole."""
+        return f"(?:{self.fragment.pattern_without_groups})*"
 
     def read(self, data: bytes) -> Value:
         """Return the items of a matched list."""
@@ -436,7 +436,7 @@ class ListType(Frozen):
         assert isinstance(value, tuple)
         names = self.fragment.names
         items = (dict(zip(names, item if len(names) > 1 else (item,), strict=True)) for item in value)
-        return "".join(self.fragment.write(item, tuple(_taken(self.fragment.nodes, item))) for item in items)
+        return "".join(self.fragment.write(item, tuple(_options_taken(self.fragment.nodes, item))) for item in items)
 
 
 def _numbers(items: list[tuple[bytes, ...]]) -> tuple[tuple[int, ...], ...]:
@@ -492,7 +492,7 @@ class Shape:
         return all(kinds) and len(kinds) == self._groups == len(self.names)
 
     @cached_property
-    def bare(self) -> str:
+    def pattern_without_groups(self) -> str:
         """Return the pattern without groups: in a list, those of the fragment would only cost time."""
         return re.sub(r"(?<!\\)\((?!\?)", "(?:", self.pattern)
 
@@ -507,7 +507,7 @@ class Shape:
         for index, node in enumerate(nodes):
             rest = nodes[index + 1 :]
             if _has_free(node):
-                if free is not None and (ahead := _ahead(nodes[index:], last and self._whole)):
+                if free is not None and (ahead := _list_beginnings(nodes[index:], last and self._whole)):
                     parts[free:] = [f"(?>{''.join(parts[free:])}(?={'|'.join(ahead)}))"]
                 free = len(parts) if isinstance(node, Field) else None
             match node:
@@ -516,7 +516,7 @@ class Shape:
                 case Field(name, spec):
                     kind = self._type(spec)
                     self.fields.append((name, kind, self._group()))
-                    parts.append(f"({self._matched(kind, rest, last)})")
+                    parts.append(f"({self._field_pattern(kind, rest, last)})")
                     self._searching |= _has_free(node)
                 case Choice(options, optional):
                     branches = []
@@ -526,7 +526,7 @@ class Shape:
                     parts.append(f"(?:{'|'.join(branches)})" + ("?" if optional else ""))
         return "".join(parts)
 
-    def _matched(self, kind: FieldType | ListType, rest: Sequence, last: bool) -> str:
+    def _field_pattern(self, kind: FieldType | ListType, rest: Sequence, last: bool) -> str:
         """Return the pattern of a field that ``rest`` follows."""
         final = last and not rest and self._whole
         if isinstance(kind, ListType):
@@ -538,7 +538,7 @@ class Shape:
         start, least = kind.pattern[: -len(kind.run) - 1], int(kind.pattern.endswith("+"))
         run = kind.run
         if item := [text for text in self._item(rest, last) if re.match(kind.run, text)]:
-            run = f"(?:(?!{_any(item)}){run})"  # it ends where an item of the list begins
+            run = f"(?:(?!{_join_choices(item)}){run})"  # it ends where an item of the list begins
         following = leads(rest) if rest else [""]
         if final or not any(text == "" or re.match(kind.run, text) for text in following):
             return f"{start}{run}{{{least},{_MAX_RUN}}}+" if self._searching else f"{start}{run}{'*+'[least]}+"
@@ -573,7 +573,7 @@ class Shape:
                 values[name] = None
         return values
 
-    def taken(self, match: re.Match[bytes]) -> tuple[bool, ...]:
+    def options_taken(self, match: re.Match[bytes]) -> tuple[bool, ...]:
         """Return whether the message took each option of each choice: :meth:`write` needs it besides the values."""
         return tuple(match[group] is not None for group in self._options)
 
@@ -616,11 +616,10 @@ class Shape:
 
 
 def _has_free(node: Node) -> bool:
-    """Return whether a node contains free text."""
     return any(field.spec in ("t", "e") for field in fields((node,)))
 
 
-def _ahead(nodes: Sequence, last: bool) -> list[str] | None:
+def _list_beginnings(nodes: Sequence, last: bool) -> list[str] | None:
     """Return the possible beginnings of nodes, as patterns; None if unknown."""
     if not nodes:
         return [r"\Z"] if last else None
@@ -628,23 +627,23 @@ def _ahead(nodes: Sequence, last: bool) -> list[str] | None:
     if isinstance(first, Field):
         return [""]
     if isinstance(first, Choice) and first.optional:
-        after = _ahead(nodes[1:], last)
+        after = _list_beginnings(nodes[1:], last)
         texts = [text for option in first.options for text in leads(option)]
         return None if after is None or "" in texts else [*map(re.escape, texts), *after]
     texts = leads(nodes)
     return None if "" in texts else list(map(re.escape, texts))
 
 
-def _any(texts: list[str]) -> str:
+def _join_choices(texts: list[str]) -> str:
     return "|".join(map(re.escape, texts))
 
 
-def _taken(nodes: Sequence, values: Mapping[str, Value]) -> Iterator[bool]:
+def _options_taken(nodes: Sequence, values: Mapping[str, Value]) -> Iterator[bool]:
     """Yield the options of an item of a list: those whose fields have a value."""
     for node in nodes:
         for option in node.options if isinstance(node, Choice) else ():
             yield any(values[field.name] is not None for field in fields(option))
-            yield from _taken(option, values)
+            yield from _options_taken(option, values)
 
 
 def _option_count(nodes: Sequence) -> int:
@@ -655,7 +654,7 @@ def _option_count(nodes: Sequence) -> int:
     return count
 
 
-_PATTERN_TOKEN = later(
+_PATTERN_TOKEN = compile_later(
     rb"(?P<open>\((?:\?[:>=!])?)|(?P<close>\)(?:(?:[*+?]|\{[\d,]*\})[?+]?)?)|\||\\Z"
     rb"|(?P<atom>\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|.)(?:(?P<times>[*+?]|\{(?P<least>\d*)(?:,\d*)?\})[?+]?)?",
     re.DOTALL,
@@ -666,7 +665,7 @@ _NEVER = b"(?!"
 
 
 class Beginning(Protocol):
-    """Whether bytes can be the beginning of a message."""
+    """Holds whether bytes can be the beginning of a message."""
 
     def __call__(self, message: bytes, end: int) -> bool:
         """Return whether the message up to ``end`` can."""
@@ -683,13 +682,13 @@ def beginning(pattern: bytes) -> Beginning:
     try:
         import regex  # only diagnostics need partial matches; `re` compiles and matches faster
     except ImportError:
-        own = re.compile(rewritten(pattern), re.DOTALL)
+        own = re.compile(rewrite_for_beginnings(pattern), re.DOTALL)
         return lambda message, end: own.fullmatch(message, 0, end) is not None
     made = regex.compile(pattern, regex.DOTALL)
     return lambda message, end: made.fullmatch(message, endpos=end, partial=True) is not None
 
 
-def rewritten(pattern: bytes) -> bytes:
+def rewrite_for_beginnings(pattern: bytes) -> bytes:
     """Return the pattern of all beginnings of the messages that a pattern matches."""
     made, at, size = list[bytes](), 0, len(pattern)
     while at < size:
@@ -699,7 +698,7 @@ def rewritten(pattern: bytes) -> bytes:
         else:
             token = _PATTERN_TOKEN.match(pattern, at)
             assert token
-            made.append(_beginning_of_part(token))
+            made.append(_rewrite_part(token))
             after = token.end()
         at = after
     return b"".join(made)
@@ -715,7 +714,7 @@ def _group_end(pattern: bytes, at: int) -> int:
     return len(pattern)
 
 
-def _beginning_of_part(token: re.Match[bytes]) -> bytes:
+def _rewrite_part(token: re.Match[bytes]) -> bytes:
     atom = token["atom"]
     if atom is None:
         return token[0]

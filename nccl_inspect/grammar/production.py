@@ -54,7 +54,6 @@ class Production:
     Args:
         name: unique within the dialect, such as ``channel-p2p``.
         dialect: whose message it is: ``nccl``, ``aws-ofi-nccl``, …
-        family: the grammar file it is in.
         line: the shape in the notation of :mod:`nccl_inspect.grammar.notation`.
         load: reads the other keys; called on first use, because a short log needs few productions.
     """
@@ -96,12 +95,12 @@ class Production:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Dialect and name: no other one has both."""
+        """Return the dialect and the name: no other production has both."""
         return self.dialect, self.name
 
     @property
     def details(self) -> Details:
-        """Event, versions, meaning, samples.
+        """Return the event, releases, meaning and samples.
 
         Raises:
             GrammarError: the file is not well formed here.
@@ -134,17 +133,17 @@ class Production:
 
     @property
     def constants(self) -> Mapping[str, str]:
-        """Constant fields of the event."""
+        """Return constant fields of the event."""
         return self.details.constants
 
     @property
     def versions(self) -> str:
-        """First and last release that print it; empty for all."""
+        """Return the first and the last release that print it; empty for all."""
         return self.details.versions
 
     @property
     def subsys(self) -> str:
-        """``NCCL_DEBUG_SUBSYS`` names, each of which shows the line."""
+        """Return ``NCCL_DEBUG_SUBSYS`` names, each of which shows the line."""
         return self.details.subsys
 
     @property
@@ -170,7 +169,7 @@ class Production:
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Messages of this shape."""
+        """Return the messages of this shape."""
         return self.details.samples
 
     @property
@@ -182,7 +181,7 @@ class Production:
 
     @property
     def signs(self) -> tuple[bytes, ...]:
-        """Literals one of which is in every message of this shape: the needle, unless that is short."""
+        """Return literals one of which is in every message of this shape: the needle, unless that is short."""
         if not self._signs:
             self._signs = tuple(sign.encode() for sign in notation.quick_signs(self.line, MIN_SIGN))
         return self._signs
@@ -192,7 +191,7 @@ class Production:
         if self.needle not in message or (self._shape is None and not self._holds_all(message)):
             return False
         if self._beginnings is None:
-            lead, nodes = notation.past_word(self.nodes) or ("", self.nodes)
+            lead, nodes = notation.skip_word(self.nodes) or ("", self.nodes)
             self._past_word = len(lead.encode())
             self._beginnings = tuple(lead.encode() for lead in notation.leads(nodes, limit=256))
         return message.startswith(self._beginnings, message.find(b" ", self._past_word) + 1 if self._past_word else 0)
@@ -210,7 +209,7 @@ class Production:
         return True
 
     def fit(self, message: bytes) -> re.Match[bytes] | None:
-        """Like :meth:`match` for a message with the needle; compiles the shape once several messages need it."""
+        """Return what :meth:`match` does for a message with the needle; several messages compile the shape."""
         if self._regex is None:
             self._tried += 1
             if self._tried < _TRIES and not self.may_fit(message):
@@ -218,7 +217,7 @@ class Production:
             self._regex = self.shape.regex
         return self._regex.fullmatch(message)
 
-    def event_of(self, match: re.Match[bytes], message: bytes) -> Event:
+    def make_event(self, match: re.Match[bytes], message: bytes) -> Event:
         """Return the event of a matched message, without source and line."""
         if self._event_of is None:
             self._event_of = maker(self)
@@ -231,14 +230,14 @@ class Production:
     def render(self, match: re.Match[bytes]) -> bytes:
         """Return the message, rendered from the values of a match."""
         shape = self.shape
-        return encode(shape.write(shape.values(match), shape.taken(match)))
+        return encode(shape.write(shape.values(match), shape.options_taken(match)))
 
     def read(self, message: bytes) -> dict[str, Value] | None:
         """Return the named values of the message; None if it has another shape."""
         match = self.match(message)
         return self.shape.values(match) if match else None
 
-    def matched_up_to(self, message: bytes) -> int:
+    def count_matched(self, message: bytes) -> int:
         """Return the number of bytes of the message that match this shape: for error texts and cut lines."""
         from nccl_inspect.grammar import notation  # few messages are cut
 
@@ -254,7 +253,7 @@ class Production:
 
     def is_cut(self, message: bytes) -> bool:
         """Return whether the message is an incomplete beginning of this shape."""
-        return 0 < len(message) == self.matched_up_to(message) and self.match(message) is None
+        return 0 < len(message) == self.count_matched(message) and self.match(message) is None
 
 
 Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]
@@ -272,7 +271,7 @@ def maker(production: Production) -> Maker:
     kind: Any = KINDS[production.event]
     shape = production.shape
     if _is_arranged_by(Message, production):
-        return _maker_in_one(production)
+        return _maker_of_one_field(production)
     if not _is_arranged_by(Event, production):
         return lambda match, message: kind.build(production, shape.values(match), decode(message))
 
@@ -304,7 +303,7 @@ def maker(production: Production) -> Maker:
     return make
 
 
-def _maker_in_one(production: Production) -> Maker:
+def _maker_of_one_field(production: Production) -> Maker:
     """Return the same where one field has all fields of the message."""
     kind: Any = KINDS[production.event]
     shape = production.shape

@@ -26,10 +26,10 @@ from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection, Setting
-from nccl_inspect.model.statements import job_end, usage
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.times import in_order, moment
-from nccl_inspect.util.wording import count, does, listed, ranks_word
+from nccl_inspect.model.statements import job_failure, usage
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.times import are_in_order, moment
+from nccl_inspect.util.wording import conjugate, count, list_words, ranks_word
 
 _INITIALISATION, _CONNECTIONS = "initialisation", "connections"
 _LONG = 30.0
@@ -188,7 +188,7 @@ def _lags(facts: Facts, wait: Waiting) -> bool:
     """Whether, by their timestamps, all silent ranks fell silent long before the others got that far."""
     behind = [*_lines_of(facts, wait.silent), *(idle_processes(facts) if wait.missing else ())]
     times = [moment(last.time) for last in (*behind, *_lines_of(facts, wait.waiting))]
-    if not behind or len(wait.missing) > len(idle_processes(facts)) or not in_order(*times):
+    if not behind or len(wait.missing) > len(idle_processes(facts)) or not are_in_order(*times):
         return False
     seconds = [time.seconds for time in times if time]
     return max(seconds[len(behind) :], default=0.0) - max(seconds[: len(behind)]) >= _LONG
@@ -215,7 +215,8 @@ def describe(facts: Facts) -> str:
     quiet = "" if facts.job.quiet is None else f"; no progress for {facts.job.quiet:.0f} s"
     is_whole = facts.job.quiet is not None or facts.job.ended_by
     cut = "" if is_whole else f" (or the log was cut{_end_of_log(facts)})"
-    return f"{culprit}{ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')} for {whom}{where}{when}{quiet}{cut}"
+    waiters = f"{ranks_word(wait.waiting)} {conjugate(len(wait.waiting), 'wait')}"
+    return f"{culprit}{waiters} for {whom}{where}{when}{quiet}{cut}"
 
 
 _STAGES = {_INITIALISATION: "initialization", _CONNECTIONS: "connections"}
@@ -285,7 +286,7 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         parts += [f"{who} {what}"] if members else []
     mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
     if mute:
-        parts.append(f"{count(len(mute), 'process', 'es')} in the log never started a communicator ({listed(mute)})")
+        parts.append(f"{count(len(mute), 'process')} in the log never started a communicator ({list_words(mute)})")
     return "; ".join(parts)
 
 
@@ -311,7 +312,7 @@ def is_starting_another(facts: Facts) -> bool:
 
 def suspects(facts: Facts) -> str:
     """Differences between ranks that may be why they wait for each other; empty if there are none."""
-    return f". Suspected, not proven: {listed(found)}" if (found := _differences(facts)) else ""
+    return f". Suspected, not proven: {list_words(found)}" if (found := _differences(facts)) else ""
 
 
 def suspicion(facts: Facts) -> str:
@@ -453,7 +454,7 @@ def unexplained_ends(facts: Facts) -> list[Evidence]:
 def node_failed(facts: Facts) -> bool:
     """Return whether Slurm reports that a node of the job failed: that explains a hang."""
     notices = since_start(facts, facts.notices("launchers/slurm-node-failure", "launchers/slurm-cancelled"))
-    return any(job_end.reason(notice.event) == job_end.NODE_FAILURE for notice in notices)
+    return any(job_failure.reason(notice.event) == job_failure.NODE_FAILURE for notice in notices)
 
 
 def is_timed_out(ends: Iterable[Evidence]) -> bool:
@@ -461,5 +462,5 @@ def is_timed_out(ends: Iterable[Evidence]) -> bool:
     return any(_GAVE_UP.search(end.text) and not _LIMIT.search(end.text) for end in ends)
 
 
-_GAVE_UP = later(r"(?i)\btime(?:d )?-?out\b")
-_LIMIT = later(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job execution")
+_GAVE_UP = compile_later(r"(?i)\btime(?:d )?-?out\b")
+_LIMIT = compile_later(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job execution")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nccl_inspect import platforms
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import efa_hints
-from nccl_inspect.util.patterns import later
+from nccl_inspect.platforms.fabrics import find_network
+from nccl_inspect.util.patterns import compile_later
 
 _WORDS = {
-    "AWS": later(r"\bEFA\b|\bEKS\b|\bEC2\b|amazonaws\.com|\baws ec2\b|-p efa\b|\bmodinfo efa\b|\bFI_EFA_"),
+    "AWS": compile_later(r"\bEFA\b|\bEKS\b|\bEC2\b|amazonaws\.com|\baws ec2\b|-p efa\b|\bmodinfo efa\b|\bFI_EFA_"),
     "GCP": re.compile(r"\bGKE\b|\bGoogle\b|gke\.io"),
     "Azure": re.compile(r"\bAzure\b|\bAKS\b"),
     "OCI": re.compile(r"\bOCI\b|\bOKE\b"),
@@ -56,5 +56,5 @@ def may_be_google_network(facts: Facts) -> bool:
 
 def is_google_network(facts: Facts) -> bool:
     """Whether Google's plugins are in use: its guides set algorithm, protocol and number of channels for them."""
-    network = platforms.find_network(facts.platform.network if facts.platform else None)
+    network = find_network(facts.platform.network if facts.platform else None)
     return network.vendor == "GCP" or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import list_words
 
 REFUSED = ("Connection refused", "exceeded retries")
 """The error as printed; up to 2.23 NCCL prints the number of retries only."""
@@ -59,7 +59,7 @@ def peer(notice: Notice) -> str:
 
 def addresses(notices: Iterable[Notice]) -> str:
     """Return the addresses that these connections went to, in words."""
-    return listed(filter(None, map(peer, notices)))
+    return list_words(filter(None, map(peer, notices)))
 
 
 def has_built_communicator(facts: Facts) -> bool:

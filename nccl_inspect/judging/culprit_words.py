@@ -8,7 +8,7 @@ from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.finding import Culprit
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import be, ranks_word
+from nccl_inspect.util.wording import is_or_are, ranks_word
 
 _NOUNS = {"end": "ends without GPUDirect RDMA", "pair": "pairs of hosts with failed transfers"}
 _MOST_STEPS = 2
@@ -159,15 +159,15 @@ def _inside(named: Sequence[Culprit], verb: str) -> str:
 def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
     """Return the state of those without the trait."""
     elsewhere = scene.good - sum(culprit.of - culprit.bad for culprit in named)
-    where = _place(named, scene)
+    where = _describe_others(named, scene)
     if (rest := scene.bad - scene.explained) > 0:
-        return f"of the other {elsewhere + rest:,}{where} only {rest:,} {be(rest)} bad"
+        return f"of the other {elsewhere + rest:,}{where} only {rest:,} {is_or_are(rest)} bad"
     if elsewhere == 1 and " other " not in where:
         return f"the other one{where} {_auxiliary(verb, 1)} not"
     return f"none of the {'' if ' other ' in where else 'other '}{elsewhere:,}{where} {_auxiliary(verb, 1)}"
 
 
-def _place(named: Sequence[Culprit], scene: Scene) -> str:
+def _describe_others(named: Sequence[Culprit], scene: Scene) -> str:
     """Return where the others are: paths that do not touch a host belong to other hosts."""
     joint = {"intra": "within", "inter": "between"}.get(scene.scope)
     if scene.noun != "path" or joint is None:
@@ -182,7 +182,7 @@ def _place(named: Sequence[Culprit], scene: Scene) -> str:
 
 def _auxiliary(verb: str, number: int) -> str:
     if verb.startswith("are "):
-        return be(number)
+        return is_or_are(number)
     return "does" if number == 1 else "do"
 
 

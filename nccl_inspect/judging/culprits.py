@@ -16,7 +16,7 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Notice, PathKind, Selection, Setting
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 
 _OF_PATHS = ("host", "nic", "gpu", "rank", "rail", "communicator", "setting", "version")
@@ -24,7 +24,7 @@ _OF_RANKS = ("nic", "host", "rank", "gpu", "rail", "communicator", "setting", "v
 """The preference among traits that explain the same. A rank reports its own fault, and names its NIC."""
 _OF_MESSAGES = frozenset(("nic", "rail"))
 """Kinds that only the complaining ranks name."""
-_STEERS = later(
+_STEERS = compile_later(
     r"NCCL_(?:\w+_(?:DISABLE|ENABLE|LEVEL)|(?:NET|TUNER)(?:_PLUGIN)?|ALGO|PROTO|CROSS_NIC|IB_HCA|SOCKET_IFNAME|TOPO_FILE)"
 )
 """Variables that select connections; others that only some ranks print may be effects of their connections."""
@@ -125,7 +125,7 @@ class _Compared:
     def paths(self) -> _Case:
         """Bad paths against good ones."""
         networks = {kind.net for kind in self._bad.kinds} & {kind.net for kind in self._good.kinds}
-        traits = Traits(self._facts.job, _of_ranks(self._facts), with_nics=bool(networks - {None}))
+        traits = Traits(self._facts.job, _find_differences(self._facts), with_nics=bool(networks - {None}))
         good = partial(traits.select_paths, self._good)
         bad = traits.list_each(self._bad) if self._good else []
         group = culprits.Population(bad, good, len(self._good))
@@ -133,7 +133,7 @@ class _Compared:
 
     def ends(self) -> _Case:
         """Ends that lack GPUDirect RDMA against those that have it, including those on the same paths."""
-        traits = Traits(self._facts.job, _of_ranks(self._facts))
+        traits = Traits(self._facts.job, _find_differences(self._facts))
         paths = self._facts.inter_host_rdma_paths()
         bad = traits.list_ends(self._bad & paths, lambda end: not end.gdr)
         good = traits.list_ends(paths, lambda end: end.gdr)
@@ -155,7 +155,7 @@ def _slowness(kind: PathKind) -> int:
 def _ranks(facts: Facts, finding: Finding) -> _Case:
     """Return the ranks of a finding against the others; its hosts if it has no ranks."""
     hosts = {host.name for host in facts.job.hosts}
-    traits = Traits(facts.job, _of_ranks(facts))
+    traits = Traits(facts.job, _find_differences(facts))
     if finding.ranks:
         nics = _nics(facts, finding)
         bad = [traits.list_rank(rank, nics.get(rank, ())) for rank in finding.ranks]
@@ -203,7 +203,7 @@ def _nics(facts: Facts, finding: Finding) -> dict[int, set[tuple[str, str]]]:
 
 
 @once
-def _of_ranks(facts: Facts) -> dict[int, list[tuple[str, str]]]:
+def _find_differences(facts: Facts) -> dict[int, list[tuple[str, str]]]:
     """Settings and versions that differ between ranks."""
     by_rank: dict[int, list[tuple[str, str]]] = {}
     for setting in _settings(facts):

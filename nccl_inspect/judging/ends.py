@@ -11,14 +11,14 @@ from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.line_order import first_of_each, is_before, precedes
-from nccl_inspect.judging.statements import EXTERNAL, report_of, value
+from nccl_inspect.judging.statements import EXTERNAL, is_forced, report_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util import signals
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import ranks_word
 
@@ -30,7 +30,7 @@ _CORE = 0x80
 """The flag that the kernel adds to the signal in a status if it wrote a core dump."""
 _ALONE = 2
 """Ranks of which Hydra names one, whichever ended first."""
-_TIME = later(r"\b[EWF](\d{4} \d\d:\d\d:\d\d\.\d+) ")
+_TIME = compile_later(r"\b[EWF](\d{4} \d\d:\d\d:\d\d\.\d+) ")
 EXCEPTION = 1
 """The exit code of Python after an exception."""
 _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
@@ -178,7 +178,7 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
     of_ends = [next((t for t in traces if t.rank in end.ranks and not end.is_loader), None) for end in ends]
     ends = [end.with_fields(trace=trace) for end, trace in zip(ends, of_ends, strict=True)]
     ranks = {rank for end in ends for rank in end.ranks}
-    ends += [_of_trace(facts, trace) for trace in traces if trace.rank not in ranks]
+    ends += [_end_with_trace(facts, trace) for trace in traces if trace.rank not in ranks]
     pids, ranks = {end.pid for end in ends if end.pid is not None}, {rank for end in ends for rank in end.ranks}
     of_ray = [end for end in _ends_of_ray(facts) if end.pid not in pids]  # those without any other report
     of_ray = [end for end in of_ray if not (end.ranks and ranks.issuperset(end.ranks))]
@@ -225,7 +225,7 @@ def _identified(facts: Facts) -> list[ProcessEnd]:
     for notice in facts.with_event(ProcessEnded, _is_identified):
         code, words = report_of(notice).code, _words(facts, notice)
         if (words or _is_failure(code)) and not _is_foreign(facts, report_of(notice)):
-            stated.append(_of_process(facts, notice, code or 0).with_fields(words=words))
+            stated.append(_identify(facts, notice, code or 0).with_fields(words=words))
     ends: list[ProcessEnd] = []
     at: dict[tuple[str, tuple[int, ...]], int] = {}
     for end in (*stated, *found):
@@ -276,29 +276,29 @@ def _aborts(facts: Facts) -> dict[tuple[int, ...], Notice]:
     return {report_of(notice).ranks: notice for notice in reversed(called)}
 
 
-def _of_process(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
+def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
     """Return the process of a report: its rank is that of NCCL's lines with its pid, else that of the report."""
     event = report_of(notice)
     if event.ended_pid is None and len(event.ranks) == 1:
-        return ProcessEnd([*event.ranks], *place(facts, event.ranks[0]), code, notice)
-    ranks, host = _of_pid(facts, event.ended_pid)
+        return ProcessEnd([*event.ranks], *find_process(facts, event.ranks[0]), code, notice)
+    ranks, host = _look_up_pid(facts, event.ended_pid)
     return ProcessEnd(list(event.ranks) if host is None else ranks, host, event.ended_pid, code, notice)
 
 
-def _of_trace(facts: Facts, trace: Trace) -> ProcessEnd:
-    return ProcessEnd([trace.rank], *place(facts, trace.rank), EXCEPTION, trace.begin, trace)
+def _end_with_trace(facts: Facts, trace: Trace) -> ProcessEnd:
+    return ProcessEnd([trace.rank], *find_process(facts, trace.rank), EXCEPTION, trace.begin, trace)
 
 
 def _spawned(facts: Facts) -> list[ProcessEnd]:
     """Processes of torch.multiprocessing.spawn, without those that only report the loss of another."""
-    own = [(notice, raised) for notice, raised in _of_spawn(facts) if not (raised and raised.is_loss_of_peer)]
+    own = [(notice, raised) for notice, raised in _find_spawned(facts) if not (raised and raised.is_loss_of_peer)]
     codes = [report_of(notice).code for notice, _ in own]
     stated = [(*one, code) for one, code in zip(own, codes, strict=True) if code is not None]
     return [ProcessEnd([], None, None, code, notice, raised=raised) for notice, raised, code in stated]
 
 
 @once
-def _of_spawn(facts: Facts) -> list[tuple[Notice, RaisedException | None]]:
+def _find_spawned(facts: Facts) -> list[tuple[Notice, RaisedException | None]]:
     spawned = facts.with_event(ProcessEnded, lambda event: event.process == "spawned")[:_MOST]
     return [
         (notice, exceptions.find_below(facts, notice.evidence[0]) if report_of(notice).exception else None)
@@ -310,7 +310,7 @@ def loss_exceptions(facts: Facts) -> list[Notice]:
     """Exceptions with which processes report that they lost another one."""
     echoes = exceptions.exceptions_of(facts).echoes
     own = [trace.begin for trace in echoes if trace.last and not trace.last.is_termination]
-    return [*own, *(notice for notice, raised in _of_spawn(facts) if raised and raised.is_loss_of_peer)]
+    return [*own, *(notice for notice, raised in _find_spawned(facts) if raised and raised.is_loss_of_peer)]
 
 
 def _nameless(facts: Facts, codes: set[int]) -> list[ProcessEnd]:
@@ -334,7 +334,7 @@ def _without_pid(facts: Facts) -> list[ProcessEnd]:
             if _is_end_of_task(facts, notice):
                 ends.append(ProcessEnd(ranks_of_tasks(facts, notice), None, None, code or 0, notice, words=words))
         elif lost:  # each of these ended with that code
-            ends += [_of_trace(facts, trace).with_fields(trace=None, echo=trace.last) for trace in lost]
+            ends += [_end_with_trace(facts, trace).with_fields(trace=None, echo=trace.last) for trace in lost]
         elif words or code is None or _is_failure(code):
             code = EXCEPTION if words or code is None else code
             ends.append(ProcessEnd(list(event.ranks), None, None, code, notice, words=words))
@@ -354,21 +354,21 @@ def _spared(facts: Facts) -> list[ProcessEnd]:
     ended = [(notice, code) for notice in named if (code := _code_of(facts, notice))]
     own = [(notice, code) for notice, code in ended if code != -signal.SIGKILL]
     if own or not ended:
-        return [_of_process(facts, notice, code) for notice, code in own if code not in EXTERNAL]
+        return [_identify(facts, notice, code) for notice, code in own if code not in EXTERNAL]
     killed = [notice for notice, _ in ended]
     unknown = ProcessEnd([], None, None, -signal.SIGKILL, killed[0], words=_KILLED_OTHERS, is_undecided=True)
     world = max((comm.nranks for comm in facts.job.communicators), default=0)
     if not all(report_of(notice).ranks for notice in killed) or world <= _ALONE:
         return [unknown]  # MPICH names one of all
     if len(killed) == 1:
-        return [_of_process(facts, killed[0], -signal.SIGKILL)]  # all others exited on their own: none was killed
+        return [_identify(facts, killed[0], -signal.SIGKILL)]  # all others exited on their own: none was killed
     pids = {last.process.pid: last.ranks for last in facts.job.last_lines}
     events = map(report_of, killed)
     left = set(range(world)).difference(*(pids.get(event.ended_pid or 0) or event.ranks for event in events))
     in_order_ended = any(left & global_ranks(comm, comm.ended) for comm in facts.job.communicators)
     if len(left) != 1 or len(killed) < world - 1 or in_order_ended:
         return [unknown]
-    return [ProcessEnd([*left], *place(facts, min(left)), 0, killed[0], words=_LEFT)]
+    return [ProcessEnd([*left], *find_process(facts, min(left)), 0, killed[0], words=_LEFT)]
 
 
 def _code_of(facts: Facts, notice: Notice) -> int | None:
@@ -384,7 +384,7 @@ def _code_of(facts: Facts, notice: Notice) -> int | None:
     whole = value(summary, "signal_number") if summary else None
     number = event.code & ~_CORE
     is_signal = whole == number or signal.SIGKILL != whole == number | signal.SIGKILL
-    return -number if is_signal or event.code == signal.SIGKILL else signals.from_status(event.code)
+    return -number if is_signal or event.code == signal.SIGKILL else signals.exit_code(event.code)
 
 
 def status_summary(facts: Facts, notice: Notice) -> Notice | None:
@@ -454,11 +454,9 @@ def _is_end_of_task(facts: Facts, notice: Notice) -> bool:
 def _killed_first(facts: Facts) -> set[int]:
     """Return the reports of tasks that were killed while the others continued, as far as the lines of srun show."""
     by_signal = facts.notices("launchers/slurm-cancelled")
-    if any(job_end.reason(notice.event) or value(notice, "signal") for notice in by_signal):
+    if any(job_failure.reason(notice.event) or value(notice, "signal") for notice in by_signal):
         return set()  # slurmstepd and srun do not synchronize: the order of their lines proves nothing
-    ends = [
-        notice for notice in facts.errors() if job_end.is_forced(notice.event) and report_of(notice).process != "task"
-    ]
+    ends = [notice for notice in facts.errors() if is_forced(notice) and report_of(notice).process != "task"]
     ends += facts.notices("launchers/slurm-first-exit", "launchers/slurm-step-aborted", "launchers/slurm-terminating")
     first = first_of_each(notice.evidence[0] for notice in [*ends, *by_signal])
     lines = [(notice, notice.evidence[0]) for notice in task_ends(facts) if report_of(notice).signal == "SIGKILL"]
@@ -484,7 +482,9 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
         return []
     retries = _lines(facts.notices(_RETRY))
     lost = [
-        ProcessEnd(*_of_pid(facts, report_of(one).ended_pid), report_of(one).ended_pid, report_of(one).code or 0, one)
+        ProcessEnd(
+            *_look_up_pid(facts, report_of(one).ended_pid), report_of(one).ended_pid, report_of(one).code or 0, one
+        )
         for one in facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "raylet")
         if _not_before(one.evidence, retries)
     ]
@@ -502,7 +502,7 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
         ranks = {rank for end in lost for rank in end.ranks}
         dead = [*lost, *(end for end in unhealthy if not ranks.issuperset(end.ranks))]
     ranks = {rank for end in dead for rank in end.ranks}
-    raised = [*_of_snippets(facts, snippets), *_raised_by_tasks(facts, tasks)]
+    raised = [*_read_snippets(facts, snippets), *_raised_by_tasks(facts, tasks)]
     raised = [end for end in raised if not ranks.intersection(end.ranks)]
     if any(end.ranks and end.raised for end in raised):
         dead = [end for end in dead if end.ranks]  # others are not ranks, and Ray may have restarted them
@@ -527,7 +527,7 @@ def is_of_task(notice: Notice) -> bool:
 
 def ranks_killed_by_monitor(facts: Facts) -> set[int]:
     """Return the ranks that Ray's memory monitor killed."""
-    return {rank for notice in facts.notices(_SELECTED) for rank in _of_pid(facts, value(notice, "pid"))[0]}
+    return {rank for notice in facts.notices(_SELECTED) for rank in _look_up_pid(facts, value(notice, "pid"))[0]}
 
 
 def _is_task(event: ProcessEnded) -> bool:
@@ -557,7 +557,7 @@ def _snippets(facts: Facts) -> dict[tuple[int, ...], tuple[Notice, list[Evidence
     return by_ranks
 
 
-def _of_snippets(facts: Facts, snippets: Mapping[tuple[int, ...], tuple[Notice, list[Evidence]]]) -> list[ProcessEnd]:
+def _read_snippets(facts: Facts, snippets: Mapping[tuple[int, ...], tuple[Notice, list[Evidence]]]) -> list[ProcessEnd]:
     ends: list[ProcessEnd] = []
     empty: list[ProcessEnd] = []
     for ranks, (notice, lines) in snippets.items():
@@ -568,7 +568,7 @@ def _of_snippets(facts: Facts, snippets: Mapping[tuple[int, ...], tuple[Notice, 
         if not texts:
             empty.append(ProcessEnd(list(ranks), None, None, EXCEPTION, notice))
         elif not any(map(exceptions.is_of_nccl, texts)):  # other rules report these
-            ends += [_by(texts[0], ([rank], *place(facts, rank)), notice) for rank in ranks]
+            ends += [_by(texts[0], ([rank], *find_process(facts, rank)), notice) for rank in ranks]
     return ends or empty
 
 
@@ -585,7 +585,7 @@ def _raised_by_tasks(facts: Facts, tasks: Iterable[Notice]) -> Iterator[ProcessE
             continue
         if pid not in seen:
             raised = raised or RaisedException(str(value(notice, "exception")), line)
-            yield _by(raised, (*_of_pid(facts, pid), pid), notice)
+            yield _by(raised, (*_look_up_pid(facts, pid), pid), notice)
         seen.add(pid)
 
 
@@ -602,7 +602,7 @@ def with_pid(facts: Facts, pid: int | None) -> list[LastLine]:
     return _by_pid(facts).get(pid, []) if pid else []
 
 
-def _of_pid(facts: Facts, pid: int | None) -> tuple[list[int], str | None]:
+def _look_up_pid(facts: Facts, pid: int | None) -> tuple[list[int], str | None]:
     """Return the ranks and the host of a process; empty if its pid is not unique."""
     processes = with_pid(facts, pid)
     return (processes[0].ranks, processes[0].process.host) if len(processes) == 1 else ([], None)
@@ -610,10 +610,10 @@ def _of_pid(facts: Facts, pid: int | None) -> tuple[list[int], str | None]:
 
 @once
 def _by_pid(facts: Facts) -> dict[int, list[LastLine]]:
-    return grouped((last.process.pid, last) for last in facts.job.last_lines)
+    return group_values((last.process.pid, last) for last in facts.job.last_lines)
 
 
-def place(facts: Facts, rank: int) -> tuple[str | None, int | None]:
+def find_process(facts: Facts, rank: int) -> tuple[str | None, int | None]:
     """Return host and pid of a rank, if it has one process without other ranks."""
     here = _by_rank(facts).get(rank, [])
     return (here[0].process.host, here[0].process.pid) if len(here) == 1 else (None, None)
@@ -621,7 +621,7 @@ def place(facts: Facts, rank: int) -> tuple[str | None, int | None]:
 
 @once
 def _by_rank(facts: Facts) -> dict[int, list[LastLine]]:
-    return grouped((last.ranks[0], last) for last in facts.job.last_lines if len(last.ranks) == 1)
+    return group_values((last.ranks[0], last) for last in facts.job.last_lines if len(last.ranks) == 1)
 
 
 # Their order

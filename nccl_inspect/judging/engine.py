@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -12,26 +11,21 @@ from pathlib import Path as File
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import is_named
 from nccl_inspect.grammar.layers import Layer
+from nccl_inspect.judging.check import Account, Effects
 from nccl_inspect.judging.facts import (
     Facts,
     first_evidence,
-    first_lines,
     hosts_in,
-    hosts_of_paths,
     ranks_in,
-    ranks_of_paths,
 )
 from nccl_inspect.judging.impact import Estimate
-from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Job, Notice, Selection
+from nccl_inspect.model.job import Notice, Selection
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
-__all__ = ("Evidence", "Facts", "Finding", "Job", "Layer", "Needs", "NotJudged", "Notice", "first_evidence", "value")
-"""What nearly every rule needs comes from here, with what is defined below, in one import."""
 SEVERITIES = ("info", "warning", "error")
 CATEGORIES = (
     "intra-node path",
@@ -139,11 +133,11 @@ class Rule(Frozen):
         """
         notices = list(notices)
         if ranks is None:
-            ranks = ranks_in(notices) | (ranks_of_paths(paths) if paths else set())
+            ranks = ranks_in(notices) | (paths.ends() if paths else set())
         if hosts is None:
-            hosts = hosts_in(notices) | (hosts_of_paths(paths) if paths else set())
+            hosts = hosts_in(notices) | (paths.hosts() if paths else set())
         if evidence is None:
-            evidence = [*first_evidence(notices), *(first_lines(paths) if paths else ())]
+            evidence = [*first_evidence(notices), *(paths.first_lines() if paths else ())]
         return Finding(
             rule=self.name,
             category=self.category,
@@ -193,40 +187,6 @@ def sort_lines(evidence: Iterable[Evidence]) -> list[Evidence]:
     return [lines[place] for place in sorted(lines)]
 
 
-@frozen
-class Effects(Frozen):
-    """Errors that are only effects of something else, whether or not a finding shows that."""
-
-    errors: list[Notice]
-
-
-@frozen
-class Account(Frozen):
-    """Some ranks of the story of a job, for the rule that finds the words."""
-
-    kind: str
-    words: str
-    """The first statement about it."""
-    ranks: list[int]
-    hosts: list[str]
-    who: str
-    """They in words; empty where the log does not show them."""
-    confidence: str
-    evidence: list[Evidence]
-    effects: str
-    """What followed, in words; empty for nothing."""
-    pids: list[int] = field(default_factory=list)
-    is_partial: bool = False
-    """Whether it happened to some ranks, and others waited for them or lost them."""
-
-    @property
-    def sentence(self) -> str:
-        """Return who, and what happened to them."""
-        if not self.who and self.words.startswith("raised "):
-            return f"a process {self.words}"
-        return f"{self.who}: {self.words}" if self.who and self.who not in self.words else self.words
-
-
 Result = Finding | NotJudged | Effects
 """One result of a rule."""
 Results = Iterator[Result]
@@ -251,28 +211,25 @@ def registered() -> tuple[Registered, ...]:
     from nccl_inspect.judging import pages  # which makes rules
 
     loaded = [import_module(f"nccl_inspect.rules.{name}") for name in modules(str(_RULES / "__init__.py"))]
-    rules = pages.registered(_RULES, loaded)
+    rules = pages.load_rules(_RULES, loaded)
     return tuple(sorted(rules, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
 
 
 @cache
-def causes_by_rule() -> dict[str, tuple[Rule, ...]]:
-    """Return for each rule those that may cause what it shows, but for those about files: these decide themselves."""
-    causes = [entry.rule for entry in registered() if entry.judge]
-    return {
-        entry.rule.name: tuple(rule for rule in causes if rule is not entry.rule and rule.causes(entry.rule))
-        for entry in registered()
-    }
+def causes_of(name: str) -> tuple[Rule, ...]:
+    """Return the rules that may cause what a rule shows, but for those about files: these decide themselves."""
+    effect = next(entry.rule for entry in registered() if entry.rule.name == name)
+    rules = [entry.rule for entry in registered() if entry.judge]
+    return tuple(rule for rule in rules if rule is not effect and rule.causes(effect))
 
 
 @cache
-def superseding_by_rule() -> dict[str, frozenset[str]]:
-    """Return for each rule the more specific rules, whose findings replace its own."""
-    rules = [entry.rule for entry in registered()]
-    return {less.name: frozenset(rule.name for rule in rules if less.name in rule.supersedes) for less in rules}
+def superseding(name: str) -> frozenset[str]:
+    """Return the more specific rules, whose findings replace those of a rule."""
+    return frozenset(entry.rule.name for entry in registered() if name in entry.rule.supersedes)
 
 
-def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:
+def select_rules(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:
     """Return the rules to run.
 
     Args:

@@ -6,23 +6,22 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.facts import Facts, first_lines, once
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.line_order import first_of_each, is_before
-from nccl_inspect.judging.statements import message_of, value
+from nccl_inspect.judging.statements import is_forced, message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
-from nccl_inspect.model.statements import job_end
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
 _NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
-_LINE = later(r"\[rank(\d{1,7})\]: (?=\S)")
+_LINE = compile_later(r"\[rank(\d{1,7})\]: (?=\S)")
 """PyTorch's prefix of an exception; in its logger a bracket follows the colon."""
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.spawn.", "subprocess.CalledProcess")
 """Exceptions that launchers raise because one of their processes ended."""
-_OF_PEERS = later(
+_OF_PEERS = compile_later(
     r"torch\.distributed\.Dist(?:Store|Network)Error: |.{0,300}remote process exited or there was a network error"
     r"|.{0,100}ncclRemoteError|.{0,300}but store->get\("
     r"|RuntimeError: (?:\[(?!enforce fail)[^\]]{0,300}/(?:gloo/|pair\.cc:|unbound_buffer\.cc:)|\[c10d\] "
@@ -34,13 +33,13 @@ _OF_PEERS = later(
 have been replaced. Gloo names peers by address: a server with a name is not a peer."""
 WAITED = "] Timed out waiting "
 """Gloo's words for another process that did not arrive in time."""
-_ABSENT = later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
-_ENDED = later(r"is killed by signal: (?:Terminated|Interrupt)")
+_ABSENT = compile_later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
+_ENDED = compile_later(r"is killed by signal: (?:Terminated|Interrupt)")
 """Failures because the process was terminated."""
-_AGAIN = later(r"Caught \w+ in DataLoader worker process")
+_AGAIN = compile_later(r"Caught \w+ in DataLoader worker process")
 """The prefix of a data loader to the exception of its worker."""
 _THREAD, _IGNORED = "Exception in thread ", "Exception ignored in"
-_ERROR = later(r"[\w.]*(?:Error|Exception)(?:$|:)")
+_ERROR = compile_later(r"[\w.]*(?:Error|Exception)(?:$|:)")
 """Names of error classes; other exceptions, such as ``queue.Empty``, often only signal a state."""
 _WIDTH = 160
 
@@ -122,7 +121,7 @@ class Exceptions(Frozen):
 @once
 def exceptions_of(facts: Facts) -> Exceptions:
     """Return the exceptions of a log."""
-    traces, echoes = _of_ranks(facts)
+    traces, echoes = _read_traces(facts)
     loose, of_threads = _unattributed(facts.job.raised)
     by = facts.job.raised_by
     loose = (
@@ -134,7 +133,7 @@ def exceptions_of(facts: Facts) -> Exceptions:
     return Exceptions(traces, echoes, loose, of_threads, fatal)
 
 
-def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
+def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     by_rank: dict[int, list[Notice]] = {}
     begins = facts.notices("torch/rank-traceback")
     for notice in facts.job.notices if begins else ():
@@ -146,12 +145,12 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     ends = [notice.evidence[0] for notice in facts.with_event(events.ProcessEnded, lambda e: e.order == "first")]
     traces: list[Trace] = []
     echoes: list[Trace] = []
-    is_forced = any(job_end.is_forced(error.event) for error in facts.errors())
+    was_forced = any(map(is_forced, facts.errors()))
     for begin in begins:
         rank: int = value(begin, "global_rank")
-        mine = _of_last_attempt(begin, by_rank.get(rank, ()), ends)
+        mine = _select_last_attempt(begin, by_rank.get(rank, ()), ends)
         own = [_raised(notice) for notice in mine if "program-exception" in notice.roles]
-        own = [raised for raised in own if not raised.is_loss_of_peer and not (raised.is_termination and is_forced)]
+        own = [raised for raised in own if not raised.is_loss_of_peer and not (raised.is_termination and was_forced)]
         # The first exception decides: all that follow the loss of a peer are echoes, including the rank's own.
         is_echo = bool(mine) and (not own or own[0].notice is not mine[0])
         if is_echo or (rank in interrupted and not own):
@@ -165,7 +164,7 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     return traces, echoes
 
 
-def _of_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
+def _select_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
     """Return the exceptions of a rank since its launcher last restarted it."""
     here = begin.evidence[0]
     mine = [notice for notice in notices if is_before(here, notice.evidence[0])]
@@ -210,7 +209,7 @@ def _borders(facts: Facts) -> dict[str, list[int]]:
     """Return the lines below which something else begins than the exception of a report above."""
     notices = facts.with_event(events.ProcessEnded, lambda e: e.exception or (e.retries and e.reporter != "raylet"))
     notices += facts.notices("launchers/ray-train-retry", "launchers/ray-train-function-failed")
-    by_source = grouped((line.source, line.order) for notice in notices for line in notice.evidence)
+    by_source = group_values((line.source, line.order) for notice in notices for line in notice.evidence)
     return {source: sorted(orders) for source, orders in by_source.items()}
 
 
@@ -218,7 +217,7 @@ def _borders(facts: Facts) -> dict[str, list[int]]:
 def _without_process(facts: Facts) -> dict[str, list[RaisedException]]:
     """Return all exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
     mine = [_raised(notice).with_fields(line=line) for notice in _statements(facts) for line in notice.evidence]
-    by_source = grouped((raised.line.source, raised) for raised in (*exceptions_of(facts).loose, *mine))
+    by_source = group_values((raised.line.source, raised) for raised in (*exceptions_of(facts).loose, *mine))
     return {source: sorted(entries, key=_order) for source, entries in by_source.items()}
 
 
@@ -311,12 +310,12 @@ def _begins(facts: Facts) -> dict[str, int]:
 
 @once
 def _some_connection(facts: Facts) -> Sequence[Evidence]:
-    return first_lines(facts.job.paths)[:1]
+    return facts.job.paths.first_lines()[:1]
 
 
 @once
 def _first_connections(facts: Facts) -> dict[str, int]:
-    return first_of_each(first_lines(facts.job.paths))
+    return first_of_each(facts.job.paths.first_lines())
 
 
 def is_used_below(facts: Facts, notice: Notice) -> bool:

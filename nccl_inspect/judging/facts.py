@@ -6,39 +6,40 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial, wraps
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from nccl_inspect import artifacts, topology
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
-from nccl_inspect.judging.statements import is_error, is_survived, rank_prefix, value
+from nccl_inspect.judging.statements import is_error, is_forced, is_survived, rank_prefix, value
 from nccl_inspect.model.connection import SIDES, End
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import Gpu, parse_bracket
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
-from nccl_inspect.model.paths.path import PathKind
+from nccl_inspect.model.paths.path import P2P_CLASSES, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refined
-from nccl_inspect.model.statements import job_end, usage
-from nccl_inspect.platforms import Platform
-from nccl_inspect.topology import P2P_CLASSES, Named, Topology, parse_bracket
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.wording import listed
+from nccl_inspect.model.statements import usage
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.wording import list_words
 
-_Made = TypeVar("_Made")
+if TYPE_CHECKING:
+    from nccl_inspect.platforms import Platform
+    from nccl_inspect.topology import Topology
+
+_Result = TypeVar("_Result")
 _Event = TypeVar("_Event", bound=events.Event)
 
 
-def once(make: Callable[[Facts], _Made]) -> Callable[[Facts], _Made]:
+def once(make: Callable[[Facts], _Result]) -> Callable[[Facts], _Result]:
     """Compute what a function of the facts returns once for each job."""
 
     @wraps(make)
-    def made(facts: Facts) -> _Made:
-        if make not in facts.made:
-            facts.made[make] = make(facts)
-        result: _Made = facts.made[make]
+    def computed(facts: Facts) -> _Result:
+        if make not in facts.computed:
+            facts.computed[make] = make(facts)
+        result: _Result = facts.computed[make]
         return result
 
-    return made
+    return computed
 
 
 class Facts:
@@ -46,26 +47,26 @@ class Facts:
 
     Args:
         job: without findings.
-        platform: the machine type, if the user named it; else it is derived from the log, if a plugin or the GPUs name
-            it.
-        topologies: from ``--topology``; those that the log itself proves are added.
+        platform: the machine type, with what this job can expect of it.
+        topologies: from ``--topology``, from files beside the log, and those that the log itself proves.
+        hardware: the confidence in the known links between GPUs.
     """
 
-    def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
-        self.job = job
-        self.platform = expected_of(platform or platform_of(job), job)
-        self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *topology.topologies(job)]
+    def __init__(
+        self,
+        job: Job,
+        platform: Platform | None = None,
+        topologies: Sequence[Topology] = (),
+        hardware: str = "certain",
+    ) -> None:
+        self.job, self.platform, self.topologies, self.hardware = job, platform, topologies, hardware
         self._of_communicator: dict[str, Selection] = {}
-        self.made: dict[Callable[[Facts], Any], Any] = {}
+        self.computed: dict[Callable[[Facts], Any], Any] = {}
         """The results of functions that are computed :func:`once`."""
         self._by_event: dict[type[events.Event], list[Notice]] = {}
         self._by_production: dict[str, list[tuple[int, Notice]]] = {}
         for index, notice in enumerate(job.notices):
             self._by_production.setdefault(notice.production, []).append((index, notice))
-        whole = [topology.proven for topology in self.topologies if topology.host is None]
-        foreign = rests_on_list(platform, self.platform, job) or (bool(whole) and not any(whole))
-        self.hardware = "likely" if foreign else "certain"
-        """The confidence in the known links between GPUs."""
         self.paths_with_hardware = self._with_hardware(job.paths)
 
     def _with_hardware(self, paths: Paths) -> Paths:
@@ -196,7 +197,7 @@ class Facts:
             forced_ends: include reports that the job was ended, which a hanging job does not have.
         """
         errors = [notice for notice in self.job.notices if is_error(notice) and not is_survived(notice, self.job)]
-        return errors if forced_ends else [notice for notice in errors if not job_end.is_forced(notice.event)]
+        return errors if forced_ends else [notice for notice in errors if not is_forced(notice)]
 
     def errors_of_rule(self, rule: str) -> list[Notice]:
         """Return the :meth:`errors` whose productions in the grammar name that rule (``rule: NAME``)."""
@@ -225,12 +226,10 @@ class Facts:
         kinds = [kind for topology in topologies if (kind := topology.pair(*ends))]
         return kinds[0] if len({kind.startswith(P2P_CLASSES) for kind in kinds}) == 1 else None
 
-    def gpu(self, rank: int, bracket: str | None = None) -> Named:
+    def gpu(self, rank: int, bracket: str | None = None) -> Gpu:
         """Return the GPU of a rank as its initialization names it, else as the bracket of a connection line does."""
         gpu = self.job.gpus.get(rank)
-        if gpu is None or (gpu.nvml_dev is None and gpu.bus_id is None):
-            return parse_bracket(bracket)
-        return Named(gpu.nvml_dev, gpu.bus_id)
+        return parse_bracket(bracket) if gpu is None or (gpu.nvml_dev is None and gpu.bus_id is None) else gpu
 
     def allows_p2p(self, kind: PathKind) -> bool | None:
         """Return whether the hardware lets NCCL use P2P between these ranks; None if unknown."""
@@ -241,7 +240,7 @@ class Facts:
 
 @once
 def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
-    return grouped((notice.rule, notice) for notice in facts.errors())
+    return group_values((notice.rule, notice) for notice in facts.errors())
 
 
 @once
@@ -261,16 +260,6 @@ _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
     """Return the global ranks of some ranks of a communicator, as far as the log shows them."""
     return {global_rank for rank in members if rank < len(comm.ranks) and (global_rank := comm.ranks[rank]) is not None}
-
-
-def ranks_of_paths(paths: Selection) -> set[int]:
-    """Return the ranks at both ends of some paths."""
-    return paths.ends()
-
-
-def hosts_of_paths(paths: Selection) -> set[str | None]:
-    """Return the hosts at both ends of some paths."""
-    return paths.hosts()
 
 
 def ends_of(paths: Selection, side: str) -> Iterator[tuple[str, int, End]]:
@@ -339,7 +328,7 @@ def members_named(facts: Facts, notice: Notice, members: Collection[int]) -> set
 @once
 def _by_rank(facts: Facts) -> dict[int | None, list[CommunicatorInfo]]:
     """Return the communicators of each rank."""
-    return grouped((rank, comm) for comm in facts.job.communicators for rank in comm.ranks)
+    return group_values((rank, comm) for comm in facts.job.communicators for rank in comm.ranks)
 
 
 def hosts_in(notices: Iterable[Notice]) -> set[str]:
@@ -363,7 +352,7 @@ def lines_of(shown: Iterable[Evidence | Notice | Setting]) -> Iterator[Evidence]
 
 def as_shell(settings: Iterable[Setting]) -> str:
     """Settings as written in a shell."""
-    return listed(" or ".join(setting.assignments) for setting in settings)
+    return list_words(" or ".join(setting.assignments) for setting in settings)
 
 
 def evidence_of_settings(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
@@ -375,8 +364,3 @@ def unset_steps(settings: Iterable[Setting]) -> list[str]:
     """Return the steps that remove settings."""
     notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
     return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
-
-
-def first_lines(paths: Selection) -> Sequence[Evidence]:
-    """Return the first line of each path."""
-    return paths.first_lines()

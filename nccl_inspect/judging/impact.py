@@ -7,12 +7,14 @@ and from the thresholds of vendors' health checks; unpublished numbers are not h
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Path, PathKind, Selection
-from nccl_inspect.platforms import Platform
 from nccl_inspect.util.records import Frozen, frozen
+
+if TYPE_CHECKING:
+    from nccl_inspect.platforms import Platform
 
 MEASURED = "docs/explanation/measurements.md"
 """The page with the authors' measurements and links to all others."""
@@ -20,7 +22,7 @@ _AZURE = "github.com/Azure/azurehpc-health-checks"
 _LINKS = "github.com/stas00/ml-engineering"
 
 
-def cited(figure: str, what: str, link: str) -> Reference:
+def cite(figure: str, what: str, link: str) -> Reference:
     """Return the source of a figure; a link that is not a page of the documentation becomes a URL."""
     is_page = link.startswith(("docs/", "sample_logs/", "https://"))
     return Reference(figure, what, link if is_page else f"https://{link}")
@@ -47,7 +49,7 @@ class Rate(NamedTuple):
     @property
     def reference(self) -> Reference:
         """Return the source, for a list of references."""
-        return cited(str(self), self.what, self.link)
+        return cite(str(self), self.what, self.link)
 
 
 @frozen
@@ -87,15 +89,17 @@ SOCKET = Rate(
 WITHOUT_NVLS = Estimate(
     "347 GB/s bus bandwidth on 8 x H200, where NVLS gives 475",
     (
-        cited("347 GB/s", "measured on 8 x H200 at 256 MiB", "sample_logs/p2p-nvlink-8gpu"),
-        cited("475 GB/s", "bus bandwidth with NVLS", "github.com/NVIDIA/nccl-tests/issues/272"),
+        cite("347 GB/s", "measured on 8 x H200 at 256 MiB", "sample_logs/p2p-nvlink-8gpu"),
+        cite("475 GB/s", "bus bandwidth with NVLS", "github.com/NVIDIA/nccl-tests/issues/272"),
     ),
 )
 SEGMENTS = Estimate(
     "4 MB with 2.19 and 33 MB with 2.27",
-    (cited("4 MB and 33 MB", "one segment of NCCL 2.19.4 and of 2.27.3", MEASURED),),
+    (cite("4 MB and 33 MB", "one segment of NCCL 2.19.4 and of 2.27.3", MEASURED),),
 )
 READ_OF_4_H200 = Rate(309, 309, "all-reduce of 1 GiB on 4 x H200", MEASURED)
+COPIED_OF_2_H200 = Rate(122, 122, "all-reduce of 1 GiB on 2 H200", MEASURED)
+WRITTEN_OF_2_H200 = Rate(327, 327, COPIED_OF_2_H200.what, MEASURED)
 WRITTEN_OF_4_H200 = Rate(354, 354, READ_OF_4_H200.what, MEASURED)
 _NIC_SHARE = (0.9, 0.975)
 """The share of its line rate that a NIC delivers: Azure requires 360 of 400 Gb/s (GPU memory) and 390 (host memory)."""
@@ -103,8 +107,8 @@ _MESH = 2
 """The generation whose boards link some pairs only, and whose rate is that of the board; later ones are bridges."""
 _SLOW_NIC = 10
 """GB/s; slower rates have one decimal."""
-_L40S = cited("90 against 41 minutes", "a job on 16 L40S over Socket and over EFA", MEASURED)
-_AWS_FLOW = cited(
+_L40S = cite("90 against 41 minutes", "a job on 16 L40S over Socket and over EFA", MEASURED)
+_AWS_FLOW = cite(
     "5, 10 or 25 Gb/s for one TCP flow",
     "AWS: outside a cluster placement group, inside, with ENA Express",
     "docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html",
@@ -163,7 +167,7 @@ def p2p(platform: Platform | None, nvlink: bool = False) -> Rate | None:
     return ON_NVLINK if nvlink else P2P
 
 
-def of(path: Path | PathKind, platform: Platform | None = None) -> Rate | None:
+def find_rate(path: Path | PathKind, platform: Platform | None = None) -> Rate | None:
     """Return the bandwidth of a path; None if nobody measured it (no GPUDirect RDMA, CollNet)."""
     if path.transport == "P2P":
         return p2p(platform)
@@ -178,7 +182,7 @@ def of(path: Path | PathKind, platform: Platform | None = None) -> Rate | None:
 
 def in_use(paths: Selection, platform: Platform | None = None) -> Rate | None:
     """The bandwidth of paths as they are, from the slowest to the fastest; None if nobody measured one of them."""
-    rates = [of(kind, platform) for kind in paths.kinds]
+    rates = [find_rate(kind, platform) for kind in paths.kinds]
     known = [rate for rate in rates if rate]
     if len(known) < max(len(rates), 1):
         return None
@@ -198,7 +202,7 @@ def usual(path: Path | PathKind, platform: Platform | None = None) -> float:
     elif path.transport == "NET" and path.gdr is not True and path.net != "Socket":
         return SOCKET.high
     else:
-        rate = of(path, platform) or network(platform)
+        rate = find_rate(path, platform) or network(platform)
     return (rate.low + rate.high) / 2
 
 
@@ -206,11 +210,11 @@ def over_tcp(platform: Platform | None) -> Estimate:
     """Return the cost of TCP between hosts that have, or may have, an RDMA network."""
     gbps = platform.nic_gbps if platform else None
     if platform is not None and platform.gdr is False and gbps:
-        line = cited(f"{gbps / 8:g} GB/s", f"the line rate of {platform.name}", platform.source("nic_gbps"))
+        line = cite(f"{gbps / 8:g} GB/s", f"the line rate of {platform.name}", platform.source("nic_gbps"))
         better, source = f"a NIC of {gbps:g} Gb/s carries up to {gbps / 8:g} GB/s", line
     else:
         rdma = network(platform)
-        better, source = f"RDMA gives {rdma}: {compared(SOCKET, rdma)}", rdma.reference
+        better, source = f"RDMA gives {rdma}: {compare_rates(SOCKET, rdma)}", rdma.reference
     on_aws = [_AWS_FLOW] if platform is not None and platform.vendor == "AWS" else []
     return Estimate(f"TCP gives {SOCKET} bus bandwidth, {better}", (SOCKET.reference, source, *on_aws, _L40S))
 
@@ -218,23 +222,25 @@ def over_tcp(platform: Platform | None) -> Estimate:
 def against_nvlink(paths: Selection, platform: Platform | None) -> Estimate:
     """Return the bandwidth of paths that do not use the NVLink between their GPUs."""
     best = p2p(platform, nvlink=True)
-    rates = {kind.detail: rate for kind in paths.kinds if (rate := of(kind, platform))}
+    rates = {kind.detail: rate for kind in paths.kinds if (rate := find_rate(kind, platform))}
     parts = [
-        f"{detail} gives {rate}" + (f", {compared(rate, best)}" if best else "")
+        f"{detail} gives {rate}" + (f", {compare_rates(rate, best)}" if best else "")
         for detail, rate in sorted(rates.items())
     ]
     text = "; ".join([f"NVLink would give {best} bus bandwidth" if best else "NVLink is idle", *parts])
     return estimate(text, *([best] if best else []), *(rate for _, rate in sorted(rates.items())))
 
 
-def compared(slow: Rate, fast: Rate) -> str:
+def compare_rates(slow: Rate, fast: Rate) -> str:
     """Return how much less bandwidth, in words. A training step loses less: it also computes."""
     low, high = fast.low / slow.high, fast.high / slow.low
     if low <= 1:
-        return f"up to {_rounded(high)} times less"
-    both = [_rounded(low)] if _rounded(low) == _rounded(high) else [_rounded(low), _rounded(high)]
+        return f"up to {_round_factor(high)} times less"
+    both = (
+        [_round_factor(low)] if _round_factor(low) == _round_factor(high) else [_round_factor(low), _round_factor(high)]
+    )
     return f"{' to '.join(both)} times less bandwidth"
 
 
-def _rounded(factor: float) -> str:
+def _round_factor(factor: float) -> str:
     return f"{factor:.0f}" if factor >= 10 else f"{factor:.1f}".removesuffix(".0")

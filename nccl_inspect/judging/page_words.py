@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from collections.abc import Set as AbstractSet
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.judging import exceptions, impact, propagated_errors, stated_errors
-from nccl_inspect.judging.engine import Account, Evidence, Facts, Finding, Notice, value
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import as_shell, unset_steps
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, Rate
@@ -19,77 +19,27 @@ from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Reference
-from nccl_inspect.model.job import Selection, Setting
+from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import be, count, does, listed, ranks_word, some_names
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import conjugate, count, is_or_are, list_words, ranks_word, some_names
 
 if TYPE_CHECKING:
-    from nccl_inspect.judging.evidence.workloads import Case
+    pass
 
 
 FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(figure, Rate | Estimate)}
 """Published figures, by the names of :mod:`nccl_inspect.judging.impact`."""
 
 
-@frozen
-class Hit(Frozen):
-    """A hit holds what a rule that is a page found: values, and no sentence."""
-
-    notices: list[Notice] = field(default_factory=list)
-    named: Mapping[str, object] = field(default_factory=dict)
-    """What names in braces stand for, besides fields of the statements: words, or values that have words."""
-    known: Iterable[str] = ()
-    """The names of what is so, for the conditions of cases; so is what has a value in ``named``."""
-    ranks: Iterable[int] | None = None
-    """These, the hosts and the evidence: None for those of the statements, settings and paths."""
-    hosts: Iterable[str | None] | None = None
-    evidence: Iterable[Evidence | Notice | Setting] | None = None
-    """Lines, or statements and settings, whose first lines they are."""
-    paths: Selection | None = None
-    open_paths: Selection | None = None
-    """The paths that cannot be judged because of it."""
-    settings: list[Setting] = field(default_factory=list)
-    explains: list[Notice] = field(default_factory=list)
-    """Errors that need no other explanation, besides the statements."""
-    effects: Sequence[Finding] = ()
-    """What files beside the log explain,"""
-    cases: Sequence[Case] = ()
-    """and the containers in them with the fault."""
-    confidence: str | None = None
-    """Instead of what the page states."""
-    open_end: bool = False
-    """Whether no line proves that the log reaches the end of the job."""
-
-    def value_of(self, name: str) -> object:
-        """Return what a name stands for, if it is not that of a field of the statements."""
-        return self.named.get(name, getattr(self, name) if name in ("settings", "paths") else FIGURES.get(name))
-
-    def is_so(self, name: str) -> bool:
-        """Return whether it knows something by that name."""
-        return name in self.known or bool(self.value_of(name))
-
-    def has(self, name: str) -> bool:
-        """Return whether something is so, or a statement has such a field."""
-        is_field = name not in self.named and name not in ("settings", "paths")
-        return self.is_so(name) or (is_field and any(value(one, name) not in (None, "") for one in self.notices))
+def value_of(hit: Hit, name: str) -> object:
+    """Return what a name stands for, if it is not that of a field of the statements."""
+    return hit.named.get(name, getattr(hit, name) if name in ("settings", "paths") else FIGURES.get(name))
 
 
-def tell_account(_: Facts, account: Account) -> Hit:
-    """Return what the story of a job tells, in the words that pages have for it."""
-    return Hit(
-        named={
-            "account": account.sentence,
-            "effects": account.effects,
-            "who": account.who or "every rank",
-        },
-        known=("partial",) if account.is_partial else (),
-        ranks=account.ranks,
-        hosts=account.hosts,
-        evidence=account.evidence,
-        confidence=account.confidence,
-    )
+def is_so(hit: Hit, name: str) -> bool:
+    """Return whether a hit knows something by that name."""
+    return name in hit.known or bool(value_of(hit, name))
 
 
 Condition = Callable[[Facts, list[Notice], list[str]], bool]
@@ -99,10 +49,12 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
     "count": lambda notices: str(len(notices)),
 }
 """What names in braces stand for, besides the fields of the statements."""
-PLACEHOLDER = later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
-PART = later(r"«(not )?([\w -]+)\?([^«»]*)»")
+PLACEHOLDER = compile_later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
+PART = compile_later(r"«(not )?([\w -]+)\?([^«»]*)»")
 """A part of a text that is only kept if something is so."""
-SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
+Thing = Notice | Setting | Evidence | PathKind
+Things = Sequence[Notice | Setting | Evidence] | Selection
+SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "errors": lambda facts, rule, _: facts.errors_of_rule(rule),
     "own": lambda facts, rule, _: [one for one in facts.errors_of_rule(rule) if not is_propagated_error(one)],
     "role": lambda facts, _, roles: facts.with_role(*roles),
@@ -113,11 +65,15 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], list[Notice]]] = {
         one for one in facts.job.notices if one.level == "WARN" and _says(one, " ".join(words))
     ],
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
-    "result": lambda facts, _, codes: propagated_errors.unexplained(facts, int(codes[0])),
+    "result": lambda facts, _, codes: propagated_errors.find_unexplained(facts, int(codes[0])),
+    "settings": lambda facts, _, names: facts.settings(*names),
+    "paths": lambda facts, _, words: facts.paths(transport=words[0]),
+    "lines": lambda facts, _, words: list(getattr(facts.job, words[0])),
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, calls of ``cuda`` that
-failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains."""
+failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains. ``settings`` of these
+variables and ``paths`` over a transport have fields, too; ``lines`` that the job has apart (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
@@ -136,9 +92,10 @@ CONDITIONS: dict[str, Condition] = {
     ),
     "release": lambda facts, _, words: _are_of_release(facts, *words),
     "deadly": lambda facts, notices, _: stated_errors.is_fatal(facts, notices),
-    "found": lambda facts, _, words: bool(statements_of("", facts, " ".join(words))),
+    "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
+    "gpu": lambda facts, _, models: facts.hardware == "certain" and _has_gpus(facts, *models),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
     "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
     "with": lambda _, notices, names: any(notice.production in names for notice in notices),
@@ -153,39 +110,49 @@ CONDITIONS: dict[str, Condition] = {
     "says": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices[:1]),
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
-"""How the job continued: ``failed``, ``running`` (all communicators in use work), ``connected``, ``unconnected``, over
-``tcp``, ``spread`` over several hosts, ``ended`` from outside, whether NCCL ``printed`` a line, with the ``timeout`` of
-a collective. Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another
-``rule``, paths over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or
-only without (``staged``). Whether another error comes before the first statement (``preceded``), and whether that is of
-a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``); whether one is of
-these productions (``with``) or all are (``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a
-``field``."""
+"""How the job continued: ``failed``, ``running`` (all communicators in use work), ``connected``, ``unconnected``,
+over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these models for certain, ``ended`` from outside,
+whether NCCL ``printed`` a line, with the ``timeout`` of a collective. Whether there are failures of ``cuda``,
+statements as behind ``about`` (``found``), errors of another ``rule``, paths over a ``net`` (which ``works`` if the
+job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``). Whether another error
+comes before the first statement (``preceded``), and whether that is of a ``production``, has a ``role``, ``says`` a
+text or has fields (``first``, as behind ``where``); whether one is of these productions (``with``) or all are
+(``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
 
 
-def statements_of(rule: str, facts: Facts, source: str) -> list[Notice]:
-    """Return the statements that an ``about`` of the page of a rule names."""
+def find_things(rule: str, facts: Facts, source: str) -> Things:
+    """Return the statements, settings or paths that an ``about`` of the page of a rule names."""
     source, _, fields = source.partition(" where ")
     source, _, barred = source.partition(" not saying ")
     name, _, texts = source.partition(" saying ")
     word, *rest = name.split()
     find = SOURCES.get(word)
     found = find(facts, rule, rest) if find else facts.notices(*name.split())
-    if texts or barred:
-        found = [one for one in found if (not texts or _says(one, texts)) and not (barred and _says(one, barred))]
-    return [notice for notice in found if _has(notice, fields)] if fields else found
+
+    def is_meant(one: Thing) -> bool:
+        is_said = (not texts or _says(one, texts)) and not (barred and _says(one, barred))
+        return is_said and (not fields or _has(one, fields))
+
+    return found.where(is_meant) if isinstance(found, Selection) else [one for one in found if is_meant(one)]
 
 
-def _has(notice: Notice, fields: str) -> bool:
-    """Return whether a statement has all of these fields, with one of these values."""
+def _has(one: Thing, fields: str) -> bool:
+    """Return whether something has all of these fields, with one of these values."""
     for wanted in fields.split(", "):
         name, equals, given = wanted.partition("=")
-        own = value(notice, name.removesuffix("!"))
+        own = _field(one, name.removesuffix("!"))
         text = "" if own is None else str(own)
         is_other = name.endswith("!")
         if (text in given.split("¦")) is is_other if equals else not text:
             return False
     return True
+
+
+def _field(one: Thing, name: str) -> object:
+    """Return a field of a statement, a setting or paths; None if there is no such field."""
+    if not isinstance(one, Notice):
+        return getattr(one, name, None)
+    return value(one, name) if one.event is None or isinstance(one.event, Quoted) else getattr(one.event, name, None)
 
 
 def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:
@@ -201,12 +168,19 @@ def _is_running(facts: Facts) -> bool:
     return bool(states) and states <= {"connected", "destroyed"} and not failed
 
 
+def _has_gpus(facts: Facts, *models: str) -> bool:
+    return facts.platform is not None and (facts.platform.gpu or "").startswith(models)
+
+
 def _is_direct(facts: Facts) -> bool:
     return any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
 
 
-def _says(notice: Notice, texts: str) -> bool:
-    return any(text in notice.message for text in texts.split("¦"))
+def _says(one: Thing, texts: str) -> bool:
+    """Return whether a message, the lines of a setting or the words for a path contain one of several texts."""
+    lines = one.evidence if isinstance(one, Setting) else [one] if isinstance(one, Evidence) else ()
+    own = " ".join(line.text for line in lines) or str(getattr(one, "message", getattr(one, "detail", "")))
+    return any(text in own for text in texts.split("¦"))
 
 
 LACKING = "\0"
@@ -219,14 +193,14 @@ def fill_in(text: str, hit: Hit) -> str:
     def fill(match: re.Match[str]) -> str:
         kind, name, form, word = match.groups()
         if form or name in hit.named or name in ("settings", "paths") or name in FIGURES:
-            return _in_words(hit.value_of(name), form, word) or LACKING
+            return _in_words(value_of(hit, name), form, word) or LACKING
         if kind == "count":
             return count(len(hit.notices), name)
         if name in PLACEHOLDERS and hit.notices:
             each = [[notice] for notice in hit.notices] if kind else [hit.notices]
-            return listed(dict.fromkeys(map(PLACEHOLDERS[name], each)))
-        given = [str(own) for notice in hit.notices if (own := value(notice, name)) not in (None, "")]
-        return listed(dict.fromkeys(given if kind else given[:1])) or LACKING
+            return list_words(dict.fromkeys(map(PLACEHOLDERS[name], each)))
+        given = [str(own) for notice in hit.notices if (own := _field(notice, name)) not in (None, "")]
+        return list_words(dict.fromkeys(given if kind else given[:1])) or LACKING
 
     return PLACEHOLDER.sub(fill, choose_parts(text, hit))
 
@@ -234,7 +208,7 @@ def fill_in(text: str, hit: Hit) -> str:
 def fill_steps(steps: Iterable[str], hit: Hit) -> Iterator[str]:
     """Yield the steps that lack no value; the name of a list alone stands for as many steps."""
     for step in steps:
-        several = hit.value_of(step[1:-1])
+        several = value_of(hit, step[1:-1])
         if isinstance(several, list):
             yield from several
         elif (text := fill_in(step, hit).strip()) and LACKING not in text:
@@ -244,13 +218,19 @@ def fill_steps(steps: Iterable[str], hit: Hit) -> Iterator[str]:
 def choose_parts(text: str, hit: Hit) -> str:
     """Return a text with those of its optional parts that apply; a part may have parts of its own."""
     while PART.search(text):
-        text = PART.sub(lambda part: part[3] if hit.has(part[2]) is not bool(part[1]) else "", text)
+        text = PART.sub(lambda part: part[3] if _has_value(hit, part[2]) is not bool(part[1]) else "", text)
     return text
+
+
+def _has_value(hit: Hit, name: str) -> bool:
+    """Return whether something is so, or a statement has such a field."""
+    is_field = name not in hit.named and name not in ("settings", "paths")
+    return is_so(hit, name) or (is_field and any(_field(one, name) not in (None, "") for one in hit.notices))
 
 
 def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
     """Return the sources of the figures that a text quotes."""
-    quoted = [hit.value_of(match[2]) for match in PLACEHOLDER.finditer(choose_parts(text, hit))]
+    quoted = [value_of(hit, match[2]) for match in PLACEHOLDER.finditer(choose_parts(text, hit))]
     estimates = [one.references for one in quoted if isinstance(one, Estimate)]
     return (*(one.reference for one in quoted if isinstance(one, Rate)), *(one for some in estimates for one in some))
 
@@ -263,19 +243,19 @@ def _in_words(given: object, form: str | None, word: str) -> str:
     if form == "count":
         return count(number, word)
     if form == "does":
-        return be(number) if word == "be" else does(number, word)
+        return is_or_are(number) if word == "be" else conjugate(number, word)
     if isinstance(given, Selection):
-        return listed(kind.detail for kind in given.kinds)
+        return list_words(kind.detail for kind in given.kinds)
     if isinstance(given, AbstractSet):
         return ranks_word(given) if {*map(type, given)} == {int} else some_names(sorted(given))
     if not isinstance(given, list):
         return str(given)
     settings = [one for one in given if isinstance(one, Setting)]
     if form == "source":
-        return listed(one.source for one in settings)
+        return list_words(one.source for one in settings)
     if form == "unset":
         return "".join(unset_steps(settings))
-    return as_shell(settings) if settings else listed(given)
+    return as_shell(settings) if settings else list_words(given)
 
 
 def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:
@@ -286,7 +266,7 @@ def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:
         return not is_met(text[4:], facts, hit, name)
     if text.startswith("is "):
         named, equals, given = text[3:].partition("=")
-        return str(hit.value_of(named)) in given.split("¦") if equals else hit.is_so(named)
+        return str(value_of(hit, named)) in given.split("¦") if equals else is_so(hit, named)
     decide, rest = condition(text, name)
     return decide(facts, hit.notices, rest)
 

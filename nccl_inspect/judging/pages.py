@@ -20,12 +20,13 @@ The last block, ``examples``, has logs; ``>>> RESULT   # INTRODUCTION`` precedes
 A line that begins with two blanks continues the value above it. What precedes ``summary`` is the declaration, with the
 fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
-* ``about``: which statements the finding is about, those of the first such line first. ``errors`` (the default) are
-  those whose productions name the rule (``rule: NAME``); else a word of ``page_words.SOURCES`` or the names of
-  productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or ``where
-  FIELD=VALUE, …``. ``¦`` separates texts or values of which one is enough; ``FIELD`` alone stands for any value,
-  ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other.
-* ``beside``: statements that are added to these where there are some.
+* ``about``: which statements, settings or paths the finding is about, those of the first such line first. ``errors``
+  (the default) are those whose productions name the rule (``rule: NAME``); else a word of ``page_words.SOURCES`` or the
+  names of productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or
+  ``where FIELD=VALUE, …``. ``¦`` separates texts or values of which one is enough; ``FIELD`` alone stands for any
+  value, ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other.
+* ``beside``: statements that are added to these, and settings that are shown with them, where there are some.
+* ``ranks``: the fields in which these statements name the ranks that they are about.
 * ``unless``: a condition under which the rule is silent.
 
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
@@ -46,8 +47,11 @@ the cases that hold, the first that has a key gives its value. Conditions are ``
 program puts in front, and the number of statements (``{count NOUN}`` with a noun); the name of a field in braces for
 its value in the first statement that has one, ``{all FIELD}`` for its values. Other braces stand for themselves.
 
+``{settings}`` and ``{paths}`` are those that the finding is about, or which are beside it; ``{more}`` the other
+statements than the first.
+
 Where a rule compares facts, a module beside it has a function of its name (``find`` in a module of its name), which
-takes the facts and holds no sentence. It yields what it found (:class:`~nccl_inspect.judging.page_words.Hit`),
+takes the facts and holds no sentence. It yields what it found (:class:`~nccl_inspect.judging.check.Hit`),
 with values for names in braces, and the names of what is so, for the condition ``is NAME`` (``is NAME=VALUE¦VALUE``
 compares). ``NAME(facts, findings)`` sees those of all other
 rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
@@ -66,8 +70,8 @@ import os
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
-from inspect import signature
+from functools import cache, partial, reduce
+from operator import or_
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -75,45 +79,54 @@ from typing import Any
 from nccl_inspect.errors import PageError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import remedies, stated_errors
-from nccl_inspect.judging.engine import (
-    CATEGORIES,
-    SEVERITIES,
-    Account,
-    Effects,
-    Facts,
-    Needs,
-    Registered,
-    Result,
-    Results,
-    Rule,
+from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, tell_account
+from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Results, Rule
+from nccl_inspect.judging.facts import (
+    evidence_of_settings,
+    first_evidence,
+    hosts_in,
+    lines_of,
+    ranks_concerned,
+    ranks_in,
 )
-from nccl_inspect.judging.facts import evidence_of_settings, first_evidence, first_lines, hosts_in, lines_of, ranks_in
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.judging.page_words import (
     FIGURES,
     LACKING,
     PART,
     PLACEHOLDER,
-    Hit,
+    Things,
     choose_parts,
     condition,
     fill_in,
     fill_steps,
+    find_things,
     is_met,
     references_of,
-    statements_of,
-    tell_account,
 )
-from nccl_inspect.model.finding import ACTIONS, Finding
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import capital, count
+from nccl_inspect.model.finding import ACTIONS, Finding, Needs
+from nccl_inspect.model.job import Selection, Setting
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import capitalize, count
 
 _Entries = Mapping[str, list[str]]
 
 _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect", "local")
-_DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud", "about", "beside", "unless"}
+_DECLARED = {
+    *_LISTS,
+    *_SWITCHES,
+    "category",
+    "title",
+    "severity",
+    "layer",
+    "cloud",
+    "about",
+    "beside",
+    "ranks",
+    "unless",
+}
 _STEPS = ("first", "fix", "last")
 _QUESTION = ("undecided", "needs")
 _SAYS = {
@@ -134,7 +147,7 @@ _CASE = {*_SAYS, "when", "about"}
 _OPENERS = ("when: ", "about: ")
 _SHOWN = {*_STEPS, "impact", "stops"}
 """What pages show of a case, in words that follow "If"."""
-_REPEATED = (*_STEPS, "needs", "about", "beside", "unless", "when")
+_REPEATED = (*_STEPS, "needs", "about", "beside", "ranks", "unless", "when")
 _ALLOWED = {
     "category": CATEGORIES,
     "severity": SEVERITIES,
@@ -145,12 +158,14 @@ _ALLOWED = {
 }
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
-_ALONE = later(r"«(\w+)\?\{\1\}»")
+_MOST_PATHS = 3
+"""Paths whose lines are shown beside those of settings."""
+_ALONE = compile_later(r"«(\w+)\?\{\1\}»")
 """A value in a sentence or a command that is complete without it."""
-_EITHER = later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
+_EITHER = compile_later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
 
 
-def registered(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Registered]:
+def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Registered]:
     """Yield the rules of a folder: each page is one, with the function of its name if a module has one.
 
     Raises:
@@ -169,7 +184,7 @@ def registered(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Register
         check = checks.get(name)
         judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
         tell = partial(_tell, rule, block, checks.get(f"tell_{name}") or tell_account) if rule.tells else None
-        takes_findings = check and len(signature(check).parameters) > 1
+        takes_findings = check and check.__code__.co_argcount > 1
         yield Registered(rule, None if takes_findings else judge, judge if takes_findings else None, tell)
 
 
@@ -270,17 +285,35 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
 
 
 def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
-    """Judge the statements that a page is about."""
+    """Judge the statements, settings and paths that a page is about."""
     others = cases(block, rule.name)[1:] if "\nabout: " in block else []
     for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
-        if found := [notice for source in sources for notice in statements_of(rule.name, facts, source)]:
+        if any(found := [find_things(rule.name, facts, source) for source in sources]):
             break
-    found += [
-        notice for source in declared.get("beside", ()) for notice in statements_of(rule.name, facts, source) if found
-    ]
-    hit = Hit(list({id(notice): notice for notice in found}.values()))
-    if found and not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
+    else:
+        return
+    notices, settings, lines, paths = _sort(found)
+    more, beside, _, _ = _sort([find_things(rule.name, facts, source) for source in declared.get("beside", ())])
+    named = {"more": [*notices, *lines][1:], "lines": lines}
+    hit = Hit([*notices, *more], named, settings=settings, paths=paths, evidence=lines or None)
+    if "ranks" in declared:
+        hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *declared["ranks"][0].split()))
+    if beside:
+        first = [*paths.first_lines()[:_MOST_PATHS]] if paths else []
+        shown = [*first, *hit.notices, *settings, *beside]
+        hit = hit.with_fields(named={**named, "settings": beside}, evidence=shown)
+    if not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
         yield _result(rule, facts, hit, block, sources)
+
+
+def _sort(found: list[Things]) -> tuple[list[Notice], list[Setting], list[Evidence], Selection | None]:
+    """Return which of some things are statements, settings, lines and paths, each once."""
+    several = [some for some in found if isinstance(some, Selection)]
+    each = list({id(one): one for some in found if not isinstance(some, Selection) for one in some}.values())
+    notices = [one for one in each if isinstance(one, Notice)]
+    settings = [one for one in each if isinstance(one, Setting)]
+    lines = [one for one in each if isinstance(one, Evidence)]
+    return notices, settings, lines, reduce(or_, several) if several else None
 
 
 def _judge_hits(rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object) -> Results:
@@ -309,7 +342,9 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
     ]
     says = ChainMap(*fitting, head)
     text = {
-        key: fill_in(_shared(given[0]), hit).replace(LACKING, "") for key, given in says.items() if key not in _REPEATED
+        key: fill_in(_look_up(given[0]), hit).replace(LACKING, "")
+        for key, given in says.items()
+        if key not in _REPEATED
     }
     if "undecided" in says:
         return rule.undecided(
@@ -356,7 +391,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
         if hit.settings and hosts is None:
             hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
         if hit.settings and evidence is None:
-            shown = first_lines(hit.paths) if hit.paths else ()
+            shown = hit.paths.first_lines() if hit.paths else ()
             evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
         found = rule.finding(
             text["summary"],
@@ -399,10 +434,10 @@ def _needs(given: Iterable[str]) -> Needs:
 def steps(says: _Entries) -> list[str]:
     """Return the steps of a rule or a case; ``@NAME`` is one that several rules have."""
     given = [step for key in _STEPS for step in says.get(key, ())]
-    return [_shared(step) for step in given]
+    return [_look_up(step) for step in given]
 
 
-def _shared(text: str) -> str:
+def _look_up(text: str) -> str:
     """Return a text, or what several rules say under a name.
 
     Raises:
@@ -455,12 +490,12 @@ def _wrap(text: str) -> str:
 def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
     known = set[str]()
     for case in says:
-        for effect in {*map(_shared, case.get("impact", ())), *case.get("stops", ())} - known:
+        for effect in {*map(_look_up, case.get("impact", ())), *case.get("stops", ())} - known:
             known.add(effect)
             if PLACEHOLDER.fullmatch(effect):
                 continue
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
-            yield _wrap(capital(_in_general(f"{words}.")))
+            yield _wrap(capitalize(_in_general(f"{words}.")))
 
 
 IN_GENERAL = {

@@ -17,21 +17,21 @@ from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.judging.statements import notices_shown, value
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Place
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 
 _PLACEHOLDER = re.compile(r"<([a-z]+)>")
 _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
 """Marks the comment of a command for all ranks, not only for the culprits."""
-_ON_RANK = later(r"(?:\bon )?\brank (\d+)\b")
+_ON_RANK = compile_later(r"(?:\bon )?\brank (\d+)\b")
 _ITS_HOST = re.compile(r"\b(on|of) (?:its (?:host|node)|the host of (?:this rank|that rank|rank \d+))\b")
 """A host that the comment of a command leaves open."""
 _MOST = 4
 """The most values to list; nobody would read more."""
 _DEVICES = ("device", "hca", "name")
 """Fields of messages that name a NIC."""
-_OF_A_NODE = later(r"ip-\d|gke-|aks-|oke-|.*\.")
+_OF_A_NODE = compile_later(r"ip-\d|gke-|aks-|oke-|.*\.")
 """Names of Kubernetes nodes, and names with a domain, which pods do not have."""
 _ASSUMED = {"pod": "pod named after the host", "node": "node named after the host"}
 """Notes for values that are taken from the host name."""
@@ -62,12 +62,12 @@ def fill(facts: Facts, findings: Iterable[Finding]) -> None:
     """Fill the placeholders of all fixes with values from the log."""
     for finding in findings:
         if any(_PLACEHOLDER.search(step) or _ITS_HOST.search(step) for step in finding.fix):
-            finding.fix = [_filled(step, facts, finding) for step in finding.fix]
+            finding.fix = [_fill_step(step, facts, finding) for step in finding.fix]
 
 
-def _filled(step: str, facts: Facts, finding: Finding) -> str:
+def _fill_step(step: str, facts: Facts, finding: Finding) -> str:
     code, _, words = step.partition(COMMENT)
-    places = _places(facts)
+    places = _find_places(facts)
     ranks = [place.rank or 0 for place in places.all()] if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
     if len(hosts := _its_host(scene)) == 1 and is_named(hosts[0]):
@@ -83,7 +83,7 @@ def _filled(step: str, facts: Facts, finding: Finding) -> str:
             notes += [single.note] if single.note else []
             notes += [_whose(single.place, words)] if single.place and not is_placed else []
         elif 1 < len(values) <= _MOST:
-            lists.append(f"<{name}>: {_listed(values)}")
+            lists.append(f"<{name}>: {_list_values(values)}")
     if is_sentence(step):
         return code
     text = "; ".join(filter(None, (*notes, words, *lists)))
@@ -112,23 +112,23 @@ def _whose(place: Place, words: str) -> str:
     return f"rank {place.rank}" + ("" if f"on {place.host}" in words else f", on {place.host}")
 
 
-def _listed(values: Iterable[_Value]) -> str:
+def _list_values(values: Iterable[_Value]) -> str:
     """Return the values as a list, grouped by host."""
-    by_host = grouped((entry.place.host if entry.place else None, entry.text) for entry in values)
+    by_host = group_values((entry.place.host if entry.place else None, entry.text) for entry in values)
     return "; ".join(", ".join(texts) + (f" on {host}" if host else "") for host, texts in by_host.items())
 
 
 @once
-def _places(facts: Facts) -> Places:
+def _find_places(facts: Facts) -> Places:
     return Places(facts.job)
 
 
-def _of_ranks(scene: _Scene) -> list[Place]:
-    return [scene.places.of(rank) for rank in scene.ranks] if len(scene.ranks) <= _MOST else []
+def _places_of_ranks(scene: _Scene) -> list[Place]:
+    return [scene.places.locate(rank) for rank in scene.ranks] if len(scene.ranks) <= _MOST else []
 
 
 def _pids(scene: _Scene) -> list[_Value]:
-    places = _of_ranks(scene)
+    places = _places_of_ranks(scene)
     if any(place.pid is None for place in places):
         return []  # a list with gaps looks complete
     return [_Value(str(place.pid), place) for place in places]
@@ -137,7 +137,7 @@ def _pids(scene: _Scene) -> list[_Value]:
 def _hosts(scene: _Scene) -> list[str]:
     """Return the hosts of the culprits."""
     named = [culprit.name for culprit in scene.finding.culprits if culprit.kind == "host"]
-    of_ranks = [place.host for place in _of_ranks(scene) if place.host]
+    of_ranks = [place.host for place in _places_of_ranks(scene) if place.host]
     if named or of_ranks:
         return named or list(dict.fromkeys(of_ranks))
     return [] if scene.finding.ranks else scene.finding.hosts  # a rank missing from the log has no known host
@@ -148,13 +148,13 @@ def _its_host(scene: _Scene) -> list[str]:
     if hosts := _hosts(scene):
         return hosts
     if scene.ranks:
-        return sorted({scene.places.of(rank).host or "?" for rank in scene.ranks})
+        return sorted({scene.places.locate(rank).host or "?" for rank in scene.ranks})
     job = scene.facts.job
     return [host.name for host in job.hosts] if len(job.ranks_seen) == job.world_size else []
 
 
 def _pods(scene: _Scene) -> list[_Value]:
-    places = _of_ranks(scene)
+    places = _places_of_ranks(scene)
     if places and all(place.pod for place in places):
         return [_Value(place.pod or "") for place in places]
     hosts = _hosts(scene)
@@ -175,7 +175,7 @@ def _interface(scene: _Scene) -> list[_Value]:
     """Return the interface that all others use for bootstrap: the one in the finding may be wrong."""
     shown = notices_shown(scene.facts.job.notices, scene.finding)
     bad: set[tuple[object, object]] = {process[:2] for notice in shown for process in notice.processes}
-    bad |= {(place.host, place.pid) for place in map(scene.places.of, scene.finding.ranks)}
+    bad |= {(place.host, place.pid) for place in map(scene.places.locate, scene.finding.ranks)}
     good = [
         interface
         for interface in interfaces.listed_interfaces(scene.facts)

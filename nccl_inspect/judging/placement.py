@@ -6,7 +6,7 @@ from collections import Counter
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
 
 
@@ -41,7 +41,7 @@ def likely_ranks(facts: Facts) -> dict[int, int]:
     if len(mute) == len(missing) == 1:
         return dict(zip(mute, missing, strict=True))
     placed = ((last, position) for position, last in mute.items() if last.device is not None)
-    by_place = grouped((Home(last.process.host, last.device or 0), position) for last, position in placed)
+    by_place = group_values((Home(last.process.host, last.device or 0), position) for last, position in placed)
     homes = ((place, rank) for rank in missing if (place := home(facts, rank)))
     alike = ((by_place.get(place, []), rank) for place, rank in homes)
     return {positions[0]: rank for positions, rank in alike if len(positions) == 1}

@@ -46,7 +46,7 @@ class Places:
         by_story = ((rank, host) for entry in job.story for rank, host in entry.host_of.items())
         self._told = {rank: host for rank, host in by_story if rank not in likely}
 
-    def of(self, rank: int) -> Place:
+    def locate(self, rank: int) -> Place:
         """Return where a rank runs."""
         process, told = self._processes.get(rank), self._told.get(rank)
         if told and (process is None or process.host != told):
@@ -59,7 +59,7 @@ class Places:
 
     def all(self) -> list[Place]:
         """Return the places of all ranks."""
-        return [self.of(rank) for rank in sorted(self._processes)]
+        return [self.locate(rank) for rank in sorted(self._processes)]
 
     def is_pod(self, host: str) -> bool:
         """Whether, according to a collector, a host is a pod or runs in one."""

@@ -32,7 +32,7 @@ def file_of(frame: Notice) -> str:
     return frame.event.file
 
 
-def unexplained(facts: Facts, code: int) -> list[Notice]:
+def find_unexplained(facts: Facts, code: int) -> list[Notice]:
     """Return the statements that a call failed with this code, its first frame first; none if the log says more."""
     cascade = frames(facts, code)
     reached = [frame for frame in cascade if file_of(frame).rpartition("/")[2] in _INTERFACE]

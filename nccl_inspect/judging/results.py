@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from nccl_inspect.judging import clouds
-from nccl_inspect.judging.engine import (
-    CATEGORIES,
-    Effects,
-    Registered,
-    Result,
-    Rule,
-    superseding_by_rule,
-)
+from nccl_inspect.judging.check import Effects
+from nccl_inspect.judging.engine import CATEGORIES, Registered, Result, Rule, superseding
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Paths, Selection
@@ -28,11 +22,11 @@ class Mark(Frozen):
     is_open: bool = False
     """Whether one of them could not judge it."""
 
-    def opened(self) -> Mark:
+    def with_question(self) -> Mark:
         """Return the same, of a path that could not be judged."""
         return Mark(self.rules, is_open=True)
 
-    def of(self, rule: str) -> Mark:
+    def with_rule(self, rule: str) -> Mark:
         """Return the same with a rule that has a finding about it."""
         return self if rule in self.rules else Mark((*self.rules, rule), self.is_open)
 
@@ -68,12 +62,12 @@ class Results:
             self._effects.update(map(id, result.errors))
         elif isinstance(result, NotJudged):
             self.questions.append(result)
-            self._mark(result.paths, Mark.opened)
+            self._mark(result.paths, Mark.with_question)
         else:
             self.findings.append(result)
             self._effects.update(map(id, result.explained))
-            self._mark(result.open_paths, Mark.opened)
-            self._mark(result.paths, lambda mark: mark.of(result.rule))
+            self._mark(result.open_paths, Mark.with_question)
+            self._mark(result.paths, lambda mark: mark.with_rule(result.rule))
 
     def _mark(self, paths: Selection | None, change: Callable[[Mark], Mark]) -> None:
         """Say more of some paths."""
@@ -86,25 +80,25 @@ class Results:
             self.marking[row] = places[old]
 
 
-def of(facts: Facts, rules: Iterable[Registered]) -> Results:
+def run_rules(facts: Facts, rules: Iterable[Registered]) -> Results:
     """Run the rules: first those that judge the job, then those that explain their findings."""
     rules = list(rules)
     collected = Results(facts.job.paths)
     judged = [(entry.rule, list(entry.judge(facts))) for entry in rules if entry.judge]
-    for rule, results in sorted(judged, key=_place):
+    for rule, results in sorted(judged, key=_sort_key):
         for result in results:
             collected.add(_for_cloud(facts, rule, result))
     first = list(collected.findings)
     present = {finding.rule for finding in first}
-    effects = [finding for finding in first if present.isdisjoint(superseding_by_rule()[finding.rule])]
+    effects = [finding for finding in first if present.isdisjoint(superseding(finding.rule))]
     explained = [(entry.rule, list(entry.explain(facts, effects))) for entry in rules if entry.explain]
-    for _, results in sorted(explained, key=_place):
+    for _, results in sorted(explained, key=_sort_key):
         for result in results:
             collected.add(result)  # a file beside the log names the steps that help
     return collected
 
 
-def _place(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
+def _sort_key(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
     return CATEGORIES.index(judged[0].category), judged[0].name
 
 

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from nccl_inspect.event import types as events
-from nccl_inspect.grammar import engine
 from nccl_inspect.judging.hardware import xids
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
-from nccl_inspect.model.statements import job_end
-from nccl_inspect.util.patterns import later
+from nccl_inspect.model.statements import job_failure
+from nccl_inspect.util.patterns import compile_later
 
 _Answer = TypeVar("_Answer")
 FLUSHED = 5
@@ -20,10 +19,10 @@ FLUSHED = 5
 EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)
 """Signals with which launchers and users end processes that did not fail."""
 _NO_REPORT = events.ProcessEnded(order="own")
-_RANK_PREFIX = later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
+_RANK_PREFIX = compile_later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _NO_REASON = ("Resource temporarily unavailable", "Success")
 """The text of errno if no call failed."""
-_NUMBER = later(r"(?:Unknown error |error |errno )?(-?)(\d{1,3})")
+_NUMBER = compile_later(r"(?:Unknown error |error |errno )?(-?)(\d{1,3})")
 _ERRNO = {
     1: "Operation not permitted",
     2: "No such file or directory",
@@ -61,7 +60,7 @@ def notices_shown(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
 def is_error(notice: Notice) -> bool:
     """Return whether a statement reports that something went wrong."""
     event = notice.event
-    if ("probe" in notice.roles and notice.level == "INFO") or job_end.is_shutting_down(event):
+    if ("probe" in notice.roles and notice.level == "INFO") or job_failure.is_shutting_down(event):
         return False
     return (
         (event is None and notice.level == "WARN")  # unknown to the grammar
@@ -107,6 +106,12 @@ def _is_program_xid(notice: Notice) -> bool:
 _NO_ERRORS = (_is_flushed, _is_stale_errno, _is_logged, _is_program_xid)
 
 
+def is_forced(notice: Notice) -> bool:
+    """Return whether a statement says that processes were ended from outside: that is not a failure of theirs."""
+    is_external = isinstance(notice.event, events.ProcessEnded) and notice.event.is_external
+    return is_external or "forced-end" in notice.roles
+
+
 def is_propagated_error(notice: Notice) -> bool:
     """Return whether a statement only passes an error on."""
     return "propagated-error" in notice.roles
@@ -121,7 +126,12 @@ def value(notice: Notice, name: str) -> Any:
     """Return a field of a statement; None if it has no such field."""
     if not isinstance(notice.event, events.Notice):
         return None
-    found = engine.unlisted(notice.event, name) if name[:2] == "__" else dict(notice.event.values).get(name)
+    if name.startswith("__"):
+        from nccl_inspect.grammar import engine  # rules know statements, and few ask for a field that is read again
+
+        found = engine.read_unlisted(notice.event, name)
+    else:
+        found = dict(notice.event.values).get(name)
     return in_words(found) if name == "error" and isinstance(found, str) else found
 
 

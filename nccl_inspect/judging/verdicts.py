@@ -15,7 +15,7 @@ from nccl_inspect.model.statements import usage
 _LOSS = "nccl/socket-closed-by-peer"
 
 
-def of_paths(
+def judge_paths(
     facts: Facts,
     results: Results,
     findings: Iterable[Finding],
@@ -63,7 +63,7 @@ def of_paths(
     return refined(facts.paths_with_hardware, results.marking, judged), number
 
 
-def of_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting: bool = False) -> str:
+def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting: bool = False) -> str:
     """``failed`` if the job is dead or stuck, ``degraded`` with a solid finding that costs time, else ``ok``.
 
     ``ok`` needs paths that are all judged, and good except for infos. Everything else is ``unknown``: no path, an

@@ -8,17 +8,17 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.facts import Facts, global_ranks, once
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import CommunicatorInfo, Notice
-from nccl_inspect.util.grouping import grouped, grouped_sets
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.times import glog_seconds
-from nccl_inspect.util.wording import listed, ranks_word
+from nccl_inspect.util.wording import list_words, ranks_word
 
 PAIRWISE = ("SEND", "RECV")
 """Between two ranks: PyTorch gives each pair its own communicator, in any process group, and ranks in that."""
-_GROUP = later(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
-_ENQUEUED = later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
-_COMPLETED = later(r"(?i)last completed (?:NCCL )?work: (-?\d+)")
+_GROUP = compile_later(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
+_ENQUEUED = compile_later(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
+_COMPLETED = compile_later(r"(?i)last completed (?:NCCL )?work: (-?\d+)")
 
 
 @frozen
@@ -84,7 +84,7 @@ def waits(facts: Facts) -> list[Wait]:
     by_key: dict[tuple[object, ...], Wait] = {}
     first: dict[tuple[object, ...], Notice] = {}
     # Since 2.4 the line about the time-out does not name the group, but that which the rank prints behind it.
-    named = grouped(
+    named = group_values(
         ((one.stated, one.member, value(one.notice, "seq")), one)
         for one in statuses(facts)
         if one.is_in_call and one.group is not None
@@ -148,7 +148,7 @@ def in_words(waits: list[Wait], place: str) -> str:
     parts: list[str] = []
     last = None
     ordered = sorted(waits, key=lambda wait: wait.seq)
-    for (seq, operation), waiting in grouped(((wait.seq, wait.operation), wait) for wait in ordered).items():
+    for (seq, operation), waiting in group_values(((wait.seq, wait.operation), wait) for wait in ordered).items():
         timeout = waiting[0].timeout_ms // 1000
         limit = "" if timeout == last else f" waited {timeout} s"
         last = timeout
@@ -157,7 +157,7 @@ def in_words(waits: list[Wait], place: str) -> str:
         members = {wait.member for wait in waiting if wait.member is not None}
         of_group = f"{ranks_word(members)} of its process group" if members else "a rank"
         parts.append(f"{ranks_word(ranks) if ranks else of_group}{limit} for {operation}{work}")
-    return listed(parts, limit=3)
+    return list_words(parts, limit=3)
 
 
 def group_of(message: str) -> str | None:
@@ -227,7 +227,7 @@ def communicator_of(
     if group is None:
         return comms[0] if len(comms) == 1 else None
     places = {(wait.member, wait.rank) for wait in waiting if wait.member is not None and wait.rank is not None}
-    places |= _places(facts).get(group, set())
+    places |= _members_by_group(facts).get(group, set())
     near = _by_place(facts).get(min(places), []) if places else []
     fits = [
         comm for comm in near if all(member < comm.nranks and comm.ranks[member] == rank for member, rank in places)
@@ -247,9 +247,9 @@ def communicator_of_wait(facts: Facts, waiting: Sequence[Wait]) -> CommunicatorI
 
 
 @once
-def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
+def _members_by_group(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
     """By process group, ranks in it with those of the job, as the watchdog states them."""
-    return grouped_sets(
+    return group_sets(
         (status.group, (status.member, status.stated))
         for status in statuses(facts)
         if status.member is not None and status.stated is not None
@@ -259,7 +259,7 @@ def _places(facts: Facts) -> dict[str | None, set[tuple[int, int]]]:
 @once
 def _by_place(facts: Facts) -> dict[tuple[int, int], list[CommunicatorInfo]]:
     """Return the communicators other than the world, by each rank in them with that of the job."""
-    return grouped(
+    return group_values(
         ((member, rank), comm)
         for comm in facts.job.communicators
         if comm.id != "world"

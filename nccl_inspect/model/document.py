@@ -18,8 +18,8 @@ from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, 
 from nccl_inspect.model.job_summary import Standing
 from nccl_inspect.model.measured import Measured
 from nccl_inspect.model.story import Entry
-from nccl_inspect.util.records import picked
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.records import pick_fields
+from nccl_inspect.util.text import escape_controls
 
 SCHEMA = "nccl-inspect/1"
 _NO_TEXT = frozenset((int, float, bool, NoneType))
@@ -68,7 +68,7 @@ def fields() -> list[str]:
     return list(schema()["properties"])
 
 
-def clean(value: Any, text: Callable[[str], str] = printable) -> Any:
+def clean(value: Any, text: Callable[[str], str] = escape_controls) -> Any:
     """Return the same with all text made printable: a log may hold any bytes, a host name, too."""
     if isinstance(value, str):
         return value if value.isascii() and value.isprintable() else text(value)
@@ -88,11 +88,11 @@ def _document(job: Job) -> dict[str, Any]:
         "config": job.config,
         "sources": [asdict(source) for source in job.sources],
         "job": {
-            **picked(job, *_JOB),
+            **pick_fields(job, *_JOB),
             "hosts": [asdict(host) for host in job.hosts],
             "network": asdict(job.network),
-            "environment": [picked(setting, "name", "value", "source", "ranks") for setting in job.environment],
-            **picked(job, "unplaced_lines", "partial", "excerpt", "earlier_runs"),
+            "environment": [pick_fields(setting, "name", "value", "source", "ranks") for setting in job.environment],
+            **pick_fields(job, "unplaced_lines", "partial", "excerpt", "earlier_runs"),
         },
         "communicators": [_communicator(comm) for comm in job.communicators],
         "paths": job.paths,
@@ -102,10 +102,10 @@ def _document(job: Job) -> dict[str, Any]:
         "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
         "bandwidth": [_measured(entry) for entry in job.bandwidth],
-        "training": [{**picked(entry, "what", "median", "count"), **_place(entry.line)} for entry in job.training],
-        "not_judged": [picked(question, "rule", "reason", "needs") for question in job.not_judged],
+        "training": [{**pick_fields(entry, "what", "median", "count"), **_place(entry.line)} for entry in job.training],
+        "not_judged": [pick_fields(question, "rule", "reason", "needs") for question in job.not_judged],
         "unexplained": [_unexplained(notice) for notice in job.unexplained],
-        "evidence": [picked(entry, "name", "kind", "host", "problem") for entry in job.artifacts],
+        "evidence": [pick_fields(entry, "name", "kind", "host", "problem") for entry in job.artifacts],
         "passed_over": [asdict(entry) for entry in job.passed_over],
         "unrecognised": [
             {"template": u.template, "count": u.count, "example": evidence_to_dict(u.example)} for u in job.unrecognised
@@ -116,7 +116,7 @@ def _document(job: Job) -> dict[str, Any]:
 def standing_to_dict(standing: Standing) -> dict[str, Any]:
     """Return one entry of ``jobs``."""
     return {
-        **picked(standing, *_STANDING),
+        **pick_fields(standing, *_STANDING),
         "first": {"source": standing.first.source, "line": standing.first.line, "time": standing.first.text or None},
         "last": {"source": standing.last.source, "line": standing.last.line, "time": standing.last.text or None},
         "finding": _brief(standing.finding) if standing.finding else None,
@@ -125,20 +125,20 @@ def standing_to_dict(standing: Standing) -> dict[str, Any]:
 
 def _brief(finding: Finding) -> dict[str, Any]:
     culprits = [asdict(culprit) for culprit in finding.culprits]
-    return picked(finding, "rule", "severity", "confidence", "summary") | {"culprits": culprits}
+    return pick_fields(finding, "rule", "severity", "confidence", "summary") | {"culprits": culprits}
 
 
 def _unexplained(notice: Notice) -> dict[str, Any]:
     return {
         "message": notice.message,
-        "says": engine.says(notice.event.dialect, notice.event.production) if notice.event else "",
-        **picked(notice, "count", "ranks", "hosts"),
+        "says": engine.find_meaning(notice.event.dialect, notice.event.production) if notice.event else "",
+        **pick_fields(notice, "count", "ranks", "hosts"),
         "evidence": [evidence_to_dict(line) for line in notice.evidence],
     }
 
 
 def _communicator(comm: CommunicatorInfo) -> dict[str, Any]:
-    return picked(comm, *_COMMUNICATOR) | traits(comm)
+    return pick_fields(comm, *_COMMUNICATOR) | traits(comm)
 
 
 def traits(comm: CommunicatorInfo) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def traits(comm: CommunicatorInfo) -> dict[str, Any]:
         "group": comm.group,
         "parallelism": asdict(comm.parallelism) if comm.parallelism else None,
         "lifetime": [asdict(stage) for stage in comm.lifetime],
-        **picked(comm, "algorithms", "collnet", "inconsistent"),
+        **pick_fields(comm, "algorithms", "collnet", "inconsistent"),
     }
 
 
@@ -167,13 +167,13 @@ def entries(paths: Selection) -> Iterator[dict[str, Any]]:
 
 def way(kind: Path | PathKind) -> dict[str, Any]:
     """Return the document of a path."""
-    return picked(kind, *_WAY)
+    return pick_fields(kind, *_WAY)
 
 
 def judgement(kind: Path | PathKind) -> dict[str, Any]:
     """Return a path with its verdict and evidence."""
     return {
-        **picked(kind, "verdict", "rules", "guessed", "expected"),
+        **pick_fields(kind, "verdict", "rules", "guessed", "expected"),
         "also": [asdict(also) for also in kind.also],
         "src_nic": kind.nic_at("send"),
         "dst_nic": kind.nic_at("receive"),
@@ -183,9 +183,9 @@ def judgement(kind: Path | PathKind) -> dict[str, Any]:
 def finding_to_dict(finding: Finding) -> dict[str, Any]:
     """Return one entry of ``findings``."""
     return {
-        **picked(finding, *_FINDING),
+        **pick_fields(finding, *_FINDING),
         "references": [asdict(reference) for reference in finding.references],
-        **picked(finding, "fix", "ranks", "hosts"),
+        **pick_fields(finding, "fix", "ranks", "hosts"),
         "evidence": [evidence_to_dict(evidence) for evidence in finding.evidence],
         "clue": finding.clue,
         "confirm": finding.confirm or None,
@@ -196,18 +196,18 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
 def _entry(entry: Entry) -> dict[str, Any]:
     """Return one entry of ``story``."""
     return {
-        **picked(entry, "what", "ranks", "hosts"),
+        **pick_fields(entry, "what", "ranks", "hosts"),
         **evidence_to_dict(entry.line),
-        **picked(entry, "count", "because", "rule"),
+        **pick_fields(entry, "count", "because", "rule"),
     }
 
 
 def _measured(entry: Measured) -> dict[str, Any]:
     """Return one entry of ``bandwidth``."""
     return {
-        **picked(entry, *_MEASURED),
+        **pick_fields(entry, *_MEASURED),
         **_place(entry.line),
-        "sizes": [picked(row, "size", "gbps", "lower") for row in entry.sizes],
+        "sizes": [pick_fields(row, "size", "gbps", "lower") for row in entry.sizes],
     }
 
 
@@ -227,4 +227,4 @@ def _waiting(waiting: Waiting, quiet: float | None) -> dict[str, Any]:
 
 def evidence_to_dict(evidence: Evidence) -> dict[str, Any]:
     """Return one line of the log."""
-    return picked(evidence, "source", "line", "text")
+    return pick_fields(evidence, "source", "line", "text")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.secrets import masked
+from nccl_inspect.util.secrets import mask_secrets
 
 
 @frozen
@@ -18,4 +18,4 @@ class Evidence(Frozen):
     newest one and is not an export in one line."""
 
     def __init__(self, source: str, line: int, text: str, order: int = 0) -> None:
-        Frozen.__init__(self, source, line, masked(text), order or line)
+        Frozen.__init__(self, source, line, mask_secrets(text), order or line)

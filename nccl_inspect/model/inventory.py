@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nccl_inspect.util.records import Deferring, Frozen, Record, frozen, record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nccl_inspect.event.base import Process
     from nccl_inspect.model.evidence import Evidence
 
@@ -44,10 +46,20 @@ class Host(Record):
 
 @record
 class Gpu(Record):
-    """The GPU of a rank, as its initialisation names it."""
+    """How a log names a GPU: by nvmlDev, by PCI bus id, or by both."""
 
     nvml_dev: int | None
     bus_id: str | None
+
+
+def parse_bracket(bracket: str | None) -> Gpu:
+    """Return what the bracket of a connection line (``0[19000]``, ``0[3]``) says: nvmlDev, before 2.18.3 the bus id.
+
+    No GPU has a bus id of one digit, and no nvmlDev has two, except on rare machines with more than ten GPUs.
+    """
+    if bracket is None:
+        return Gpu(None, None)
+    return Gpu(int(bracket), None) if len(bracket) == 1 and bracket.isdigit() else Gpu(None, bracket)
 
 
 class Stamp(NamedTuple):
@@ -232,3 +244,13 @@ class PassedOver(Frozen):
 
     name: str
     reason: str
+
+
+def contents_of(artifacts: Iterable[Artifact], *readers: str) -> list[Any]:
+    """Return what the files of some kinds hold.
+
+    Args:
+        artifacts: of a job.
+        readers: the modules of :mod:`nccl_inspect.artifacts` that read the kinds, by name.
+    """
+    return [entry.value for name in readers for entry in artifacts if entry.reader == name and entry.value is not None]

@@ -14,8 +14,8 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.model import versions
 from nccl_inspect.model.communicators import attribution, communicator, lifetime, names, rings_and_trees, stated_world
 from nccl_inspect.model.communicators.communicator import Communicator
+from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
-from nccl_inspect.model.communicators.rings_and_trees import LayoutLines
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold, Note, ProcessLog
 from nccl_inspect.model.fold.places import position, source_and_line
@@ -28,7 +28,7 @@ from nccl_inspect.model.paths.ends import NicNames
 from nccl_inspect.model.paths.table import Paths
 from nccl_inspect.model.processes import gathering, identity
 from nccl_inspect.model.processes.gathering import Gathered, walked
-from nccl_inspect.model.statements import job_end, unrecognised
+from nccl_inspect.model.statements import job_end, job_failure, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.statements.index import Quotes, StatementLine, Statements, by_process
 from nccl_inspect.model.statements.notices import gathered_calls, joined, timeline_of
@@ -102,7 +102,7 @@ class _Builder:
         self._lines = placement.place(self._communicators, self._world, self.attribution, table)
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
-            name: engine.versions_of(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
+            name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
         self._ranks.update(identity.ranks_of_nobody(logs))
@@ -140,7 +140,7 @@ class _Builder:
             unrecognised=self._unrecognised(),
             unplaced_lines=self._unplaced() + unrecognised.connections(self._unknown, self._shows(built)),
             processes=len(self._processes),
-            failed=any(job_end.failed_calls(notices)),
+            failed=any(job_failure.failed_calls(notices)),
             ended_by=self._ended_by(),
             broken_off=self._broken_off(),
             partial=self._fold.partial,
@@ -303,20 +303,27 @@ class _Builder:
         end_name, last, _ = self._fold.where(run.end)
         lines = f"lines {first} to {last}" if begin_name == end_name else f"line {first} to {end_name} line {last}"
         hosts = len({process.host for process in run.processes})
-        return f"{count(len(run.logs), 'process', 'es')} on {count(hosts, 'host')}, {begin_name} {lines}"
+        return f"{count(len(run.logs), 'process')} on {count(hosts, 'host')}, {begin_name} {lines}"
 
     @cached_property
     def lifetimes(self) -> lifetime.Lifetimes:
         return lifetime.Lifetimes(by_process(self._statements.where(lifetime.is_timing)))
 
-    def _shows(self, paths: Paths) -> Callable[[Process, int, int], bool]:
-        """Return whether there is a path between two ranks of each communicator of a process that has both."""
-        pairs: set[tuple[int | None, ...]] = set()
-        ranks = {process.log.process: [m.communicator for m in process.members] for process in self._processes}
+    def _shows(self, paths: Paths) -> Callable[[Process, int, int | None], bool]:
+        """Return whether there is a path between two ranks of each communicator of a process that has both.
 
-        def is_shown(process: Process, src: int, dst: int) -> bool:
-            comms = (comm.global_ranks for comm in ranks.get(process, ()) if comm)
-            meant = {(own[src], own[dst]) for own in comms if max(src, dst) < len(own)}
+        Where the second rank is cut off and the first is another process, the second is the one that printed the line.
+        """
+        pairs: set[tuple[int | None, ...]] = set()
+        members = {process.log.process: process.members for process in self._processes}
+
+        def is_shown(process: Process, src: int, dst: int | None) -> bool:
+            meant: set[tuple[int | None, ...]] = set()
+            for member in members.get(process, ()):
+                own = member.communicator.global_ranks if member.communicator else []
+                to = dst if dst is not None else member.rank
+                if max(src, to) < len(own):
+                    meant.add((own[src], own[to] if dst is not None or src != to else None))
             if meant and not pairs:
                 pairs.update(paths.distinct("src", "dst"))
             return bool(meant) and meant <= pairs

@@ -25,7 +25,7 @@ from pathlib import Path
 from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.judging.accepted import Suppression, Terms
-from nccl_inspect.judging.engine import SEVERITIES, selected
+from nccl_inspect.judging.engine import SEVERITIES, select_rules
 from nccl_inspect.pipeline.reading import Options
 from nccl_inspect.util.discovery import settings_file
 from nccl_inspect.util.toml import Table, load
@@ -88,7 +88,7 @@ def _checked(table: Table, key: str) -> tuple[str, ...]:
 def _rules(table: Table, pattern: str) -> frozenset[str]:
     """Return the names of the rules that a name, glob or category means."""
     try:
-        return frozenset(entry.rule.name for entry in selected([pattern]))
+        return frozenset(entry.rule.name for entry in select_rules([pattern]))
     except NcclInspectError as error:
         raise table.error(error.message, error.hint) from None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.event.base import PlacedEvent, without_secrets
+from nccl_inspect.event.base import PlacedEvent, hide_secrets
 from nccl_inspect.event.types import Event, Where
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.exports import record_lines
@@ -50,7 +50,7 @@ class EventStream:
 
     def with_places(self) -> Iterator[PlacedEvent]:
         """The events as they were recognised, and where each stood: nothing is made anew for a line like another."""
-        scanner = Scanner(engine.shipped())
+        scanner = Scanner(engine.load_grammar())
         for source in blocks.find(self._inputs, self._progress):
             counts = self.counts[source.name] = Counts()
             yield from _joined(source.name, _lines(source, scanner, counts, self.problems))
@@ -97,7 +97,7 @@ def _lines(
 
         scanner.scan(lines.lines, counts, sink, lines.mended)
         yield from rows
-    yield from short.read(source.name, counts, engine.shipped())
+    yield from short.read(source.name, counts, engine.load_grammar())
 
 
 def _joined(source: str, rows: Iterable[tuple[int, Origin, Text]]) -> Iterator[PlacedEvent]:
@@ -106,7 +106,7 @@ def _joined(source: str, rows: Iterable[tuple[int, Origin, Text]]) -> Iterator[P
     for number, origin, text in rows:
         if text.parsed is None:
             continue
-        event = text.use = text.use or without_secrets(text.parsed.event)  # the same text comes many times
+        event = text.use = text.use or hide_secrets(text.parsed.event)  # the same text comes many times
         if before is not None and text.parsed.production.follows == before.production:
             before = replace(before, message=f"{before.message}\n{event.message}")
             continue

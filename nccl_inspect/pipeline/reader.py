@@ -7,7 +7,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TypeAlias
 
-from nccl_inspect.bandwidth.lines import NEAR, goes_on, select_lines
+from nccl_inspect.bandwidth.lines import NEAR, may_continue, select_lines
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.decoration import PASTE, is_decorated, is_elided, spared
@@ -35,7 +35,7 @@ class Reader:
     def __init__(self, fold: Fold | None = None, widths: Mapping[str, int] = MappingProxyType({})) -> None:
         self.fold = fold or Fold()
         """What was read so far."""
-        self._scanner = BulkScanner(engine.shipped(), self.fold)
+        self._scanner = BulkScanner(engine.load_grammar(), self.fold)
         self._scanner.know(self.fold.known)
         self._widths = widths
 
@@ -84,7 +84,7 @@ def account(source: SourceCounts, lines: Lines, before: int) -> None:
         is_begin = source.bytes <= PASTE or source.may_go_on
         found = islice(select_lines(lines.text, is_begin), MAX_BENCHMARKS - len(source.benchmarks))
         source.benchmarks += [(_number(lines, index, before), line) for index, line in found]
-        source.may_go_on = goes_on(lines.text)
+        source.may_go_on = may_continue(lines.text)
         if not is_begin or len(lines.text) > NEAR:  # what is in the middle is not looked at as a whole
             begin = lines.text.rfind(b"\n", 0, -NEAR_END) + 1 if len(lines.text) > NEAR_END else 0
             ends = enumerate(lines.text[begin:].split(b"\n"), lines.text.count(b"\n", 0, begin))
@@ -149,7 +149,7 @@ def _read_excerpt(fold: Fold, open_: list[Lines]) -> None:
         return
     from nccl_inspect.scanning.excerpts import Excerpt  # whole logs never need it
 
-    source, block, excerpt = fold.sources[-1], Found(), Excerpt(engine.shipped())
+    source, block, excerpt = fold.sources[-1], Found(), Excerpt(engine.load_grammar())
     excerpt.scan([line for lines in open_ for line in lines.lines], source.counts, block.keep)
     before = 0
     for lines in open_:

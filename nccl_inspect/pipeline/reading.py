@@ -16,7 +16,6 @@ from nccl_inspect.ingest.sources import files
 from nccl_inspect.ingest.sources.blocks import Input, Progress
 from nccl_inspect.judging import engine as rules
 from nccl_inspect.judging.engine import SEVERITIES
-from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.machine_type import platform_of
 from nccl_inspect.model import resolve
 from nccl_inspect.model.evidence import Evidence
@@ -349,7 +348,7 @@ class Judge:
     """
 
     def __init__(self, options: Options) -> None:
-        self._rules = rules.selected(options.select, options.ignore)
+        self._rules = rules.select_rules(options.select, options.ignore)
         self._platform = platforms.require_platform(options.platform) if options.platform else None
         self._topologies = [*map(topology.read, options.topologies), *options.topologies_read]
         self._options = options
@@ -381,7 +380,7 @@ class Judge:
             allotment = Allotment(beside.evidence)
 
             def judge(share: Fold | Share, gathered: Gathered) -> Job:
-                return self.of(share, gathered, beside=allotment.of(share))
+                return self.of(share, gathered, beside=allotment.select(share))
 
             job = judged(state, judge, choice, visit, allotment.begin)
             job.artifacts += allotment.left
@@ -440,13 +439,13 @@ class Judge:
         if beside:
             from nccl_inspect.artifacts import joining  # most logs come alone
 
-            job.artifacts = joining.of_job(beside, job, gathered)
-        facts = Facts(job, self._platform, self._topologies)
+            job.artifacts = joining.check_evidence(beside, job, gathered)
+        facts = judge.gather_facts(job, self._platform, self._topologies)
         judge.judge(facts, self._rules, self._options.terms).put_into(job)
         if job.benchmarks:
             from nccl_inspect.bandwidth import measured, tables  # most logs hold no results
 
-            job.bandwidth, job.training = measured.measured(facts), tables.speeds(job.benchmarks)
+            job.bandwidth, job.training = measured.judge_benchmarks(facts), tables.speeds(job.benchmarks)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
         job.head = head.make_head(job)

@@ -70,7 +70,7 @@ def _work(group: Sequence[Part], known: Known, parent: int) -> Fold:
 
 def known_of(part: Part) -> Known:
     """Return what the first lines show about how all are to be read."""
-    scanner = Scanner(engine.shipped())
+    scanner = Scanner(engine.load_grammar())
     for source in partition.read(part, lambda _: None):
         for lines in record_lines.pieces_of(source):
             if isinstance(lines, Lines):

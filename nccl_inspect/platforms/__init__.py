@@ -18,8 +18,7 @@ A missing entry means that it is not known; rules then say so instead of guessin
 * ``signs``: what names the machine in a log, see :class:`Signs`
 * ``sources``: where all this is stated, each with ``url`` and the keys that it ``states``
 
-``networks/NAME.toml`` describes a network that machine types name (:class:`Network`), ``nics/NAME.toml`` a family of
-NICs of which all have something (:class:`NicFamily`).
+:mod:`nccl_inspect.platforms.fabrics` reads the networks that machine types name, and families of NICs.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 
 _IN_FRONT = ("standard-", "ml.", "nvidia-")
@@ -43,7 +42,7 @@ _IN_FRONT = ("standard-", "ml.", "nvidia-")
 _OR = " or "
 _TOGETHER = (("gdr", "gdr_since", "gdr_setting"), ("p2p", "p2p_since", "p2p_least_gpus"))
 """A fact and what it depends on: without its conditions it would be claimed of more jobs than it holds for."""
-_MODEL = later(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")
+_MODEL = compile_later(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")
 """A GPU model of data centers in a name."""
 
 
@@ -104,7 +103,7 @@ class Platform(Frozen):
 
     @property
     def rate(self) -> int | None:
-        """Network bandwidth of one GPU in Gb/s; None where several NICs are near it and no source says which one."""
+        """Return the bandwidth of one GPU in Gb/s; None where several NICs are near it and no source says which."""
         if self.gpu_gbps:
             return self.gpu_gbps
         return None if self.nics and self.gpus and self.nics > self.gpus else self.nic_gbps
@@ -126,57 +125,65 @@ class Platform(Frozen):
         return len(models) > 1 or len({*joined} - {None}) > 1
 
 
+def _load_all(key: str = "") -> Iterator[Platform]:
+    """Yield the platforms whose files contain a key: to read them all takes as long as to judge a short log."""
+    return (_platform(text) for text in _texts() if key in text)
+
+
 @cache
-def _all() -> tuple[Platform, ...]:
+def _texts() -> tuple[str, ...]:
+    return tuple(file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parent.glob("*.toml")))
+
+
+@cache
+def _platform(text: str) -> Platform:
     import tomllib  # a log without a platform does not need it
 
-    files = sorted(Path(__file__).parent.glob("*.toml"))
-    return tuple(_platform(tomllib.loads(file.read_text(encoding="utf-8"))) for file in files)
-
-
-def _platform(table: dict[str, Any]) -> Platform:
-    signs = Signs(**{key: _frozen(value) for key, value in table.pop("signs", {}).items()})
+    table = tomllib.loads(text)
+    signs = Signs(**{key: _freeze(value) for key, value in table.pop("signs", {}).items()})
     sources = tuple(Source(url=source["url"], states=tuple(source["states"])) for source in table.pop("sources"))
-    return Platform(sources=sources, signs=signs, **{key: _frozen(value) for key, value in table.items()})
+    return Platform(sources=sources, signs=signs, **{key: _freeze(value) for key, value in table.items()})
 
 
-def _frozen(value: Any) -> Any:
+def _freeze(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
 @cache
-def shipped() -> dict[str, Platform]:
+def load_platforms() -> dict[str, Platform]:
     """Return all platforms by name and alias; an alias with ``*`` stands for names that :func:`find` knows."""
-    return {name: platform for platform in _all() for name in (platform.name, *platform.aliases) if "*" not in name}
+    return {
+        name: platform for platform in _load_all() for name in (platform.name, *platform.aliases) if "*" not in name
+    }
 
 
-def _as_here(name: str) -> str:
+def _file_name(name: str) -> str:
     """Return a name as files have it: ``Standard_ND96isr_H100_v5`` is nd96isr-h100-v5, ``NVIDIA DGX H100`` dgx-h100."""
     plain = "-".join(name.lower().replace("_", " ").split())
     return next((plain.removeprefix(lead) for lead in _IN_FRONT if plain.startswith(lead)), plain)
 
 
 def find(name: str) -> Platform | None:
-    """The platform of that name, alias or GPU, None when it is not known; ``a or b`` is what both have in common."""
+    """Return the platform of that name, alias or GPU, None if unknown; ``a or b`` is what both have in common."""
     if _OR in name:
         parts = [find(entry) for entry in name.split(_OR)]
-        return common([entry for entry in parts if entry]) if all(parts) else None
-    plain = _as_here(name)
-    return shipped().get(plain) or next((entry for entry in _all() if _is_called(entry, plain)), None)
+        return merge_common([entry for entry in parts if entry]) if all(parts) else None
+    plain = _file_name(name)
+    return load_platforms().get(plain) or next((entry for entry in _load_all() if _is_called(entry, plain)), None)
 
 
 def _is_called(platform: Platform, plain: str) -> bool:
     """Return whether a name fits a pattern among the aliases, or is the driver's name for the GPU."""
     patterns = (alias for alias in platform.aliases if "*" in alias)
-    return any(fnmatchcase(plain, alias) for alias in patterns) or plain in map(_as_here, platform.gpu_names)
+    return any(fnmatchcase(plain, alias) for alias in patterns) or plain in map(_file_name, platform.gpu_names)
 
 
-def signed() -> Iterator[Platform]:
-    """Return those that a log may name by a sign."""
-    return (platform for platform in _all() if platform.signs != Signs())
+def list_signed() -> Iterator[Platform]:
+    """Yield the platforms that a log may name by a sign."""
+    return (platform for platform in _load_all("[signs]"))
 
 
-def common(candidates: list[Platform]) -> Platform:
+def merge_common(candidates: list[Platform]) -> Platform:
     """Return what several platforms have in common; the only one is itself."""
     if len(candidates) == 1:
         return candidates[0]
@@ -201,35 +208,35 @@ def common(candidates: list[Platform]) -> Platform:
 
 def find_by_gpus(names: Iterable[str]) -> Platform | None:
     """Return what the names of all GPUs of a job show; None where they differ, or where one shows nothing."""
-    plain = without_maker(names)
+    plain = drop_maker(names)
     only = next(iter(plain), "") if len(plain) == 1 else ""
-    exactly = (platform for platform in _all() if plain <= {*platform.gpu_names})
-    alike = (platform for platform in _all() if any(fnmatchcase(only, pattern) for pattern in platform.gpu_names))
+    exactly = (platform for platform in _load_all("gpu_names") if plain <= {*platform.gpu_names})
+    alike = (
+        platform
+        for platform in _load_all("gpu_names")
+        if any(fnmatchcase(only, pattern) for pattern in platform.gpu_names)
+    )
     return next(chain(exactly, alike), None) if plain else None
 
 
-def without_maker(names: Iterable[str]) -> set[str]:
+def drop_maker(names: Iterable[str]) -> set[str]:
     """Return names of GPUs as platforms have them."""
     return {name.strip().removeprefix("NVIDIA ") for name in names}
 
 
 def require_platform(name: str) -> Platform:
-    """Return the platform that a user names.
-
-    Raises:
-        NcclInspectError: there is none; the message names similar ones.
-    """
+    """Return the platform that a user names."""
     if platform := find(name):
         return platform
-    raise NcclInspectError(f"no platform '{name}'", _hint(_as_here(name)))
+    raise NcclInspectError(f"no platform '{name}'", _suggest_name(_file_name(name)))
 
 
-def _hint(plain: str) -> str:
+def _suggest_name(plain: str) -> str:
     """Return what to do about a name that is not known: machines with other GPUs are not suggested."""
-    if sizes := [names for names in sorted(shipped()) if names.startswith(f"{plain}.")]:
+    if sizes := [names for names in sorted(load_platforms()) if names.startswith(f"{plain}.")]:
         return f"its sizes are {', '.join(sizes)}"
     models = {*_MODEL.findall(plain)}
-    names = sorted(name for name in shipped() if not models or models & {*_MODEL.findall(name)})
+    names = sorted(name for name in load_platforms() if not models or models & {*_MODEL.findall(name)})
     if not names:
         return f"no machine with {' or '.join(sorted(models)).upper()} is known; without --platform the log decides"
     return suggestion(plain, names) or "known are " + ", ".join(names)
@@ -239,7 +246,7 @@ _LIMITS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
 """Settings that keep GPUs from P2P that NCCL would use."""
 
 
-def expected_of(
+def expect_of_job(
     platform: Platform, releases: Collection[str], gpus: int, settings: Collection[tuple[str, str]]
 ) -> Platform:
     """Return a platform without what does not hold for a job, or may not.
@@ -250,10 +257,8 @@ def expected_of(
     it. Only a setting leaves open what it would do without.
 
     Args:
-        platform: the machine type.
         releases: of NCCL in the job, as far as they are known; also ranges such as ``2.22.3 to 2.26.6 (inferred)``.
         gpus: the most GPUs of a host that one communicator joins, 0 where that is not known.
-        settings: names and values.
     """
     few = bool(platform.p2p_least_gpus and 0 < gpus < platform.p2p_least_gpus)
     may_use_it = few or any(
@@ -297,7 +302,7 @@ class Shown(Frozen):
 
 
 def recognise_platform(shown: Shown) -> Platform | None:
-    """The machine type that a log names, else what the types have in common that fit it, else what its GPUs show."""
+    """Return the machine type that a log names, else what fitting types have in common, else by its GPUs."""
     for word in shown.plugin:
         if named := find(word):
             return named
@@ -307,7 +312,7 @@ def recognise_platform(shown: Shown) -> Platform | None:
         for platform in _platforms_by_signs(shown)
         if not (by_gpus and by_gpus.excludes(platform)) and not (platform.gpus and platform.gpus < shown.gpus)
     ]
-    return common(fitting) if fitting else by_gpus
+    return merge_common(fitting) if fitting else by_gpus
 
 
 def _platforms_by_signs(shown: Shown) -> list[Platform]:
@@ -316,8 +321,8 @@ def _platforms_by_signs(shown: Shown) -> list[Platform]:
     settings = {name for name, _ in shown.settings} & {*SETTINGS}
     if not (networks or settings or shown.plugin or shown.nvlink_domain):
         return []
-    gpus = without_maker(shown.gpu_names)
-    candidates = [one for one in signed() if not one.signs.gpus or (gpus and gpus <= {*one.signs.gpus})]
+    gpus = drop_maker(shown.gpu_names)
+    candidates = [one for one in list_signed() if not one.signs.gpus or (gpus and gpus <= {*one.signs.gpus})]
     by_sign = [
         {
             platform.name
@@ -339,54 +344,3 @@ def _is_set(condition: str, shown: Shown) -> bool:
 
 def _any_fits(patterns: Iterable[str], words: Collection[str]) -> bool:
     return any(fnmatchcase(word, pattern) for pattern in patterns for word in words)
-
-
-@frozen
-class Network(Frozen):
-    """Holds what rules ask about a network."""
-
-    rdma: bool = True
-    """Whether NICs read and write memory there."""
-    plugin: str = ""
-    """What NCCL needs to use it, as people call it; empty where NCCL itself can."""
-    vendor: str = ""
-    """Of the cloud whose network it is."""
-
-
-@cache
-def find_network(name: str | None) -> Network:
-    """Return the network of that name; one of which nothing is known for any other name."""
-    file = Path(__file__).parent / "networks" / f"{name}.toml"
-    if name is None or not file.is_file():
-        return Network()
-    import tomllib  # a log without a platform does not need it
-
-    return Network(**tomllib.loads(file.read_text(encoding="utf-8")))
-
-
-@frozen
-class NicFamily(Frozen):
-    """Holds what rules ask about NICs."""
-
-    name: str
-    """As people call it."""
-    devices: str
-    """Names of its devices; ``*`` stands for anything."""
-    gdr: bool
-    """Whether GPUDirect RDMA works with it over NCCL's own InfiniBand transport."""
-    source: str
-    """Where that is stated."""
-
-
-@cache
-def _families() -> tuple[NicFamily, ...]:
-    import tomllib  # most jobs do not need it
-
-    files = sorted((Path(__file__).parent / "nics").glob("*.toml"))
-    return tuple(NicFamily(**tomllib.loads(file.read_text(encoding="utf-8"))) for file in files)
-
-
-def find_nic_family(devices: Collection[str]) -> NicFamily | None:
-    """Return the family of all these devices; None for none, for several families and for unknown ones."""
-    fits = (family for family in _families() if all(fnmatchcase(device, family.devices) for device in devices))
-    return next(fits, None) if devices else None

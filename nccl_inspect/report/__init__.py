@@ -44,7 +44,7 @@ _MODULES: Package[Format] = Package(__name__, __file__, *_SHARED, first="text")
 names, load = _MODULES.names, _MODULES.load
 
 
-def lines(name: str, job: Job, style: Style) -> Iterable[str]:
+def render_lines(name: str, job: Job, style: Style) -> Iterable[str]:
     """Return a report in the named format, in parts that end where lines end; large reports are streamed."""
     form = load(name)
     in_parts: Callable[[Job, Style], Iterable[str]] | None = getattr(form, "pieces", None)

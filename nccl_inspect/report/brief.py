@@ -17,10 +17,10 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import digest, head, jobs
-from nccl_inspect.report.digest import find_lead, find_nested, first_unexplained, has_story, list_facts, short_names
-from nccl_inspect.report.tables import by_kind
-from nccl_inspect.report.words import code_span, escape_markdown, shortened
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.report.digest import find_lead, find_nested, find_unexplained, has_story, list_facts, short_names
+from nccl_inspect.report.tables import rows_by_kind
+from nccl_inspect.report.words import code_span, escape_markdown, shorten_list
+from nccl_inspect.util.text import cut, escape_controls
 
 MAX_LINES = 10
 _MAX_EVIDENCE = 3
@@ -54,7 +54,7 @@ def lines(job: Job) -> list[BriefLine]:
     """Return the lines of a judged job; of several jobs those of the worst, and one about the others."""
     first = head.make_head(job)
     headline = f"{first.headline} (partial: reading was interrupted)" if job.partial else first.headline
-    rest = _sound(job) if job.verdict == "ok" else _unsound(job, first)
+    rest = _list_sound(job) if job.verdict == "ok" else _list_unsound(job, first)
     summary = [BriefLine("", headline), *rest]
     for label in _LEFT_OUT_FIRST:
         rows = [row for row, line in enumerate(summary) if line.label == label]
@@ -67,50 +67,53 @@ def render(job: Job, form: str = "text") -> str:
     """Return the lines as text that ends with a line end.
 
     Args:
-        job: judged.
         form: ``text`` or ``markdown``.
     """
     if form != "markdown":
-        texts = ((line.label, f"{line.text}: {_quoted(line)}" if line.quote else line.text) for line in lines(job))
-        return "".join(f"{label}: {printable(text)}\n" if label else f"{printable(text)}\n" for label, text in texts)
-    marked = ((line.label, _marked(line) if line.label else f"**{escape_markdown(line.text)}**") for line in lines(job))
+        texts = ((line.label, f"{line.text}: {_cut_quote(line)}" if line.quote else line.text) for line in lines(job))
+        return "".join(
+            f"{label}: {escape_controls(text)}\n" if label else f"{escape_controls(text)}\n" for label, text in texts
+        )
+    marked = (
+        (line.label, _mark_line(line) if line.label else f"**{escape_markdown(line.text)}**") for line in lines(job)
+    )
     return "".join(f"- **{label}:** {text}\n" if label else f"{text}\n\n" for label, text in marked)
 
 
-def _sound(job: Job) -> Iterator[BriefLine]:
+def _list_sound(job: Job) -> Iterator[BriefLine]:
     """Yield two lines: the job and its paths."""
     yield from _mention_others(job)
     yield from _job(job)
-    kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in by_kind(job.paths)]
+    kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in rows_by_kind(job.paths)]
     if kinds:
-        yield BriefLine("paths", shortened(kinds, _MAX_KINDS))
+        yield BriefLine("paths", shorten_list(kinds, _MAX_KINDS))
 
 
-def _unsound(job: Job, first: Head) -> Iterator[BriefLine]:
+def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     lead = find_lead(job)
     told = _find_cause(lead, job) if lead else None
-    yield from _labelled("where", first.where)
+    yield from _label_line("where", first.where)
     if has_story(job):
         yield BriefLine("story", digest.join_story(job))
     else:
-        yield from _labelled("since", first.since if job.verdict == "failed" or lead is None else "")
+        yield from _label_line("since", first.since if job.verdict == "failed" or lead is None else "")
     if lead and told:
         cause = told.cause if told is lead else told.summary
         is_sure = told.confidence == "certain" or "likely" in cause
-        yield BriefLine("cause", _fitted(cause if is_sure else f"{told.confidence}: {cause}"))
-        yield from _labelled("cost", "" if lead.fatal else _fitted(lead.impact))
-        yield from _labelled("confirm", _fitted(lead.confirm))
-    yield from _labelled("fix" if lead else "do", first.do)
+        yield BriefLine("cause", _fit_sentences(cause if is_sure else f"{told.confidence}: {cause}"))
+        yield from _label_line("cost", "" if lead.fatal else _fit_sentences(lead.impact))
+        yield from _label_line("confirm", _fit_sentences(lead.confirm))
+    yield from _label_line("fix" if lead else "do", first.do)
     names = short_names(job)
     for line in _evidence(told, lead, job):
         yield BriefLine("evidence", f"{names.get(line.source, line.source)}:{line.line}", line.text)
     if lead is None:
         yield from _signs(job)
         for entry in job.not_judged[:1]:
-            yield BriefLine("open", _fitted(f"{entry.reason}; {entry.needs}"))
+            yield BriefLine("open", _fit_sentences(f"{entry.reason}; {entry.needs}"))
     yield from _mention_others(job)
     yield from _job(job)
-    yield BriefLine("more", _more(told, job))
+    yield BriefLine("more", _more_command(told, job))
 
 
 def _signs(job: Job) -> Iterator[BriefLine]:
@@ -118,16 +121,16 @@ def _signs(job: Job) -> Iterator[BriefLine]:
     roots = (finding for finding in job.findings if finding.root) if job.verdict == "unknown" else ()
     signs = [finding for finding in roots if finding.category not in _IN_HEADLINE]
     for finding in signs[:_MAX_SIGNS]:
-        yield BriefLine("sign", _fitted(f"{finding.summary} ({finding.confidence}, {finding.rule})"))
+        yield BriefLine("sign", _fit_sentences(f"{finding.summary} ({finding.confidence}, {finding.rule})"))
 
 
-def _labelled(label: str, text: str) -> Iterator[BriefLine]:
+def _label_line(label: str, text: str) -> Iterator[BriefLine]:
     if text:
         yield BriefLine(label, text)
 
 
 def _mention_others(job: Job) -> Iterator[BriefLine]:
-    """If the input holds several jobs: which one this is, and the verdicts of the others."""
+    """Yield, for an input of several jobs, which one this is, and the verdicts of the others."""
     if job.jobs:
         yield BriefLine("jobs", f"{jobs.headline(job)}; the worst is {job.name}; --job N or NAME reports another one")
 
@@ -136,10 +139,10 @@ def _job(job: Job) -> Iterator[BriefLine]:
     texts = {label: text for label, text in list_facts(job) if label in ("job", "NCCL", "network")}
     network = f"network {texts['network']}" if "network" in texts else ""
     parts = [texts["job"], f"NCCL {texts['NCCL']}" if job.nccl_versions else "", network]
-    yield BriefLine("job", _fitted("; ".join(filter(None, parts))))
+    yield BriefLine("job", _fit_sentences("; ".join(filter(None, parts))))
 
 
-def _more(lead: Finding | None, job: Job) -> str:
+def _more_command(lead: Finding | None, job: Job) -> str:
     """Return the command that shows more."""
     if lead:
         return f"nccl-inspect explain {lead.rule}   # the rule and all its fixes"
@@ -155,9 +158,9 @@ def _find_cause(lead: Finding, job: Job) -> Finding:
 
 
 def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evidence]:
-    """Three lines in the order of the log that show the cause: first those that also show its effect, then errors."""
+    """Return three lines in the order of the log: those that show cause and effect, then the cause, then errors."""
     if told is None or lead is None:
-        notice = first_unexplained(job)
+        notice = find_unexplained(job)
         others = [other for other in job.unexplained if other is not notice]
         return [error.evidence[0] for error in (notice, *others) if error and error.evidence][:_MAX_EVIDENCE]
     levels = {
@@ -166,15 +169,15 @@ def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evid
         for line in notice.evidence
     }
 
-    def order(line: Evidence) -> tuple[bool, int]:
+    def line_order(line: Evidence) -> tuple[bool, int]:
         return line not in lead.evidence, levels.get((line.source, line.order), 2)
 
-    best = sorted(told.evidence, key=order)[:_MAX_EVIDENCE]
+    best = sorted(told.evidence, key=line_order)[:_MAX_EVIDENCE]
     return [line for line in told.evidence if line in best]
 
 
-def _fitted(text: str) -> str:
-    """As many whole sentences as fit one line."""
+def _fit_sentences(text: str) -> str:
+    """Return as many whole sentences as fit one line."""
     text = " ".join(text.split())
     if len(text) <= _MAX_TEXT:
         return text
@@ -182,13 +185,13 @@ def _fitted(text: str) -> str:
     return text[:end] if end > 0 else cut(text, _MAX_TEXT)
 
 
-def _quoted(line: BriefLine) -> str:
-    return cut(printable(line.quote).strip(), _MAX_QUOTED)
+def _cut_quote(line: BriefLine) -> str:
+    return cut(escape_controls(line.quote).strip(), _MAX_QUOTED)
 
 
-def _marked(line: BriefLine) -> str:
+def _mark_line(line: BriefLine) -> str:
     if line.quote:
-        return f"{escape_markdown(line.text)}: {code_span(_quoted(line))}"
+        return f"{escape_markdown(line.text)}: {code_span(_cut_quote(line))}"
     if line.label not in _STEPS or is_sentence(line.text):
         return escape_markdown(line.text)
     command, comment, words = line.text.partition(COMMENT)

@@ -21,9 +21,9 @@ from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.inventory import Artifact, PassedOver, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.model.story import Entry
-from nccl_inspect.report.words import duration, shortened
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.report.words import duration, shorten_list
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges, ranks_word, some_names, some_ranks
 
 _INCOMPLETE, _SPARSE = "log-incomplete", "debug-level-too-low"
@@ -38,7 +38,6 @@ def describe_gap(job: Job, are_ok: bool) -> str:
     """Return which part of the log is missing, or where it ends, if that leaves the job without a verdict.
 
     Args:
-        job: without a verdict.
         are_ok: whether all paths in the log are as good as expected.
     """
     stops = (f for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or (f.clue and f.category == "failures"))
@@ -57,8 +56,8 @@ def describe_missing_ranks(job: Job) -> str:
     likely = {last.likely_rank: last.process for last in mute if last.likely_rank is not None}
     if likely.keys() >= set(absent):
         guesses = [f"rank {rank} is probably pid {likely[rank].pid} on {likely[rank].host}" for rank in absent]
-        return shortened(guesses, _MAX_GUESSES)
-    runs = shortened(ranges(absent).split(","), _MAX_RUNS).replace(", ", ",")
+        return shorten_list(guesses, _MAX_GUESSES)
+    runs = shorten_list(ranges(absent).split(","), _MAX_RUNS).replace(", ", ",")
     ranks = f"rank {absent[0]} has" if len(absent) == 1 else f"ranks {runs} have"
     where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
     others = f"{len(mute)} processes that name no rank" if len(mute) > 1 else "one process that names no rank"
@@ -66,7 +65,7 @@ def describe_missing_ranks(job: Job) -> str:
 
 
 def describe_silence(waiting: Waiting) -> str:
-    """For how long nothing was printed, if known and if the job may still be running."""
+    """Return for how long nothing was printed, if known and if the job may still be running."""
     if waiting.age is None or waiting.cut is False or waiting.age < _LEAST:
         return ""
     return f"no new line for {duration(waiting.age)}"
@@ -99,13 +98,13 @@ def evidence_rows(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str]:
-    """Unused evidence and the reasons; files of the same kind and reason together.
+    """Yield unused evidence and the reasons; files of the same kind and reason together.
 
     Args:
         artifacts: used or not.
         short: without folders and without "not used", which the label of the row says.
     """
-    groups = grouped(((entry.kind, entry.problem), entry.name) for entry in artifacts if entry.problem)
+    groups = group_values(((entry.kind, entry.problem), entry.name) for entry in artifacts if entry.problem)
     for (kind, problem), names in groups.items():
         name = _base_name(names[0]) if short else names[0]
         if len(names) > 1:
@@ -228,25 +227,32 @@ _TRACEBACK_HEAD = "torch/rank-traceback"
 
 def verdict_line(job: Job) -> str:
     """Return the verdict with its reason: ``UNKNOWN, likely: GPUDirect RDMA is off for mlx5_0``."""
-    joint = ", " if job.verdict == "unknown" and _leads(job) else ": "
+    joint = ", " if job.verdict == "unknown" and _list_leads(job) else ": "
     return f"{verdict_word(job)}{joint}{reason(job)}"
 
 
 def verdict_word(job: Job) -> str:
     """Return the verdict in capitals; ``WAITING`` if ranks are stuck and the log may end before the job does."""
-    leads = _leads(job) if job.verdict == "failed" else []
+    leads = _list_leads(job) if job.verdict == "failed" else []
     return "WAITING" if leads and leads[0].open_end else job.verdict.upper()
 
 
-def _leads(job: Job) -> list[Finding]:
-    """Return the candidates for the headline; in a job without a verdict, likely ones before possible ones."""
+def _list_leads(job: Job) -> list[Finding]:
+    """Return the candidates for the headline.
+
+    In a job without a verdict, likely ones come before possible ones; in a degraded one, a failure that is only
+    possible comes last, since the verdict denies it.
+    """
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
-    return sorted(leads, key=lambda f: f.confidence == "possible") if job.verdict == "unknown" else leads
+    if job.verdict == "failed":
+        return leads
+    doubted = ("error",) if job.verdict == "degraded" else ("error", "warning")
+    return sorted(leads, key=lambda f: f.confidence == "possible" and f.severity in doubted)
 
 
 def find_lead(job: Job) -> Finding | None:
     """Return the finding in the headline; None if an error without a rule is there, or nothing explains the verdict."""
-    leads = _leads(job)
+    leads = _list_leads(job)
     return None if job.verdict == "failed" and not _explain(leads, job) else next(iter(leads), None)
 
 
@@ -257,7 +263,7 @@ def _explain(leads: list[Finding], job: Job) -> bool:
 
 
 def has_story(job: Job) -> bool:
-    """Whether reports print what happened: where it begins with what is in the headline, or an end from outside."""
+    """Return whether reports print what happened: it begins with the headline, or an end from outside is known."""
     if len(job.story) < 2:
         return False
     lead, begin = find_lead(job), job.story[0]
@@ -269,9 +275,9 @@ def has_story(job: Job) -> bool:
     return is_shown or begin.rule == (lead.rule if lead else None)
 
 
-def first_unexplained(job: Job) -> Notice | None:
+def find_unexplained(job: Job) -> Notice | None:
     """Return the error to begin with, if no finding explains it."""
-    return _first(job.unexplained) if job.unexplained else None
+    return _pick_first(job.unexplained) if job.unexplained else None
 
 
 def describe_subject(finding: Finding) -> str:
@@ -284,16 +290,16 @@ def describe_subject(finding: Finding) -> str:
 
 def reason(job: Job) -> str:
     """Return the reason for the verdict, in one sentence."""
-    leads = _leads(job)
+    leads = _list_leads(job)
     if job.verdict == "failed" and not _explain(leads, job) and job.unexplained:
         return f"{_MEANING['failed']}; the log says: {_first_message(job.unexplained)}"
     if job.verdict == "failed" and not any(finding.fatal for finding in job.findings):
         return f"{_MEANING['failed']}, and the log does not say why"  # what is slow in it did not end it
     if leads:
-        lead = leads[0].summary + _whose(leads[0], job)
+        lead = leads[0].summary + _failed_ranks(leads[0], job)
         if leads[0].rule == _COMMAND and not job.unexplained and _path_summary(job) == _MEANING["ok"]:
             lead += "; its paths are as good as expected"
-        return _doubt(leads[0], lead, job) if job.verdict == "unknown" else lead
+        return _explain_doubt(leads[0], lead, job) if job.verdict == "unknown" else lead
     if job.partial and not job.hosts and not job.notices:
         return "interrupted before the log was judged"
     if job.verdict == "unknown" and job.unexplained:
@@ -302,15 +308,15 @@ def reason(job: Job) -> str:
         return "only an excerpt; every path in it is as good as expected"
     if job.verdict == "unknown" and (lacking := describe_gap(job, _path_summary(job) == _MEANING["ok"])):
         return lacking
-    if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
-        unjudged, left_out = _unjudged(job), _left_out(job)
+    if job.verdict == "unknown" and (job.left_out or _count_unjudged(job)):
+        unjudged, left_out = _count_unjudged(job), _describe_left_out(job)
         return "; ".join([*left_out, *([f"{_count_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
     if job.verdict == "unknown" and job.unplaced_lines and job.paths:
         return f"{count(job.unplaced_lines, 'connection line')} could not be placed: the path of each is unknown"
     return _path_summary(job) if job.verdict == "ok" else _MEANING[job.verdict]
 
 
-def _doubt(lead: Finding, text: str, job: Job) -> str:
+def _explain_doubt(lead: Finding, text: str, job: Job) -> str:
     """Return the likely reason of a job without a verdict, and what the log shows of its paths."""
     how = "possibly" if lead.confidence == "possible" else "likely"
     paths = _path_summary(job)
@@ -319,17 +325,16 @@ def _doubt(lead: Finding, text: str, job: Job) -> str:
     return f"{how}: {text}" + (f"; {paths}" if is_shown else "")
 
 
-def _whose(lead: Finding, job: Job) -> str:
+def _failed_ranks(lead: Finding, job: Job) -> str:
     """Return the failed ranks, if they are few and the summary names none."""
     is_named = "rank" in lead.summary or job.verdict != "failed"
     return "" if is_named or not 0 < len(lead.ranks) <= _MAX_NAMED else f" ({ranks_word(lead.ranks)})"
 
 
 def _path_summary(job: Job) -> str:
-    """Return the paths in the log, summed up."""
-    if left_out := _left_out(job):
+    if left_out := _describe_left_out(job):
         return left_out[0]
-    if _unjudged(job) or not job.paths:
+    if _count_unjudged(job) or not job.paths:
         return _MEANING["unknown"]
     worse = len(job.paths.where(lambda kind: kind.verdict == "fallback"))
     if worse:
@@ -337,12 +342,12 @@ def _path_summary(job: Job) -> str:
     return _MEANING["ok"]
 
 
-def _unjudged(job: Job) -> int:
+def _count_unjudged(job: Job) -> int:
     """Return how many paths could not be judged by this log."""
     return len(job.paths.where(lambda kind: kind.verdict == "unknown")) - job.withheld
 
 
-def _left_out(job: Job) -> list[str]:
+def _describe_left_out(job: Job) -> list[str]:
     """Return a sentence if deselected rules have findings; the findings themselves are not shown."""
     if job.withheld:
         return [f"{_count_of_all(job.withheld, job)} not judged: a rule that is left out has findings there"]
@@ -354,23 +359,14 @@ def _count_of_all(number: int, job: Job) -> str:
 
 
 def _first_message(unexplained: list[Notice]) -> str:
-    return cut(_first(unexplained).message, _MAX_MESSAGE)
+    return cut(_pick_first(unexplained).message, _MAX_MESSAGE)
 
 
-def _first(unexplained: list[Notice]) -> Notice:
+def _pick_first(unexplained: list[Notice]) -> Notice:
     """Return the message to begin with: errors and unrecognized warnings before messages that may be harmless."""
     errors = [notice for notice in unexplained if notice.event is None or getattr(notice.event, "tone", "") == "error"]
     errors = [notice for notice in errors if notice.production != _TRACEBACK_HEAD] or errors
     return next((notice for notice in errors if not is_propagated_error(notice)), (errors or unexplained)[0])
-
-
-def _earlier(job: Job) -> Iterator[tuple[str, str]]:
-    runs, verdicts = job.earlier_runs, job.earlier_verdicts
-    if len(runs) > _MAX_PROBLEMS:
-        yield "earlier runs", f"{len(runs)}, --run N reports one of them; the last ones:"
-    first = len(runs) - len(verdicts) + 1
-    for number, (run, verdict) in enumerate(zip(runs[first - 1 :], verdicts, strict=True), first):
-        yield "earlier run", f"{run}: {verdict.upper()} (--run {number})"
 
 
 def list_facts(job: Job) -> Iterator[tuple[str, str]]:
@@ -384,9 +380,14 @@ def list_facts(job: Job) -> Iterator[tuple[str, str]]:
     if len(problems) > _MAX_PROBLEMS:
         yield "", f"… and {len(problems) - _MAX_PROBLEMS} more"
     if commands := [notice for notice in job.notices if notice.rule == _COMMAND]:
-        yield "command", shortened([notice.message.partition("the command ")[2] for notice in commands], 3)
+        yield "command", shorten_list([notice.message.partition("the command ")[2] for notice in commands], 3)
     yield "job", _size(job)
-    yield from _earlier(job)
+    runs, verdicts = job.earlier_runs, job.earlier_verdicts
+    if len(runs) > _MAX_PROBLEMS:
+        yield "earlier runs", f"{len(runs)}, --run N reports one of them; the last ones:"
+    first = len(runs) - len(verdicts) + 1
+    for number, (run, verdict) in enumerate(zip(runs[first - 1 :], verdicts, strict=True), first):
+        yield "earlier run", f"{run}: {verdict.upper()} (--run {number})"
     versions = ", ".join(job.nccl_versions) or "version not in the log"
     cuda = f", CUDA driver {', '.join(job.cuda_versions)}" if job.cuda_versions else ""
     yield "NCCL", versions + cuda
@@ -396,11 +397,11 @@ def list_facts(job: Job) -> Iterator[tuple[str, str]]:
         yield "network", _network(job)
     overrides = [setting for setting in job.environment if setting.source != "config"]
     if overrides:
-        yield "environment", shortened(map(_setting, overrides), 12)
+        yield "environment", shorten_list(map(_setting, overrides), 12)
     yield from evidence_rows(job)
     yield from _benchmarks(job)
     yield from _stops(job)
-    groups = _alike(job.communicators)
+    groups = _group_alike(job.communicators)
     for comms in groups[:_MAX_COMMUNICATORS]:
         yield "communicator", _communicators(comms)
     if len(groups) > _MAX_COMMUNICATORS:
@@ -433,7 +434,7 @@ def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> st
     ranks = ranks_word(failure.ranks) if failure.ranks else "rank not in the log"
     alone = len(failure.processes) == 1
     gpus = {last.process[:2]: last.device for last in job.last_lines if not (alone or failure.ranks)}
-    where = shortened([_process(host, pid, gpus.get((host, pid))) for host, pid in failure.processes], 2)
+    where = shorten_list([_process(host, pid, gpus.get((host, pid))) for host, pid in failure.processes], 2)
     where = where or "as its own output says"
     device = f", CUDA device {failure.device}" if alone and failure.device is not None else ""
     when = f" at {failure.time}" if failure.time else ""
@@ -447,7 +448,7 @@ def _process(host: str, pid: int, gpu: int | None) -> str:
     return f"{host} pid {pid}" + ("" if gpu is None else f" CUDA device {gpu}")
 
 
-def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]]:
+def _group_alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]]:
     """Return communicators of one split that look the same are listed together."""
     groups: dict[tuple[object, ...], list[CommunicatorInfo]] = {}
     for comm in communicators:
@@ -462,13 +463,13 @@ def short_names(job: Job) -> dict[str, str]:
     sources = [*(source.name for source in job.sources), *(beside.name for beside in job.artifacts)]
     short = {name: name.rpartition("/")[2] or name for name in sources}
     names = short if len(set(short.values())) == len(short) else {name: name for name in short}
-    return {name: printable(shown) for name, shown in names.items()}
+    return {name: escape_controls(shown) for name, shown in names.items()}
 
 
 def _sources(job: Job) -> str:
     lines = sum(source.lines for source in job.sources)
     nccl = sum(source.nccl_lines for source in job.sources)
-    names = shortened([source.name for source in job.sources if source.lines or not source.problem], 3)
+    names = shorten_list([source.name for source in job.sources if source.lines or not source.problem], 3)
     text = f"{names}: {lines:,} {'line' if lines == 1 else 'lines'}, {nccl:,} of NCCL"
     turned = sum(source.newest_first for source in job.sources)
     if turned:
@@ -569,19 +570,19 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
         ranks = some_ranks(rank for rank in first.ranks if rank is not None)
         return f"{first.id}: {size}" + ("" if first.id == "world" else f"; ranks {ranks or '?'}")
     groups = sorted([rank for rank in comm.ranks if rank is not None] for comm in comms)
-    members = shortened([f"[{some_ranks(ranks, _MAX_PARTS) or '?'}]" for ranks in groups], _MAX_GROUPS)
+    members = shorten_list([f"[{some_ranks(ranks, _MAX_PARTS) or '?'}]" for ranks in groups], _MAX_GROUPS)
     kind = first.id.partition(" color ")[0]
     return f"{kind} of {first.parent}: {len(comms)} x {size}; ranks {members}"
 
 
-def steps_under(finding: Finding, lead: Finding) -> list[str]:
-    """Steps of a nested finding that its parent does not have; none for an effect."""
+def list_own_steps(finding: Finding, lead: Finding) -> list[str]:
+    """Return steps of a nested finding that its parent does not have; none for an effect."""
     return [step for step in finding.fix if step not in lead.fix] if finding.root else []
 
 
 def meaning(notice: Notice) -> str:
     """Return what a message means; empty if unknown."""
-    return engine.says(notice.event.dialect, notice.event.production) if notice.event else ""
+    return engine.find_meaning(notice.event.dialect, notice.event.production) if notice.event else ""
 
 
 def explain_notice(notice: Notice) -> str:
@@ -671,7 +672,7 @@ def story_rows(job: Job) -> list[StoryRow]:
     placed = {rank: host.name for host in hosts for rank in host.ranks}
     placed |= {rank: host for entry in job.story for rank, host in entry.host_of.items()}
     if len(told) > _MOST_ROWS:
-        by_host = grouped((placed[rank], rank) for rank in sorted(told) if rank in placed)
+        by_host = group_values((placed[rank], rank) for rank in sorted(told) if rank in placed)
         return [_story_row(job, host, ranks_word(ranks), ranks) for host, ranks in by_host.items()][:_MOST_ROWS]
     order = sorted(told, key=lambda rank: (rank not in placed, placed.get(rank, ""), rank))
     return [_story_row(job, placed.get(rank, ""), f"rank {rank}", [rank]) for rank in order]
@@ -688,7 +689,7 @@ def _story_line(entry: Entry, names: dict[str, str]) -> StoryLine:
 
 
 def _story_sentence(entry: Entry) -> str:
-    who = ranks_word(entry.ranks) if entry.ranks else shortened(entry.hosts, _MAX_STORY_HOSTS)
+    who = ranks_word(entry.ranks) if entry.ranks else shorten_list(entry.hosts, _MAX_STORY_HOSTS)
     if not who or entry.what.startswith(("rank ", "ranks ", "RAS ")):
         return f"a process {entry.what}" if entry.what.startswith(_VERBS) else entry.what
     what = re.sub("^was ", "were ", entry.what) if len(entry.ranks or entry.hosts) > 1 else entry.what

@@ -13,21 +13,21 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest, head, jobs
 from nccl_inspect.report.digest import MAX_ERRORS, explain_notice
 from nccl_inspect.report.head import label_lines
-from nccl_inspect.util.text import printable, printable_lines
+from nccl_inspect.util.text import escape_controls, escape_controls_in_lines
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 _VERDICT = {"ok": "notice", "unknown": "warning", "degraded": "warning", "failed": "error"}
 
 
 def render(job: Job, style: Style) -> str:
-    """Return one command for the verdict and one for each finding; GitHub shows the first ten of each kind."""
+    """Return a command for the verdict and one for each finding; GitHub shows the first ten of each kind."""
     return "\n".join([*_jobs(job), *_commands(job)]) + "\n"
 
 
 def _jobs(job: Job) -> Iterator[str]:
     """Yield the number of jobs, if there are several, and each bad one; the other commands are about the worst."""
     if job.jobs:
-        text = f"{jobs.headline(job)}; worst: {jobs.worst(job)}"
+        text = f"{jobs.headline(job)}; worst: {jobs.describe_worst(job)}"
         yield f"::{_VERDICT[job.verdict]} title=nccl-inspect::{_data(text)}"
     for standing in job.jobs[1:]:
         if standing.verdict not in ("ok", "unknown"):
@@ -40,7 +40,7 @@ def _commands(job: Job) -> Iterator[str]:
     first = head.make_head(job)
     text = "\n".join([first.headline, *(f"{label}: {text}" for label, text in label_lines(first))])
     yield annotation(_VERDICT[job.verdict], "nccl-inspect", text)
-    yield from unread(job)
+    yield from list_unread(job)
     for finding in job.findings:
         yield _command(_COMMANDS[finding.severity], finding, _message(finding))
     for entry in job.suppressed:
@@ -52,7 +52,7 @@ def _commands(job: Job) -> Iterator[str]:
         yield f"::debug::{_data(f'{question.rule} not judged: {question.reason}; needs {question.needs}')}"
 
 
-def unread(job: Job) -> Iterator[str]:
+def list_unread(job: Job) -> Iterator[str]:
     """Yield a command for each input that could not be read, and one if the reading was interrupted."""
     if job.partial:
         yield annotation("error", "partial", digest.describe_interruption(job))
@@ -70,7 +70,6 @@ def annotation(name: str, title: str, message: str, evidence: Sequence[Evidence]
 
     Args:
         name: ``error``, ``warning`` or ``notice``.
-        title: in bold.
         message: below it, of any number of lines.
         evidence: may be empty.
     """
@@ -93,8 +92,8 @@ def _message(finding: Finding) -> str:
 
 def _data(text: str) -> str:
     """Return the text after the second ``::``."""
-    return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
+    return escape_controls_in_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    return _data(printable(text)).replace(":", "%3A").replace(",", "%2C")
+    return _data(escape_controls(text)).replace(":", "%3A").replace(",", "%2C")

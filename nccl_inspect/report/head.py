@@ -14,8 +14,8 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head, Place
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import ages
-from nccl_inspect.report.digest import find_lead, find_nested, first_unexplained, has_story, short_names, verdict_line
-from nccl_inspect.report.words import clock, duration, shortened
+from nccl_inspect.report.digest import find_lead, find_nested, find_unexplained, has_story, short_names, verdict_line
+from nccl_inspect.report.words import clock, duration, shorten_list
 from nccl_inspect.util.wording import count, ranks_word
 
 _MOST_PLACES = 2
@@ -30,26 +30,27 @@ def make_head(job: Job, is_now: bool = False) -> Head:
     """Return the head of a judged job.
 
     Args:
-        job: with its verdict.
         is_now: also state the age of the last line; documents must not depend on the time of the report.
     """
     if job.verdict == "ok":
         return Head(verdict_line(job))
-    lead, notice = find_lead(job), first_unexplained(job)
-    located = next(_located(lead, job), lead) if lead else None
-    places = _list_places(job, located, notice)
+    lead, notice = find_lead(job), find_unexplained(job)
+    located = next(_list_located(lead, job), lead) if lead else None
+    index = Places(job)
+    ranks = culprit_ranks(located) if located else notice.ranks if notice else []
+    places = [index.locate(rank) for rank in ranks] if ranks else _reporters(job, located, notice)
     reporters = _reporters(job, located, notice) if located and _are_only_named(located, job) else []
     since = (
-        "" if has_story(job) else _begin(job, lead, notice),
+        "" if has_story(job) else _describe_begin(job, lead, notice),
         *(_silence(job, places) if job.verdict == "failed" else ()),
         _end(job, is_now),
     )
     return Head(
         headline=verdict_line(job),
         rule=lead.rule if lead else None,
-        where=_where(job, located, places, reporters),
+        where=_describe_culprit(job, located, places, reporters),
         since="; ".join(filter(None, since)),
-        do=_do(job, lead, notice),
+        do=_first_step(job, lead, notice),
         places=[*(places if len(places) <= _MOST_PLACES else []), *reporters],
     )
 
@@ -57,21 +58,14 @@ def make_head(job: Job, is_now: bool = False) -> Head:
 def _culprits(job: Job) -> str:
     """Return where the fault in the headline is, in a sentence; empty if it is everywhere or unknown."""
     lead = find_lead(job)
-    return next((finding.where for finding in _located(lead, job)), "") if lead else ""
+    return next((finding.where for finding in _list_located(lead, job)), "") if lead else ""
 
 
-def _located(lead: Finding, job: Job) -> Iterator[Finding]:
+def _list_located(lead: Finding, job: Job) -> Iterator[Finding]:
     """Yield the leading finding and its causes, if they locate the fault; effects only name victims."""
     for finding in (lead, *find_nested(lead, job)):
         if finding.where and (finding is lead or finding.root):
             yield finding
-
-
-def _list_places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
-    """Return the places of the ranks in the headline."""
-    index = Places(job)
-    ranks = culprit_ranks(lead) if lead else notice.ranks if notice else []
-    return [index.of(rank) for rank in ranks] if ranks else _reporters(job, lead, notice)
 
 
 def _reporters(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
@@ -83,11 +77,11 @@ def _reporters(job: Job, lead: Finding | None, notice: Notice | None) -> list[Pl
     return [Place(None, host, pid) for host, pid in processes if is_named(host) and host and pid >= 0]
 
 
-def _where(job: Job, lead: Finding | None, places: list[Place], reporters: list[Place]) -> str:
+def _describe_culprit(job: Job, lead: Finding | None, places: list[Place], reporters: list[Place]) -> str:
     """Return the culprit on one line."""
-    words = _in_words(job, lead, places)
+    words = _describe_places(job, lead, places)
     if lead and _are_only_named(lead, job):
-        by = "; ".join(_describe_place(place, is_missed=False) for place in reporters) or shortened(
+        by = "; ".join(_describe_place(place, is_missed=False) for place in reporters) or shorten_list(
             lead.hosts, _MOST_HOSTS
         )
         words = ranks_word(lead.ranks) + (f"; reported by {by}" if by else "")
@@ -96,14 +90,14 @@ def _where(job: Job, lead: Finding | None, places: list[Place], reporters: list[
         others = culprits[0].good_elsewhere
         beside = [culprit.name for culprit in culprits if culprit.kind in _BESIDE]
         none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if others else ""
-        return "; ".join(filter(None, (words, none, f"only there: {shortened(beside, 2)}" if beside else "")))
+        return "; ".join(filter(None, (words, none, f"only there: {shorten_list(beside, 2)}" if beside else "")))
     line = _culprits(job)
     return "; ".join(
         filter(None, (line, words if (words not in line and len(places) <= _MOST_PLACES) or not line else ""))
     )
 
 
-def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
+def _describe_places(job: Job, lead: Finding | None, places: list[Place]) -> str:
     if places and len(places) <= _MOST_PLACES:
         return "; ".join(filter(None, (_describe_place(place, _is_missed(place, job)) for place in places)))
     ranks = [place.rank for place in places if place.rank is not None]
@@ -111,7 +105,7 @@ def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
         hosts = list(dict.fromkeys(place.host or "" for place in places)) or (lead.hosts if lead else [])
     else:
         hosts = []  # those of some ranks look like those of all
-    on = f"{count(len(hosts), 'host')} ({shortened(hosts, _MOST_HOSTS)})" if len(hosts) > 1 else "".join(hosts)
+    on = f"{count(len(hosts), 'host')} ({shorten_list(hosts, _MOST_HOSTS)})" if len(hosts) > 1 else "".join(hosts)
     who = f"all {len(ranks):,} ranks" if len(ranks) == len(job.ranks_seen) > 1 else ranks_word(ranks) if ranks else ""
     return " on ".join(filter(None, (who, on)))
 
@@ -145,7 +139,7 @@ def _describe_place(place: Place, is_missed: bool) -> str:
     return f"{who} {', '.join(parts)}".strip() if place.host else f"{who} ({', '.join(parts)})"
 
 
-def _begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
+def _describe_begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
     """Return the first line that shows the fault, with its time."""
     names = short_names(job)
     if job.first_failure:
@@ -204,7 +198,7 @@ def _end(job: Job, is_now: bool) -> str:
     return ""
 
 
-def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
+def _first_step(job: Job, lead: Finding | None, notice: Notice | None) -> str:
     """Return the first step of what leads."""
     if lead and lead.fix:
         return lead.fix[0]

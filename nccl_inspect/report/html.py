@@ -45,11 +45,11 @@ from nccl_inspect.report.digest import (
     has_story,
     is_brief,
     list_facts,
+    list_own_steps,
     meaning,
     nest_findings,
     reason,
     short_names,
-    steps_under,
     verdict_word,
 )
 from nccl_inspect.report.head import label_lines
@@ -65,9 +65,9 @@ from nccl_inspect.report.picture import (
     make_views,
     view_title,
 )
-from nccl_inspect.report.tables import KIND_HEAD, UNBOUNDED, by_kind, fit_table, gdr_word, make_cells
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.text import printable
+from nccl_inspect.report.tables import KIND_HEAD, UNBOUNDED, fit_table, gdr_word, make_cells, rows_by_kind
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges
 
 if TYPE_CHECKING:
@@ -114,13 +114,13 @@ class Texts:
         """Return the kind of each text in their order, and of each kind its words and its columns of numbers."""
         kinds = zip(self._kinds, self._rows, strict=True)
         return {
-            "order": packed(self._order),
-            "kinds": [[list(words), *map(packed, zip(*rows, strict=True))] for words, rows in kinds],
+            "order": pack_numbers(self._order),
+            "kinds": [[list(words), *map(pack_numbers, zip(*rows, strict=True))] for words, rows in kinds],
         }
 
 
-def packed(numbers: Iterable[int]) -> str:
-    """The steps from each number to the next, the first from 0; 3 4 5 9 is ``3 1*2 4``, as equal steps are counted."""
+def pack_numbers(numbers: Iterable[int]) -> str:
+    """Return the steps from each number to the next, the first from 0; 3 4 5 9 is ``3 1*2 4``."""
     column = list(numbers)
     steps = chain(column[:1], (after - before for before, after in pairwise(column)))
     runs = ((step, sum(1 for _ in same)) for step, same in groupby(steps))
@@ -155,7 +155,7 @@ def _page_data(job: Job, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
-    """The paths as columns; of the line of each, what its process prints before each message apart from the message."""
+    """Return the paths as columns; of each line, what precedes the message apart from the message."""
     kinds, sources, names_of_comms, heads, messages = Once(), Once(), Once(), Texts(), Texts()
     columns: dict[str, list[int]] = {name: [] for name in ("src", "dst", "kind", "source", "line")}
     number_of = cache(lambda kind, communicators: kinds.number(_kind(kind, communicators, names_of_comms)))
@@ -169,7 +169,7 @@ def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
         heads.append(head)
         messages.append(mark + message)
     return {
-        "paths": {name: packed(column) for name, column in columns.items()},
+        "paths": {name: pack_numbers(column) for name, column in columns.items()},
         "heads": heads.document(),
         "messages": messages.document(),
         "kinds": kinds.values,
@@ -237,14 +237,14 @@ def _comm(view: View, comm: CommunicatorInfo | None) -> dict[str, Any]:
 
 
 def _ring(shape: DrawnShape, cut: set[int]) -> dict[str, Any]:
-    ranks = packed(map(_rank_number, shape.ranks))
+    ranks = pack_numbers(map(_rank_number, shape.ranks))
     return {"channels": channel_words(shape.channels), "ranks": ranks, "cut": bool(cut & set(shape.channels))}
 
 
 def _columns(rows: Iterable[Sequence[int | None]], width: int) -> list[str]:
     """Return rows by their first column; the order of those that share it stays."""
     ordered = sorted((tuple(map(_rank_number, row)) for row in rows), key=itemgetter(0))
-    return [packed(row[at] for row in ordered) for at in range(width)]
+    return [pack_numbers(row[at] for row in ordered) for at in range(width)]
 
 
 def _rank_number(rank: int | None) -> int:
@@ -299,16 +299,16 @@ def _make_plot(entry: Measured) -> Plot:
     first, last = (math.log2(entry.sizes[end].size) for end in (0, -1))
     most = max(entry.expected_high or 0, entry.measured_gbps) * 1.05
 
-    def across(size: int) -> float:
+    def scale_size(size: int) -> float:
         return round(_LEFT + (math.log2(size) - first) / (last - first) * (_RIGHT - _LEFT), 1)
 
-    def up(gbps: float) -> float:
+    def scale_rate(gbps: float) -> float:
         return round(_BOTTOM - gbps / most * (_BOTTOM - _TOP), 1)
 
     points = [
         (
-            across(row.size),
-            up(row.gbps),
+            scale_size(row.size),
+            scale_rate(row.gbps),
             f"{bandwidth.rate_text(row.gbps)} GB/s at {bandwidth.size_text(row.size)}",
             row in entry.dips,
         )
@@ -323,9 +323,11 @@ def _make_plot(entry: Measured) -> Plot:
         verdict=entry.verdict,
         line=" ".join(f"{x},{y}" for x, y, *_ in points),
         points=points,
-        band=(up(band[1]), round(up(band[0]) - up(band[1]), 1) or 1) if band[0] and band[1] else None,
-        rates=[(up(number * step), f"{number * step:g}") for number in range(int(most / step) + 1)],
-        sizes=[(across(row.size), bandwidth.size_text(row.size)) for row in entry.sizes[::-1][::every]],
+        band=(scale_rate(band[1]), round(scale_rate(band[0]) - scale_rate(band[1]), 1) or 1)
+        if band[0] and band[1]
+        else None,
+        rates=[(scale_rate(number * step), f"{number * step:g}") for number in range(int(most / step) + 1)],
+        sizes=[(scale_size(row.size), bandwidth.size_text(row.size)) for row in entry.sizes[::-1][::every]],
         source=entry.expected_source if entry.expected_source and entry.expected_source.startswith("http") else "",
     )
 
@@ -456,8 +458,8 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
     init = [row.stamps[name] for row in timed for name in MARKS[:-1] if name in row.stamps]
     seconds = (max(stamp.seconds for stamp in init) - begin.seconds) * 1.05 or 1e-6
     by_host = len(timed) > _FOLD_ABOVE
-    parts = list(_by_host(timed) if by_host else _by_rank(timed))
-    latest = {name: _latest([row[name].seconds for _, _, row in parts if name in row], seconds) for name in MARKS}
+    parts = list(_rows_by_host(timed) if by_host else _rows_by_rank(timed))
+    latest = {name: _find_latest([row[name].seconds for _, _, row in parts if name in row], seconds) for name in MARKS}
     rows = [
         TimelineRow(
             who,
@@ -465,28 +467,28 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
             list(_bars(stamps, begin.seconds, seconds)),
             [f"{stamps[name].seconds - begin.seconds:.3f}" if name in stamps else "" for name in MARKS],
             [name in stamps and stamps[name].seconds >= latest[name] for name in MARKS],
-            _where(stamps, names),
+            _place_of_stamp(stamps, names),
         )
         for who, host, stamps in parts
     ]
     return Timeline(rows, begin.time.strip("[]"), seconds, _ticks(seconds), by_host)
 
 
-def _latest(moments: list[float], seconds: float) -> float:
-    """Return when the last got there, if that is well after the others; else never."""
+def _find_latest(moments: list[float], seconds: float) -> float:
+    """Return when the last rank got there, if well after the others; else infinity."""
     if len(moments) < 2 or max(moments) - median(moments) < max(_LATE * seconds, 0.01):
         return math.inf
     return max(moments)
 
 
-def _by_rank(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
+def _rows_by_rank(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
     for row in timed:
         yield (f"{row.rank}" if row.rank is not None else f"pid {row.pid}"), row.host, row.stamps
 
 
-def _by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
-    """For each host the first line of any of its ranks, and when the last of them got how far."""
-    hosts = grouped((row.host, row) for row in timed)
+def _rows_by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
+    """Yield for each host the first line of any of its ranks, and when the last of them got how far."""
+    hosts = group_values((row.host, row) for row in timed)
     for host, rows in hosts.items():
         stamps = {}
         for mark in MARKS:
@@ -505,13 +507,13 @@ def _bars(stamps: dict[str, Stamp], begin: float, seconds: float) -> Iterator[Ti
             yield TimelineBar(kind, round(x, 1), round(max(width, 1.0), 1))
 
 
-def _where(stamps: dict[str, Stamp], names: dict[str, str]) -> str:
+def _place_of_stamp(stamps: dict[str, Stamp], names: dict[str, str]) -> str:
     stamp = stamps.get("started") or stamps.get("completed")
     return f"{names.get(stamp.source, stamp.source)}:{stamp.line}" if stamp else ""
 
 
 def _ticks(seconds: float) -> list[tuple[float, str]]:
-    """Four to ten round numbers of seconds, with their places."""
+    """Return four to ten round numbers of seconds, with their places."""
     step = 10 ** math.floor(math.log10(seconds / 4))
     step *= next(factor for factor in (1, 2, 5, 10) if seconds / (step * factor) <= 10)
     return [(round(n * step / seconds * WIDTH, 1), f"{n * step:g} s") for n in range(int(seconds / step) + 1)]
@@ -556,7 +558,7 @@ def render(job: Job, style: Style) -> str:
         "numbers": count_severities(lead.finding for lead in leads),
         "nested": sum(len(lead.under) for lead in leads),
         "kind_head": KIND_HEAD,
-        "kinds": by_kind(job.paths),
+        "kinds": rows_by_kind(job.paths),
         "looks": [(look, LETTERS[look.key]) for look in LOOKS if look.key in used],
         "gdr": {gdr_word(kind.gdr) for kind in job.paths.kinds},
         "verdicts": {kind.verdict for kind in job.paths.kinds},
@@ -593,7 +595,7 @@ def _hash(text: str) -> str:
 
 def _template() -> Template:
     made = environment(_PAGE)
-    made.globals.update(meaning=meaning, who=describe_subject, steps_under=steps_under, states=STATES)
+    made.globals.update(meaning=meaning, who=describe_subject, steps_under=list_own_steps, states=STATES)
     return made.get_template("page.html.j2")
 
 
@@ -617,14 +619,14 @@ def environment(folder: Path) -> Environment:
 
 def _show_value(value: Any) -> Any:
     """Return a value for the page: text without control characters; what is marked as safe stays as it is."""
-    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+    return escape_controls(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _link_addresses(text: str) -> Any:
     """Return text whose web addresses are links; only for texts of rules: a log must not lead readers anywhere."""
     from markupsafe import Markup, escape
 
-    parts = _URL.split(printable(text))
+    parts = _URL.split(escape_controls(text))
     links = [f'<a href="{escape(part)}" rel="noreferrer">{escape(part)}</a>' for part in parts[1::2]]
     texts = [str(escape(part)) for part in parts[::2]]
     mixed = [part for pair in zip(texts, [*links, ""], strict=True) for part in pair]

@@ -9,9 +9,9 @@ from nccl_inspect.judging import culprit_words
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.job_summary import VERDICTS, Standing
 from nccl_inspect.report import Style
-from nccl_inspect.report.tables import aligned
-from nccl_inspect.report.words import block, paint, shortened, verdict_color
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.report.tables import align_table
+from nccl_inspect.report.words import block, paint, shorten_list, verdict_color
+from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranks_word
 
 HEAD = ("#", "job", "verdict", "ranks", "hosts", "NCCL", "finding", "culprit", "began", "lines")
@@ -30,7 +30,7 @@ def headline(job: Job) -> str:
     return f"{count(len(job.jobs), 'job')}: {verdicts}"
 
 
-def worst(job: Job) -> str:
+def describe_worst(job: Job) -> str:
     """Return which job is the worst, and why."""
     first = job.jobs[0]
     return f"{first.name}: {first.verdict.upper()}: {first.reason}"
@@ -38,7 +38,7 @@ def worst(job: Job) -> str:
 
 def rows(standings: Sequence[Standing]) -> list[list[str]]:
     """Return a row for each job, with a cell for each name in :data:`HEAD`."""
-    return [[printable(cell) for cell in _row(standing)] for standing in standings]
+    return [[escape_controls(cell) for cell in _row(standing)] for standing in standings]
 
 
 def _row(standing: Standing) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _row(standing: Standing) -> Iterator[str]:
     yield standing.name
     yield standing.verdict
     yield str(standing.ranks or "?")
-    yield shortened(standing.hosts, 1) if len(standing.hosts) < 2 else str(len(standing.hosts))
+    yield shorten_list(standing.hosts, 1) if len(standing.hosts) < 2 else str(len(standing.hosts))
     yield ", ".join(version.partition("+")[0] for version in standing.nccl_versions) or "?"
     yield standing.finding.rule if standing.finding else "-"
     yield _culprit(standing) or "-"
@@ -64,7 +64,7 @@ def _culprit(standing: Standing) -> str:
     return ranks_word(standing.finding.ranks) if 0 < len(standing.finding.ranks) <= _MAX_RANKS else ""
 
 
-def left_out(job: Job) -> str:
+def describe_left_out(job: Job) -> str:
     """Return how many jobs a table does not list; empty if it lists all."""
     more = len(job.jobs) - MAX_ROWS
     return f"… and {count(more, 'job')} more; --format json lists all" if more > 0 else ""
@@ -82,29 +82,29 @@ def title(standing: Standing) -> str:
     return number if standing.name == number else f"{number}, {standing.name}"
 
 
-def others(job: Job) -> str:
+def list_others(job: Job) -> str:
     """Return how to see the jobs that are not reported in detail; empty if all are."""
     more = len(job.jobs) - len(details(job))
     return f"{count(more, 'other job')}: --job N (or its name) reports one of them" if more else ""
 
 
-def in_text(job: Job, style: Style, render: Callable[[Job, Style], str]) -> str:
+def render_text(job: Job, style: Style, render: Callable[[Job, Style], str]) -> str:
     """Return the report for a terminal."""
     lines = [paint(headline(job), "bold", style)]
-    lines += block("worst", printable(worst(job)), style, indent=0, hang=7)
+    lines += block("worst", escape_controls(describe_worst(job)), style, indent=0, hang=7)
     lines += ["", *_table(job, style), ""]
     parts = ["\n".join(lines)]
     for standing in details(job):
         assert standing.detail is not None
-        rule = paint(f"== {printable(title(standing))} ==", "bold", style)
+        rule = paint(f"== {escape_controls(title(standing))} ==", "bold", style)
         parts.append(f"{rule}\n{render(standing.detail, style)}")
-    if text := others(job):
+    if text := list_others(job):
         parts.append(f"{text}\n")
     return "\n".join(parts)
 
 
 def _table(job: Job, style: Style) -> Iterator[str]:
-    """As many columns as fit."""
+    """Yield the lines of a table with as many columns as fit."""
     shown = job.jobs[:MAX_ROWS]
     cells = [[cut(cell, _MAX_CELL) for cell in row] for row in rows(shown)]
     keep = [at for at, name in enumerate(HEAD) if name in ("#", "verdict") or any(row[at] not in "-?" for row in cells)]
@@ -118,9 +118,9 @@ def _table(job: Job, style: Style) -> Iterator[str]:
     for line, standing in zip(lines[2:], shown, strict=True):
         color = verdict_color(standing.verdict)
         yield line.replace(f" {standing.verdict} ", f" {paint(standing.verdict, color, style)} ", 1)
-    if text := left_out(job):
+    if text := describe_left_out(job):
         yield text
 
 
 def _lines(cells: Sequence[Sequence[str]], keep: Sequence[int]) -> list[str]:
-    return aligned([HEAD[at] for at in keep], [[row[at] for at in keep] for row in cells])
+    return align_table([HEAD[at] for at in keep], [[row[at] for at in keep] for row in cells])

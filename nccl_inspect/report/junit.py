@@ -19,16 +19,16 @@ from nccl_inspect.model.job_summary import Standing
 from nccl_inspect.report import Style, digest, head
 from nccl_inspect.report.digest import describe_subject, reason
 from nccl_inspect.report.head import label_lines
-from nccl_inspect.util.text import printable, printable_lines
+from nccl_inspect.util.text import escape_controls, escape_controls_in_lines
 
 SUFFIXES = ("xml",)
 _NAME = "nccl-inspect"
 
 
 def render(job: Job, style: Style) -> str:
-    """Errors and warnings are failures; accepted findings and open questions are skipped, with the reason."""
-    suites = [suite("verdict", [_verdict(job), *unread(job)])]
-    suites += [suite(printable(standing.name), [_standing(standing)]) for standing in job.jobs]
+    """Return errors and warnings as failures, accepted findings and open questions as skipped, with the reason."""
+    suites = [suite("verdict", [_verdict(job), *list_unread(job)])]
+    suites += [suite(escape_controls(standing.name), [_standing_case(standing)]) for standing in job.jobs]
     categories = {entry.rule.name: entry.rule.category for entry in registered()}
     for category in CATEGORIES:
         names = [name for name in job.rules if categories[name] == category]
@@ -49,7 +49,7 @@ def document(suites: Iterable[TestSuite]) -> str:
 
 
 def suite(name: str, cases: Iterable[TestCase]) -> TestSuite:
-    """Cases under a name."""
+    """Return the cases as a suite under a name."""
     made = TestSuite(name)
     made.add_testcases(list(cases))
     return made
@@ -57,13 +57,13 @@ def suite(name: str, cases: Iterable[TestCase]) -> TestSuite:
 
 def new_case(name: str, category: str) -> TestCase:
     """Return a case that passes until it gets a result."""
-    return TestCase(printable(name), f"{_NAME}.{category}", 0)
+    return TestCase(escape_controls(name), f"{_NAME}.{category}", 0)
 
 
 def _verdict(job: Job) -> TestCase:
-    """Fails if the job is slow or dead, even if only an error without a rule shows it."""
+    """Return a case that fails if the job is slow or dead, even if only an error without a rule shows it."""
     case = new_case("verdict", "verdict")
-    words = printable(reason(job))
+    words = escape_controls(reason(job))
     if job.verdict == "unknown":
         case.result = [Skipped(words)]
     elif job.verdict != "ok":
@@ -73,10 +73,10 @@ def _verdict(job: Job) -> TestCase:
     return case
 
 
-def _standing(standing: Standing) -> TestCase:
+def _standing_case(standing: Standing) -> TestCase:
     """Return the verdict on one of several jobs, in brief."""
     case = new_case("verdict", "jobs")
-    words = printable(standing.reason)
+    words = escape_controls(standing.reason)
     if standing.verdict == "unknown":
         case.result = [Skipped(words)]
     elif standing.verdict != "ok":
@@ -84,7 +84,7 @@ def _standing(standing: Standing) -> TestCase:
     return case
 
 
-def unread(job: Job) -> Iterator[TestCase]:
+def list_unread(job: Job) -> Iterator[TestCase]:
     """Yield a case for each input that could not be read, and one if the reading was interrupted."""
     if job.partial:
         case = new_case("complete", "verdict")
@@ -93,7 +93,7 @@ def unread(job: Job) -> Iterator[TestCase]:
     for source in job.sources:
         if source.problem:
             case = new_case(source.name, "verdict")
-            case.result = [Error(printable(source.problem), "not read")]
+            case.result = [Error(escape_controls(source.problem), "not read")]
             yield case
 
 
@@ -109,18 +109,18 @@ def _case(job: Job, rule: str, category: str) -> TestCase | None:
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
         case.result = [failure(bad[0].summary + more, bad[0].severity, text)]
     elif accepted:
-        case.result = [Skipped(printable(f"accepted: {accepted[0].reason}: {accepted[0].finding.summary}"))]
+        case.result = [Skipped(escape_controls(f"accepted: {accepted[0].reason}: {accepted[0].finding.summary}"))]
     elif open_questions:
-        case.result = [Skipped(printable(f"not judged: {q.reason}; needs {q.needs}")) for q in open_questions[:1]]
+        case.result = [Skipped(escape_controls(f"not judged: {q.reason}; needs {q.needs}")) for q in open_questions[:1]]
     elif findings:
-        case.system_out = printable_lines(text)
+        case.system_out = escape_controls_in_lines(text)
     return case if findings or accepted or open_questions else None
 
 
 def failure(message: str, kind: str, text: str) -> Failure:
     """Return the result of a case that fails."""
-    result = Failure(printable(message), kind)
-    result.text = printable_lines(text)
+    result = Failure(escape_controls(message), kind)
+    result.text = escape_controls_in_lines(text)
     return result
 
 

@@ -26,14 +26,14 @@ from nccl_inspect.report.digest import (
     has_story,
     is_brief,
     list_facts,
+    list_own_steps,
     meaning,
     nest_findings,
     one_line,
     short_names,
-    steps_under,
 )
 from nccl_inspect.report.head import label_lines
-from nccl_inspect.report.tables import KIND_HEAD, by_kind
+from nccl_inspect.report.tables import KIND_HEAD, rows_by_kind
 from nccl_inspect.report.words import code_span, escape_markdown, folded_lines, markdown_table, step_item
 from nccl_inspect.util.wording import count
 
@@ -44,36 +44,36 @@ _BEGINS_BLOCK = re.compile(r"^(\d*)([-+=.)])")
 
 
 def render(job: Job, style: Style) -> str:
-    """Verdict, facts, paths, findings with folded evidence, and open questions."""
+    """Return verdict, facts, paths, findings with folded evidence, and open questions."""
     if job.jobs:
         return "\n\n".join(_jobs(job, style)) + "\n"
-    return _single(job, style)
+    return _single_report(job, style)
 
 
 def _jobs(job: Job, style: Style) -> Iterator[str]:
     """Yield several jobs: a table of all, then the worst few."""
     yield f"# {escape_markdown(jobs.headline(job))}"
-    yield f"Worst: {escape_markdown(jobs.worst(job))}"
+    yield f"Worst: {escape_markdown(jobs.describe_worst(job))}"
     yield markdown_table(jobs.HEAD, [tuple(map(escape_markdown, row)) for row in jobs.rows(job.jobs[: jobs.MAX_ROWS])])
-    if more := jobs.left_out(job):
+    if more := jobs.describe_left_out(job):
         yield escape_markdown(more)
     for standing in jobs.details(job):
         assert standing.detail is not None
         yield f"# {escape_markdown(jobs.title(standing))}"
-        yield _single(standing.detail, style).rstrip("\n")
-    if more := jobs.others(job):
+        yield _single_report(standing.detail, style).rstrip("\n")
+    if more := jobs.list_others(job):
         yield escape_markdown(more)
 
 
-def _single(job: Job, style: Style) -> str:
+def _single_report(job: Job, style: Style) -> str:
     parts = [
         _head(job),
         _story(job),
         _paths(job),
         _findings(job, style),
-        _suppressed(job),
+        _accepted_findings(job),
         _errors(job, style),
-        _open(job),
+        _open_questions(job),
         [f"<sub>nccl-inspect {__version__}</sub>"],
     ]
     return "\n\n".join(text for part in parts for text in part) + "\n"
@@ -84,7 +84,7 @@ def _head(job: Job) -> Iterator[str]:
     first = head.make_head(job, is_now=True)
     yield f"## {escape_markdown(first.headline)}{partial}"
     if lines := label_lines(first):
-        yield "\n".join(f"- **{label}:** {_in_line(text, label)}" for label, text in lines)
+        yield "\n".join(f"- **{label}:** {_head_line(text, label)}" for label, text in lines)
     rows: list[list[str]] = []
     for label, text in list_facts(job):
         if label:
@@ -107,7 +107,7 @@ def _story(job: Job) -> Iterator[str]:
 def _paths(job: Job) -> Iterator[str]:
     if len(job.paths):
         yield "### Paths"
-        yield markdown_table(KIND_HEAD, [tuple(map(escape_markdown, row)) for row in by_kind(job.paths)])
+        yield markdown_table(KIND_HEAD, [tuple(map(escape_markdown, row)) for row in rows_by_kind(job.paths)])
     if job.unplaced_lines:
         yield f"{count(job.unplaced_lines, 'connection line')} could not be placed."
 
@@ -123,7 +123,13 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
     for finding in whole:
         yield from _finding(finding, style, names, shown)
         for other in find_nested(finding, job) if style.verbose else find_untold(finding, job):
-            yield from _folded(other, style, names, finding, shown)
+            kind = "Because" if other.rule in finding.because else "Effect"
+            yield f"**{kind}** `{other.rule}` ({other.confidence}): {escape_markdown(other.summary)}"
+            if other.where and other.where != finding.where:
+                yield f"**Where:** {escape_markdown(other.where)}"
+            if steps := shown.steps(other, list_own_steps(other, finding), 2):
+                yield "\n".join(map(step_item, steps))
+            yield from _evidence([line for line in other.evidence if line not in finding.evidence], style, names)
         for words in accepted_causes(finding, job):
             yield f"**Because** {escape_markdown(words)}"
     if others := [
@@ -151,24 +157,13 @@ def _finding(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
         yield f"[^{finding.rule}]: {escape_markdown('; '.join(map(str, finding.references)))}"
 
 
-def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: AlreadyShown) -> Iterator[str]:
-    """Yield a cause or an effect of the finding before."""
-    kind = "Because" if finding.rule in lead.because else "Effect"
-    yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {escape_markdown(finding.summary)}"
-    if finding.where and finding.where != lead.where:
-        yield f"**Where:** {escape_markdown(finding.where)}"
-    if steps := shown.steps(finding, steps_under(finding, lead), 2):
-        yield "\n".join(map(step_item, steps))
-    yield from _evidence([line for line in finding.evidence if line not in lead.evidence], style, names)
-
-
 def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> Iterator[str]:
     lines = [f"{names[line.source]}:{line.line}: {line.text}" for line in evidence]
     if lines:
         yield folded_lines(f"Evidence: {count(len(lines), 'line')}", lines, style)
 
 
-def _suppressed(job: Job) -> Iterator[str]:
+def _accepted_findings(job: Job) -> Iterator[str]:
     if job.suppressed:
         yield "### Accepted"
         yield "\n".join(
@@ -179,7 +174,7 @@ def _suppressed(job: Job) -> Iterator[str]:
 
 
 def _errors(job: Job, style: Style) -> Iterator[str]:
-    """Errors that no finding explains: none is dropped silently."""
+    """Yield the errors that no finding explains: none is dropped silently."""
     if not job.unexplained:
         return
     names = short_names(job)
@@ -193,7 +188,7 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
     yield folded_lines(f"Errors in the log that no rule explains: {len(job.unexplained)}", lines, style)
 
 
-def _open(job: Job) -> Iterator[str]:
+def _open_questions(job: Job) -> Iterator[str]:
     if job.not_judged:
         yield "### Not judged"
         yield "\n".join(
@@ -204,6 +199,6 @@ def _open(job: Job) -> Iterator[str]:
             yield f"To capture it: {code_span(command)}"
 
 
-def _in_line(text: str, label: str) -> str:
+def _head_line(text: str, label: str) -> str:
     """Return a line of the head; commands as code."""
     return code_span(text) if label == "do" and not is_sentence(text) else escape_markdown(text)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.inventory import Gpu
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges
 
 FOLD_ABOVE = 64
@@ -70,7 +70,7 @@ class View(Frozen):
     """The communicator; None for connections without one."""
 
     @property
-    def folded(self) -> bool:
+    def is_folded(self) -> bool:
         """Return whether there are too many ranks to draw each one."""
         return self.nranks > FOLD_ABOVE
 
@@ -84,7 +84,6 @@ def make_views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] =
     """Return the communicators to draw.
 
     Args:
-        job: what the log shows.
         wanted: their names; all when empty. A log without any gives one view of its connections.
         channels: only these; all when empty.
     """
@@ -140,7 +139,7 @@ class _Links:
 
     def hosts(self, ranks: list[int]) -> dict[str, list[int]]:
         """Return the ranks of each host; those of unknown hosts under ``?``."""
-        return grouped((self.host_of.get(rank) or UNKNOWN_HOST, rank) for rank in ranks)
+        return group_values((self.host_of.get(rank) or UNKNOWN_HOST, rank) for rank in ranks)
 
 
 def _view(job: Job, comm: CommunicatorInfo, job_links: _Links, ranges: list[range]) -> View:
@@ -187,7 +186,7 @@ def _is_wanted(channel: int, ranges: list[range]) -> bool:
 def _shapes(
     per_channel: Iterable[tuple[int, tuple[int | None, ...], tuple[tuple[int | None, int | None], ...]]],
 ) -> tuple[DrawnShape, ...]:
-    """Rings or trees, once for all channels that share them."""
+    """Return rings or trees, once for all channels that share them."""
     by_shape: dict[object, DrawnShape] = {}
     for channel, ranks, links in per_channel:
         shape = by_shape.get((ranks, links))
@@ -266,7 +265,7 @@ def channel_words(channels: Sequence[int]) -> str:
 
 def describe_link(link: DrawnLink) -> str:
     """Return a link in words."""
-    way = printable(link.detail or "no connection line") + ("/GDRDMA" if link.gdr is True else "")
+    way = escape_controls(link.detail or "no connection line") + ("/GDRDMA" if link.gdr is True else "")
     return f"{link.src} -> {link.dst}: {way}, {channel_words(link.channels)}"
 
 
@@ -274,9 +273,8 @@ def view_title(view: View) -> str:
     """Return the head line of a communicator."""
     hosts = count(len(view.hosts), "host")
     lanes = f", {count(view.channels, 'channel')}" if view.channels else ""
-    return (
-        f"{printable(view.name)}: {count(view.nranks, 'rank')} on {hosts}{lanes}, {STATES.get(view.state, view.state)}"
-    )
+    size = f"{count(view.nranks, 'rank')} on {hosts}{lanes}"
+    return f"{escape_controls(view.name)}: {size}, {STATES.get(view.state, view.state)}"
 
 
 def gpu_words(view: View, rank: int) -> str:
@@ -285,7 +283,7 @@ def gpu_words(view: View, rank: int) -> str:
     if gpu is None:
         return ""
     dev = f"GPU {gpu.nvml_dev}" if gpu.nvml_dev is not None else "GPU"
-    return f"{dev} busId {printable(gpu.bus_id)}" if gpu.bus_id else dev
+    return f"{dev} busId {escape_controls(gpu.bus_id)}" if gpu.bus_id else dev
 
 
 class Bundle(NamedTuple):
@@ -327,7 +325,7 @@ def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
     for root in [*(host for host in view.hosts if host not in below), *view.hosts]:
         if root in levels:
             continue
-        for host in reversed(_walked(root, neighbours, levels, children)):
+        for host in reversed(_walk_hosts(root, neighbours, levels, children)):
             # Leaves come from the last to the first, so they are counted upwards and turned below.
             lower = [by_host[child].down for child in children[host]]
             by_host[host] = Place(levels[host], sum(lower) / len(lower) if lower else leaves)
@@ -335,7 +333,7 @@ def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
     return {host: Place(place.level, leaves - 1 - place.down) for host, place in by_host.items()}
 
 
-def _walked(
+def _walk_hosts(
     root: str, neighbours: dict[str, list[str]], levels: dict[str, int], children: dict[str, list[str]]
 ) -> list[str]:
     """Return a host and all below it, each before its children; records levels and parents."""

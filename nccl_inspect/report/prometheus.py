@@ -11,7 +11,7 @@ from nccl_inspect._version import __version__
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import gdr_word
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 
 SUFFIXES = ("prom",)
 _VERDICTS = ("ok", "degraded", "failed", "unknown")
@@ -83,17 +83,17 @@ class Metrics:
         self.registry = CollectorRegistry()
 
     def add(self, name: str, says: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]) -> None:
-        """A gauge with a value for each combination of labels."""
+        """Add a gauge with a value for each combination of labels."""
         gauge = Gauge(f"nccl_inspect_{name}", says, labels, registry=self.registry)
         for values, number in rows:
-            (gauge.labels(*map(printable, values)) if labels else gauge).set(number)
+            (gauge.labels(*map(escape_controls, values)) if labels else gauge).set(number)
 
     def add_function(self, name: str, says: str, value: Callable[[], float]) -> None:
-        """A gauge whose value is that of the moment when it is asked for."""
+        """Add a gauge whose value is that of the moment when it is asked for."""
         Gauge(f"nccl_inspect_{name}", says, registry=self.registry).set_function(value)
 
     def verdict(self, verdict: str) -> None:
-        """A gauge for each verdict."""
+        """Add a gauge for each verdict."""
         rows = [((name,), int(name == verdict)) for name in _VERDICTS]
         self.add("verdict", "1 for the verdict of the job, 0 for the others.", ("verdict",), rows)
 

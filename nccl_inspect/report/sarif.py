@@ -23,7 +23,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import MAX_ERRORS, explain_notice, reason
-from nccl_inspect.util.text import printable_lines
+from nccl_inspect.util.text import escape_controls_in_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 LEVELS = {"error": "error", "warning": "warning", "info": "note"}
@@ -35,7 +35,7 @@ _TITLE = re.compile(r"\A# .*\n+")
 
 
 def render(job: Job, style: Style) -> str:
-    """Return one run; open questions are notifications, because they have no line."""
+    """Return a document with one run; open questions are notifications, because they have no line."""
     findings = [(finding, "") for finding in job.findings]
     findings += [(entry.finding, entry.reason) for entry in job.suppressed]
     used = {finding.rule for finding, _ in findings}
@@ -65,7 +65,7 @@ def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]
         },
     }
     whole = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(clean(whole, printable_lines), indent=1, ensure_ascii=True) + "\n"
+    return json.dumps(clean(whole, escape_controls_in_lines), indent=1, ensure_ascii=True) + "\n"
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

@@ -17,22 +17,22 @@ from typing import Any, NamedTuple
 from nccl_inspect.answers import Column
 from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import cut, printable
-from nccl_inspect.util.wording import folded, ranges
+from nccl_inspect.util.text import cut, escape_controls
+from nccl_inspect.util.wording import fold_names, ranges
 
 _FOLD_ABOVE = 64
 """Ranks above which the matrix is folded to hosts."""
 
 
 def gdr_word(gdr: bool | str | None) -> str:
-    """GPUDirect RDMA in one word; ``-`` where it does not apply."""
+    """Return GPUDirect RDMA in one word; ``-`` where it does not apply."""
     if gdr is None:
         return "-"
     return "partial" if isinstance(gdr, str) else "yes" if gdr else "no"
 
 
-def by_kind(paths: Selection) -> list[list[str]]:
-    """Return one row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
+def rows_by_kind(paths: Selection) -> list[list[str]]:
+    """Return a row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
     alike: dict[tuple[str, str, str, str], list[tuple[PathKind, int]]] = {}
     for kind, number in paths.counted():
         alike.setdefault((kind.scope, kind.detail, gdr_word(kind.gdr), kind.verdict), []).append((kind, number))
@@ -40,14 +40,14 @@ def by_kind(paths: Selection) -> list[list[str]]:
     for (scope, detail, gdr, verdict), members in sorted(alike.items()):
         channels = sorted({len(kind.channels) for kind, _ in members})
         span = f"{channels[0]}-{channels[-1]}" if len(channels) > 1 else str(channels[0])
-        rows.append([scope, printable(detail), str(sum(number for _, number in members)), gdr, span, verdict])
+        rows.append([scope, escape_controls(detail), str(sum(number for _, number in members)), gdr, span, verdict])
     return rows
 
 
 KIND_HEAD = ["scope", "path", "pairs", "GDR", "channels", "verdict"]
 
 
-def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def align_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the lines of a table, as tabulate's format "simple" has them.
 
     Loading tabulate takes as long as reading a short log, and a summary needs no more than this.
@@ -69,7 +69,9 @@ class PathClass(Frozen):
     @property
     def label(self) -> str:
         """Return the path with its GPUDirect."""
-        return printable(self.detail) + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(gdr_word(self.gdr), "")
+        return escape_controls(self.detail) + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(
+            gdr_word(self.gdr), ""
+        )
 
 
 @frozen
@@ -88,7 +90,6 @@ def grid(paths: Selection, by: str | None) -> Grid:
     """Return the paths by their ends.
 
     Args:
-        paths: that are shown.
         by: ``rank`` or ``host``; None: rank by rank until there are too many ranks.
     """
     ranks = sorted(paths.ends())
@@ -109,14 +110,14 @@ def _kind(kind: PathKind) -> PathClass:
     return PathClass(kind.detail, kind.gdr, kind.verdict)
 
 
-def names_of_ends(paths: Selection, by_rank: bool) -> set[tuple[str, str]]:
+def name_ends(paths: Selection, by_rank: bool) -> set[tuple[str, str]]:
     """Return the ranks or hosts at both ends, as the matrix names them."""
     name = str if by_rank else _host
     return {(name(src), name(dst)) for src, dst in paths.distinct(*_ends(by_rank))}
 
 
 def _host(name: str | None) -> str:
-    return printable(name or "?")
+    return escape_controls(name or "?")
 
 
 @frozen
@@ -132,16 +133,15 @@ def matrix(paths: Selection, among: Selection, width: int, by: str | None = None
     """Return the rank by rank matrix; above 64 ranks host by host, with the number of pairs.
 
     Args:
-        paths: that are shown.
         among: all paths of the job; where more than are shown, rows and columns without any of these are left out.
         width: columns; where names of hosts as heads need more, the heads are numbers.
         by: ``rank`` or ``host``, as in :func:`grid`.
     """
     whole_grid = grid(paths, by)
-    letters = letters_of(paths)
+    letters = choose_letters(paths)
     is_part = len(paths) < len(among)
     by_rank = whole_grid.by == "rank"
-    others = names_of_ends(among, by_rank) if is_part else set()
+    others = name_ends(among, by_rank) if is_part else set()
     sending, receiving = ({pair[side] for pair in whole_grid.cells} for side in (0, 1))
     senders = [name for name in whole_grid.names if not is_part or name in sending]
     receivers = [name for name in whole_grid.names if not is_part or name in receiving]
@@ -151,9 +151,9 @@ def matrix(paths: Selection, among: Selection, width: int, by: str | None = None
         words = [f"{letters[kind.label]}{MARKS.get(kind.verdict, _NO_MARK)[0]}" for kind in cell]
         if not by_rank:
             words = [f"{pairs}{word}" for word, pairs in zip(words, cell.values(), strict=True)]
-        return (" " * (not by_rank)).join(words) or absent(src, dst)
+        return (" " * (not by_rank)).join(words) or mark_absent(src, dst)
 
-    def absent(src: str, dst: str) -> str:
+    def mark_absent(src: str, dst: str) -> str:
         return LEFT_OUT if (src, dst) in others else "." if by_rank and src != dst else ""
 
     body = [[src, *(text(src, dst) for dst in receivers)] for src in senders]
@@ -188,7 +188,7 @@ def _column_widths(whole: Matrix) -> list[int]:
     return [2 + max(len(head) + 2, *map(len, cells), 0) for head, *cells in columns]
 
 
-def side_by_side(whole: Matrix, width: int) -> list[Matrix]:
+def split_matrix(whole: Matrix, width: int) -> list[Matrix]:
     """Return the matrix in parts that fit a width, one below the other; each has all rows."""
     first, *widths = _column_widths(whole)
     parts: list[list[int]] = [[]]
@@ -216,7 +216,7 @@ MARKS = {"fallback": ("!", "fallback"), "unknown": ("?", "not judged")}
 _NO_MARK = ("", "")
 
 
-def letters_of(paths: Selection) -> dict[str, str]:
+def choose_letters(paths: Selection) -> dict[str, str]:
     """Return a letter for each kind of path, its initial where that is free."""
     letters: dict[str, str] = {}
     for kind in sorted(paths.kinds, key=lambda kind: (kind.transport != "P2P", kind.detail)):
@@ -254,7 +254,7 @@ def make_cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[s
     """Return the cells of some records, one row each."""
     return [
         [
-            printable(column.text(record) if column.text else value_text(getattr(record, column.name))) or NOTHING
+            escape_controls(column.text(record) if column.text else value_text(getattr(record, column.name))) or NOTHING
             for column in columns
         ]
         for record in records
@@ -310,16 +310,16 @@ class _Fit:
         """What was taken from the names of hosts."""
         self._notes: list[str] = []
         self._gone: list[str] = []
-        self._widths = {at: self._wide(at) for at in range(len(columns))}
+        self._widths = {at: self._column_width(at) for at in range(len(columns))}
 
-    def _wide(self, at: int) -> int:
+    def _column_width(self, at: int) -> int:
         return max(len(self._columns[at].head), *(len(row[at]) for row in self._body), 0)
 
-    def _excess(self) -> int:
+    def _excess_width(self) -> int:
         return sum(self._widths.values()) + _BETWEEN * (len(self._widths) - 1) - self._width
 
     def is_too_wide(self) -> bool:
-        return self._excess() > 0
+        return self._excess_width() > 0
 
     def leave_out_empty(self) -> None:
         """Drop empty columns that may be dropped."""
@@ -350,7 +350,7 @@ class _Fit:
         for at in sorted(self._widths, key=self._widths.__getitem__, reverse=True):
             least = self._columns[at].least
             if least and self.is_too_wide():
-                self._cut(at, max(least, self._widths[at] - self._excess()))
+                self._cut(at, max(least, self._widths[at] - self._excess_width()))
 
     def leave_out(self) -> None:
         """Drop columns, the least important ones first."""
@@ -364,7 +364,7 @@ class _Fit:
         """Cut whatever is still too wide."""
         for at in sorted(self._widths, key=self._widths.__getitem__, reverse=True):
             if self.is_too_wide():
-                self._cut(at, max(len(self._columns[at].head), self._widths[at] - self._excess()))
+                self._cut(at, max(len(self._columns[at].head), self._widths[at] - self._excess_width()))
 
     def _cut(self, at: int, width: int) -> None:
         self._change([at], lambda cell: cut(cell, width))
@@ -372,7 +372,7 @@ class _Fit:
     def _change(self, places: Sequence[int], change: Callable[[str], str]) -> None:
         """Change the cells of some columns."""
         self._body = [[change(cell) if at in places else cell for at, cell in enumerate(row)] for row in self._body]
-        self._widths.update({at: self._wide(at) for at in places})
+        self._widths.update({at: self._column_width(at) for at in places})
 
     def table(self) -> Table:
         """Return what is left."""
@@ -411,15 +411,13 @@ _COMMUNICATORS = Column("communicators", "communicator")
 
 
 def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: Sequence[Column] = ()) -> Table:
-    """Return one row for each directed pair, so that the table fits a width if it can.
+    """Return a row for each directed pair, in a table that fits a width if it can.
 
     Communicators are named where ranks are not global, so that the same pair appears for each.
 
     Args:
-        paths: of the rows.
         width: that lines may have.
         is_global: whether ranks are those of the job.
-        more: columns after the usual ones.
     """
     columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
     table = fit_table(columns, make_cells(columns, paths), width)
@@ -462,14 +460,13 @@ def fold_hosts(paths: Selection, among: Selection, width: int) -> tuple[list[str
     """Return the lines of the matrix, and its legend.
 
     Args:
-        paths: that are shown.
         among: all paths of the job.
         width: in columns; if the hosts do not fit, those that look alike are folded, then neighbors.
     """
     by_host = grid(paths, "host")
     cells = {pair: max(kinds, key=_rank_badness) for pair, kinds in by_host.cells.items()}
-    others = names_of_ends(among, by_rank=False) - cells.keys() if len(paths) < len(among) else set()
-    worst = _Worst(by_host.names, cells, frozenset(others), letters_of(paths))
+    others = name_ends(among, by_rank=False) - cells.keys() if len(paths) < len(among) else set()
+    worst = _Worst(by_host.names, cells, frozenset(others), choose_letters(paths))
     for groups in _group_hosts(worst):
         drawn = _draw_groups(groups, worst)
         if max(map(len, drawn)) <= width or len(groups) == 1:
@@ -497,7 +494,7 @@ def _group_hosts(worst: _Worst) -> Iterator[list[list[str]]]:
 
 
 def _draw_groups(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
-    """Head and rows; in a group, paths within hosts precede those between them."""
+    """Return the head and the rows; in a group, paths within hosts precede those between them."""
     cells = _group_cells(groups, worst)
     senders, receivers = (sorted({pair[side] for pair in cells}) for side in (0, 1))
     rows = [[f"{cut(_group_label(groups[at]), _MAX_LABEL)} = {at + 1}"] for at in senders]
@@ -523,7 +520,7 @@ def _group_cells(groups: Sequence[Sequence[str]], worst: _Worst) -> dict[tuple[i
 
 def _group_label(hosts: Sequence[str]) -> str:
     """Return hosts as one name if only their numbers differ, else the first and the last."""
-    names = folded(hosts)
+    names = fold_names(hosts)
     return names[0] if len(names) == 1 else f"{hosts[0]} … {hosts[-1]}"
 
 

@@ -21,16 +21,16 @@ from nccl_inspect.report.digest import (
     has_story,
     is_brief,
     list_facts,
+    list_own_steps,
     meaning,
     nest_findings,
     one_line,
     short_names,
-    steps_under,
 )
 from nccl_inspect.report.head import label_lines, step_command
-from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
+from nccl_inspect.report.tables import KIND_HEAD, align_table, rows_by_kind
 from nccl_inspect.report.words import NARROW, block, paint, step_block, verdict_color
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count
 
 _MAX_ERRORS = 5
@@ -57,18 +57,18 @@ _STEPS_UNDER = 2
 def render(job: Job, style: Style) -> str:
     """Return the summary; it fits any width from 40 columns."""
     if not job.jobs:
-        text = _single(job, style)
+        text = _single_report(job, style)
         if len(job.findings) == 1 and not style.verbose and style.width >= _WIDE:
             while text.count("\n") > _SCREEN and style.tight < _TIGHTEST:
                 style = style.with_fields(tight=style.tight + 1)
-                text = _single(job, style).rstrip("\n") + "\n(-v shows all of it)\n"
+                text = _single_report(job, style).rstrip("\n") + "\n(-v shows all of it)\n"
         return text
     from nccl_inspect.report import jobs  # most inputs hold one job
 
-    return jobs.in_text(job, style, _single)
+    return jobs.render_text(job, style, _single_report)
 
 
-def _single(job: Job, style: Style) -> str:
+def _single_report(job: Job, style: Style) -> str:
     parts = [
         [f"partial: {digest.describe_interruption(job)}"] if job.partial else [],
         [*headline(job, style), ""],
@@ -76,10 +76,10 @@ def _single(job: Job, style: Style) -> str:
         _job(job, style),
         _paths(job, style),
         _findings(job, style),
-        _suppressed(job, style),
+        _accepted_findings(job, style),
         _errors(job, style),
-        _open(job, style),
-        _unknown(job, style),
+        _open_questions(job, style),
+        _unknown_lines(job, style),
     ]
     return "\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
@@ -87,7 +87,7 @@ def _single(job: Job, style: Style) -> str:
 def brief(finding: Finding, job: Job, style: Style) -> list[str]:
     """Return a finding in few lines: what, the first fix and the first line of evidence."""
     names = short_names(job)
-    steps = [line for fix in finding.fix[:1] for line in step_block("fix", printable(fix), style)]
+    steps = [line for fix in finding.fix[:1] for line in step_block("fix", escape_controls(fix), style)]
     return [*_summary(finding, style), *steps, *_evidence(finding.evidence[:1], style, names)]
 
 
@@ -95,23 +95,23 @@ def headline(job: Job, style: Style) -> Iterator[str]:
     """Yield the head of the report: the verdict with its main reason, where, since when, and what to do now."""
     first = head.make_head(job, is_now=True)
     word = paint(first.word, verdict_color(job.verdict), style)
-    lines = _at_most(block("", printable(first.headline), style, indent=0, hang=0), _MAX_HEADLINE, style)
+    lines = _limit_lines(block("", escape_controls(first.headline), style, indent=0, hang=0), _MAX_HEADLINE, style)
     yield lines[0].replace(first.word, word, 1)
     yield from lines[1:]
     for label, text in label_lines(first):
-        shown = printable(text)
+        shown = escape_controls(text)
         if label == "do":
             lines = step_block("do", shown, style, indent=0, hang=_HANG)
             if len(lines) > _MAX_LABELLED:  # without its comment
                 lines = step_block("do", step_command(shown), style, indent=0, hang=_HANG)
         else:
             most = _MAX_LABELLED if label == "where" else _MAX_SINCE
-            lines = _at_most(block(label, shown, style, 0, _HANG), most, style)
+            lines = _limit_lines(block(label, shown, style, 0, _HANG), most, style)
         yield paint(label, "bold", style) + lines[0][len(label) :]
         yield from lines[1:]
 
 
-def _at_most(lines: list[str], most: int, style: Style) -> list[str]:
+def _limit_lines(lines: list[str], most: int, style: Style) -> list[str]:
     """Return the first lines; all of them on narrow terminals, where a line holds few words."""
     if len(lines) <= most or style.width < NARROW:
         return lines
@@ -123,14 +123,16 @@ def _story(job: Job, style: Style) -> Iterator[str]:
     if not has_story(job):
         return
     yield paint("what happened", "bold", style)
-    told = digest.story_lines(job)
-    width = max(len(line.where) for line in told)
-    for line in told[: _STORY[style.tight]]:
-        text = printable(line.text)
-        if style.verbose or style.width < NARROW:
-            yield from block(line.where, text, style, hang=width + 2)
+    lines = digest.story_lines(job)
+    is_whole = style.verbose or style.width < NARROW
+    places = [line.where if is_whole else _shorten_place(line.where, style.width) for line in lines]
+    width = max(map(len, places))
+    for place, line in list(zip(places, lines, strict=True))[: _STORY[style.tight]]:
+        text = escape_controls(line.text)
+        if is_whole:
+            yield from block(place, text, style, hang=width + 2)
         else:
-            yield cut(f"  {line.where:{width}}  {text}", style.width)
+            yield cut(f"  {place:{width}}  {text}", style.width)
     yield ""
 
 
@@ -139,16 +141,16 @@ def _job(job: Job, style: Style) -> Iterator[str]:
     for label, text in list_facts(job):
         communicators += label == "communicator"
         if communicators <= _COMMUNICATORS[style.tight]:
-            lines = block(label, printable(text), style, indent=0, hang=_HANG)
-            yield from _at_most(lines, 1, style) if style.tight else lines
+            lines = block(label, escape_controls(text), style, indent=0, hang=_HANG)
+            yield from _limit_lines(lines, 1, style) if style.tight else lines
     yield ""
 
 
 def _paths(job: Job, style: Style) -> Iterator[str]:
     if not len(job.paths):
         return
-    rows = by_kind(job.paths)
-    table = aligned(KIND_HEAD, rows)
+    rows = rows_by_kind(job.paths)
+    table = align_table(KIND_HEAD, rows)
     if max(map(len, table)) <= style.width:
         yield from table
     else:
@@ -175,21 +177,28 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         yield from _summary(finding, style, None if style.verbose else first)
         yield from _details(finding, style, names, shown)
         for other in find_nested(finding, job) if style.verbose else find_untold(finding, job):
-            yield from _folded_finding(other, style, names, finding, shown)
+            kind = "because" if other.rule in finding.because else "effect"
+            yield from block(kind, escape_controls(f"{other.rule} ({other.confidence}): {other.summary}"), style)
+            if other.where and other.where != finding.where:
+                yield from block("where", escape_controls(other.where), style)
+            for fix in shown.steps(other, list_own_steps(other, finding), _STEPS_UNDER):
+                yield from step_block("", f"fix: {escape_controls(fix)}", style)
+            fresh = [line for line in other.evidence if line not in finding.evidence]
+            yield from _evidence(shown.evidence(fresh), style, names)
         for words in accepted_causes(finding, job):
-            yield from block("because", printable(words), style)
+            yield from block("because", escape_controls(words), style)
         yield ""
-    yield from _in_brief([brief for brief in leads if is_brief(brief, job, style.verbose)], job, style)
+    yield from _brief_findings([brief for brief in leads if is_brief(brief, job, style.verbose)], job, style)
 
 
-def _in_brief(leads: list[Finding], job: Job, style: Style) -> Iterator[str]:
-    """Findings that do not explain the verdict, one line each, with those nested under them."""
+def _brief_findings(leads: list[Finding], job: Job, style: Style) -> Iterator[str]:
+    """Yield findings that do not explain the verdict, one line each, with those nested under them."""
     if not leads:
         return
     yield paint("also found", "bold", style) + f" ({MORE})"
     for lead in leads:
         for finding in (lead, *find_nested(lead, job)):
-            (line, *rest) = block("", printable(one_line(finding)), style, indent=2, hang=0, deeper=2)
+            (line, *rest) = block("", escape_controls(one_line(finding)), style, indent=2, hang=0, deeper=2)
             if style.width >= NARROW:
                 line, rest = cut(f"{line}…" if rest else line, style.width), []
             yield line.replace(finding.severity.upper(), paint(finding.severity.upper(), finding.severity, style), 1)
@@ -197,81 +206,76 @@ def _in_brief(leads: list[Finding], job: Job, style: Style) -> Iterator[str]:
     yield ""
 
 
-def _suppressed(job: Job, style: Style) -> Iterator[str]:
+def _accepted_findings(job: Job, style: Style) -> Iterator[str]:
     """Yield the accepted findings, one line each with the reason."""
     for entry in job.suppressed:
         finding = entry.finding
         text = f"{finding.rule} ({finding.severity}): {finding.summary}; accepted: {entry.reason}"
-        yield from block("suppressed", printable(text), style, indent=0, hang=12)
+        yield from block("suppressed", escape_controls(text), style, indent=0, hang=12)
     if job.suppressed:
         yield ""
 
 
 def _details(finding: Finding, style: Style, names: dict[str, str], shown: AlreadyShown) -> Iterator[str]:
     most = _PARAGRAPH[style.tight]
-    yield from _at_most(block("cause", printable(finding.cause), style), most, style)
-    yield from _at_most(block("impact", printable(finding.impact), style), most, style)
+    yield from _limit_lines(block("cause", escape_controls(finding.cause), style), most, style)
+    yield from _limit_lines(block("impact", escape_controls(finding.impact), style), most, style)
     for reference in finding.references if style.verbose else ():
-        yield from block("source", printable(str(reference)), style)
+        yield from block("source", escape_controls(str(reference)), style)
     if finding.confirm:
-        yield from _at_most(block("confirm", printable(finding.confirm), style), most, style)
+        yield from _limit_lines(block("confirm", escape_controls(finding.confirm), style), most, style)
     if style.verbose:
         yield from block("action", finding.action, style)
     steps = shown.steps(finding, finding.fix, _FIXES[style.tight])
     for index, fix in enumerate(steps[: _FIXES[style.tight]] if style.tight else steps):
         label = "fix" if index == 0 else ""
-        lines = step_block(label, printable(fix), style)
-        short = step_block(label, step_command(printable(fix)), style) if style.tight and len(lines) > 1 else lines
-        yield from _at_most(short, 1, style) if style.tight == _TIGHTEST else short  # the head has it whole
+        lines = step_block(label, escape_controls(fix), style)
+        short = (
+            step_block(label, step_command(escape_controls(fix)), style) if style.tight and len(lines) > 1 else lines
+        )
+        yield from _limit_lines(short, 1, style) if style.tight == _TIGHTEST else short  # the head has it whole
     yield from _evidence(shown.evidence(finding.evidence, _EVIDENCE[style.tight]), style, names)
 
 
 def _summary(finding: Finding, style: Style, first: Head | None = None) -> Iterator[str]:
-    """Heading, what and where; the last two only if the head of the report lacks them."""
+    """Yield the heading, and what and where if the head of the report lacks them."""
     severity = finding.severity.upper()
     for line in block(
-        "", printable(f"{severity} {finding.rule} ({describe_subject(finding)})"), style, indent=0, hang=0
+        "", escape_controls(f"{severity} {finding.rule} ({describe_subject(finding)})"), style, indent=0, hang=0
     ):
         marked = line.replace(severity, paint(severity, finding.severity, style), 1)
         yield marked.replace(finding.rule, paint(finding.rule, "bold", style), 1)
     if first is None or finding.summary not in first.headline:
-        yield from block("what", printable(finding.summary), style)
+        yield from block("what", escape_controls(finding.summary), style)
     if finding.where and (first is None or finding.where not in first.where):
-        yield from block("where", printable(finding.where), style)
-
-
-def _folded_finding(
-    finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: AlreadyShown
-) -> Iterator[str]:
-    kind = "because" if finding.rule in lead.because else "effect"
-    yield from block(kind, printable(f"{finding.rule} ({finding.confidence}): {finding.summary}"), style)
-    if finding.where and finding.where != lead.where:
-        yield from block("where", printable(finding.where), style)
-    for fix in shown.steps(finding, steps_under(finding, lead), _STEPS_UNDER):
-        yield from step_block("", f"fix: {printable(fix)}", style)
-    fresh = [line for line in finding.evidence if line not in lead.evidence]
-    yield from _evidence(shown.evidence(fresh), style, names)
+        yield from block("where", escape_controls(finding.where), style)
 
 
 def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> Iterator[str]:
     for index, line in enumerate(evidence):
         label = "" if index else "evidence"
-        text = f"{names[line.source]}:{line.line}: {printable(line.text)}"
+        text = f"{names[line.source]}:{line.line}: {escape_controls(line.text)}"
         parts = block(label, text, style)
-        for part in parts if style.verbose or len(parts) == 1 else [_in_one(label, text, style)]:
+        for part in parts if style.verbose or len(parts) == 1 else [_cut_quote(label, text, style)]:
             yield paint(part, "dim", style)
 
 
-def _in_one(label: str, text: str, style: Style) -> str:
+def _cut_quote(label: str, text: str, style: Style) -> str:
     """Return a quoted line cut to the width, if need be without what precedes NCCL's message."""
+    width = max(style.width, 40)
     place, _, quoted = text.partition(": ")
     _, mark, message = quoted.partition(" NCCL ")
-    line = f"  {label:10}{place}: {f'…NCCL {message}' if mark else quoted}"
-    return cut(line.rstrip(), max(style.width, 40))
+    line = f"  {label:10}{_shorten_place(place, width)}: {f'…NCCL {message}' if mark else quoted}"
+    return cut(line.rstrip(), width)
+
+
+def _shorten_place(place: str, width: int) -> str:
+    """Return the file and line without the beginning of a name that would leave no room for anything else."""
+    return place if len(place) <= width // 2 else f"…{place[1 - width // 2 :]}"
 
 
 def _errors(job: Job, style: Style) -> Iterator[str]:
-    """Errors that no finding explains: none is dropped silently."""
+    """Yield the errors that no finding explains: none is dropped silently."""
     errors = job.unexplained
     if not errors:
         return
@@ -280,7 +284,7 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
         yield paint(text, "bold", style)
     for notice in errors[:_MAX_ERRORS]:
         line = notice.evidence[0]
-        text = f"  {names[line.source]}:{line.line}: {printable(notice.message)} ({notice.count} x)"
+        text = f"  {names[line.source]}:{line.line}: {escape_controls(notice.message)} ({notice.count} x)"
         yield text if style.verbose else cut(text, max(style.width, 40))
         if means := meaning(notice):
             yield from block("means", means, style, indent=4, hang=7)
@@ -289,32 +293,34 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
     yield ""
 
 
-def _open(job: Job, style: Style) -> Iterator[str]:
+def _open_questions(job: Job, style: Style) -> Iterator[str]:
     if not job.not_judged:
         return
     yield paint("not judged", "bold", style)
     command = capture.command(job)
     for entry in job.not_judged:
         most = _PARAGRAPH[style.tight]
-        yield from _at_most(block(entry.rule, printable(entry.reason), style, hang=len(entry.rule) + 2), most, style)
+        yield from _limit_lines(
+            block(entry.rule, escape_controls(entry.reason), style, hang=len(entry.rule) + 2), most, style
+        )
         if style.tight < _TIGHTEST or not command:
-            yield from _at_most(block("needs", printable(entry.needs), style, indent=4, hang=7), most, style)
+            yield from _limit_lines(block("needs", escape_controls(entry.needs), style, indent=4, hang=7), most, style)
     if command:
-        yield from block("to capture it", printable(command), style, indent=2, hang=15)
+        yield from block("to capture it", escape_controls(command), style, indent=2, hang=15)
 
 
-def _unknown(job: Job, style: Style) -> Iterator[str]:
-    """With -v: unrecognized lines, ready to paste into an issue, and damaged ones."""
+def _unknown_lines(job: Job, style: Style) -> Iterator[str]:
+    """Yield, with -v, unrecognized lines, ready to paste into an issue, and damaged ones."""
     if not style.verbose:
         return
     if job.unrecognised:
         yield paint("NCCL lines that the grammar does not know (please report them)", "bold", style)
         for entry in job.unrecognised:
-            yield f"  {entry.count} x  {printable(entry.example.text)}"
+            yield f"  {entry.count} x  {escape_controls(entry.example.text)}"
     if job.damaged:
         yield paint("damaged lines that could not be repaired: no rule uses them", "bold", style)
         for line in job.damaged:
-            yield printable(f"  {line.source}:{line.line}: {line.text}")
+            yield escape_controls(f"  {line.source}:{line.line}: {line.text}")
         left = sum(source.damaged_lines for source in job.sources) - len(job.damaged)
         if left > 0:
             yield f"  … and {left:,} more"

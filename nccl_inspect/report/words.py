@@ -8,24 +8,24 @@ from collections.abc import Iterable, Sequence
 
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.report import Style
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import some_names
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
 _VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}
 PAGE_WIDTH = 120
 """Width of the Markdown pages."""
-_CODE = later(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
+_CODE = compile_later(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _LIST_ITEM = re.compile(r" *(?:[-*]|\d+\.) +")
-_PARAGRAPH = later(rf"^(?! *[|#\n]).+(?:\n(?!{_LIST_ITEM.pattern}| *[|#\n]).+)*", re.MULTILINE)
+_PARAGRAPH = compile_later(rf"^(?! *[|#\n]).+(?:\n(?!{_LIST_ITEM.pattern}| *[|#\n]).+)*", re.MULTILINE)
 """Of a page without code: some lines of text, or an item of a list; not a heading and not a table."""
-EXAMPLE = later(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
+EXAMPLE = compile_later(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
 """The start of a log on a rule's page, which states the expected result for the tests."""
 _PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "cannot be judged"}
-_LINK = later(r"\[([^\]\n]+)\]\(([^)\s]+)\)")
-_HEADING = later(r"^#+ (.*)$", re.MULTILINE)
-_ONE_RANK = later(r"ranks(?= \d+(?:, line|$))")
+_LINK = compile_later(r"\[([^\]\n]+)\]\(([^)\s]+)\)")
+_HEADING = compile_later(r"^#+ (.*)$", re.MULTILINE)
+_ONE_RANK = compile_later(r"ranks(?= \d+(?:, line|$))")
 NARROW = 60
 """Narrower terminals have no column for labels."""
 _MIN_WIDTH = 40
@@ -46,10 +46,7 @@ def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, 
 
     Args:
         label: may be empty.
-        text: of the paragraph.
         style: says how wide it may be.
-        indent: of the label.
-        hang: width of the column of labels.
         deeper: more indent of all lines but the first.
     """
     lead = " " * indent + label.ljust(hang)
@@ -80,7 +77,7 @@ def describe_proof(match: re.Match[str]) -> str:
     return _PROVES[match[1]] + (f": {words}" if words else "")
 
 
-def with_proofs(page: str) -> str:
+def add_proofs(page: str) -> str:
     """Return the page of a rule with the expected result of each log in words."""
     return EXAMPLE.sub(lambda match: f"```text {describe_proof(match)}", page)
 
@@ -90,9 +87,8 @@ def fit_page(page: str, width: int) -> str:
 
     Args:
         page: with paragraphs and list items of one line or several.
-        width: in columns.
     """
-    page = with_proofs(page)
+    page = add_proofs(page)
     if width >= PAGE_WIDTH:
         return page
     style = Style(width=width)
@@ -102,7 +98,7 @@ def fit_page(page: str, width: int) -> str:
 
 
 def page_for_terminal(page: str, style: Style) -> str:
-    """A page as a terminal shows it: headings in bold, code indented, and no link that leads nowhere from there."""
+    """Return a page for a terminal: headings in bold, code indented, and no link that leads nowhere from there."""
     parts = _CODE.split(fit_page(_LINK.sub(_address, page), style.width))
     parts[::2] = [_HEADING.sub(lambda match: paint(match[1], "bold", style), prose) for prose in parts[::2]]
     for place in range(1, len(parts), 2):
@@ -134,8 +130,8 @@ def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int =
     return block(label, code, style, indent, hang, deeper=2) + _wrap(words, style, lead, lead)
 
 
-def shortened(items: Iterable[str], limit: int = 6) -> str:
-    """The first few items, with the number of the others; those that differ in numbers only as one: ``node-[0-3]``."""
+def shorten_list(items: Iterable[str], limit: int = 6) -> str:
+    """Return the first few items, with the number of the others; folded where only numbers differ: ``node-[0-3]``."""
     return some_names(items, limit)
 
 
@@ -150,19 +146,21 @@ def clock(time: str) -> str:
     return _FRACTION.sub("", time.strip("[]")).replace("T", " ", 1)
 
 
-_FRACTION = later(r"(?<=:\d\d)[.,]\d+")
+_FRACTION = compile_later(r"(?<=:\d\d)[.,]\d+")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 _MAX_LINE = 500
 """Characters of a line of evidence, unless verbose: an issue holds 65,536 in all."""
-_SPECIAL = later(r"[\\`*_{}\[\]<>|~&$#]")
-_CALLS = later(r"(\\?[@#]|\bGH-)(?=\w)")
+_SPECIAL = compile_later(r"[\\`*_{}\[\]<>|~&$#]")
+_CALLS = compile_later(r"(\\?[@#]|\bGH-)(?=\w)")
 
 
 def folded_lines(title: str, lines: Iterable[str], style: Style) -> str:
     """Log lines in a folded section; the fence is longer than any in them."""
-    text = "\n".join(printable(line) if style.verbose else cut(printable(line), _MAX_LINE) for line in lines)
+    text = "\n".join(
+        escape_controls(line) if style.verbose else cut(escape_controls(line), _MAX_LINE) for line in lines
+    )
     fence = "`" * max(3, _ticks(text) + 1)
     from html import escape  # loads a table of all entities
 
@@ -176,7 +174,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def escape_markdown(text: str) -> str:
     """Return text in which nothing is markup, a mention or a reference."""
-    escaped = _SPECIAL.sub(r"\\\g<0>", printable(text).strip())
+    escaped = _SPECIAL.sub(r"\\\g<0>", escape_controls(text).strip())
     return _CALLS.sub(r"\1<!-- -->", escaped)
 
 
@@ -187,7 +185,7 @@ def step_item(step: str) -> str:
 
 def code_span(text: str) -> str:
     """Return a code span that can be copied as it is."""
-    text = printable(text)
+    text = escape_controls(text)
     ticks = "`" * (_ticks(text) + 1)
     space = " " if text.startswith(("`", " ")) or text.endswith(("`", " ")) else ""
     return f"{ticks}{space}{text}{space}{ticks}"

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from nccl_inspect import artifacts
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclVersion
 from nccl_inspect.judging import stated_errors
@@ -20,16 +19,16 @@ from nccl_inspect.judging.agreement import (
     ranks_without,
     with_own_ranks,
 )
+from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.connecting import is_connected
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import evidence_of_settings, ranks_concerned
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model import versions
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ class Source(NamedTuple):
 def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find the variables that findings blame in manifests and scripts, set to the same value or to another one."""
     effects = workloads.faults("setting-from-file", findings)
-    sources = grouped((source.variable.name, source) for source in _sources(facts)) if effects else {}
+    sources = group_values((source.variable.name, source) for source in _sources(facts)) if effects else {}
     settings = [(effect, setting) for effect in effects for setting in _settings(facts, effect)]
     blamed = [
         (effect, source)
@@ -207,7 +206,7 @@ def _sources(facts: Facts) -> Iterator[Source]:
     for pod in workloads.pods(facts):
         for variable in (variable for container in pod.containers for variable in container.env):
             yield Source(pod.file, variable, _step(pod.file, variable, pod))
-    for script in artifacts.of(facts.job.artifacts, "slurm_script"):
+    for script in contents_of(facts.job.artifacts, "slurm_script"):
         yield from (Source(script.name, variable, _step(script.name, variable)) for variable in script.env)
 
 
@@ -228,7 +227,7 @@ def _settings(facts: Facts, effect: Finding) -> Iterator[Setting]:
             yield setting
 
 
-_VARIABLE = later(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
+_VARIABLE = compile_later(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
 _NUMBERS = ("nccl/env-invalid", "tcpxo/fastrak-env-invalid")
 _LISTS = {"nccl/algo-setting-invalid": ("NCCL_ALGO", "NCCL_PROTO"), "nccl/rings-invalid-old": ("NCCL_RINGS",)}
 
@@ -269,20 +268,24 @@ def version_mismatch(facts: Facts) -> Iterator[Hit]:
 
 def _mismatch(facts: Facts) -> Iterator[Hit]:
     """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
-    checked, strange, printed = facts.notices("nccl/version-mismatch"), facts.with_role(*_STRANGE), _printed(facts)
+    checked, strange, printed = (
+        facts.notices("nccl/version-mismatch"),
+        facts.with_role(*_STRANGE),
+        _printed_releases(facts),
+    )
     built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
     if not checked and built:  # several jobs in one log may each have their own release
-        printed = _mixed(facts, printed)
+        printed = _find_mixed(facts, printed)
         if not printed:
             return
-    by_process = printed | (_inferred(facts, set(printed)) if strange and printed else {})
-    ranks = _stated(checked)
+    by_process = printed | (_infer_releases(facts, set(printed)) if strange and printed else {})
+    ranks = _releases_by_check(checked)
     bare = _without_process(facts) if strange and not is_connected(facts) else set()
     releases = sorted({*by_process.values(), *ranks, *bare}, key=versions.order)
     if not checked and len(releases) < 2:
         return
     lines = [notice for notice in facts.with_event(NcclVersion) if notice.hosts or bare]
-    odd = _odd(by_process)
+    odd = _odd_processes(by_process)
     odd_ranks = {rank for last in facts.job.last_lines if last.process in odd for rank in last.ranks}
     is_one_job = len(facts.job.communicators) == 1 and all(notice.ranks for notice in lines)
     named = {
@@ -299,7 +302,7 @@ def _mismatch(facts: Facts) -> Iterator[Hit]:
     )
 
 
-def _mixed(facts: Facts, printed: dict[Process, str]) -> dict[Process, str]:
+def _find_mixed(facts: Facts, printed: dict[Process, str]) -> dict[Process, str]:
     """Return the releases in a communicator that did not come up and whose members print several; none for others."""
     is_global = facts.job.rank_space == "global"
     process_of = {rank: last.process for last in facts.job.last_lines if is_global for rank in last.ranks}
@@ -311,13 +314,13 @@ def _mixed(facts: Facts, printed: dict[Process, str]) -> dict[Process, str]:
     return {}
 
 
-def _odd(by_process: dict[Process, str]) -> set[Process]:
+def _odd_processes(by_process: dict[Process, str]) -> set[Process]:
     """Return the processes with another release than most; empty where no release prevails."""
     release, number = Counter(by_process.values()).most_common(1)[0] if by_process else ("", 0)
     return {process for process, own in by_process.items() if own != release} if 2 * number > len(by_process) else set()
 
 
-def _printed(facts: Facts) -> dict[Process, str]:
+def _printed_releases(facts: Facts) -> dict[Process, str]:
     """Return the release of each process that prints a complete one, without CUDA's version."""
     return {
         process: release
@@ -340,14 +343,14 @@ def _whole_release(notice: Notice) -> str:
     return release if release.count(".") >= 2 and not release.endswith(".") else ""
 
 
-def _inferred(facts: Facts, others: set[Process]) -> dict[Process, str]:
+def _infer_releases(facts: Facts, others: set[Process]) -> dict[Process, str]:
     """The releases of processes by the wording of their lines, if that excludes the releases that others print."""
     seen: dict[Process, set[str]] = {}
     for notice in facts.job.notices:
         for process in set(notice.processes) - others:
             if process[0] and notice.releases:
                 seen.setdefault(process, set()).add(notice.releases)
-    printed = {f"{release}..{release}" for release in _printed(facts).values()}
+    printed = {f"{release}..{release}" for release in _printed_releases(facts).values()}
     inferred = {process: versions.infer(texts) for process, texts in seen.items()}
     return {
         process: text
@@ -356,7 +359,7 @@ def _inferred(facts: Facts, others: set[Process]) -> dict[Process, str]:
     }
 
 
-def _stated(checked: list[Notice]) -> dict[str, set[int]]:
+def _releases_by_check(checked: list[Notice]) -> dict[str, set[int]]:
     """The releases in the errors of NCCL's check, with their ranks: each rank names itself and the first mismatch."""
     ranks: dict[str, set[int]] = {}
     for notice in checked:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.check import Facts, Hit, value
 from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
 from nccl_inspect.judging.ends import is_last
-from nccl_inspect.judging.engine import Facts, value
-from nccl_inspect.judging.facts import as_shell, evidence_of_settings, first_lines, global_ranks, nics_used, ranks_in
+from nccl_inspect.judging.facts import evidence_of_settings, global_ranks, nics_used, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, in_use
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import efa_hints
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import list_words
 
 _CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
 _SIZES = ("NCCL_NTHREADS", "NCCL_BUFFSIZE")
@@ -52,7 +51,7 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     named = {
         "chosen": settings,
         "shown": harmful or settings,
-        "sources": listed(setting.source for setting in settings),
+        "sources": list_words(setting.source for setting in settings),
         "narrow": narrow,
         "unchecked": unchecked,
         "harmful": harmful,
@@ -161,10 +160,10 @@ def few_channels(facts: Facts) -> Iterator[Hit]:
             unknown.append(Hit(named={**named, "unknown link": True}))
         elif switched or (nics := None if _is_local(comm) else _nics(facts, comm, paths)):
             named["nics"] = 0 if switched else nics
-            yield hit.with_fields(paths=paths, evidence=[*lines, *first_lines(paths)[:2]])
+            yield hit.with_fields(paths=paths, evidence=[*lines, *paths.first_lines()[:2]])
             return
         elif shared := None if _is_local(comm) else _one_nic(facts, comm, paths):
-            yield hit.with_fields(known=("one NIC",), evidence=[*lines, *first_lines(shared)[:2]])
+            yield hit.with_fields(known=("one NIC",), evidence=[*lines, *shared.first_lines()[:2]])
             return
     yield from unknown[:1]
 
@@ -246,7 +245,7 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
     elif slow:
         off = [one for one in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if one.value == "0"]
         named = {"slow": True, "off": off, "net": in_use(slow, machine), "nvlink": NVLINK[5], "refused": True}
-        yield Hit(named=named, evidence=[*first_lines(slow)[:3], *off], paths=slow)
+        yield Hit(named=named, evidence=[*slow.first_lines()[:3], *off], paths=slow)
     elif machine and on_rack and over_net and not facts.notices("nccl/mnnvl-fabric"):
         yield Hit(named={"domain": machine.nvlink_domain, "pairs": len(over_net)})
 
@@ -261,7 +260,7 @@ def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:
     return domains
 
 
-_SETTING = later(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
+_SETTING = compile_later(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
 """What 2.24 and later add (src/enqueue.cc); earlier releases used a ring where a setting did not fit."""
 _CAN = {
     "AllReduce": "Ring, Tree, CollNet and NVLS",
@@ -343,23 +342,6 @@ def nvls_unavailable(facts: Facts) -> Iterator[Hit]:
         asked = [*algo, *(one for one in facts.user_settings("NCCL_NVLS_ENABLE") if one.value == "1")]
         if asked and (counted := facts.job.without_nvls):
             yield Hit(settings=asked, hosts=(), evidence=[*asked, *counted[:2]])
-
-
-def protocol_forced_by_plugin(facts: Facts) -> Iterator[Hit]:
-    """Find what a plugin set, and its reason: the echo that NCCL prints later looks like a user's setting."""
-    forced = [setting for setting in facts.settings("NCCL_PROTO") if setting.source == "plugin"]
-    if not forced:
-        return
-    weak = facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
-    ordering = facts.notices("aws-ofi-nccl/ofi-simple-protocol")
-    lacks_gdr = bool(weak) or any("(reason: GDR" in line.text for setting in forced for line in setting.evidence)
-    yield Hit(
-        named={"settings": as_shell(forced)},
-        known=("without GPUDirect RDMA",) if lacks_gdr else ("out of order",) if ordering else (),
-        ranks=facts.ranks_with(forced),
-        hosts={host for setting in forced for host in setting.hosts},
-        evidence=[*forced, *[*weak, *ordering][:2]],
-    )
 
 
 _OFF = ("0", "-1", "none")

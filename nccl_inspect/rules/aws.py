@@ -1,14 +1,17 @@
 """EFA and aws-ofi-nccl."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ErrorCascade, OfiPlatform, OfiProvider
 from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.clouds import is_ec2
-from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
-from nccl_inspect.judging.facts import evidence_of_settings, first_lines, hosts_in
+from nccl_inspect.judging.facts import evidence_of_settings, hosts_in
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import fabrics, slingshot
 from nccl_inspect.judging.networks.efa_completions import (
@@ -22,9 +25,10 @@ from nccl_inspect.judging.networks.efa_completions import (
 )
 from nccl_inspect.judging.networks.fabrics import dies_silently
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric, is_over_tcp
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.platforms import Platform
+
+if TYPE_CHECKING:
+    from nccl_inspect.platforms import Platform
 
 _SPECIFIC = (4, 5, 7, 10, 18, 4097, 4098, 4099, 4105, 4125)
 """Those whose cause is known."""
@@ -90,7 +94,7 @@ def _find_broken(facts: Facts, reasons: list[Notice]) -> list[Notice]:
     if not reasons or not (facts.with_event(OfiProvider) or _came_up(facts)):
         return []
     used = facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail)
-    first = min((line.order for line in first_lines(used)), default=None)
+    first = min((line.order for line in used.first_lines()), default=None)
     is_late = first is not None and reasons[0].evidence[0].order > first
     broken = propagated_errors.frames(facts, files=_CONNECTING)
     return [frame for frame in broken if is_late or frame.place > reasons[0].place]
@@ -256,7 +260,7 @@ def socket_instead_of_efa(facts: Facts) -> Iterator[Hit]:
         yield from _suspect(facts, named, lines)
     elif network or hints:
         named |= {"provider": provider, "tried": lines, "certain": network and lines}
-        yield Hit(named=named, evidence=[*first_lines(paths)[:2], *hints[:3]], paths=paths)
+        yield Hit(named=named, evidence=[*paths.first_lines()[:2], *hints[:3]], paths=paths)
 
 
 def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Iterator[Hit]:

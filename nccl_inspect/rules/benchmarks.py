@@ -4,11 +4,9 @@ from collections.abc import Iterator
 
 from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
-from nccl_inspect.judging.engine import Facts, first_evidence, value
-from nccl_inspect.judging.facts import first_lines
+from nccl_inspect.judging.check import Facts, Hit, first_evidence, value
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.impact import Estimate, cited
-from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.impact import Estimate, cite
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.measured import Measured
 from nccl_inspect.util.wording import count
@@ -21,7 +19,7 @@ def bandwidth_low(facts: Facts) -> Iterator[Hit]:
     if worst is None or worst.line is None:
         return
     others = [bandwidth.measurement_name(entry) for entry in low if entry is not worst]
-    source = cited(f"{bandwidth.expected_range(worst)} GB/s", worst.what, worst.expected_source or "")
+    source = cite(f"{bandwidth.expected_range(worst)} GB/s", worst.what, worst.expected_source or "")
     paths, times = facts.job.paths, 1 / max(_ratio(worst), 1e-3)
     named = {
         "measured": bandwidth.describe_measurement(worst),
@@ -30,7 +28,7 @@ def bandwidth_low(facts: Facts) -> Iterator[Hit]:
         "times": Estimate(f"{times:{'.2g' if times < 100 else '.0f'}}", (source,)),
         "severe": _ratio(worst) < VERY_LOW,
     }
-    hosts, lines = worst.hosts or facts.hosts(), [worst.line, *first_lines(paths)[:1]]
+    hosts, lines = worst.hosts or facts.hosts(), [worst.line, *paths.first_lines()[:1]]
     yield Hit([], named, (), facts.job.ranks_seen, hosts, lines, open_paths=paths)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NetDevices
 from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.connecting import (
     NO_ROUTE,
     REFUSED,
@@ -22,7 +23,6 @@ from nccl_inspect.judging.connecting import (
     reason,
     retried_connections,
 )
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.networks.fabrics import card_lists
 from nccl_inspect.judging.networks.interfaces import (
@@ -36,11 +36,10 @@ from nccl_inspect.judging.networks.interfaces import (
     same_address,
     without_family,
 )
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import listed, some_names
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import list_words, some_names
 
 _START = 5
 """Attempts that a rank may need while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth."""
@@ -53,13 +52,8 @@ def bootstrap_connect_refused(facts: Facts) -> Iterator[Hit]:
     if failures or (retries and facts.job.ended_by and not has_built_communicator(facts)):
         yield Hit(failures or retries, named)
     elif retries and not has_built_communicator(facts):
-        known = "open" if any(map(_is_beyond_start, retries)) else "starting"
+        known = "open" if any(int(value(one, "attempt") or _START + 1) > _START for one in retries) else "starting"
         yield Hit(retries, named, (known,), evidence=retries[-3:])
-
-
-def _is_beyond_start(notice: Notice) -> bool:
-    attempt = value(notice, "attempt")
-    return attempt is None or int(attempt) > _START
 
 
 def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
@@ -108,7 +102,7 @@ def _settings_without_interface(facts: Facts) -> list[Setting]:
     return [setting for setting in named if included_names(setting) and choosers.isdisjoint(setting.processes)]
 
 
-_BRIDGE = later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
+_BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
 
 
@@ -176,7 +170,7 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
 def _find(facts: Facts, used: list[Interface], failed: list[Notice], known: list[str], lost: str = "") -> Hit:
     """Return what is known about interfaces, or about the addresses of connections that are lost."""
     settings = facts.user_settings("NCCL_SOCKET_IFNAME")
-    notices, words = [one.notice for one in used], listed((one.words for one in used), limit=2)
+    notices, words = [one.notice for one in used], list_words((one.words for one in used), limit=2)
     good = {one.name for one in listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
     address, hosts = next(iter(same_address(used).items()), ("", set[str]()))
     is_light = not (lost or "failed" in known or facts.spans_hosts())
@@ -254,7 +248,10 @@ def gloo_not_connected(facts: Facts) -> Iterator[Hit | Effects]:
 def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
     """Find the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
     interfaces = [interface for interface in listed_interfaces(facts) if interface.for_setup and interface.is_loopback]
-    setup, data = [interface.notice for interface in interfaces], facts.with_event(NetDevices, _is_loopback)
+    setup = [interface.notice for interface in interfaces]
+    data = facts.with_event(
+        NetDevices, lambda event: event.net == "Socket" and any(str(device[1]) == "lo" for device in event.devices[:1])
+    )
     lo = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
     let_in = list(filter(allows_loopback, facts.user_settings("NCCL_SOCKET_IFNAME")))
     job, is_built = facts.job, has_built_communicator(facts)
@@ -273,7 +270,3 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
         yield Hit([*setup, *data], named | known, evidence=shown, paths=carried)
     elif lo and not is_built:
         yield Hit(named=named | {"unnamed interface": True}, settings=lo)
-
-
-def _is_loopback(event: NetDevices) -> bool:
-    return event.net == "Socket" and any(str(device[1]) == "lo" for device in event.devices[:1])

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import ErrorCascade
+from nccl_inspect.judging.check import Facts, Hit, Notice, value
 from nccl_inspect.judging.connecting import (
     NO_ROUTE,
     REFUSED,
@@ -10,11 +11,9 @@ from nccl_inspect.judging.connecting import (
     has_built_communicator,
     link_local_refused,
 )
-from nccl_inspect.judging.engine import Facts, Notice, value
 from nccl_inspect.judging.facts import ranks_concerned
 from nccl_inspect.judging.networks.fabrics import network_mismatches
 from nccl_inspect.judging.networks.interfaces import NO_FAMILY, without_family
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import error_of
 
 _CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "setsockopt", "fcntl")

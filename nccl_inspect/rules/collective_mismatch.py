@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nccl_inspect.artifacts.causes import DIFFERENT
-from nccl_inspect.judging.engine import Facts, Notice, first_evidence
+from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.watchdog import Wait, waits
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import ranks_word
 
 _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
 """Operations for which every rank must pass the same number of elements."""
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")
 """Operations whose names may differ between ranks, or mean nothing."""
-_CALL = later(
+_CALL = compile_later(
     r"Rank (\d+) is running collective: CollectiveFingerPrint"
     r"\((?:SequenceNumber=(\d+), )?OpType=(\w+)(?:, TensorShape=(\[[^\]]*\]))?"
 )
@@ -35,7 +34,7 @@ def find(facts: Facts) -> Iterator[Hit]:
                 named={
                     "recorded": f"work {standstill.seq} of group {standstill.group.label}",
                     "calls": flight_recorder.by_call(parts),
-                    "places": flight_recorder.places(parts),
+                    "places": flight_recorder.list_frames(parts),
                     "outliers": outliers,
                     "peers": standstill.group.label if standstill.peers else "",
                     "usual": flight_recorder.ranks_of(standstill.waiting),

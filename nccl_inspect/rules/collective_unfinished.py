@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.artifacts.causes import PARTLY, UNFINISHED
-from nccl_inspect.judging.engine import Facts
+from nccl_inspect.judging.check import Facts, Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.judging.page_words import Hit
 
 
 def find(facts: Facts) -> Iterator[Hit]:

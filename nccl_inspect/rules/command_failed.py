@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Facts
-from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.check import Facts, Hit
 from nccl_inspect.judging.statements import EXTERNAL, report_of
 from nccl_inspect.util import signals
 

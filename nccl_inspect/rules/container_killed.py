@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Evidence, Facts, Finding
+from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import Case, Change
 from nccl_inspect.judging.facts import ranks_in
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Ended
@@ -65,7 +64,7 @@ def find(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     limit = workloads.steps(first.case, Change(("resources", "limits"), more)) if is_memory and not is_container else ()
     yield Hit(
         named={
-            "pods": listed((death.case.pod.label for death in deaths), limit=3),
+            "pods": list_words((death.case.pod.label for death in deaths), limit=3),
             "gone": gone,
             "reason": ended.reason,
             "code": "" if is_memory else ended.code,

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
 
-from nccl_inspect.judging.engine import Facts, Finding
-from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.check import Facts, Finding, Hit
 from nccl_inspect.judging.siblings import comparison, observed
 from nccl_inspect.judging.siblings.comparison import Odd
 from nccl_inspect.model.job import Selection

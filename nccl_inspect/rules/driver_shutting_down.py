@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Facts
+from nccl_inspect.judging.check import Facts, Hit
 from nccl_inspect.judging.facts import global_ranks, ranks_in
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.wording import ranks_word
 
 
 def find(facts: Facts) -> Iterator[Hit]:
     """Find CUDA calls that failed because the process was already exiting, and the ranks that did not exit."""
-    notices = [notice for notice in cuda.failed_calls(facts) if job_end.is_shutting_down(notice.event)]
+    notices = [notice for notice in cuda.failed_calls(facts) if job_failure.is_shutting_down(notice.event)]
     if not notices:
         return
     ending = ranks_in(notices)

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from nccl_inspect.judging import at_end, exceptions
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import is_last, since_start, terminations
-from nccl_inspect.judging.engine import Effects, Facts, Notice, value
-from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.judging.statements import EXTERNAL, is_propagated_error, message_of, report_of
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.judging.statements import EXTERNAL, is_forced, is_propagated_error, message_of, report_of
+from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util import signals
 
 _OF_NOBODY = "torch/python-interrupted"
@@ -20,7 +19,7 @@ _OF_NOBODY = "torch/python-interrupted"
 def find(facts: Facts) -> Iterator[Hit | Effects]:
     """Find reports of an external end; the story decides whether an earlier failure is the reason."""
     stopped = terminations(facts)
-    forced = {id(notice): notice for notice in facts.errors() if job_end.is_forced(notice.event)}
+    forced = {id(notice): notice for notice in facts.errors() if is_forced(notice)}
     forced.update((id(notice), notice) for notice in stopped)
     interrupts = facts.notices(_OF_NOBODY)
     yield Effects(interrupts)
@@ -42,11 +41,11 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
     ]
     interrupted = {value(notice, "global_rank") for notice in notices if notice.production == "torch/rank-interrupted"}
     is_some = all("ends-one" in notice.roles for notice in notices)  # no launcher reports that it ended them all
-    reason = next(filter(None, (job_end.reason(notice.event) for notice in notices)), None)
+    reason = next(filter(None, (job_failure.reason(notice.event) for notice in notices)), None)
     is_of_nobody = any(notice.production == _OF_NOBODY for notice in notices)
     known = {
         "killed": reason is None and report_of(notices[0]).signal == signal.SIGKILL.name,
-        "silence": reason != job_end.NODE_FAILURE and bool(at_end.ends_after_nccl(facts, facts.job.ended_by)),
+        "silence": reason != job_failure.NODE_FAILURE and bool(at_end.ends_after_nccl(facts, facts.job.ended_by)),
         "some": is_some and not interrupted.issuperset(facts.job.ranks_seen),
         "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
     }
@@ -54,10 +53,10 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
     known |= {
         "doubtful": is_doubtful,
         "unsure": is_doubtful or known["some"],
-        "time limit": reason == job_end.TIME_LIMIT,
-        "preempt": reason == job_end.PREEMPTED,
-        "requeue": reason == job_end.REQUEUED,
-        "node failure": reason == job_end.NODE_FAILURE,
+        "time limit": reason == job_failure.TIME_LIMIT,
+        "preempt": reason == job_failure.PREEMPTED,
+        "requeue": reason == job_failure.REQUEUED,
+        "node failure": reason == job_failure.NODE_FAILURE,
     }
     yield Hit(
         notices,
@@ -85,5 +84,5 @@ def _signal_words(notices: list[Notice]) -> str:
     if not given and message_of(notices[0]).endswith("KeyboardInterrupt"):
         given = signal.SIGINT.name
     number = signals.number(str(given))
-    name = given if number is None else signals.name(abs(signals.from_status(number)))
+    name = given if number is None else signals.name(abs(signals.exit_code(number)))
     return f"{name} from outside" if name else message_of(notices[0])

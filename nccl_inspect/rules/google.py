@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Effects, Facts, Notice, value
-from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in, unset_steps
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
+from nccl_inspect.judging.facts import hosts_in
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import message_of
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import some_names
 
 _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
@@ -25,7 +24,7 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
     The TCPX plugin is recognized by its texts only: its WARN about a timeout counts.
     """
     own = facts.with_role("daemon-ends")
-    gone = [*facts.with_role("daemon-gone"), *google_plugins.aborted(facts, *_ABORTS_OF_WAITS)]
+    gone = [*facts.with_role("daemon-gone"), *google_plugins.find_aborts(facts, *_ABORTS_OF_WAITS)]
     late = [notice for notice in facts.job.notices if _is_timeout(notice)]
     ready = {process for notice in facts.notices("tcpxo/fastrak-rxdm-ready") for process in notice.processes}
     waiting = [one for one in facts.notices(_WAITS) if not one.processes or set(one.processes) - ready]
@@ -85,7 +84,7 @@ def tcpxo_no_interface(facts: Facts) -> Iterator[Hit | Effects]:
     missing = [
         *facts.notices(_NONE, _NO_NIC, "tcpxo/fastrak-dxs-interface", "tcpxo/fastrak-interface-path"),
         *facts.errors_of_rule("tcpxo-no-interface"),
-        *google_plugins.aborted(facts, "Could not find closest netdev", "No interface found for source IP"),
+        *google_plugins.find_aborts(facts, "Could not find closest netdev", "No interface found for source IP"),
     ]
     unknown = facts.notices("tcpxo/fastrak-address-unknown")
     if missing:
@@ -112,7 +111,7 @@ _ABORTS_OF_ENGINE = ("Failed to initialize DXS", "getaddrinfo failed", "bind fai
 
 def tcpxo_offload_failed(facts: Facts) -> Iterator[Hit | Effects]:
     """Find failures between plugin and offload engine; at the end of a job, connections close normally."""
-    errors = [*facts.errors_of_rule("tcpxo-offload-failed"), *google_plugins.aborted(facts, *_ABORTS_OF_ENGINE)]
+    errors = [*facts.errors_of_rule("tcpxo-offload-failed"), *google_plugins.find_aborts(facts, *_ABORTS_OF_ENGINE)]
     if facts.is_over():
         yield Effects(errors)  # connections that closed in between
     if errors and (facts.job.failed or not google_plugins.works(facts)):
@@ -125,20 +124,6 @@ def tcpxo_offload_failed(facts: Facts) -> Iterator[Hit | Effects]:
         yield Hit(errors, named)
 
 
-def tcpxo_settings(facts: Facts) -> Iterator[Hit]:
-    """Find logging of every transfer, and control messages that do not use LLCM."""
-    logged = facts.enabled_settings("NCCL_FASTRAK_ENABLE_HOTPATH_LOGGING")
-    without = [notice for notice in facts.notices("tcpxo/fastrak-dxs-starting") if value(notice, "llcm") == "false"]
-    if logged or without:
-        yield Hit(
-            named={"unset": "".join(unset_steps(logged))},
-            known=("logged only",) if not without else ("without LLCM only",) if not logged else (),
-            ranks=facts.ranks_with(logged) | ranks_in(without),
-            hosts=hosts_in(without),
-            evidence=[*evidence_of_settings(logged), *without],
-        )
-
-
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
 
 
@@ -147,7 +132,7 @@ def tcpxo_version_mismatch(facts: Facts) -> Iterator[Hit]:
     peers = facts.errors_of_rule("tcpxo-version-mismatch")
     refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in message_of(n) for text in _HOST)]
     loading = [notice for notice in facts.plugin("NET", "loading") if notice.production == "tcpxo/fastrak-initializing"]
-    releases = grouped((str(getattr(n.event, "detail", None) or ""), host) for n in loading for host in n.hosts)
+    releases = group_values((str(getattr(n.event, "detail", None) or ""), host) for n in loading for host in n.hosts)
     releases.pop("", None)
     if errors := [*peers, *refused]:
         yield Hit(errors, {"peers": peers})

@@ -8,14 +8,13 @@ from functools import partial
 from itertools import islice
 
 from nccl_inspect.event.types import GdrDecision
-from nccl_inspect.judging.engine import Facts, Notice, first_evidence
-from nccl_inspect.judging.facts import HOSTS, RANKS, evidence_of_settings, first_lines, hosts_in
+from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence
+from nccl_inspect.judging.facts import HOSTS, RANKS, evidence_of_settings, hosts_in
 from nccl_inspect.judging.hardware import chip_link, distances
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import gdr_statements, google_plugins
 from nccl_inspect.judging.networks.fabrics import over_tcp_provider, paths_in_words
-from nccl_inspect.judging.networks.gdr_use import hosts_without, lacking, one_sided, paths_without_gdr
-from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.networks.gdr_use import hosts_without, lacking, one_sided_paths, paths_without_gdr
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import PathKind, Selection
 from nccl_inspect.model.versions import order
@@ -61,7 +60,7 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
     settings = off or [
         setting for setting in facts.settings("NCCL_NET_GDR_LEVEL") if named["limits"] and _limits(setting.value)
     ]
-    evidence = [*evidence_of_settings(settings, 1), *first_lines(paths)[:3], *first_evidence(reasons[:2])]
+    evidence = [*evidence_of_settings(settings, 1), *paths.first_lines()[:3], *first_evidence(reasons[:2])]
     return Hit(
         [],
         named,
@@ -158,7 +157,7 @@ def gdr_not_possible(facts: Facts) -> Iterator[Hit]:
 
 def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     """Find which ends lack it: only senders (older GPUs never send directly), some hosts, or some ranks."""
-    paths = one_sided(facts)
+    paths = one_sided_paths(facts)
     if not paths:
         return
     at = {side: paths.where(partial(_lacks, side)) for side in SIDES}
@@ -187,7 +186,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
         ranks=ranks or paths.ends(),
         hosts=hosts,
         evidence=[
-            *first_lines(paths)[:1],
+            *paths.first_lines()[:1],
             *islice((line for side, some in at.items() for line in some.end_lines(side)), 2),
             *reasons[:2],
         ],

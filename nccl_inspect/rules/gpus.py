@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
 from nccl_inspect.judging.hardware import cuda, generations
@@ -15,12 +15,11 @@ from nccl_inspect.judging.hardware.cuda_hits import make_hit
 from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.line_order import precedes
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
-from nccl_inspect.util.wording import listed, ranks_word, read_range
+from nccl_inspect.util.wording import list_words, ranks_word, read_range
 
 _TELLING = {500, 704, 801, *cuda.KERNEL_ERRORS, *cuda.ANSWERS}
 """Errors that are the cause themselves, or say more than their location would."""
@@ -256,7 +255,7 @@ _CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
 """cudaErrorContained, since CUDA 12.8: either of the two."""
 _LOST = "GPU is lost"
 """NVML's error for a GPU that does not respond (src/misc/nvmlwrap.cc)."""
-_OF_GPU = later(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
+_OF_GPU = compile_later(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
 _CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
 
 
@@ -278,7 +277,7 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     is_proved = not stated and "certain" in surely
     is_unrelated = surely == {"possible"} or _is_explained(facts, kernel) or not _is_over(facts, kernel)
     named = {
-        "failed": listed(map(_words, notices), limit=2),
+        "failed": list_words(map(_words, notices), limit=2),
         "lost": lost,
         "stated": stated,
         "old": not (stated or is_proved) and is_unrelated,
@@ -365,13 +364,13 @@ def _has_ended(facts: Facts, notice: Notice) -> bool:
     return id(notice) in exceptions.exceptions_of(facts).fatal or bool(facts.job.ended_by) or facts.job.failed
 
 
-_FAULT = later(
+_FAULT = compile_later(
     r"mismatch|\bdiffer\b|^only \d+/\d+ |^(?:peer-memory import|launch/check|local CUDA setup|topology check) failed|"
     r"^uncorrected volatile errors on|^corrected volatile errors at or above|off median|inactive|^inconsistent|"
     r"^enabled \(DMA remapping\)|ATSCtl disabled|^disabled on"
 )
 """A fault or a difference between ranks, not a check that could not be made."""
-_DIFFERING = later(r"\brank\(s\) ([0-9,\- ]+) differ")
+_DIFFERING = compile_later(r"\brank\(s\) ([0-9,\- ]+) differ")
 _MOST_RANKS = 1 << 17
 """Ranks of a range that may be one of a job."""
 
@@ -382,7 +381,7 @@ def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
     if faults := list(filter(_is_fault, results)):
         words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
         ranks = {rank for fault in faults for rank in _differing(facts, fault)}
-        yield Hit(faults, {"found": listed(words, limit=2)}, ranks=ranks, hosts=())
+        yield Hit(faults, {"found": list_words(words, limit=2)}, ranks=ranks, hosts=())
 
 
 def _is_fault(notice: Notice) -> bool:
@@ -417,7 +416,7 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
-    gpu, overlooked = generations.of(gpus), facts.notices("nccl/topology-reverse-path")
+    gpu, overlooked = generations.newest_generation(gpus), facts.notices("nccl/topology-reverse-path")
     first = gpu.first if gpu else _COUNTS_LINKS
     is_old = any(generations.is_before(release, first) for release in facts.job.nccl_versions)
     version = first_evidence(facts.notices("nccl/nccl-version"))[:1]

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.artifacts.causes import CYCLE
-from nccl_inspect.judging.engine import Facts
+from nccl_inspect.judging.check import Facts, Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.util.wording import capital, ranks_word
+from nccl_inspect.util.wording import capitalize, ranks_word
 
 
 def find(facts: Facts) -> Iterator[Hit]:
@@ -23,8 +22,8 @@ def find(facts: Facts) -> Iterator[Hit]:
         ]
         named = {
             "waits": waits,
-            "odd": capital(ranks_word(odd)) if odd else "",
-            "places": flight_recorder.places(ring),
+            "odd": capitalize(ranks_word(odd)) if odd else "",
+            "places": flight_recorder.list_frames(ring),
         }
         ranks = odd or flight_recorder.ranks_of(ring)
         yield Hit([], named, (), ranks, hosts_with(facts.job, ranks), flight_recorder.lines(facts, ring, 4))

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging import at_end
+from nccl_inspect.judging.check import Facts, Hit
 from nccl_inspect.judging.ends import process_ends
-from nccl_inspect.judging.engine import Facts
 from nccl_inspect.judging.facts import global_ranks
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.watchdog import without_output
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage

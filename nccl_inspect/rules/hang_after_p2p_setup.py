@@ -4,19 +4,17 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import at_end
+from nccl_inspect.judging.check import Facts, Hit, first_evidence
 from nccl_inspect.judging.ends import process_ends
-from nccl_inspect.judging.engine import Facts, first_evidence
 from nccl_inspect.judging.evidence import ras
-from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.judging.hardware.machine_type import gpu_names
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.statements import usage
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 _FIRST_WORK = 1
-_BY_PCIE = later(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")
+_BY_PCIE = compile_later(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")
 
 
 def find(facts: Facts) -> Iterator[Hit]:
@@ -60,5 +58,5 @@ def find(facts: Facts) -> Iterator[Hit]:
             "sure": stuck or tables or at_end.is_timed_out(silent),
         }
         ranks = [rank for rank in comm.ranks if rank is not None]
-        lines = [*first_lines(paths)[:2], *first_evidence(stuck[:2]), *tables[-1:], *silent[:1]]
+        lines = [*paths.first_lines()[:2], *first_evidence(stuck[:2]), *tables[-1:], *silent[:1]]
         yield Hit([], named, (), ranks, comm.hosts, lines)

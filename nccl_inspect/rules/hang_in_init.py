@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
 from nccl_inspect.judging import at_end
-from nccl_inspect.judging.engine import Account, Evidence, Facts, first_evidence, sort_lines
-from nccl_inspect.judging.facts import global_ranks, hosts_in, hosts_of_paths, ranks_in, ranks_of_paths
-from nccl_inspect.judging.page_words import Hit, tell_account
+from nccl_inspect.judging.check import Account, Evidence, Facts, Hit, first_evidence, tell_account
+from nccl_inspect.judging.engine import sort_lines
+from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_in
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import count, ranks_word
@@ -24,7 +24,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         return
     if cut := at_end.connections_at_end(facts):
         if not at_end.is_local_p2p(facts) and not any(comm.completed for comm in comms):
-            yield _cut(facts, "connecting", ranks_of_paths(facts.job.paths), cut, hosts_of_paths(facts.job.paths))
+            yield _cut(facts, "connecting", facts.job.paths.ends(), cut, facts.job.paths.hosts())
         return
     if not comms:
         yield from _before_start(facts)
@@ -99,7 +99,7 @@ def _before_start(facts: Facts) -> Iterator[Hit]:
     ends = at_end.ends_after_nccl(facts, facts.job.ended_by)
     starts_late = releases and not any("inferred" in text or order(text) >= _STARTS_AT_ONCE for text in releases)
     if lists and ends and starts_late:
-        named = {"unmet": count(len({process for notice in lists for process in notice.processes}), "process", "es")}
+        named = {"unmet": count(len({process for notice in lists for process in notice.processes}), "process")}
         yield Hit(named=named, ranks=(), hosts=hosts_in(lists), evidence=[*first_evidence(lists), *ends[:1]])
         return
     ends_at = {source.name: source.lines for source in facts.job.sources}

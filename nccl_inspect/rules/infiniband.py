@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.connecting import is_single_host
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
-from nccl_inspect.judging.facts import evidence_of_settings, first_lines, hosts_in, ranks_in
+from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.networks import fabrics, slingshot
@@ -14,8 +14,7 @@ from nccl_inspect.judging.networks.fallback import clue_evidence, fallback
 from nccl_inspect.judging.networks.ib_errors import AT_START, OTHER_ROOTS, REFUSED, UNANSWERED, after_another
 from nccl_inspect.judging.networks.interfaces import is_for_rdma, listed_interfaces, notices_naming
 from nccl_inspect.judging.networks.transfers import silent_peers
-from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.util.wording import does, listed, some_names
+from nccl_inspect.util.wording import conjugate, list_words, some_names
 
 _JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")
 """Calls that ib-memlock, gpu-memory-not-registered and ib-gid-index judge, whatever the error is."""
@@ -86,7 +85,7 @@ def ib_completion_error(facts: Facts) -> Iterator[Hit]:
     statuses = [status for status in dict.fromkeys(value(notice, "status") for notice in failed) if status is not None]
     if failed:
         words = [f"{_NAMES[one]} (status {one})" if one in _NAMES else f"status {one}" for one in statuses]
-        yield Hit(failed, named={"statuses": listed(words)})
+        yield Hit(failed, named={"statuses": list_words(words)})
 
 
 def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
@@ -113,7 +112,7 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         {"cost": cost, "by plugin": by_plugin, "hardware": hardware},
         ranks=facts.ranks_with(settings),
         hosts=slow.hosts() or {host for setting in settings for host in setting.hosts},
-        evidence=[*lines, *warned, *first_lines(slow)[:2]],
+        evidence=[*lines, *warned, *slow.first_lines()[:2]],
         paths=slow,
         settings=settings,
     )
@@ -187,7 +186,7 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
         "used": [f"{nic} ({kinds[nic]})" for nic in used],
     }
     ranks = ranks_in(failed) or (paths.ends() if both else ranks_in(notices))
-    lines = [*first_evidence(notices)[:3], *first_lines(paths)[:2]]
+    lines = [*first_evidence(notices)[:3], *paths.first_lines()[:2]]
     yield Hit(notices, named, (), ranks, hosts_in(notices), lines)
 
 
@@ -200,7 +199,9 @@ def _find_apart(facts: Facts) -> Iterator[Hit]:
             kinds.setdefault(host, set()).update(_links(notice).values())
     one_kind = {kind: sorted(host for host, links in kinds.items() if links == {kind}) for kind in sorted(_BOTH)}
     if all(one_kind.values()) and not facts.paths(transport="NET"):
-        words = (f"{some_names(some)} {does(len(some), 'list')} only {kind} ports" for kind, some in one_kind.items())
+        words = (
+            f"{some_names(some)} {conjugate(len(some), 'list')} only {kind} ports" for kind, some in one_kind.items()
+        )
         first = (next(one for one in lists if some[0] in one.hosts) for some in one_kind.values())
         yield Hit([], {"apart": "; ".join(words)}, (), ranks_in(lists), kinds, first)
 
@@ -232,7 +233,7 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     chosen = [*short, *(one for one in facts.user_settings("NCCL_IB_GID_INDEX") if one.value != "-1")]
     named = {
         "common": _find_common(notices),
-        "silent": listed(silent),
+        "silent": list_words(silent),
         "chosen": chosen,
         "survived": not (failed or lost),
         "refused by others": facts.completions(*OTHER_ROOTS),
@@ -257,7 +258,7 @@ def _find_common(notices: list[Notice]) -> str:
     """Return the card and the peer that all of them name: look there first."""
     cards = {str(card) for notice in notices if (card := value(notice, "device"))}
     peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
-    common = [f"{what} {listed(found)}" for what, found in (("card", cards), ("peer", peers)) if len(found) == 1]
+    common = [f"{what} {list_words(found)}" for what, found in (("card", cards), ("peer", peers)) if len(found) == 1]
     return " and ".join(common) if len(notices) > 1 else ""
 
 
@@ -286,7 +287,7 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
         off = facts.enabled_settings("NCCL_IB_DISABLE")
         named |= {"disabled": off, "shown": hints, "certain": expected and off, "doubtful": not (expected or devices)}
         shown = [*first_evidence(without)[:1], *hints[: 1 if without else 3], *evidence_of_settings(off, 1)]
-        yield Hit(named=named, evidence=[*first_lines(paths)[:2], *shown], paths=paths)
+        yield Hit(named=named, evidence=[*paths.first_lines()[:2], *shown], paths=paths)
     tcp = None if paths else fallback(facts)
     settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
     named_for = notices_naming(facts, is_for_rdma)

@@ -10,24 +10,21 @@ from operator import eq
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import (
-    first_lines,
     global_ranks,
     hosts_in,
     ranks_in,
-    ranks_of_paths,
 )
 from nccl_inspect.judging.hardware.topology_faults import fault_of, finished_init
-from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, in_use, p2p
+from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, in_use, p2p
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
 from nccl_inspect.model.job import CommunicatorInfo, Selection
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import list_words
 
 _FAR, _NEAR = 10_000, 2_000
 """Distances between pids of two machines, and of one."""
@@ -42,7 +39,7 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
     for host in facts.hosts():
         used = next((list(found.values()) for found in by_host.get(host, {}).values() if len(found) > 1), [])
         notices = [interface.notice for interface in used]
-        addresses = listed(interface.address for interface in used)
+        addresses = list_words(interface.address for interface in used)
         named = {"host": host, "number": len(used), "addresses": addresses}
         hit = Hit([], named, ranks=ranks_in(notices), hosts=[host], evidence=notices[:2])
         if not facts.job.paths and unshared and (used or _are_pids_apart(facts, host)):
@@ -58,7 +55,7 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
         local = paths.where(lambda kind: kind.transport in ("P2P", "SHM"))
         if not paths or (local and not facts.job.failed and not unshared):
             continue  # they share memory: containers or addresses of one machine
-        lines = [*first_evidence([*notices[:2], *unshared[:1]]), *first_lines(local or paths)[:2]]
+        lines = [*first_evidence([*notices[:2], *unshared[:1]]), *(local or paths).first_lines()[:2]]
         if local:  # the others are counted as paths within a host
             hit = replace(hit, known=("collision",), paths=local, open_paths=paths.without(local))
         yield replace(hit if local else replace(hit, open_paths=paths), evidence=lines)
@@ -104,7 +101,7 @@ def _are_pids_apart(facts: Facts, host: str) -> bool:
     return widest > _FAR and all(group[-1] - group[0] < _NEAR for group in groups)
 
 
-_COST = Estimate("", (cited("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED),))
+_COST = Estimate("", (cite("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED),))
 """For a whole job: 2.4 times the time."""
 
 
@@ -141,11 +138,11 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
                 "shared": shared,
                 "net": net,
                 "fast": fast,
-                "less": compared(net, fast) if net and fast else "",
+                "less": compare_rates(net, fast) if net and fast else "",
                 "cost": _COST,
             },
-            ranks=members or ranks_of_paths(paths),
-            evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
+            ranks=members or paths.ends(),
+            evidence=[*(comm.evidence[0] for comm in alone[:2]), *paths.first_lines()[:3]],
             paths=paths,
         )
 
@@ -223,7 +220,7 @@ def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
                 },
                 ranks=global_ranks(comm, range(comm.nranks)),
                 hosts=comm.hosts,
-                evidence=[*comm.layout.ring(place), *comm.evidence[:2], *first_lines(crossing)[:2]],
+                evidence=[*comm.layout.ring(place), *comm.evidence[:2], *crossing.first_lines()[:2]],
             )
             return  # other communicators of the job have the same order
 
@@ -248,7 +245,7 @@ def rings_disagree(facts: Facts) -> Iterator[Hit]:
 
 _DOUBTFUL = "doubtful-topology"
 """Role of errors about the file if one is read, otherwise about the detected topology. At INFO they are optional."""
-_OF_FILES = later(r"of node cpu not found|^XML |^KV Convert")
+_OF_FILES = compile_later(r"of node cpu not found|^XML |^KV Convert")
 """Errors that only files cause: NCCL detects CPUs itself, and its own topology has no channels."""
 _OF_GRAPHS = ("XML graph file", "XML Graph")
 
@@ -312,7 +309,7 @@ def _old(facts: Facts, parts: tuple[str, ...]) -> list[Notice]:
     return [notice for notice in facts.notices(_OLD) if any(part in notice.message for part in parts)]
 
 
-_IS_TP = later(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
+_IS_TP = compile_later(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 """The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""
 
 
@@ -348,7 +345,7 @@ def _hit(facts: Facts, comms: list[CommunicatorInfo], named: dict[str, object], 
         named=named | {"net": in_use(paths, facts.platform)},
         ranks={rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))},
         hosts={host for comm in comms for host in comm.hosts} or set(facts.hosts()),
-        evidence=[*lines[:2], *first_lines(paths)[:2]],
+        evidence=[*lines[:2], *paths.first_lines()[:2]],
         paths=paths,
     )
 
@@ -359,13 +356,13 @@ def _by_name(facts: Facts) -> tuple[list[CommunicatorInfo], list[Evidence]]:
     for notice in facts.job.notices:
         group = group_of(notice.message) if notice.event and notice.event.dialect == "torch" else None
         if group is not None and _IS_TP.search(group):
-            members.setdefault(group, []).append(_place(notice, group))
+            members.setdefault(group, []).append(_waiting_rank(notice, group))
     groups = [(communicator_of(facts, group, places), places[0]) for group, places in members.items()]
     matched = [(comm, place) for comm, place in groups if comm is not None]
     return [comm for comm, _ in matched], [place.notice.evidence[0] for _, place in matched]
 
 
-def _place(notice: Notice, group: str) -> Wait:
+def _waiting_rank(notice: Notice, group: str) -> Wait:
     """Return the rank that a line of a process group names as its origin."""
     event = notice.event
     if isinstance(event, CollectiveTimeout):

@@ -2,19 +2,18 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect import platforms
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
-from nccl_inspect.judging.facts import evidence_of_settings, first_lines
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.facts import evidence_of_settings
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import fabrics, slingshot
 from nccl_inspect.judging.networks.fabrics import lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric
-from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.platforms.fabrics import find_network
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 
 
 def nccl_lib_missing(facts: Facts) -> Iterator[Hit | Effects]:
@@ -22,7 +21,7 @@ def nccl_lib_missing(facts: Facts) -> Iterator[Hit | Effects]:
     notices = facts.errors_of_rule("nccl-lib-missing")
     used = {id(notice) for notice in notices if facts.job.communicators or exceptions.is_used_below(facts, notice)}
     yield Effects([notice for notice in notices if id(notice) in used])
-    kinds = grouped((notice.production, notice) for notice in notices if id(notice) not in used)
+    kinds = group_values((notice.production, notice) for notice in notices if id(notice) not in used)
     yield from map(Hit, kinds.values())
 
 
@@ -44,7 +43,7 @@ def network_not_found(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_LAST = later(r"ncclNetPlugin(?:_v(\d+) symbol| symbol \()")
+_LAST = compile_later(r"ncclNetPlugin(?:_v(\d+) symbol| symbol \()")
 _OLDEST = 4
 
 
@@ -88,7 +87,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
     """
     missing = [notice for notice in facts.plugin("NET", "not-found") if not lacks_a_library(notice)]
     machine, off = facts.platform, plugins_off(facts)
-    needed = machine is not None and bool(platforms.find_network(machine.network).plugin)
+    needed = machine is not None and bool(find_network(machine.network).plugin)
     is_on_one_host = bool(facts.job.communicators) and not facts.spans_hosts()  # a fragment may be part of a larger job
     named = {"tcp": tcp_paths(facts), "needed": needed, "machine": machine and machine.name}
     if off:
@@ -115,7 +114,7 @@ def _files(notice: Notice) -> list[str]:
 def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
     """Find TCP paths between hosts of an unknown machine type, or an available network that did not come up."""
     signs, verbs, machine = slingshot.signs(facts), fabrics.lacking_verbs(facts), facts.platform
-    network = platforms.find_network(machine.network if machine else None)
+    network = find_network(machine.network if machine else None)
     google = network.plugin if network.vendor == "GCP" else ""
     paths = fabrics.tcp_paths(facts) | fabrics.over_tcp_provider(facts).where(lambda _: bool(signs))
     sure = paths.where(lambda kind: kind.scope == "inter")
@@ -144,7 +143,7 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
         searches = [*facts.notices("nccl/net-ib-none"), *verbs][:1]
         yield Hit(
             named=named | {"poor": machine is not None and not network.rdma, "doubtful": not sure},
-            evidence=[*first_lines(shown)[:3], *searches, *signs[:1]],
+            evidence=[*shown.first_lines()[:3], *searches, *signs[:1]],
             paths=shown,
             open_paths=paths.without(sure).where(lambda _: bool(sure)),
         )

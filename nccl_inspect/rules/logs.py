@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
 from nccl_inspect.judging import at_end, placement
-from nccl_inspect.judging.engine import Evidence, Facts, Notice, value
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import global_ranks
 from nccl_inspect.judging.line_order import first_of_each
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.levels import ANY, STATEMENTS
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import count, does
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import count
 
 
 def debug_level_too_low(facts: Facts) -> Iterator[Hit]:
@@ -23,12 +22,6 @@ def debug_level_too_low(facts: Facts) -> Iterator[Hit]:
     if sparse and sum(notice.count for notice in sparse) >= lines and not facts.job.excerpt:
         only = "the version line" if all(notice.level == "VERSION" for notice in sparse) else "warnings"
         yield Hit(evidence=sparse, named={"only": only})
-
-
-def lines_collected_twice(facts: Facts) -> Iterator[Hit]:
-    """Find the copies that the model left out."""
-    if copies := facts.job.repeated:
-        yield Hit(evidence=copies, named={"processes": count(len(copies), "process", "es")})
 
 
 _SHAPES = 4
@@ -49,7 +42,7 @@ def lines_cut_off(facts: Facts) -> Iterator[Hit]:
 _SHARE, _NEARLY_ALL = 0.01, 0.9
 """Even in torn blocks most lines are whole."""
 _ANY = ANY.decode("ascii")
-_TWO = later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
+_TWO = compile_later(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
 """A line into which another one was written: unknown prefixes do not do that."""
 
 
@@ -72,13 +65,6 @@ def lines_damaged(facts: Facts) -> Iterator[Hit]:
             "alike": alike,
         }
         yield Hit(named=named, evidence=examples or facts.job.repaired)
-
-
-def lines_left_out(facts: Facts) -> Iterator[Hit]:
-    """Find the marks that Ray appends to NCCL lines."""
-    if markers := facts.job.spared:
-        lines = f"{len(markers)} or more lines" if len(markers) > 1 else "a line"
-        yield Hit(evidence=markers, named={"lines": f"{lines} {does(len(markers), 'represent')}"})
 
 
 _MANY = 10_000
@@ -186,7 +172,7 @@ def separate_jobs(facts: Facts) -> Iterator[Hit]:
     """
     comms = facts.job.communicators
     if not comms:
-        yield from _of_tests(facts)
+        yield from _find_tests(facts)
         return
     if facts.job.alongside:
         yield Hit(named={"alongside": facts.job.alongside + 1})
@@ -202,7 +188,7 @@ def separate_jobs(facts: Facts) -> Iterator[Hit]:
     yield Hit(named=named | {"hosts": hosts}, hosts=hosts, evidence=[comm.evidence[0] for comm in jobs])
 
 
-def _of_tests(facts: Facts) -> Iterator[Hit]:
+def _find_tests(facts: Facts) -> Iterator[Hit]:
     """Find tests that ran at once in the output of nccl-tests: each lists its ranks from 0, and prints a table."""
     firsts = [notice for notice in facts.with_role("rank-list") if value(notice, "rank") == 0]
     heads = _at_once(facts, [notice.evidence[0] for notice in firsts])

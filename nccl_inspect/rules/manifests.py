@@ -8,23 +8,22 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts, platforms
-from nccl_inspect.judging.engine import Evidence, Facts, Finding, Notice, value
+from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
-from nccl_inspect.judging.facts import first_lines, hosts_in, ranks_in
+from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
-from nccl_inspect.judging.hardware.peer_to_peer import not_shared
+from nccl_inspect.judging.hardware.peer_to_peer import find_unshared
 from nccl_inspect.judging.impact import SHM
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
-from nccl_inspect.util.patterns import later
+from nccl_inspect.model.inventory import contents_of
+from nccl_inspect.platforms.fabrics import find_network
+from nccl_inspect.util.patterns import compile_later
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
-    from nccl_inspect.artifacts.slurm_script import Option
 
 
 _BY_BUS_ID, _NOT_FOUND = "DeviceGetHandleByPciBusId", "Not Found"
@@ -40,13 +39,13 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
     its host by its bus id (ncclTopoFillGpu in src/graph/xml.cc).
     """
     isolated, named = set(facts.job.isolated_hosts), {"source": SHM.link}
-    failed = [notice for notice in not_shared(facts) if isolated.intersection(notice.hosts)]
+    failed = [notice for notice in find_unshared(facts) if isolated.intersection(notice.hosts)]
     failed += [notice for notice in _find_unreached(facts) if not any(notice is other for other in failed)]
     if failed:
         ranks = ranks_in(failed)
         paths = facts.paths("intra", "P2P").only(("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends))
         known = ["isolated"] if isolated.intersection(hosts_in(failed)) else []
-        yield Hit(failed, named, known, evidence=[*failed, *first_lines(paths)[:1]])
+        yield Hit(failed, named, known, evidence=[*failed, *paths.first_lines()[:1]])
         return
     unfound = [
         notice
@@ -79,7 +78,7 @@ def _find_unreached(facts: Facts) -> list[Notice]:
     return [notice for notice in (*handles, *calls) if not notice.earliest.device]
 
 
-def _touched(
+def _match(
     facts: Facts, effects: list[Finding], lacks: Callable[[Pod, Container], bool]
 ) -> tuple[list[Case], list[Finding]]:
     """Return the containers that lack something, and the effects on their hosts."""
@@ -108,8 +107,13 @@ _BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
 def gpus_bound_to_tasks(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find options of sbatch and srun that explain GPU memory that could not be shared."""
     faults = workloads.faults("gpus-bound-to-tasks", findings)
-    scripts = artifacts.of(facts.job.artifacts, "slurm_script") if faults else ()
-    bound = [(script.name, option) for script in scripts for option in script.options if _binds(option)]
+    scripts = contents_of(facts.job.artifacts, "slurm_script") if faults else ()
+    bound = [
+        (script.name, option)
+        for script in scripts
+        for option in script.options
+        if option.name == "--gpus-per-task" or (option.name == "--gpu-bind" and option.value.startswith(_BINDINGS))
+    ]
     if bound:
         file, option = bound[0]
         named = {
@@ -120,19 +124,14 @@ def gpus_bound_to_tasks(facts: Facts, findings: Sequence[Finding]) -> Iterator[H
         yield Hit([], named, evidence=[Evidence(name, one.line, one.text) for name, one in bound], effects=faults)
 
 
-def _binds(option: Option) -> bool:
-    is_bound = option.name == "--gpu-bind" and option.value.startswith(_BINDINGS)
-    return is_bound or option.name == "--gpus-per-task"
-
-
-_OF_NODE = later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
+_OF_NODE = compile_later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")
 """Names of machine interfaces; a pod has eth0."""
 
 
 def host_network_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find interfaces and requested RoCE cards that are not in the network namespace of a pod."""
     faults = workloads.faults("host-network-missing", findings)
-    cases, touched = _touched(facts, faults, lambda pod, _: pod.is_whole and not pod.host_network and not pod.networks)
+    cases, touched = _match(facts, faults, lambda pod, _: pod.is_whole and not pod.host_network and not pod.networks)
     if shown := [effect for effect in touched if _is_due(facts, effect, cases)]:
         docker, change = cases[0].pod.kind == "container", Change(("hostNetwork",), True, of_pod=True)
         line = "NetworkMode: bridge" if docker else "no hostNetwork, no annotation for networks"
@@ -166,7 +165,7 @@ def _names_interface(effect: Finding) -> bool:
 def _is_google(facts: Facts, cases: list[Case]) -> bool:
     """Return whether the network of the machine consists of additional interfaces of the node."""
     machines = (workloads.machine(facts, case.pod) for case in cases)
-    return any(platforms.find_network(machine.network).vendor == "GCP" for machine in machines if machine)
+    return any(find_network(machine.network).vendor == "GCP" for machine in machines if machine)
 
 
 def _has_cards(cases: list[Case]) -> bool:
@@ -177,8 +176,8 @@ def _has_cards(cases: list[Case]) -> bool:
 
 
 _PAGES = "hugepages-2Mi"
-_NAMED = later(r"huge[ _-]?page", re.IGNORECASE)
-_CRASHED = later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
+_NAMED = compile_later(r"huge[ _-]?page", re.IGNORECASE)
+_CRASHED = compile_later(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
 """How the kernel ends a process that touches a huge page beyond the limit of its pod."""
 
 
@@ -187,7 +186,7 @@ def hugepages_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit
     faults = workloads.faults("hugepages-missing", findings)
     stated = [effect for effect in faults if _mentions(effect, _NAMED)]
     shown = stated or [effect for effect in faults if _mentions(effect, _CRASHED)]
-    cases, touched = _touched(
+    cases, touched = _match(
         facts, shown, lambda pod, one: pod.is_whole and one.asks(EFA) and not one.asks("hugepages-")
     )
     if touched:
@@ -209,7 +208,7 @@ def ipc_lock_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]
     faults = workloads.faults("ipc-lock-missing", findings)
     shown = [effect for effect in faults if "locked memory" in effect.cause]
     for lacks in (_may_not_lock, _is_of_user):
-        cases, touched = _touched(facts, shown, lacks)
+        cases, touched = _match(facts, shown, lacks)
         if not touched:
             continue
         docker, user = cases[0].pod.kind == "container", cases[0].container.user if lacks is _is_of_user else None
@@ -248,7 +247,7 @@ def _is_of_user(pod: Pod, container: Container) -> bool:
 def pods_isolated(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find ranks of one machine that cannot access each other's memory by what their pods share."""
     faults = workloads.faults("pods-isolated", findings)
-    cases, touched = _touched(facts, faults, lambda pod, one: pod.is_whole and one.gpus == 1 and not pod.host_ipc)
+    cases, touched = _match(facts, faults, lambda pod, one: pod.is_whole and one.gpus == 1 and not pod.host_ipc)
     if touched:
         gpus = workloads.patches(cases, lambda case: [_all_gpus(facts, case)])
         shared = workloads.patches(cases, lambda _: [Change(("hostIPC",), True, of_pod=True)])
@@ -279,7 +278,7 @@ def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iter
     of_efa = [effect for effect in faults if _is_of_efa(effect)]
     machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
     is_efa = bool(of_efa) or any(machine.network == "efa" for machine in machines if machine)
-    cases, touched = _touched(facts, faults, _lacks_efa if is_efa else lacks_device)
+    cases, touched = _match(facts, faults, _lacks_efa if is_efa else lacks_device)
     if touched:
         docker = cases[0].pod.kind == "container"
         device = "/dev/infiniband" if docker else EFA if is_efa else "RDMA device (rdma/…, vpc.amazonaws.com/efa)"
@@ -298,7 +297,7 @@ def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iter
         return
     nics = facts.platform.nics if facts.platform else None
     few = [effect for effect in of_efa if workloads.shows(effect, "few-efa-devices")]
-    cases, touched = _touched(facts, few, lambda _, container: 0 < container.amount(EFA) < (nics or 0))
+    cases, touched = _match(facts, few, lambda _, container: 0 < container.amount(EFA) < (nics or 0))
     if facts.platform and touched:
         amounts = [int(case.container.amount(EFA)) for case in cases]
         lines = [case.line(f"{EFA}: {amount}") for case, amount in zip(cases, amounts, strict=True)]
@@ -359,7 +358,7 @@ _SMALL = 1 << 30
 def shm_volume_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find segments that had no room, and the volume mounted at /dev/shm."""
     shown = [effect for effect in workloads.faults("shm-volume-missing", findings) if effect.cause.startswith(_NO_ROOM)]
-    cases, touched = _touched(facts, shown, lambda pod, one: pod.is_whole and one.shm < _SMALL * max(one.gpus, 1))
+    cases, touched = _match(facts, shown, lambda pod, one: pod.is_whole and one.shm < _SMALL * max(one.gpus, 1))
     if touched:
         first = cases[0].container
         size, default = int(first.shm) >> 20, first.has_default_shm

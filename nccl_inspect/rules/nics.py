@@ -7,29 +7,25 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from nccl_inspect.event.types import NetDevices, OfiProvider
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.clouds import is_google_network
-from nccl_inspect.judging.engine import Evidence, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.facts import (
     HOSTS,
     RANKS,
     evidence_of_settings,
-    first_lines,
     global_ranks,
     hosts_in,
-    hosts_of_paths,
     hosts_with,
     nics_used,
     ranks_concerned,
     ranks_in,
-    ranks_of_paths,
 )
 from nccl_inspect.judging.networks import fabrics
-from nccl_inspect.judging.networks.nic_use import Shared, crossing, idle
+from nccl_inspect.judging.networks.nic_use import Shared, crossing_paths, idle_nics
 from nccl_inspect.judging.networks.transfers import silent_peers
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
-from nccl_inspect.util.wording import be, ranks_word, some_names
+from nccl_inspect.util.wording import is_or_are, ranks_word, some_names
 
 _Rails = dict[tuple[str, int], str]
 
@@ -46,7 +42,7 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     settings = [one for one in facts.user_settings("NCCL_CROSS_NIC") if one.value in ("0", "1")]
     signs = first_evidence(listed[:1] or warned) or evidence_of_settings(settings, 1)
     joined = ("kind", "src_host", "dst_host")
-    paths = crossing(facts).only(
+    paths = crossing_paths(facts).only(
         joined, lambda kind, *hosts: any(_leaves_rail(hosts, link, rails) for link in kind.links)
     )
     if not signs or not paths:
@@ -68,7 +64,7 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
         "settings": settings if not listed and not warned else [],
         "allowed": [setting for setting in settings if setting.value == "1"],
     }
-    yield Hit([], named, evidence=[*signs, *first_lines(paths)[:4]], paths=paths)
+    yield Hit([], named, evidence=[*signs, *paths.first_lines()[:4]], paths=paths)
 
 
 def _rails_of(event: object) -> list[tuple[int, str]]:
@@ -105,7 +101,7 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
         odd = _odd_ranks(mixed)
         where = set(hosts_with(facts.job, odd))
         lacking = [notice for notice in without if set(notice.hosts) <= where]
-        named, refused = _outcome(facts, mixed, bool(crossed)), _refused(facts)
+        named, refused = _outcome(facts, mixed, bool(crossed)), _find_refusals(facts)
         if mixed:
             groups = (
                 f"{net} on {ranks_word(global_ranks(mixed[0], ranks))}" for net, ranks in mixed[0].networks.items()
@@ -117,9 +113,9 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
         lines = [line for comm in mixed[:1] for line in comm.network_lines]
         yield Hit(
             named=named | {"odd": odd, "lacking": lacking and fabrics.no_cards_on(lacking)},
-            ranks=odd or ranks_of_paths(crossed),
-            hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or hosts_of_paths(crossed),
-            evidence=[*lacking[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
+            ranks=odd or crossed.ends(),
+            hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or crossed.hosts(),
+            evidence=[*lacking[:1], *lines, *crossed.first_lines()[:2], *refused[:2]],
             paths=crossed,
         )
     elif notices := fabrics.network_mismatches(facts):
@@ -143,7 +139,7 @@ def _outcome(facts: Facts, mixed: list[CommunicatorInfo], is_crossed: bool) -> d
     names = {comm.id for comm in mixed}
     joined = facts.inter_host_net_paths().distinct("communicators")
     works = not facts.job.failed and any(names.intersection(comms) for (comms,) in joined)
-    is_dead = is_crossed or bool(_refused(facts)) or facts.job.failed
+    is_dead = is_crossed or bool(_find_refusals(facts)) or facts.job.failed
     is_stuck = bool(mixed) and not works and facts.none_initialized(mixed) and not facts.job.excerpt  # or it was cut
     return {"by chance": works and not is_dead, "fatal": is_dead or is_stuck, "guessed": not (mixed and is_dead)}
 
@@ -158,7 +154,7 @@ def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:
     )
 
 
-def _refused(facts: Facts) -> list[Evidence]:
+def _find_refusals(facts: Facts) -> list[Evidence]:
     """NCCL's lines where a connection of one network reaches a listener of another."""
     wrong_type = [notice for notice in facts.with_role("stranger") if value(notice, "got_type") is not None]
     return first_evidence([*wrong_type, *facts.with_role("garbled-address")])
@@ -300,7 +296,7 @@ _QUOTED = 2
 
 def nic_shared(facts: Facts) -> Iterator[Hit]:
     """Find hosts with idle NICs for NCCL, where several ranks use the same single NIC."""
-    hosts = [(one, one.shared) for one in idle(facts) if one.meant and one.shared]
+    hosts = [(one, one.shared) for one in idle_nics(facts) if one.meant and one.shared]
     if hosts:
         hosts.sort(key=lambda pair: -len(pair[1].ranks))
         first, shared = hosts[0]
@@ -310,7 +306,7 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
                 "ranks": shared.ranks,
                 "host": first.host.name,
                 "nic": first.shared_name,
-                "idle": f"{some_names(first.names)} {be(len(first.names))}",
+                "idle": f"{some_names(first.names)} {is_or_are(len(first.names))}",
                 "absent": first.absent,
                 "others": hosts[1:],
                 "policy": policy,
@@ -335,7 +331,7 @@ def _connections(facts: Facts, host: str, shared: Shared) -> Iterator[Evidence]:
 
 def nic_unused(facts: Facts) -> Iterator[Hit]:
     """Find hosts where the idle NIC is for NCCL, or may be."""
-    hosts = [host for host in idle(facts) if not host.absent]
+    hosts = [host for host in idle_nics(facts) if not host.absent]
     meant = [host for host in hosts if host.meant]
     for first in (meant or hosts)[:1]:
         used, names = len(first.used), first.names
@@ -371,7 +367,7 @@ def pxn_unused(facts: Facts) -> Iterator[Hit]:
     old = facts.notices("nccl/pxn-disabled-by-plugin")
     slow = paths if paths and (off or old) else _stray(facts) if paths else paths
     if slow:
-        shown = [*evidence_of_settings(off, 1), *first_evidence(old[:1]), *first_lines(slow)[:3]]
+        shown = [*evidence_of_settings(off, 1), *first_evidence(old[:1]), *slow.first_lines()[:3]]
         yield Hit(named={"off": off, "old plugin": old}, evidence=shown, paths=slow)
 
 
@@ -381,7 +377,7 @@ def _stray(facts: Facts) -> Selection:
     uses_it = any(kind.pxn_rank is not None for kind in facts.inter_host_rdma_paths().kinds)
     if not joined or uses_it or not _has_pxn(facts):
         return facts.no_paths()
-    return crossing(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
+    return crossing_paths(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
 
 
 def _has_pxn(facts: Facts) -> bool:
@@ -416,7 +412,7 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
             named={"failed": failed, "crossing": crossing, "straight": straight},
             ranks=failed,
             hosts=hosts_in(errors),
-            evidence=[*errors[:2], *hints[:1], *first_lines(crossing)[:2]],
+            evidence=[*errors[:2], *hints[:1], *crossing.first_lines()[:2]],
         )
     elif (connecting or hints) and any(None in (link.send, link.receive) for kind in bad.kinds for link in kind.links):
         yield Hit(named={"half": failed})

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.artifacts.causes import NO_PARTNER
-from nccl_inspect.judging.engine import Facts
+from nccl_inspect.judging.check import Facts, Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.judging.page_words import Hit
 
 
 def find(facts: Facts) -> Iterator[Hit]:
@@ -25,8 +24,8 @@ def find(facts: Facts) -> Iterator[Hit]:
                 "number": call.nth if call and still.made is not None else None,
                 "others": culprits or set(still.silent),
                 "made": still.made or "none",
-                "place": flight_recorder.places(still.waiting),
-                "last": flight_recorder.places(still.culprits),
+                "place": flight_recorder.list_frames(still.waiting),
+                "last": flight_recorder.list_frames(still.culprits),
                 "open": flight_recorder.not_known(still),
                 "sure": flight_recorder.confidence(still),
             },

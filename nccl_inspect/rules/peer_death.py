@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 
 from nccl_inspect.judging import exceptions, placement, propagated_errors
+from nccl_inspect.judging.check import Account, Effects, Facts, Hit, Notice, first_evidence, tell_account, value
 from nccl_inspect.judging.ends import (
     EXCEPTION,
     ProcessEnd,
@@ -23,18 +24,16 @@ from nccl_inspect.judging.ends import (
     status_summary,
     task_ends,
 )
-from nccl_inspect.judging.engine import Account, Effects, Facts, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.networks.efa_completions import lost_peers
 from nccl_inspect.judging.networks.ib_errors import after_another
-from nccl_inspect.judging.page_words import Hit, tell_account
 from nccl_inspect.judging.statements import FLUSHED, message_of, report_of
 from nccl_inspect.judging.watchdog import without_output
 from nccl_inspect.story.silence import Silence, closed_by_others, peers_lost, silence_of
-from nccl_inspect.util.wording import listed, ranges, ranks_word
+from nccl_inspect.util.wording import list_words, ranges, ranks_word
 
 _UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
 """Errors of transfers over a working connection that no process closed: a lost machine does not."""
@@ -149,7 +148,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     ended = f"{who} {first.how}"
     known = ["gave up"] if first.echo else []
     if not first.echo and is_unordered(departed):
-        ended, more = listed((f"{end.who} {end.how}" for end in departed), limit=2), 0
+        ended, more = list_words((f"{end.who} {end.how}" for end in departed), limit=2), 0
         known.append("unordered")
     elif first.is_undecided and not first.echo:
         more = 0
@@ -203,7 +202,7 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
     if message is not None:
         error = str(value(message, "error"))
         codes = cuda.KERNEL_ERRORS.keys() & {cuda.code_in(error)}
-        return {"why": "message", "error": error, "cuda": listed(map(cuda.cause, codes))}
+        return {"why": "message", "error": error, "cuda": list_words(map(cuda.cause, codes))}
     names = {
         "SIGKILL": end.code == -signal.SIGKILL,
         "training": end.report.process == "training",
@@ -277,7 +276,7 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
             "gone": gone if silence.gone else "",
             "barrier": exceptions.absent_ranks(facts),
             "victims": victims,
-            "peers": listed(peers_lost(echoes)),
+            "peers": list_words(peers_lost(echoes)),
             "absent": absent,
             "possible": possible,
             "candidates": ranges(silence.candidates) if candidates else "",

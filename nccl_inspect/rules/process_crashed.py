@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Facts, value
+from nccl_inspect.judging.check import Facts, Hit, value
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import message_of
 
 

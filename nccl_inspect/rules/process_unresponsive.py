@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Evidence, Facts
+from nccl_inspect.judging.check import Evidence, Facts, Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, ranks_by_pid
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.model.statements import ages
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.wording import count, listed, ranks_word
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.wording import count, list_words, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Lost
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 def find(facts: Facts) -> Iterator[Hit]:
     """Find the processes that RAS lists as missing or dead in its newest answer, unless all left in order."""
-    lost = grouped((one.pid, (answer.name, one)) for answer in answers(facts) for one in answer.lost if one.pid)
+    lost = group_values((one.pid, (answer.name, one)) for answer in answers(facts) for one in answer.lost if one.pid)
     if facts.is_over() or not lost:
         return
     known = ranks_by_pid(facts)
@@ -34,8 +33,8 @@ def find(facts: Facts) -> Iterator[Hit]:
     alive = list(_alive(facts, {known[pid]: name for pid, (name, _) in newest.items() if pid in known}))
     yield Hit(
         named={
-            "silent": ranks_word(ranks) if is_known else listed([f"pid {pid}" for pid in newest]),
-            "number": count(len(newest), "process", "es"),
+            "silent": ranks_word(ranks) if is_known else list_words([f"pid {pid}" for pid in newest]),
+            "number": count(len(newest), "process"),
             "pid": next(iter(newest)),
             "dead": is_dead,
             "alive": "".join(words for words, _ in alive),

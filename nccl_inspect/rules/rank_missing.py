@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging import at_end
+from nccl_inspect.judging.check import Facts, Hit
 from nccl_inspect.judging.ends import silent_workers
-from nccl_inspect.judging.engine import Facts
 from nccl_inspect.judging.facts import global_ranks
-from nccl_inspect.judging.page_words import Hit
 
 
 def find(facts: Facts) -> Iterator[Hit]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Evidence, Facts
+from nccl_inspect.judging.check import Evidence, Facts, Hit
 from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.judging.page_words import Hit
-from nccl_inspect.util.wording import count, listed, ranks_word
+from nccl_inspect.util.wording import count, list_words, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, State
@@ -74,7 +73,7 @@ def _reported(facts: Facts, state: State) -> str:
 
 
 def _line(facts: Facts, answer: Answer, state: State) -> Evidence:
-    where = listed([f"pid {member.pid} on {member.host}" for member in state.members if member.pid], limit=2)
+    where = list_words([f"pid {member.pid} on {member.host}" for member in state.members if member.pid], limit=2)
     stage = f"{state.stage.lower()} error: " if state.stage else ""
     text = f"communicator {state.comm_id}: {_who(facts, state)}: {stage}{state.what}{f' ({where})' if where else ''}"
     return Evidence(answer.name, state.line, text)

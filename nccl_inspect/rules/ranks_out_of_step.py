@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging.engine import Evidence, Facts
+from nccl_inspect.judging.check import Evidence, Facts, Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid, who
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.watchdog import in_calls
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.wording import listed, ranks_word
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.wording import list_words, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Member, Mismatch
@@ -46,7 +45,7 @@ def find(facts: Facts) -> Iterator[Hit]:
     named = {
         "counts": "; ".join(_counts(mismatch, ranks) for mismatch in lagging[:3]),
         "comm": lagging[0].comm_id,
-        "behind": listed(dict.fromkeys(who(member, ranks) for member in late), limit=4),
+        "behind": list_words(dict.fromkeys(who(member, ranks) for member in late), limit=4),
         "mixed": len(lagging) > 1 and all(mismatch.behind != lagging[0].behind for mismatch in lagging[1:]),
         "step": in_step if is_either else "",
         "waits": is_waiting,
@@ -60,21 +59,21 @@ def _about(answer: Answer, late: list[Member]) -> list[Mismatch]:
     """Return the mismatches of the communicator in which most of these are behind, the largest first."""
     pids = {member.pid for member in late}
     late_ones = (one for one in answer.mismatches if any(member in late or member.pid in pids for member in one.behind))
-    by_comm = grouped((mismatch.comm_id, mismatch) for mismatch in late_ones)
+    by_comm = group_values((mismatch.comm_id, mismatch) for mismatch in late_ones)
     most = max(reversed(by_comm), key=lambda comm_id: len(by_comm[comm_id][0].behind), default="")
     return by_comm.get(most, [])
 
 
 def _counts(mismatch: Mismatch, ranks: dict[int, int]) -> str:
-    by_count = grouped((member.launched, member) for member in mismatch.members)
+    by_count = group_values((member.launched, member) for member in mismatch.members)
     counts = []
     for number, members in sorted(by_count.items()):
         known = {ranks[member.pid] for member in members if member.pid in ranks}
         unknown = [who(member, ranks) for member in members if member.pid not in ranks]
-        counts.append(f"{number} on {listed([*([ranks_word(known)] if known else []), *unknown], limit=3)}")
+        counts.append(f"{number} on {list_words([*([ranks_word(known)] if known else []), *unknown], limit=3)}")
     if mismatch.usual is not None and mismatch.usual not in by_count:
         counts.append(f"{mismatch.usual} on the others")
-    return f"{mismatch.operation} {listed(counts, limit=3)}"
+    return f"{mismatch.operation} {list_words(counts, limit=3)}"
 
 
 def _line(answer: Answer, mismatch: Mismatch, ranks: dict[int, int]) -> Evidence:

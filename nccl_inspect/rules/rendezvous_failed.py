@@ -6,14 +6,13 @@ import shlex
 from collections.abc import Iterator
 
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.engine import Effects, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.line_order import is_before, short
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import is_error, rank_prefix
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 _REACH = "nc -vz {address} {port}; getent hosts {address}   # from this host or pod: does it answer?"
-_GROUP = later(r"/default_pg/0//(\w{1,64})//cuda")
+_GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
 _FIRST = (
     "torch/store-listen-failed",

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from nccl_inspect import artifacts
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging.engine import Evidence, Facts, Finding
+from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.model.inventory import contents_of
 
 _BY_TIME = ("ended", "gone")
 """Kinds of effects: a hanging job also reaches its time limit, which explains how it ended, not why it hung."""
@@ -21,7 +20,7 @@ def find(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     by_time = [effect for effect in faults if workloads.shows(effect, *_BY_TIME)]
     ends = [effect for effect in faults if effect.fatal or effect in by_time]
     hosts = {name.partition(".")[0] for name in facts.hosts() if is_named(name)}
-    for output in artifacts.of(facts.job.artifacts, "slurm_job") if ends else ():
+    for output in contents_of(facts.job.artifacts, "slurm_job") if ends else ():
         for job in output.jobs:
             values, state = job.values, job.values.get("JobState", "")
             explained = by_time if state in _LATE else ends

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Evidence, Facts
+from nccl_inspect.judging.check import Evidence, Facts, Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.util.wording import ranks_word
 
 _MOST = 3
@@ -19,7 +18,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         return
     from nccl_inspect.artifacts import stragglers  # most logs have no dumps
 
-    for late in stragglers.of(dumps)[:_MOST]:
+    for late in stragglers.find_stragglers(dumps)[:_MOST]:
         others = set(late.group.ranks) - {late.rank}
         yield Hit(
             named={

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging import exceptions
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.ends import process_ends
-from nccl_inspect.judging.engine import Effects, Facts, Notice, value
 from nccl_inspect.judging.facts import hosts_with
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.model.statements import usage
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging import at_end, exceptions
-from nccl_inspect.judging.engine import Account, Facts, Notice, first_evidence, value
+from nccl_inspect.judging.check import Account, Facts, Hit, Notice, first_evidence, tell_account, value
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import global_ranks, hosts_with
 from nccl_inspect.judging.line_order import short
-from nccl_inspect.judging.page_words import Hit, tell_account
 from nccl_inspect.judging.statements import rank_prefix
 from nccl_inspect.judging.watchdog import Wait, by_time, communicator_of_wait, in_words, latecomers, waits
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.origin import origin
-from nccl_inspect.util.wording import capital, listed, ranks_word
+from nccl_inspect.util.wording import capitalize, list_words, ranks_word
 
 
 def find(facts: Facts) -> Iterator[Hit]:
@@ -72,7 +71,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "suspects": at_end.suspects(facts),
             "thread": f"{ended[0].text} ({short(ended[0].line)})" if ended else "",
             "others": others,
-            "groups": listed(filter(None, others)),
+            "groups": list_words(filter(None, others)),
             **({} if account or ranks else _find_absent(own, waiting, comm)),
         },
         known=(
@@ -98,7 +97,7 @@ def _find_absent(own: list[Wait], waiting: set[int], comm: CommunicatorInfo | No
         return {"absent": absent}
     numbers = {wait.member for wait in own if wait.member is not None}
     few = set(range(max(numbers, default=0))) - numbers
-    return {"few": capital(ranks_word(few)) if few and len(few) < len(numbers) else ""}
+    return {"few": capitalize(ranks_word(few)) if few and len(few) < len(numbers) else ""}
 
 
 def _rank_of(notice: Notice) -> list[int]:

@@ -4,34 +4,26 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Message, P2pRefused
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Facts, Notice, first_evidence, value
+from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import (
-    as_shell,
     evidence_of_settings,
-    first_lines,
     hosts_in,
-    hosts_of_paths,
-    ranks_concerned,
     ranks_in,
-    ranks_of_paths,
-    unset_steps,
 )
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.peer_to_peer import (
     disabling_settings,
+    find_unshared,
     has_no_pairs,
     hiding_levels,
     limiting_levels,
     local_over_net,
-    not_shared,
 )
-from nccl_inspect.judging.impact import MEASURED, P2P, SHM, Rate, against_nvlink, compared, in_use, p2p
-from nccl_inspect.judging.page_words import Hit
+from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, in_use, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import Selection
-from nccl_inspect.util.wording import count, does
 
 
 def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
@@ -48,30 +40,8 @@ def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
             "without shm": shm_off,
             "chosen": all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink,
         }
-        shown = [*first_lines(pairs)[:3], *evidence_of_settings(settings, 1)]
+        shown = [*pairs.first_lines()[:3], *evidence_of_settings(settings, 1)]
         yield Hit(named=named, evidence=shown, paths=pairs)
-
-
-_SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
-
-
-def no_transport(facts: Facts) -> Iterator[Hit]:
-    """Find NCCL's own line, and the settings that may lead to it."""
-    failed = facts.notices("nccl/no-transport")
-    if not failed:
-        return
-    switches = [*facts.enabled_settings(*_SWITCHES), *facts.user_settings("NCCL_P2P_LEVEL")]
-    yield Hit(
-        failed,
-        named={
-            "more": f", and {count(len(failed) - 1, 'pair')} more" if len(failed) > 1 else "",
-            "settings": f"{as_shell(switches)} {does(len(switches), 'leave')}",
-            "unset": "".join(unset_steps(switches)),
-        },
-        known=("set",) if switches else (),
-        ranks=ranks_concerned(facts, failed, "rank", "peer_rank"),
-        evidence=[*failed[:2], *switches[:3]],
-    )
 
 
 def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
@@ -93,17 +63,6 @@ def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, paths=idle)
 
 
-_COPIED = Rate(122, 122, "all-reduce of 1 GiB on 2 H200", MEASURED)
-_WRITTEN = Rate(327, 327, _COPIED.what, MEASURED)
-
-
-def p2p_copy_engine(facts: Facts) -> Iterator[Hit]:
-    """Find such paths: only the setting chooses them (useMemcpy in src/transport/p2p.cc, 2.13 and later)."""
-    if pairs := facts.paths(transport="P2P").where(lambda kind: kind.detail.endswith("/CE")):
-        shown = [*first_lines(pairs)[:3], *evidence_of_settings(facts.settings("NCCL_P2P_USE_CUDA_MEMCPY"), 1)]
-        yield Hit(named={"copied": _COPIED, "written": _WRITTEN}, evidence=shown, paths=pairs)
-
-
 def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     """Find local pairs that could use P2P and do not: numbers and names of levels are in src/graph/paths.cc."""
     settings, local, on_nvlink = (
@@ -113,7 +72,7 @@ def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     )
     slow = local.where(lambda kind: kind.transport != "P2P" and facts.allows_p2p(kind) is not False)
     levels = limiting_levels(facts, slow)
-    found = Hit(hosts=hosts_of_paths(slow), paths=slow)
+    found = Hit(hosts=slow.hosts(), paths=slow)
     if slow and settings:
         nvlink = any((kind.pair_class or ("NV" if on_nvlink else "")).startswith("NV") for kind in slow.kinds)
         shown = evidence_of_settings(settings)
@@ -152,9 +111,9 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
                 "doubtful": not slow or not (poor or any(allowed)),
                 "from a list": facts.hardware == "likely",
             },
-            ranks=ranks_of_paths(slow) or ranks_in(refused),
+            ranks=slow.ends() or ranks_in(refused),
             hosts=hosts_in(refused),
-            evidence=[*refused[:3], *first_lines(slow)[:2]],
+            evidence=[*refused[:3], *slow.first_lines()[:2]],
             paths=slow,
         )
 
@@ -166,7 +125,7 @@ _CUDA_FAILED = 1
 
 def p2p_import_failed(facts: Facts) -> Iterator[Hit]:
     """Find failed imports and failed Unix sockets; a refused socket is the echo of other errors."""
-    by_cuda, sockets = not_shared(facts), facts.with_role("handle-socket")
+    by_cuda, sockets = find_unshared(facts), facts.with_role("handle-socket")
     failures = {*map(id, by_cuda), *map(id, sockets)}
     others = [error for error in facts.errors() if error.level == "WARN" and id(error) not in failures]
     if by_cuda or (sockets and not others):
@@ -175,18 +134,6 @@ def p2p_import_failed(facts: Facts) -> Iterator[Hit]:
         yield Hit([*by_cuda, *sockets], {"forbidden": is_forbidden, "refused": is_refused})
     elif not sockets and not others and (frames := propagated_errors.frames(facts, _CUDA_FAILED, "transport/p2p.cc")):
         yield Hit(frames, {"frames": True}, evidence=frames[:2])
-
-
-def p2p_read_mode(facts: Facts) -> Iterator[Hit]:
-    """Find read mode, NCCL's own choice for A100 pairs over NVLink (src/graph/paths.cc, 2.7 and later)."""
-    if pairs := facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail):
-        forced = [setting for setting in facts.settings("NCCL_P2P_READ_ENABLE") if setting.value not in ("0", "-2")]
-        is_a100 = facts.platform is not None and (facts.platform.gpu or "").startswith("A100")
-        named = {
-            "forced": forced[0].value if forced else "",
-            "known GPU": forced or (is_a100 and facts.hardware == "certain"),
-        }
-        yield Hit(named=named, evidence=[*first_lines(pairs)[:3], *forced], paths=pairs)
 
 
 _NOT_THERE = 2
@@ -249,7 +196,7 @@ def shm_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         yield Hit(
             settings=settings,
             named={"slow": bool(slow), "net": in_use(slow, facts.platform)},
-            hosts=hosts_of_paths(slow) or None,
+            hosts=slow.hosts() or None,
             evidence=evidence_of_settings(settings),
             paths=slow,
         )
@@ -276,7 +223,7 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     if not rest:
         if poor:
             named = _hardware(facts, poor) | {"poor": True, "off": off, "hiding": hiding_levels(facts)}
-            yield Hit(named=named, evidence=[*first_lines(poor)[:3], *off[:2]], paths=poor)
+            yield Hit(named=named, evidence=[*poor.first_lines()[:3], *off[:2]], paths=poor)
         return
     fabric = any(isinstance(notice.event, Message) for notice in facts.with_role("nvswitch"))
     refused, possible = facts.with_event(P2pRefused), all(map(facts.allows_p2p, rest.kinds))
@@ -300,10 +247,10 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         "unmeasured": fast is None,
         "unknown": fast is P2P,
         "fast": fast,
-        "less": compared(SHM, fast) if fast and fast is not P2P else "",
+        "less": compare_rates(SHM, fast) if fast and fast is not P2P else "",
     }
     refusals, settings = first_evidence(refused[:2]), evidence_of_settings(levels, 1)[:2]
-    shown = [*first_lines(rest)[:3], *refusals, *settings, *first_evidence(warned)]
+    shown = [*rest.first_lines()[:3], *refusals, *settings, *first_evidence(warned)]
     yield Hit(named=named, evidence=shown, paths=rest)
     if not possible and not fabric and not off:
         yield Hit(named={"question": True})

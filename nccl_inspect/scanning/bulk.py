@@ -25,7 +25,7 @@ from nccl_inspect.scanning.counts import TAIL, Counts, Text
 from nccl_inspect.scanning.found import Collector, Edge, Found, Printed, Repeated, Thread, edge_of
 from nccl_inspect.scanning.records import RecordFrame, Records, clock_of
 from nccl_inspect.scanning.scanner import Scanner
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 MOST = 1 << 16
 """Bytes of a log that is looked through: what people paste is shorter."""
@@ -34,7 +34,7 @@ _PIECES = 4
 """Of a line, at most."""
 _GLUES = (b"", b" ")
 """A terminal breaks inside words and keeps blanks but the one at the edge; a mail breaks at a blank."""
-_QUOTE = later(rb"(?:> ?)+")
+_QUOTE = compile_later(rb"(?:> ?)+")
 _OWN = re.compile(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
 """Text that marks a line as not continuing the one before."""
 _USUAL = b"NCCL INFO "

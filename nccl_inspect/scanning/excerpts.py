@@ -225,8 +225,12 @@ class Excerpt:
         self._foreign: list[Production] = []
         self._possible: list[tuple[bytes, Production]] = []
         """The productions that may have a message in the text, by what it would hold."""
+        self._near: list[tuple[bytes, Production]] = []
+        """Those of them that may have one in the line that is looked at, or in those below."""
         self._among: list[Production] = []
-        """Those that may have one in the line that is looked at."""
+        """Those that may have one in the text that is looked at."""
+        self._seen: dict[bytes, tuple[Origin, Text] | None] = {}
+        """The message that a text is as a whole: programs print the same lines again and again."""
         self.read = 0
         """Lines that only this reading knows."""
 
@@ -315,7 +319,8 @@ class Excerpt:
         inner = list(map(decoration.without_margin, plain))  # what is broken by hand may be broken within a sign
         ways = (way for line in plain for way in islice(decoration.plainer(line), 1, None))
         together = b"\n".join((block, b" ".join(inner), b"".join(inner), *ways))
-        self._foreign = [p for p in self._grammar.foreign_in(together) if not _is_vague(p)]
+        self._seen.clear()
+        self._foreign = [p for p in self._grammar.find_foreign(together) if not _is_vague(p)]
         self._possible = [
             (sign, production)
             for sign, candidates in _by_sign(self._grammar)
@@ -337,10 +342,10 @@ class Excerpt:
 
     def _reading(self, place: int, line: bytes, rests: Sequence[bytes]) -> Reading | None:
         """Return the reading of a line; if it has none alone, that with the lines below."""
-        if messages := self._messages(line):
+        if self._look_near(*decoration.plainer(line)) and (messages := self._messages(line)):
             return Reading(place, 1, messages)
         below = list(takewhile(_may_continue, rests))
-        if below and self._may_hold(line, *below):
+        if below and self._look_near(line, *below):
             ways = decoration.joined([line, *below])
             wholes = [Reading(place, size, [message]) for size, text in ways if (message := self._whole(text))]
             if wholes:  # of equal ones the shortest
@@ -377,27 +382,29 @@ class Excerpt:
 
     def _sentences(self, line: bytes) -> Iterator[bytes]:
         """Yield the lines of a multi-line message that are in one."""
-        begins = sorted(at for lead in self._grammar.following() if (at := line.find(lead)) > 0)
+        begins = sorted(at for lead in self._grammar.continuing_leads() if (at := line.find(lead)) > 0)
         if begins:
             yield from (line[a:b].strip() for a, b in zip([0, *begins], [*begins, len(line)], strict=True))
 
     def _whole(self, line: bytes) -> tuple[Origin, Text] | None:
-        """Return the message that a line is, without what stands around it."""
-        if not self._may_hold(line):
-            return None
-        self._among = [production for sign, production in self._possible if sign in line]
-        statement = next(filter(None, map(self._message, decoration.layers(line))), None)
-        return statement and (statement[0], self._undecorated(statement[1]))
+        """Return the message that a line near here is, without what stands around it."""
+        if line not in self._seen:
+            self._among = [production for sign, production in self._near if sign in line]
+            may_hold = self._among or _PRINTED.search(line) or self._holds_foreign(line)
+            found = next(filter(None, map(self._message, decoration.layers(line))), None) if may_hold else None
+            self._seen[line] = found and (found[0], self._undecorated(found[1]))
+        return self._seen[line]
 
-    def _may_hold(self, *lines: bytes) -> bool:
+    def _look_near(self, *lines: bytes) -> bool:
         """Return whether there may be a message in a line, or in lines that were one."""
         inner = list(map(decoration.without_margin, lines))
-        for text in {b" ".join(inner), b"".join(inner)}:
-            if any(sign in text for sign, _ in self._possible) or any(
-                sign in text for production in self._foreign for sign in production.signs
-            ):
-                return True
-        return _PRINTED.search(lines[0]) is not None
+        texts = {b" ".join(inner), b"".join(inner)}
+        self._near = [(sign, production) for sign, production in self._possible if any(sign in text for text in texts)]
+        return bool(self._near or _PRINTED.search(lines[0]) or any(map(self._holds_foreign, texts)))
+
+    def _holds_foreign(self, text: bytes) -> bool:
+        """Return whether a text may hold a message of another program."""
+        return any(sign in text for production in self._foreign for sign in production.signs)
 
     def _message(self, text: bytes) -> tuple[Origin, Text] | None:
         """Return the message that a text is as it stands."""

@@ -20,7 +20,7 @@ from nccl_inspect.scanning import excerpts, meaning
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.records import Frozen, Record, frozen, record
-from nccl_inspect.util.text import decode, encode, printable
+from nccl_inspect.util.text import decode, encode, escape_controls
 
 _FIELD = re.compile(r"\{[^{}]*\}")
 _WORD = re.compile(r"[A-Za-z]{2,}")
@@ -279,7 +279,7 @@ def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:
     message = encode(without_prefix(text)[1])
     best: tuple[Production, int] | None = None
     for production in (*grammar.beginnings(message), *grammar.candidates(message)):
-        fits = production.matched_up_to(message)
+        fits = production.count_matched(message)
         if best is None or fits > best[1]:
             best = production, fits
     return best
@@ -323,4 +323,4 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return " ".join(_shown(item) if not isinstance(item, tuple) else f"({_shown(item)})" for item in value)
-    return printable({True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value))
+    return escape_controls({True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value))

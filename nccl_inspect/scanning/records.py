@@ -7,11 +7,11 @@ from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.envelope_fields import ISO, Inner, Stated
 from nccl_inspect.ingest.lines.prefix import MARK, Origin
 from nccl_inspect.ingest.lines.timestamps import Frame
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode, encode
 
-_TIME = later(ISO)
-_CLOCK = later(rb"(?<=-\d\d[T ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?![\d:.,])")
+_TIME = compile_later(ISO)
+_CLOCK = compile_later(rb"(?<=-\d\d[T ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?![\d:.,])")
 _LINE = b"\0"
 """What stands for the line in what is around it."""
 _NAME = MARK.lstrip()

@@ -21,15 +21,15 @@ from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.found import Known
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|ATTN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
 """The prefix of another line inside a message: two lines were run together."""
 MAX_REMEMBERED = 8 << 20
 """Bytes of a generation of prefixes, and of one of messages: 50,000 of the usual length are less."""
-_QUOTES = later(rb"NCCL[ _-]{1,3}(?:WARN|INFO|ATTN)")
+_QUOTES = compile_later(rb"NCCL[ _-]{1,3}(?:WARN|INFO|ATTN)")
 """What a line may hold that quotes one of NCCL."""
-_LAST_WORDS = later(
+_LAST_WORDS = compile_later(
     rb"(?:^|[\])>|:\dZFP\"] ?|\t)(?:  )?(?:\[rank\d{1,7}\]: )?"
     rb"(?:[A-Za-z_][\w.]{0,200}(?:(?:Error|Exception)(?:: |$|[\\\"])|Iteration$|Interrupt$)"
     rb"|Exception (?:in thread|ignored) )"
@@ -326,12 +326,12 @@ class Scanner:
     def _worth_a_look(self) -> list[bytes]:
         if self._needles is None:
             others = b"\n".join([line for line in self._lines if b" NCCL INFO " not in line])
-            self._foreign = self._grammar.foreign_in(others)
+            self._foreign = self._grammar.find_foreign(others)
             alone = [b"NCCL "] if b"NCCL " in others else []
             self._general = [production for production in self._foreign if production.general]
             self._needles = (
                 alone
-                + self._grammar.bare_in(others, self.wrapped)
+                + self._grammar.find_bare(others, self.wrapped)
                 + [sign for production in self._foreign if not production.general for sign in production.signs]
             )
         return self._needles

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -18,16 +19,16 @@ from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.statements import report_of
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import listed, ranks_word
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import list_words, ranks_word
 
 Actor: TypeAlias = int | Process
 """A rank of the job; a process where its rank is not known."""
 _MOST_ELIMINATED = 64
 """Processes whose ranks are sought by elimination."""
-_OF_DEFAULT_GROUP = later(r"\[PG ID 0 PG GUID 0(?:\(default_pg\))? Rank (\d{1,7})\]")
-_NUMBER = later(r"\d{1,9}")
-_PREFIX = later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
+_OF_DEFAULT_GROUP = compile_later(r"\[PG ID 0 PG GUID 0(?:\(default_pg\))? Rank (\d{1,7})\]")
+_NUMBER = compile_later(r"\d{1,9}")
+_PREFIX = compile_later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _BEFORE_PREFIX, _BEFORE_GROUP = 120, 200
 """Characters of a line in which these names of its printer stand."""
 
@@ -41,6 +42,7 @@ class Actors:
 
     def __init__(self, facts: Facts) -> None:
         job = facts.job
+        self._notices = job.notices
         self.world = job.world_size if job.rank_space == "global" else None
         """How many ranks there are; None where the log does not show it."""
         self.processes = list(dict.fromkeys(last.process for last in job.last_lines))
@@ -77,6 +79,17 @@ class Actors:
         """Return the only actor with a pid; None if there are several or none."""
         process = self._by_pid.get(pid if pid is not None else -1)
         return None if process is None else self.actor_by_process(process)
+
+    @cached_property
+    def prefixed(self) -> set[int]:
+        """Return the ranks that lines of PyTorch name as their own."""
+        ranks = (self.rank_in_line(notice.message) for notice in self._notices)
+        return {rank for rank in ranks if rank is not None}
+
+    @property
+    def printing(self) -> set[int]:
+        """Return the ranks of which the log has any line."""
+        return self.prefixed | self.known
 
     def rank_in_line(self, text: str) -> int | None:
         """Return the rank that a line of PyTorch names as its own."""
@@ -116,7 +129,7 @@ def name_of(actors: Iterable[Actor]) -> str:
     actors = list(actors)
     ranks = ranks_among(actors)
     others = sorted(f"{actor.host} pid {actor.pid}" for actor in actors if isinstance(actor, Process))
-    return ", ".join(filter(None, (ranks_word(ranks) if ranks else "", listed(others, limit=3) if others else "")))
+    return ", ".join(filter(None, (ranks_word(ranks) if ranks else "", list_words(others, limit=3) if others else "")))
 
 
 def _eliminated(

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging.engine import SEVERITIES, Account, Registered, Rule, registered
+from nccl_inspect.judging.check import Account
+from nccl_inspect.judging.engine import SEVERITIES, Registered, Rule, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.model.statements import job_failure
 from nccl_inspect.story.actors import name_of, ranks_among
 from nccl_inspect.story.incident import Incident, before
 from nccl_inspect.story.telling import Story, rule_of
@@ -80,7 +81,7 @@ def _report_unexplained(entry: Registered, facts: Facts, findings: Iterable[Find
     """Yield what a rule says about a failed job if none of the findings says that it failed."""
     if not facts.job.failed or any(finding.fatal for finding in findings):
         return
-    calls = sorted(job_end.failed_calls(facts.job.notices), key=lambda notice: notice.place)
+    calls = sorted(job_failure.failed_calls(facts.job.notices), key=lambda notice: notice.place)
     said = [call for call in calls if not isinstance(call.event, ErrorCascade)] or calls[-1:]
     assert entry.tell is not None
     ranks = sorted({rank for call in said for rank in call.ranks})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.model.evidence import Evidence
@@ -62,11 +61,8 @@ class Incident:
         """Whether a process aborted, as one does that gave up waiting, and its own words are missing."""
         self.block = ""
         """The host whose lines stand together in the source: then the order of lines of two hosts says nothing."""
-
-    @cached_property
-    def time(self) -> float | None:
-        """Return when its line was printed, in seconds of the year; None where the line has no time."""
-        return line_seconds(self.line.text) if self.line else None
+        self.time = line_seconds(line.text) if line else None
+        """When its line was printed, in seconds of the year; None where the line has no time."""
 
     @property
     def is_condition(self) -> bool:
@@ -102,13 +98,17 @@ class Order:
         self.incident = incident
 
     def __lt__(self, other: Order) -> bool:
-        known = before(self.incident, other.incident)
-        return known if known is not None else self.incident.position[1:] < other.incident.position[1:]
+        return _precedes(self.incident, other.incident)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Order) and self.incident is other.incident
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _precedes(one: Incident, other: Incident) -> bool:
+    known = before(one, other)
+    return known if known is not None else one.position[1:] < other.position[1:]
 
 
 def before(one: Incident, other: Incident) -> bool | None:
@@ -125,4 +125,8 @@ def before(one: Incident, other: Incident) -> bool | None:
 
 def first_of(incidents: Iterable[Incident]) -> Incident | None:
     """Return the first of some incidents; None of none."""
-    return min(incidents, key=Order, default=None)
+    first: Incident | None = None
+    for incident in incidents:  # without an :class:`Order` for each: there are as many as ranks
+        if first is None or _precedes(incident, first):
+            first = incident
+    return first

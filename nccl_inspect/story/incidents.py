@@ -18,6 +18,7 @@ from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.statements import is_error, is_survived, report_of, value
+from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
@@ -25,7 +26,7 @@ from nccl_inspect.story.actors import Actor, Actors
 from nccl_inspect.story.incident import Incident
 from nccl_inspect.story.silence import closed_by_others
 from nccl_inspect.util import signals
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import line_seconds
 
 _KILLS = (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE)
@@ -42,22 +43,22 @@ _KINDS = {
 HELPERS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
 """Statements of helper threads, which are printed at every end as well."""
 _OF_NOBODY = "torch/python-interrupted"
-_AGENT = later(r"[WE]\d{4} [\d:.]+ (\d+) torch/")
-_REMOTE = later(
+_AGENT = compile_later(r"[WE]\d{4} [\d:.]+ (\d+) torch/")
+_REMOTE = compile_later(
     r"remote process exited or there was a network error|ncclRemoteError|Connection closed by remote peer"
     r"|communicator was aborted"
 )
-_TIMED_OUT = later(r"(?i)\] timed out|Socket Timeout$|wait timeout after")
-_ABSENT = later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
-_STICKY = later(
+_TIMED_OUT = compile_later(r"(?i)\] timed out|Socket Timeout$|wait timeout after")
+_ABSENT = compile_later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
+_STICKY = compile_later(
     r"illegal memory access|illegal address|device-side assert|unspecified launch failure|misaligned|ECC"
     r"|launch timed out"
 )
-_OWN_NAME = later(r"^\[rank\d+\]:(?:\[\S+ [\d:.]+ [^\]]+\])?\s*")
-_PID = later(r":(\d+):\d+ \[")
-_CLOSING = later(r"Sending process (\d+) closing")
-_FORCED = later(r"[Pp]rocess (\d+) via ")
-_SIGNALLED = later(r"Received (\S+) death signal")
+_OWN_NAME = compile_later(r"^\[rank\d+\]:(?:\[\S+ [\d:.]+ [^\]]+\])?\s*")
+_PID = compile_later(r":(\d+):\d+ \[")
+_CLOSING = compile_later(r"Sending process (\d+) closing")
+_FORCED = compile_later(r"[Pp]rocess (\d+) via ")
+_SIGNALLED = compile_later(r"Received (\S+) death signal")
 
 
 class Collector:
@@ -73,6 +74,9 @@ class Collector:
         self.facts, self.actors = facts, actors
         self.rules = {entry.rule.name: entry.rule for entry in registered()}
         self.findings = [finding for finding in findings if finding.category != "log quality"]
+        self._waits = {id(wait.notice) for wait in waits(facts)}
+        self._waiting = {wait.rank for wait in waits(facts)}
+        self._by_rule = {finding.rule: finding for finding in reversed(self.findings)}
         self._of_line: dict[tuple[str, int], Finding] = {}
         for finding in sorted(self.findings, key=self._layer_of, reverse=True):
             for line in () if self._is_condition(finding) or _is_slow(finding) else finding.evidence:
@@ -115,7 +119,9 @@ class Collector:
 
     def _collect_statements(self) -> Iterator[Incident]:
         for notice in self.facts.job.notices:
-            if isinstance(notice.event, (ProcessEnded, ErrorCascade)) or not self._counts(notice):
+            if isinstance(notice.event, (ProcessEnded, ErrorCascade)) or self._repeats_wait(notice):
+                continue
+            if not self._counts(notice):
                 continue
             finding = self._finding(notice)
             layer = Layer.PROGRAM if _compares_calls(notice) else self._layer(notice, finding)
@@ -143,6 +149,13 @@ class Collector:
                     finding=finding,
                     notice=notice,
                 )
+
+    def _repeats_wait(self, notice: Notice) -> bool:
+        """Return whether PyTorch only reports a wait again: a rank waits once in a call."""
+        if isinstance(notice.event, CollectiveTimeout):
+            is_named = self.actors.rank_in_line(notice.message) is not None
+            return is_named and id(notice) not in self._waits
+        return "watchdog-status" in notice.roles and value(notice, "global_rank") in self._waiting
 
     def _kind_by_rule(self, notice: Notice) -> str:
         """Return the kind of a statement whose production names a rule that words one kind; empty for others."""
@@ -177,7 +190,7 @@ class Collector:
                 return Layer.SYSTEM
             return Layer.PROGRAM if _STICKY.search(text) else Layer.RESOURCE
         dialect, _, name = notice.production.partition("/")
-        layer = grammar.layer_of(dialect, name)
+        layer = grammar.find_layer(dialect, name)
         if layer in (Layer.WAIT, Layer.NONE) or grammar.is_layer_stated(dialect, name) or finding is None:
             return layer
         return min(layer, self._layer_of(finding))
@@ -185,10 +198,10 @@ class Collector:
     def _finding(self, notice: Notice) -> Finding | None:
         lines = ((line.source, line.order) for line in notice.evidence)
         own = next((self._of_line[line] for line in lines if line in self._of_line), None)
-        own = own or next((finding for finding in self.findings if finding.rule == notice.rule), None)
+        own = own or self._by_rule.get(notice.rule)
         dialect, _, name = notice.production.partition("/")
         is_effect = own is not None and self._layer_of(own) == Layer.CALL
-        return None if is_effect and grammar.layer_of(dialect, name) in FOREIGN else own  # it follows from the loss
+        return None if is_effect and grammar.find_layer(dialect, name) in FOREIGN else own  # it follows from the loss
 
     def _actor(self, notice: Notice, process: Process, line: Evidence) -> frozenset[Actor]:
         named: Actor | None = self.actors.rank_in_line(line.text)
@@ -200,7 +213,8 @@ class Collector:
 
     def _peers(self, notice: Notice) -> frozenset[Actor]:
         """Return the ranks that a statement names as gone."""
-        ranks = [value(notice, name) for name in ("peer_rank", "peerRank")]
+        named = dict(getattr(notice.event, "values", ()))
+        ranks = [named.get("peer_rank"), named.get("peerRank")]
         if notice.production in HELPERS and self.actors.world is not None:
             hosts = [host for host in self.facts.job.hosts if host.name in notice.hosts]
             places = {place: rank for host in hosts for place, rank in enumerate(sorted(host.ranks))}
@@ -238,7 +252,7 @@ class Collector:
         finding = self._of_line.get((first.line.source, first.line.order))
         name = last.notice.production.partition("/") if last.notice else ("", "", "")
         if last.notice and grammar.is_layer_stated(name[0], name[2]):
-            layer = grammar.layer_of(name[0], name[2])
+            layer = grammar.find_layer(name[0], name[2])
         elif _TIMED_OUT.search(last.whole):
             layer = Layer.WAIT
         elif is_foreign:

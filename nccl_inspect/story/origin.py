@@ -22,9 +22,9 @@ from nccl_inspect.judging.watchdog import (
     without_output,
 )
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.util.grouping import grouped, grouped_sets
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import does, listed, ranks_word
+from nccl_inspect.util.wording import conjugate, list_words, ranks_word
 
 _MOST_IN_RING = 16
 _ORDER = "Ranks call the groups in different orders, one skips a call, or their calls differ in size or type"
@@ -56,7 +56,7 @@ class _Call(Frozen):
     def described(self) -> str:
         who = ranks_word(self.waiting)
         what = f"{self.wait.operation} (work {self.wait.seq} of {self.wait.group})"
-        return f"{who} {does(len(self.waiting), 'wait')} for {ranks_word(self.absent)} in {what}"
+        return f"{who} {conjugate(len(self.waiting), 'wait')} for {ranks_word(self.absent)} in {what}"
 
 
 def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -> Origin | None:
@@ -96,13 +96,13 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     idle = {rank for call in calls for rank in call.absent} - waiting - reached
     unseen = idle & without_output(facts)
     known = [call.with_fields(absent=call.absent - unseen) for call in calls]
-    if idle == unseen and (among := _of_ring(known) or _innermost(known)):
+    if idle == unseen and (among := _find_in_ring(known) or _innermost(known)):
         return among
     # A call that waits for no rank without output waits for one of these for certain.
     idle = {rank for call in calls if not call.absent & unseen for rank in call.absent & idle} or idle
     if not idle or len(idle) > len(waiting):
         return None
-    waits_for = listed([call.described for call in calls if call.absent & idle], limit=3)
+    waits_for = list_words([call.described for call in calls if call.absent & idle], limit=3)
     missing = f" (the log has no output of {ranks_word(idle & unseen)})" if idle & unseen else ""
     return Origin(idle, f"by elimination, {ranks_word(idle)}{missing}: {waits_for}")
 
@@ -110,7 +110,7 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
 def collectives_by_group(waits: Iterable[Wait]) -> dict[str, list[Wait]]:
     """Return the collectives in which ranks wait, by process group."""
     own = (wait for wait in waits if wait.rank is not None and wait.operation not in PAIRWISE)
-    return grouped((wait.group, wait) for wait in own if wait.group is not None)
+    return group_values((wait.group, wait) for wait in own if wait.group is not None)
 
 
 def with_communicators(
@@ -128,7 +128,7 @@ def with_communicators(
 
 def _different(group: str, waits: Sequence[Wait]) -> str:
     """Ranks of one group that wait under two numbers, in words; empty where all wait under one."""
-    by_number = sorted(grouped_sets((wait.seq, wait.rank) for wait in waits if wait.rank is not None).items())
+    by_number = sorted(group_sets((wait.seq, wait.rank) for wait in waits if wait.rank is not None).items())
     if len(by_number) < 2:
         return ""
     (number, first), (_, then), *_ = by_number
@@ -136,12 +136,12 @@ def _different(group: str, waits: Sequence[Wait]) -> str:
         return ""
     return (
         f"it likely began in process group {group}: {ranks_word(then)} finished work {number}, in which "
-        f"{ranks_word(only)} still {does(len(only), 'wait')}: they made different calls under that number, or the "
+        f"{ranks_word(only)} still {conjugate(len(only), 'wait')}: they made different calls under that number, or the "
         f"part of {ranks_word(only)} is stuck"
     )
 
 
-def _of_ring(calls: Sequence[_Call]) -> Origin | None:
+def _find_in_ring(calls: Sequence[_Call]) -> Origin | None:
     """Ranks that wait for each other: those that are in every ring."""
     elsewhere = {rank for call in calls if call.absent for rank in call.waiting}
     calls = [  # one in which all ranks are waits for those that wait elsewhere as well
@@ -155,7 +155,7 @@ def _of_ring(calls: Sequence[_Call]) -> Origin | None:
     if not core:
         return None  # there are several rings, and nothing says which was the first
     held = [call for call in calls if call.waiting & set(ring) and call.absent & set(ring)]
-    links = listed([call.described for call in held], limit=3)
+    links = list_words([call.described for call in held], limit=3)
     if len(core) == 1:
         return Origin(core, f"all others wait for {ranks_word(core)}, or for ranks that do: {links}")
     return Origin(set(), f"it likely began with {ranks_word(core)}, which wait for each other: {links}. {_ORDER}", core)
@@ -171,8 +171,8 @@ def _innermost(calls: Sequence[_Call]) -> Origin | None:
     return Origin(
         set(),
         f"it likely began in process group {last.wait.group}, in {last.wait.operation} (work {last.wait.seq}): "
-        f"{ranks_word(last.waiting)} {does(len(last.waiting), 'wait')} there, and "
-        + listed([call.described for call in held], limit=3)
+        f"{ranks_word(last.waiting)} {conjugate(len(last.waiting), 'wait')} there, and "
+        + list_words([call.described for call in held], limit=3)
         + f". {_ORDER}",
     )
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
 from nccl_inspect.event.base import Process
 from nccl_inspect.grammar.layers import Layer
@@ -22,14 +21,14 @@ from nccl_inspect.judging.evidence.ras import ranks_by_pid
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.watchdog import Wait, latecomers, statuses, waits
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.inventory import Begin
+from nccl_inspect.model.inventory import Begin, contents_of
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.incident import Incident
 from nccl_inspect.story.origin import collectives_by_group, origin, with_communicators
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.times import line_seconds
-from nccl_inspect.util.wording import be, count, does, ranks_word
+from nccl_inspect.util.wording import conjugate, count, is_or_are, ranks_word
 
 if TYPE_CHECKING:  # most logs have no calls
     from nccl_inspect.artifacts.calls import Call
@@ -56,6 +55,8 @@ class Table:
         self.facts, self.actors = facts, actors
         self._end = end
         self._blocks = sources_in_blocks(facts)
+        self._waits = [wait for wait in waits(facts) if self._is_in_time(wait.notice.evidence[0])]
+        self._late = latecomers(self._waits)
 
     def incidents(self) -> Iterator[Incident]:
         """Yield who holds the others up: by calls, by counts of RAS, and by stages."""
@@ -96,7 +97,7 @@ class Table:
         if len(said) + len(dumps) > 1:
             from nccl_inspect.artifacts import standstill  # most jobs do not stand still
 
-            stills = standstill.of([*dumps.values(), *said.values()], busy)
+            stills = standstill.find_standstills([*dumps.values(), *said.values()], busy)
         if dumps:  # the lines tell of ranks without a dump only that they came, or did not
             unknown = {rank for still in recorded for rank in still.unknown}
             stills = [still for still in stills if _is_told_by_lines(still, unknown)] or recorded
@@ -137,7 +138,7 @@ class Table:
 
     def _judge_waits(self, stills: Iterable[Standstill], busy: set[int]) -> Incident | None:
         """Return where it began by the waits in all groups together, which do not say in what order calls were made."""
-        own = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
+        own = self._waits
         began = origin(self.facts, own, busy) if own else None
         line: Evidence | None = own[0].notice.evidence[0] if own else None
         if began is not None and began.suspects:
@@ -186,39 +187,34 @@ class Table:
         if ranks <= {wait.rank for wait in latecomers(waits(self.facts))}:
             return f"{ranks_word(ranks)} arrived late, and began to wait for {call} after the others had timed out"
         if still.kind == causes.MISSING:
-            what = "never called" if still.culprits else f"{be(len(ranks))} silent (no dump) and likely never called"
+            what = (
+                "never called"
+                if still.culprits
+                else f"{is_or_are(len(ranks))} silent (no dump) and likely never called"
+            )
             return f"{ranks_word(ranks)} {what} {call}"
-        return f"{ranks_word(ranks)} {does(len(ranks), 'stand')} in {call}, which all called"
+        return f"{ranks_word(ranks)} {conjugate(len(ranks), 'stand')} in {call}, which all called"
 
     def _unseen(self) -> set[int]:
         """Return the ranks of which the log has no line."""
-        return {actor for actor in self.actors.everyone if isinstance(actor, int)} - self._printing()
-
-    def _printing(self) -> set[int]:
-        """Return the ranks of which the log has any line."""
-        prefixed = (self.actors.rank_in_line(notice.message) for notice in self.facts.job.notices)
-        return {rank for rank in prefixed if rank is not None} | self.actors.known
+        return {actor for actor in self.actors.everyone if isinstance(actor, int)} - self.actors.printing
 
     def _standing(self) -> set[int]:
         """Return the ranks that report their own wait in a call, before somebody ended the job."""
-        own = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
-        late = latecomers(own)
-        standing = {wait.rank for wait in own if wait.rank is not None and wait not in late}
-        came_late = {wait.rank for wait in late}
+        came_late = {wait.rank for wait in self._late}
+        standing = {wait.rank for wait in self._waits if wait.rank is not None and wait not in self._late}
         said = (one for one in statuses(self.facts) if one.is_in_call and self._is_in_time(one.notice.evidence[0]))
         return standing | {one.stated for one in said if one.stated is not None and one.stated not in came_late}
 
     def _rows_from_watchdog(self, known: set[int]) -> dict[int, Dump]:
         """Return rows made from the watchdog's lines, for ranks without a dump."""
-        waiting = [wait for wait in waits(self.facts) if self._is_in_time(wait.notice.evidence[0])]
-        late = latecomers(waiting)
-        waiting = [wait for wait in waiting if wait not in late]
+        waiting = [wait for wait in self._waits if wait not in self._late]
         if not waiting:
             return {}
         from nccl_inspect.artifacts.calls import Recorded
         from nccl_inspect.artifacts.flight_recorder import Dump
 
-        came_late = {(wait.group, wait.rank) for wait in late}
+        came_late = {(wait.group, wait.rank) for wait in self._late}
         by_group = collectives_by_group(waiting)
         last: dict[tuple[str, int], tuple[int, int]] = {}
         for status in statuses(self.facts):
@@ -229,11 +225,11 @@ class Table:
                 last.setdefault((group, rank), (number, status.completed))
                 by_group.setdefault(group, [])
         groups = {name: group for name, group in self._groups(by_group) if group.ranks}
-        by_rank = grouped(((name, wait.rank), wait) for name, some in by_group.items() for wait in some)
+        by_rank = group_values(((name, wait.rank), wait) for name, some in by_group.items() for wait in some)
         latest = {name: max((wait.seq for wait in some), default=-1) for name, some in by_group.items()}
         rows: dict[int, Dump] = {}
-        groups_of = grouped((rank, name) for name, group in groups.items() for rank in group.ranks)
-        for rank in groups_of.keys() & self._printing() - known:
+        groups_of = group_values((rank, name) for name, group in groups.items() for rank in group.ranks)
+        for rank in groups_of.keys() & self.actors.printing - known:
             own = {name: groups[name] for name in groups_of[rank]}
             row = Dump(
                 f"watchdog of rank {rank}",
@@ -264,19 +260,14 @@ class Table:
             guid, _, desc = name.partition("(")
             ranks = tuple(rank for rank in comm.ranks if rank is not None) if comm and None not in comm.ranks else ()
             if not ranks and (guid == "0" or "default" in desc):
-                named = [
-                    rank
-                    for notice in self.facts.job.notices
-                    if (rank := self.actors.rank_in_line(notice.message)) is not None
-                ]
-                ranks = tuple(range(self.facts.job.world_size or max(named, default=0) + 1))
+                ranks = tuple(range(self.facts.job.world_size or max(self.actors.prefixed, default=0) + 1))
             yield name, Group(guid, desc.rstrip(")"), ranks)
 
     # Counts of RAS
 
     def _compare_counts(self, *, is_told: bool) -> Iterator[Incident]:
         ranks = ranks_by_pid(self.facts)
-        for answer in artifacts.of(self.facts.job.artifacts, "ras")[-1:]:
+        for answer in contents_of(self.facts.job.artifacts, "ras")[-1:]:
             lost = {rank for entry in answer.lost if (rank := ranks.get(entry.pid or -1)) is not None}
             if lost and not self.facts.is_over():
                 line = Evidence(answer.name, next(entry.line for entry in answer.lost), "no answer")
@@ -310,7 +301,7 @@ class Table:
         is_numbered = None not in comm.ranks or self.facts.job.rank_space != "global"
         if len(late) > len(wait.waiting):
             return  # they may rather wait elsewhere for those
-        who = f"{ranks_word(wait.waiting)} {does(len(wait.waiting), 'wait')}"
+        who = f"{ranks_word(wait.waiting)} {conjugate(len(wait.waiting), 'wait')}"
         if not is_numbered:
             number, late = len(late), set()
             text = f"the {wait.stage} of communicator {comm.id} waits for {count(number, 'rank')} that the log lacks"
@@ -343,7 +334,7 @@ class Table:
         if not idle:
             return  # of ranks without a line the output may be missing
         line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)
-        waiting = f"{count(len(most), 'other')} {does(len(most), 'wait')}"
+        waiting = f"{count(len(most), 'other')} {conjugate(len(most), 'wait')}"
         text = f"{name_of(idle)} never began to build a communicator in which {waiting}"
         yield self._lagging("never-began", idle, text, line)
 

@@ -9,12 +9,12 @@ from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 
 _NAME_PEERS = ("nccl/socket-closed-by-peer", "nccl/socket-recv-failed")
-_ADDRESS = later(r"[0-9A-Za-z_.:%\[\]-]+")
+_ADDRESS = compile_later(r"[0-9A-Za-z_.:%\[\]-]+")
 """Plausible addresses and names: some releases print garbage there."""
 _NAME_RANKS = {
     "nccl/proxy-operation-failed": "peer_rank",
@@ -46,7 +46,7 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
         return Silence([], [])  # the last line of a process may have been left out
     # Several runs in a log may have a rank 0 on different hosts.
     finished = ((host, comm) for comm in facts.job.communicators for host in comm.hosts)
-    ended = grouped((host, ranks) for host, comm in finished if (ranks := global_ranks(comm, comm.ended)))
+    ended = group_values((host, ranks) for host, comm in finished if (ranks := global_ranks(comm, comm.ended)))
     present = _present(facts, echoes)
     silent = [
         last

@@ -21,9 +21,9 @@ from nccl_inspect.story.incident import Incident, Order, before, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
 from nccl_inspect.story.silence import closed_by_others, silence_of
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
-from nccl_inspect.util.wording import without_stop
+from nccl_inspect.util.wording import strip_stop
 
 _CONFIDENCES = ("certain", "likely", "possible")
 _SILENT = "fell silent before the others lost a connection"
@@ -33,7 +33,7 @@ _WHERE = ("call-unfinished", "no-answer")
 _OF_CALLS = ("calls-differ", "never-called", "no-partner", "groups-out-of-order", "left-communicator")
 _MOST_ENTRIES = 6
 _WIDTH = 160
-_PRINTER = later(
+_PRINTER = compile_later(
     r"^(?:[WEIF]\d{4} [\d:.]+ \d+ \S+\] )?(?:\[[^\]]{1,200}\]:? ){0,4}(?:socketProgress(?:Opt)?: |Net : )?(?=\S)"
 )
 """A prefix of a statement that names its printer."""
@@ -176,6 +176,7 @@ class Story:
         groups: dict[tuple[str, str], list[Incident]] = defaultdict(list)
         for effect in self.effects_of(lead):
             is_shown = effect.line is not None and (effect.line.source, effect.line.order) in shown
+            is_shown &= effect.actors <= who or effect.layer != Layer.WAIT  # else it is the line by which others lag
             is_said = effect.layer == Layer.END if effect.actors else _sentence(effect) in said
             if not (is_shown or (is_said and effect.actors <= who)):
                 groups[effect.kind, effect.words if effect.layer in _WORDED else effect.layer.name].append(effect)
@@ -185,13 +186,14 @@ class Story:
         return [self._entry(some, number, place, found) for place, some in enumerate(ordered)]
 
     def _entry(self, incidents: list[Incident], number: dict[int, int], place: int, found: Collection[str]) -> Entry:
-        first = first_of(incidents) or incidents[0]
+        worded = [one for one in incidents if one.notice and isinstance(one.notice.event, CollectiveTimeout)]
+        first = first_of(worded or incidents) or incidents[0]
         causes = (number.get(id(cause), place) for one in incidents for cause in one.because)
         who = {actor for one in incidents for actor in one.actors or one.peers}
         ranks = ranks_among(who) if place else self.ranks_in(incidents)
         what, order = cut(_sentence(first), _WIDTH), _first_of_all(first, incidents) if len(ranks) > 1 else ""
         return Entry(
-            what=f"{without_stop(what)}{order}" if order else what,
+            what=f"{strip_stop(what)}{order}" if order else what,
             ranks=ranks,
             hosts=self._actors.hosts_of(who),
             line=first.line or Evidence("", 0, ""),
@@ -222,7 +224,7 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
     incidents += Table(facts, actors, end).incidents()
     incidents = _without_survived(incidents, facts)
     edges = Edges(actors, incidents, rules)
-    if (other := _gone_silent(facts, edges, actors) or _stated(edges, joined, rules)) is not None:
+    if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined, rules)) is not None:
         for root in edges.roots:
             if root.is_foreign or root.lags:  # whoever is gone calls nothing more
                 root.because.append(other)
@@ -286,7 +288,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
     )
 
 
-def _stated(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Incident | None:
+def _take_finding(edges: Edges, findings: Iterable[Finding], rules: Mapping[str, Rule]) -> Incident | None:
     """Return what a rule that joins statements says about calls of some ranks, where the others only wait."""
     roots = edges.roots
     if not roots or any(not root.is_foreign or root.kind in _WHERE for root in roots):

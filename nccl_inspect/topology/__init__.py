@@ -19,31 +19,11 @@ from pathlib import Path
 
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.event.types import Notice
+from nccl_inspect.model import inventory
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi as shown
-from nccl_inspect.util.discovery import instead_of, modules
+from nccl_inspect.util.discovery import modules, suggest_path
 from nccl_inspect.util.records import Frozen, frozen
-
-P2P_CLASSES = ("NV", "PIX", "PXB")
-"""Classes over which NCCL uses P2P by default on every platform (src/graph/paths.cc, 2.4 to 2.31)."""
-
-
-@frozen
-class Named(Frozen):
-    """Holds how a log names a GPU: by nvmlDev, by PCI bus id, or by both."""
-
-    nvml_dev: int | None
-    bus_id: str | None
-
-
-def parse_bracket(bracket: str | None) -> Named:
-    """Return what the bracket of a connection line (``0[19000]``, ``0[3]``) says: nvmlDev, before 2.18.3 the bus id.
-
-    No GPU has a bus id of one digit, and no nvmlDev has two, except on rare machines with more than ten GPUs.
-    """
-    if bracket is None:
-        return Named(None, None)
-    return Named(int(bracket), None) if len(bracket) == 1 and bracket.isdigit() else Named(None, bracket)
 
 
 def bus_number(bus_id: str) -> int | None:
@@ -105,22 +85,22 @@ class Topology(Frozen):
         """Return how many GPUs there are."""
         return len(self.devices)
 
-    def between(self, src: int, dst: int) -> str | None:
+    def link_class(self, src: int, dst: int) -> str | None:
         """Return the class of a pair of nvmlDev indices, None when it is not known."""
-        return self.pair(Named(src, None), Named(dst, None))
+        return self.pair(inventory.Gpu(src, None), inventory.Gpu(dst, None))
 
-    def pair(self, src: Named, dst: Named) -> str | None:
+    def pair(self, src: inventory.Gpu, dst: inventory.Gpu) -> str | None:
         """Return the class of a pair of GPUs, None when it is not known, or when the names fit several that differ."""
         ends = ((a, b) for a in self._find_places(src) for b in self._find_places(dst))
         kinds = {self.classes[pair] for pair in ends if pair in self.classes}
         return kinds.pop() if len(kinds) == 1 else None
 
-    def gpu(self, gpu: Named) -> Gpu | None:
+    def gpu(self, gpu: inventory.Gpu) -> Gpu | None:
         """Return the GPU of that name, None when there is none or several."""
         places = self._find_places(gpu)
         return self.devices[places[0]] if len(places) == 1 else None
 
-    def _find_places(self, gpu: Named) -> list[int]:
+    def _find_places(self, gpu: inventory.Gpu) -> list[int]:
         """Return where a GPU may be in ``devices``: by its bus id where that is known here, else by its index."""
         if gpu.bus_id is not None:
             wanted = bus_number(gpu.bus_id)
@@ -131,7 +111,7 @@ class Topology(Frozen):
                 places
                 and gpu.nvml_dev is None
                 and gpu.bus_id.isdigit()
-                and self._find_places(Named(int(gpu.bus_id), None))
+                and self._find_places(inventory.Gpu(int(gpu.bus_id), None))
             ):
                 return []  # it may as well be an index
             if places:
@@ -149,12 +129,12 @@ def read(path: str) -> Topology:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise TopologyError(
-            f"{path}: {error.strerror}", instead_of(Path(path), "check the path given with --topology")
+            f"{path}: {error.strerror}", suggest_path(Path(path), "check the path given with --topology")
         ) from None
-    return understood(text, path)
+    return read_any(text, path)
 
 
-def understood(text: str, name: str) -> Topology:
+def read_any(text: str, name: str) -> Topology:
     """Read a topology of any known format.
 
     Raises:
@@ -176,7 +156,7 @@ _PROVED = ("NVL", "NVB", "PIX", "PXB")
 
 
 def topologies(job: Job) -> list[Topology]:
-    """Return one for each host whose log shows paths, and the matrix in the log."""
+    """Return a topology for each host whose log shows paths, and the matrix in the log."""
     lines_by_host: dict[str, list[_PathLine]] = {}
     for notice in job.notices:
         event = notice.event

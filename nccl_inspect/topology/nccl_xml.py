@@ -35,7 +35,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.errors import TopologyError
-from nccl_inspect.topology import P2P_CLASSES, Gpu, Nic, Topology, bus_number
+from nccl_inspect.model.paths.path import P2P_CLASSES
+from nccl_inspect.topology import Gpu, Nic, Topology, bus_number
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element  # the type only: what reads the file is defusedxml
@@ -65,7 +66,7 @@ def read(text: str, name: str) -> Topology:
     return _read_tree(text, name) if root and root[1] == "system" else _read_graphs(text, name)
 
 
-def parsed(text: str, name: str) -> Element:
+def parse_document(text: str, name: str) -> Element:
     """Return the root element of a document, read without entities, which could blow up.
 
     Raises:
@@ -107,8 +108,8 @@ class _Found(NamedTuple):
 
 def _read_tree(text: str, name: str) -> Topology:
     try:
-        cpus = parsed(text, name).iter("cpu")
-        places = [place for cpu in cpus for place in _below(cpu, (cpu,), cpu.get("host_hash", ""))]
+        cpus = parse_document(text, name).iter("cpu")
+        places = [place for cpu in cpus for place in _find_below(cpu, (cpu,), cpu.get("host_hash", ""))]
     except RecursionError:
         raise TopologyError(f"{name}: more switches below each other than any machine has", _OTHER_FILE) from None
     gpus = [place for place in places if isinstance(place.device, Gpu)]
@@ -129,11 +130,11 @@ def _read_tree(text: str, name: str) -> Topology:
         name,
         tuple(place.device for place in gpus if isinstance(place.device, Gpu)),
         classes,
-        tuple(_placed(nic, gpus) for nic in nics),
+        tuple(_place_nic(nic, gpus) for nic in nics),
     )
 
 
-def _below(parent: Element, above: tuple[Element, ...], host: str) -> Iterator[_Found]:
+def _find_below(parent: Element, above: tuple[Element, ...], host: str) -> Iterator[_Found]:
     for child in parent:
         if child.tag == "nic":
             yield from _ports(child, None, above, host)
@@ -158,7 +159,7 @@ def _pci(pci: Element, above: tuple[Element, ...], host: str) -> Iterator[_Found
     elif kind.startswith(_NIC_CLASS):
         yield _Found(Nic(bus_id=bus_id), above, host, None)
     else:
-        yield from _below(pci, (*above, pci), host)
+        yield from _find_below(pci, (*above, pci), host)
 
 
 def _ports(nic: Element, bus_id: str | None, above: tuple[Element, ...], host: str) -> Iterator[_Found]:
@@ -175,7 +176,7 @@ def _ports(nic: Element, bus_id: str | None, above: tuple[Element, ...], host: s
         yield _Found(device, above, host, net)
 
 
-def _placed(nic: _Found, gpus: list[_Found]) -> Nic:
+def _place_nic(nic: _Found, gpus: list[_Found]) -> Nic:
     device = nic.device
     assert isinstance(device, Nic)
     classes = {place: _pci_class(gpu.above, nic.above) for place, gpu in enumerate(gpus) if gpu.host == nic.host}
@@ -183,7 +184,7 @@ def _placed(nic: _Found, gpus: list[_Found]) -> Nic:
 
 
 def _pci_class(way: tuple[Element, ...], other: tuple[Element, ...]) -> str:
-    """PIX below one switch, PXB over several, PHB over the CPU (which may be NODE to nvidia-smi), SYS between CPUs."""
+    """Return PIX below one switch, PXB over several, PHB over the CPU (NODE to nvidia-smi), SYS between CPUs."""
     if way[0] is not other[0]:
         return "SYS"
     if len(way) == 1 or len(other) == 1 or way[1] is not other[1]:
@@ -222,7 +223,7 @@ def _class(gpus: list[_Found], links: list[dict[object, int]], numbers: list[int
 
 
 def _read_graphs(text: str, name: str) -> Topology:
-    graphs = [graph for graph in parsed(text, name).iter("graph") if number(graph, "pattern") in _CHAINS]
+    graphs = [graph for graph in parse_document(text, name).iter("graph") if number(graph, "pattern") in _CHAINS]
     channels = [(graph, channel) for graph in graphs for channel in graph.findall("channel")]
     devices = list(dict.fromkeys(gpu for _, channel in channels for gpu in _numbers(channel, "gpu")))
     if len(devices) > _MAX_DEVICES:
@@ -236,18 +237,18 @@ def _read_graphs(text: str, name: str) -> Topology:
             kind = graph.get("typeintra", "")
             if kind.startswith(P2P_CLASSES):
                 for pair in ((devices.index(a), devices.index(b)), (devices.index(b), devices.index(a))):
-                    classes[pair] = min(kind, classes.get(pair, kind), key=_farness)
+                    classes[pair] = min(kind, classes.get(pair, kind), key=_distance)
         for net, gpu in _entries(channel):
             kind = graph.get("typeinter", "")
             nearest = near.setdefault(net, {})
             if kind in ("PIX", "PXB"):
                 place = devices.index(gpu)
-                nearest[place] = min(kind, nearest.get(place, kind), key=_farness)
+                nearest[place] = min(kind, nearest.get(place, kind), key=_distance)
     nics = tuple(Nic(index=net & _DEVICE, classes=nearest) for net, nearest in sorted(near.items()))
     return Topology(name, tuple(Gpu(device & _DEVICE) for device in devices), classes, nics)
 
 
-def _farness(kind: str) -> int:
+def _distance(kind: str) -> int:
     kinds = ("NVL", "NVB", "PIX", "PXB")
     return kinds.index(kind) if kind in kinds else len(kinds)
 

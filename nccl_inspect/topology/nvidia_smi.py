@@ -16,13 +16,13 @@ import re
 
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.topology import Gpu, Nic, Topology
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
-_HEAD = later(r"^[\s\x1b\[4m]*GPU0\b.*$", re.MULTILINE)
-_ANSI = later(r"\x1b\[[0-9;]*m")
+_HEAD = compile_later(r"^[\s\x1b\[4m]*GPU0\b.*$", re.MULTILINE)
+_ANSI = compile_later(r"\x1b\[[0-9;]*m")
 _AGAIN = "copy the whole output of nvidia-smi topo -m"
-_CLASS = later(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS")
-_LEGEND = later(r"^\s*(NIC\d+):\s*(\S+)", re.MULTILINE)
+_CLASS = compile_later(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS")
+_LEGEND = compile_later(r"^\s*(NIC\d+):\s*(\S+)", re.MULTILINE)
 
 
 def recognises(text: str) -> bool:

@@ -32,19 +32,15 @@ _LEVEL = 6
 
 
 @contextmanager
-def replacing(target: str, option: str, mode: int | None = None) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of ``target`` at the end; after an error all is as it was before.
+def open_replacement(target: str, option: str, mode: int | None = None) -> Iterator[BinaryIO]:
+    """Yield a file that takes the place of ``target`` at the end; after an error all is as it was before.
 
     A device, a pipe, a file with several names or of somebody else, and a file in a folder in which nothing can be
     made are written to directly: to take their place would change what they are.
 
     Args:
-        target: its path.
         option: the option that named it, for errors.
         mode: its permissions, of which the umask takes some away; None for those of the file that is replaced.
-
-    Raises:
-        NcclInspectError: it cannot be written.
     """
     path = Path(os.path.realpath(target))
     try:
@@ -53,7 +49,7 @@ def replacing(target: str, option: str, mode: int | None = None) -> Iterator[Bin
                 yield file
             return
         beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
-        with PROCESS.undone_by(lambda: beside.unlink(missing_ok=True)):
+        with PROCESS.undo_with(lambda: beside.unlink(missing_ok=True)):
             try:
                 permissions = 0o666 if mode is None else mode
 
@@ -75,14 +71,14 @@ def replacing(target: str, option: str, mode: int | None = None) -> Iterator[Bin
 
 
 @contextmanager
-def compressing(target: str, option: str) -> Iterator[BinaryIO]:
-    """As :func:`replacing`, and compressed if the name ends in ``.gz``: equal bytes for equal text.
+def open_compressed(target: str, option: str) -> Iterator[BinaryIO]:
+    """Yield what :func:`open_replacement` does, compressed if the name ends in ``.gz``: equal bytes for equal text.
 
     Raises:
         NcclInspectError: it cannot be written.
     """
-    with replacing(target, option) as file:
-        if uncompressed(target) == target:
+    with open_replacement(target, option) as file:
+        if strip_compression(target) == target:
             yield file
             return
         import gzip  # few outputs are compressed
@@ -91,18 +87,18 @@ def compressing(target: str, option: str) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, packed)
 
 
-def uncompressed(name: str) -> str:
+def strip_compression(name: str) -> str:
     """Return the name of a file without the suffix of its compression."""
     return name[: -len(_COMPRESSED)] if name.lower().endswith(_COMPRESSED) else name
 
 
-def lines(target: str, option: str, text: Iterable[str]) -> None:
+def write_lines(target: str, option: str, text: Iterable[str]) -> None:
     """Write lines to a file, compressed if its name says so.
 
     Raises:
         NcclInspectError: it cannot be written.
     """
-    with compressing(target, option) as file:
+    with open_compressed(target, option) as file:
         file.writelines(f"{line}\n".encode("utf-8", "backslashreplace") for line in text)
 
 
@@ -149,7 +145,7 @@ class _Lines(io.RawIOBase):
             begin = end
 
     def _put(self, line: memoryview) -> None:
-        with PROCESS.within_line(len(line) > _ATOMIC):
+        with PROCESS.finish_line(len(line) > _ATOMIC):
             while line:
                 try:
                     line = line[os.write(self._descriptor, line) :]
@@ -158,7 +154,7 @@ class _Lines(io.RawIOBase):
 
 
 def standard_output() -> BinaryIO:
-    """Standard output for bytes; the caller flushes it."""
+    """Return standard output for bytes; the caller flushes it."""
     sys.stdout.flush()
     PROCESS.has_output = True
     try:
@@ -167,7 +163,7 @@ def standard_output() -> BinaryIO:
         return sys.stdout.buffer
 
 
-def to_stdout(lines: Iterable[str]) -> None:
+def write_to_stdout(lines: Iterable[str]) -> None:
     """Write lines of text as they come."""
     stream, encoding, errors = standard_output(), sys.stdout.encoding, sys.stdout.errors or "strict"
     for line in lines:

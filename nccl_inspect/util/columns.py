@@ -18,17 +18,16 @@ _SPARSE = 8
 """Numbers for each row from which on sorting takes less time than a table of all."""
 
 
-def joint(*columns: Column) -> Column:
-    """Return one number for each row, the same in rows that are equal in all columns, and in the order of these."""
-    key: Column = _joint(columns, _MAX_KEY)[0].astype(np.int64, copy=False)
+def join_keys(*columns: Column) -> Column:
+    """Return a number for each row, the same in rows that are equal in all columns, and in the order of these."""
+    key: Column = _join_keys(columns, _MAX_KEY)[0].astype(np.int64, copy=False)
     return key
 
 
-def _joint(columns: Sequence[Column], most: int) -> tuple[Column, int]:
+def _join_keys(columns: Sequence[Column], most: int) -> tuple[Column, int]:
     """Return the same with how many numbers there may be.
 
     Args:
-        columns: one behind the other.
         most: how many there may be before gaps between them are closed, as long as few are known to be left.
     """
     key, size = np.zeros(len(columns[0]), np.int32), 1
@@ -37,9 +36,9 @@ def _joint(columns: Sequence[Column], most: int) -> tuple[Column, int]:
         if span == 1:
             continue
         if 1 < size <= most < size * span or size * span > _MAX_KEY:
-            key, size = _close(key, size)
+            key, size = _close_gaps(key, size)
         if size * span > _MAX_KEY:
-            (column, span), low = _close(column, _MAX_KEY), 0
+            (column, span), low = _close_gaps(column, _MAX_KEY), 0
         is_narrow = np.can_cast(column.dtype, np.int32) and span <= _NARROW
         kind = np.int32 if size * span <= _NARROW else np.int64  # half the time, where that is enough
         part = (column.astype(np.int32 if is_narrow else np.int64, copy=False) - low).astype(kind, copy=False)
@@ -48,17 +47,17 @@ def _joint(columns: Sequence[Column], most: int) -> tuple[Column, int]:
     return key, size
 
 
-def order_of(*columns: Column) -> Column:
-    """The rows in the order of several columns; fast where many are in that order already, as lines mostly are."""
-    return np.argsort(_joint(columns, _MAX_KEY)[0], kind="stable")
+def sort_rows(*columns: Column) -> Column:
+    """Return the rows in the order of several columns; fast where many are in that order already, as most lines are."""
+    return np.argsort(_join_keys(columns, _MAX_KEY)[0], kind="stable")
 
 
-def distinct(*columns: Column) -> tuple[Column, Column]:
+def number_groups(*columns: Column) -> tuple[Column, Column]:
     """Return the first row of each group of equal rows, in their order, and the number of the group of each row."""
     rows = np.arange(len(columns[0]))
-    key, size = _joint(columns, _SPARSE * len(rows))
+    key, size = _join_keys(columns, _SPARSE * len(rows))
     if size > _SPARSE * len(rows):
-        key, size = _close(key, size)
+        key, size = _close_gaps(key, size)
     key, first = key.astype(np.int64, copy=False), np.zeros(size, np.int64)
     first[key[::-1]] = rows[::-1]  # of equal ones the last counts
     heads = np.flatnonzero(first[key] == rows)
@@ -66,7 +65,7 @@ def distinct(*columns: Column) -> tuple[Column, Column]:
     return heads, first[key]
 
 
-def _close(key: Column, size: int) -> tuple[Column, int]:
+def _close_gaps(key: Column, size: int) -> tuple[Column, int]:
     """Return the same numbers without gaps between them, and how many there are.
 
     Before, they are less than ``size``.
@@ -88,7 +87,7 @@ def ranges(begins: Column, sizes: Column) -> Column:
     return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begins - (ends - sizes), sizes)
 
 
-def joined(columns: Sequence[Column], kind: Any = np.int64) -> Column:
+def concatenate(columns: Sequence[Column], kind: Any = np.int64) -> Column:
     """Return columns one behind the other; an empty one if there are none."""
     return np.concatenate(columns) if columns else np.empty(0, kind)
 

@@ -60,11 +60,10 @@ class Package(Generic[_Module]):
         return cast(_Module, import_module(f"{self._name}.{name}"))
 
 
-def instead_of(path: Path, otherwise: str) -> str:
+def suggest_path(path: Path, otherwise: str) -> str:
     """Return what to do about a path that leads nowhere: a question that names similar ones, if there are any.
 
     Args:
-        path: as it was given.
         otherwise: what to do where nothing is similar.
     """
     if _exists(path):
@@ -72,12 +71,12 @@ def instead_of(path: Path, otherwise: str) -> str:
     place, rest = path, Path()
     while not _exists(place.parent):
         place, rest = place.parent, place.name / rest
-    similar = [near / rest for near in _similar(place) if _exists(near / rest)]
+    similar = [near / rest for near in _find_similar(place) if _exists(near / rest)]
     return f"did you mean {' or '.join(map(str, similar))}?" if similar else otherwise
 
 
-def _similar(path: Path) -> list[Path]:
-    """Files next to a path with nearly its name: the same file packed, or unpacked, or a name with a slip."""
+def _find_similar(path: Path) -> list[Path]:
+    """Return files next to a path with nearly its name: the same file packed, or unpacked, or a name with a slip."""
     from difflib import get_close_matches  # only for the error
 
     names = sorted(islice(_names(path.parent), _MOST_NAMES))

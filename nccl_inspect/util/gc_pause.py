@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected(for_good: bool = False) -> Iterator[None]:
-    """While it is entered nothing looks for cyclic garbage: reading makes none, and looking takes up to half of it.
+def pause_collector(for_good: bool = False) -> Iterator[None]:
+    """Look for no cyclic garbage while this is entered: reading makes none, and looking takes up to half of it.
 
     Args:
         for_good: whether the process ends soon after, so that nothing is to look any more.

@@ -9,7 +9,7 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
-def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+def group_values(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
     """Return the values of each key as a list."""
     groups: dict[_Key, list[_Value]] = {}
     for key, value in pairs:
@@ -17,7 +17,7 @@ def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
     return groups
 
 
-def grouped_sets(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, set[_Value]]:
+def group_sets(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, set[_Value]]:
     """Return the values of each key as a set."""
     groups: dict[_Key, set[_Value]] = {}
     for key, value in pairs:

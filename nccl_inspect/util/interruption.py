@@ -72,7 +72,7 @@ class Interruption:
             usual = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
             if signal.getsignal(number) is usual:
                 try:
-                    before[number] = signal.signal(number, self._signalled)
+                    before[number] = signal.signal(number, self._handle_signal)
                 except ValueError:  # not the main thread
                     break
         return before
@@ -84,11 +84,11 @@ class Interruption:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._stage = _AT_ONCE if kind else self._after()
+        self._stage = _AT_ONCE if kind else self._choose_stage()
         for number, before in self._before.items():
             signal.signal(number, before)
 
-    def _after(self) -> str:
+    def _choose_stage(self) -> str:
         return _FINISHING if self.is_last else _AT_ONCE
 
     def until(self, items: Iterable[_Item]) -> Iterator[_Item]:
@@ -96,13 +96,13 @@ class Interruption:
         self._stage = _READING
         iterator = iter(items)
         while not self.happened:
-            item: Any = self._next(iterator)
+            item: Any = self._take_next(iterator)
             if item is _END:
                 break
             yield item
-        self._stage = self._after()
+        self._stage = self._choose_stage()
 
-    def _next(self, iterator: Iterator[Any]) -> object:
+    def _take_next(self, iterator: Iterator[Any]) -> object:
         """Return the next item; the end when there is none, or when the wait for it was broken off."""
         try:
             try:
@@ -115,8 +115,8 @@ class Interruption:
                 raise
             return _END
 
-    def undone_by(self, undo: Callable[[], object]) -> _Undone:
-        """While this is entered, what is done before the process ends in the handler, where no ``finally`` is run."""
+    def undo_with(self, undo: Callable[[], object]) -> _Undone:
+        """Undo, while this is entered, in the handler too if the process ends there, where no ``finally`` is run."""
         return _Undone(self._undo, undo)
 
     def words(self) -> str:
@@ -126,15 +126,15 @@ class Interruption:
         return "interrupted; the output is partial" if self.has_output else "interrupted"
 
     @contextmanager
-    def within_line(self, is_long: bool) -> Iterator[None]:
-        """While this is entered, a line is written; one that is long is finished before the process ends."""
+    def finish_line(self, is_long: bool) -> Iterator[None]:
+        """Enter while a line is written: one that is long is finished before the process ends."""
         self._within_line = is_long
         yield
         self._within_line = False
         if self._ends:
             self._stop()
 
-    def _signalled(self, number: int, _frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, _frame: FrameType | None) -> None:
         self.status = _TERMINATED if number == signal.SIGTERM else _INTERRUPTED
         if number != signal.SIGINT:
             self._limit()
@@ -144,7 +144,7 @@ class Interruption:
                 raise KeyboardInterrupt
         elif self._stage == _FINISHING and not self._asked and not self.happened:
             self._asked = True
-            _say("finishing the report; Ctrl-C again to stop")
+            _write_stderr("finishing the report; Ctrl-C again to stop")
         elif self._within_line and not self._ends:
             self._ends = True
             self._limit()
@@ -165,7 +165,7 @@ class Interruption:
         if last_words and not self.has_output:
             with suppress(Exception):  # what it needs may be in use
                 last_words()
-        _say(self.words())
+        _write_stderr(self.words())
         os._exit(self.status)
 
 
@@ -185,7 +185,7 @@ class _Undone:
 
 class Held:
     """While it is entered, signals wait: a process that is started then inherits that, until
-    it calls :func:`left_to_parent`."""
+    it calls :func:`leave_to_parent`."""
 
     def __enter__(self) -> None:
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -194,20 +194,20 @@ class Held:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 
 
-def left_to_parent() -> None:
-    """In a process that was started with signals held: Ctrl-C reaches all, and the one that started it ends it."""
+def leave_to_parent() -> None:
+    """Leave Ctrl-C, which reaches all processes, to the one that started this one with signals held."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
-def _say(words: str) -> None:
+def _write_stderr(words: str) -> None:
     with suppress(OSError):
         os.write(_STDERR, f"nccl-inspect: {words}\n".encode(errors="backslashreplace"))
 
 
-def _ignored(raised: Any) -> None:
+def _ignore_interruption(raised: Any) -> None:
     """Ignore an interruption that hit a destructor: it was noticed already."""
     if not isinstance(raised.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(raised)
@@ -218,6 +218,6 @@ PROCESS = Interruption()
 
 
 def guard() -> None:
-    """From here on no signal ends the process with a traceback."""
-    sys.unraisablehook = _ignored
+    """Let no signal end the process with a traceback from here on."""
+    sys.unraisablehook = _ignore_interruption
     PROCESS.take()

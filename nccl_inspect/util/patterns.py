@@ -19,6 +19,6 @@ class _Later:
         return re.compile, self._given  # a copy, and what pickle makes, is the pattern
 
 
-def later(pattern: AnyStr, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[AnyStr]:
+def compile_later(pattern: AnyStr, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[AnyStr]:
     """Return what ``re.compile`` gives, compiled when it is first used."""
     return cast("re.Pattern[AnyStr]", _Later(pattern, flags))

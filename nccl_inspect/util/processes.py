@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from nccl_inspect.util.interruption import PROCESS, Held, left_to_parent
+from nccl_inspect.util.interruption import PROCESS, Held, leave_to_parent
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -52,7 +52,7 @@ class Helpers:
 
     def __init__(self) -> None:
         self._started: list[Helper] = []
-        self._undone = PROCESS.undone_by(self._end)
+        self._undone = PROCESS.undo_with(self._end)
 
     def __enter__(self) -> Helpers:
         self._undone.__enter__()
@@ -67,7 +67,6 @@ class Helpers:
 
         Args:
             work: a function of a module; what it gives can be pickled.
-            values: its arguments.
         """
         with Held():
             try:
@@ -91,12 +90,7 @@ class _NotStarted:
 
 
 class _Fork:
-    """A fork of this process; what its work gave is in memory that both have, so columns are not copied.
-
-    Args:
-        work: what it does.
-        values: the arguments.
-    """
+    """A fork of this process; what its work gave is in memory that both have, so columns are not copied."""
 
     def __init__(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
         self._file = _file()
@@ -108,7 +102,7 @@ class _Fork:
     def _work(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
         status = 1
         try:
-            left_to_parent()
+            leave_to_parent()
             _write(self._file, work(*values))
             status = 0
         finally:  # nothing of what the other process is in the middle of goes on here
@@ -117,11 +111,11 @@ class _Fork:
     def result(self) -> Any:
         """Return what its work gave; None when it failed or died, or nobody knows whether it did."""
         with self._file, suppress(OSError):  # no memory is to be had
-            return None if self._ended() else _read(self._file)
+            return None if self._wait_for_end() else _read(self._file)
         return None
 
-    def _ended(self) -> int:
-        """Return its exit status, once it has ended."""
+    def _wait_for_end(self) -> int:
+        """Return the exit status of the fork, once it has ended."""
         try:
             _, status = os.waitpid(self.pid, 0)
         except ChildProcessError:  # SIGCHLD is ignored here, or its handler takes the status of every process
@@ -134,7 +128,7 @@ class _Fork:
         if self._runs:
             with self._file, suppress(OSError):
                 os.kill(self.pid, signal.SIGKILL)
-                self._ended()
+                self._wait_for_end()
 
 
 class _Spawned:
@@ -163,13 +157,13 @@ class _Spawned:
 
 
 def _send(work: Callable[..., object], values: tuple[object, ...], connection: Connection) -> None:
-    left_to_parent()
+    leave_to_parent()
     with suppress(BrokenPipeError):  # nobody is there any more
         connection.send(work(*values))
 
 
 def _file() -> BinaryIO:
-    """A file for a result: in memory, but for Pythons that were built without this, and where it is forbidden."""
+    """Return a file for a result: in memory, unless Python was built without this, or it is forbidden."""
     try:
         return os.fdopen(os.memfd_create("nccl-inspect"), "w+b")
     except (AttributeError, OSError):

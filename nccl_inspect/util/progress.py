@@ -24,7 +24,6 @@ class Bar:
 
     Args:
         wanted: whether to show it at once, or never; None for: on a terminal, when it is long.
-        label: the current work.
     """
 
     def __init__(self, wanted: bool | None, label: str = "reading") -> None:
@@ -50,7 +49,7 @@ class Bar:
         self._total = total
         now = time.monotonic()
         if self._bar is None and self._is_long(now):
-            self._open.enter_context(PROCESS.undone_by(self._open.close))  # it hides the cursor
+            self._open.enter_context(PROCESS.undo_with(self._open.close))  # it hides the cursor
             self._bar = self._open.enter_context(self._make_bar())
         if now - self._drawn >= _REDRAW:
             self._drawn = now

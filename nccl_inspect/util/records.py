@@ -32,7 +32,7 @@ class _OfDataclass:
     def __get__(self, _record: object, kind: Any) -> Any:
         if kind._declared is Slotted._declared:
             raise AttributeError(self._name)  # the bases here are none themselves
-        return getattr(_as_dataclass(kind), self._name)
+        return getattr(_make_dataclass(kind), self._name)
 
 
 class Slotted:
@@ -83,7 +83,7 @@ class Record(Slotted):
         return hash((type(self), *(getattr(self, name) for name in _names(self))))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return again, (type(self), values(self))  # a fifth of the time that pickle takes for an object with slots
+        return restore, (type(self), values(self))  # a fifth of the time that pickle takes for an object with slots
 
     def __repr__(self) -> str:
         values = (f"{name}={getattr(self, name)!r}" for name in _names(self))
@@ -157,26 +157,26 @@ class Frozen(Record):
 @dataclass_transform(field_specifiers=(field,))
 def record(kind: _Kind) -> _Kind:
     """Declare a dataclass with slots; its constructor is generated for the objects after the first few."""
-    made: Any = _with_slots(kind)
-    made.__init__ = _first_ones(made)
+    made: Any = _add_slots(kind)
+    made.__init__ = _make_first_constructor(made)
     return cast(_Kind, made)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(kind: _Kind) -> _Kind:
     """Declare a dataclass that inherits from :class:`Frozen`."""
-    return cast(_Kind, _with_slots(kind))
+    return cast(_Kind, _add_slots(kind))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def keyword_only(kind: _Kind) -> _Kind:
     """Declare a dataclass that inherits from :class:`Frozen` and whose fields are given by name."""
-    made: Any = _with_slots(kind)
+    made: Any = _add_slots(kind)
     made._by_name = True
     return cast(_Kind, made)
 
 
-def _with_slots(kind: Any) -> Any:
+def _add_slots(kind: Any) -> Any:
     """Return the class with a slot for each of its fields instead of a default in its body."""
     body = {name: value for name, value in kind.__dict__.items() if name not in ("__dict__", "__weakref__")}
     own = {
@@ -192,7 +192,7 @@ def _with_slots(kind: Any) -> Any:
 
 
 @cache
-def _as_dataclass(kind: type[Slotted]) -> type:
+def _make_dataclass(kind: type[Slotted]) -> type:
     """Return what Python makes of a dataclass with these fields: what it knows of them, and the constructor."""
     types = {name: of for base in reversed(kind.__mro__) for name, of in get_annotations(base).items()}
     own = [
@@ -208,7 +208,7 @@ def _as_dataclass(kind: type[Slotted]) -> type:
     return cast(type, made)
 
 
-def _first_ones(kind: Any) -> Callable[..., None]:
+def _make_first_constructor(kind: Any) -> Callable[..., None]:
     """Return a constructor for the first few objects of a class, which does what the generated one will do."""
     left = _FEW
 
@@ -216,7 +216,7 @@ def _first_ones(kind: Any) -> Callable[..., None]:
         nonlocal left
         left -= 1
         if left < 0:
-            kind.__init__ = cast(Any, _as_dataclass(kind)).__init__
+            kind.__init__ = cast(Any, _make_dataclass(kind)).__init__
             kind.__init__(self, *given, **values)
             return
         _fill(self, _parameters(kind), given, values)
@@ -252,23 +252,23 @@ def _default_value(kind: Any, name: str) -> Any:
 
 @cache
 def _parameters(kind: Any) -> list[tuple[str, Any, Any]]:
-    """For each field that a constructor takes its name, its default, and what puts a value in its place."""
+    """Return for each field that a constructor takes its name, its default, and what puts a value in its place."""
     given = [(name, it) for name, it in kind._declared.items() if not isinstance(it, Field) or it.init]
     return [(name, it.default if isinstance(it, Field) else it, slots(kind)[name]) for name, it in given]
 
 
 @cache
 def slots(kind: Any) -> dict[str, Callable[[Any, Any], None]]:
-    """For each field of a class what puts a value into an object, whether it may change or not."""
+    """Return for each field of a class what puts a value into an object, whether it may change or not."""
     return {name: getattr(kind, name).__set__ for name in kind._declared}
 
 
 def values(record: Slotted) -> tuple[Any, ...]:
-    """Return the values of all fields, from which :func:`again` makes the record."""
+    """Return the values of all fields, from which :func:`restore` makes the record."""
     return tuple([getattr(record, name) for name in record._declared])
 
 
-def again(kind: Any, values: Sequence[Any]) -> Any:
+def restore(kind: Any, values: Sequence[Any]) -> Any:
     """Return a record from the values of its fields: what pickle calls."""
     made = kind.__new__(kind)
     for put, value in zip(slots(kind).values(), values, strict=True):
@@ -276,6 +276,6 @@ def again(kind: Any, values: Sequence[Any]) -> Any:
     return made
 
 
-def picked(record: object, *names: str) -> dict[str, Any]:
+def pick_fields(record: object, *names: str) -> dict[str, Any]:
     """Return some fields of a record with their names, as the entries of documents have them."""
     return {name: getattr(record, name) for name in names}

@@ -47,36 +47,36 @@ def is_secret(name: str) -> bool:
     return may_hide(name) and re.search(_WORD, name) is not None
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return the text with ``***`` instead of each secret in it; what is masked already stays as it is."""
     if not may_hide(text):
         return text
     for pattern in _patterns():
-        text = pattern.sub(_hidden, text)
+        text = pattern.sub(_mask_match, text)
     return text
 
 
-def value_of(name: str, value: str) -> str:
+def mask_value(name: str, value: str) -> str:
     """Return the value of a variable, hidden when its name says that it is a secret."""
-    return MASK if value and is_secret(name) else masked(value)
+    return MASK if value and is_secret(name) else mask_secrets(value)
 
 
-def secrets_in(text: str) -> list[str]:
-    """Return the secrets that :func:`masked` hides, the longest first."""
-    if masked(text) == text:
+def find_secrets(text: str) -> list[str]:
+    """Return the secrets that :func:`mask_secrets` hides, the longest first."""
+    if mask_secrets(text) == text:
         return []
     values = {match["value"].strip("\"'") for pattern in _patterns() for match in pattern.finditer(text)}
     return sorted(values - {"", MASK}, key=len, reverse=True)
 
 
-def without(text: str, secrets: list[str]) -> str:
+def remove_secrets(text: str, secrets: list[str]) -> str:
     """Return the text without these secrets, wherever in it they stand."""
     for secret in secrets:
         if text == secret:
             return MASK
         if len(secret) >= _SHORT:
             text = text.replace(secret, MASK)
-    return masked(text)
+    return mask_secrets(text)
 
 
 def may_hide(text: str) -> bool:
@@ -85,7 +85,7 @@ def may_hide(text: str) -> bool:
     return any(map(lowered.__contains__, _HINTS))
 
 
-def _hidden(match: re.Match[str]) -> str:
+def _mask_match(match: re.Match[str]) -> str:
     start, end = match.span("value")
     before, value, after = match.string[match.start() : start], match["value"], match.string[end : match.end()]
     quote = value[0] if value[0] in "\"'" else ""

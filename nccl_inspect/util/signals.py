@@ -28,12 +28,12 @@ def name(number: int) -> str:
     return _NAMES.get(number, str(number))
 
 
-def from_status(status: int) -> int:
-    """The exit code of an exit status of a shell or a container, which has signals as 128 + number: negative then."""
+def exit_code(status: int) -> int:
+    """Return the exit code of the status of a shell or container, which has signals as 128 + number: negative then."""
     return _IN_STATUS - status if status > _IN_STATUS else status
 
 
 def status_words(status: int) -> str:
     """Return an exit status, with the signal that it stands for: ``137 (SIGKILL)``."""
-    signal = _NAMES.get(-from_status(status))
+    signal = _NAMES.get(-exit_code(status))
     return f"{status} ({signal})" if signal else str(status)

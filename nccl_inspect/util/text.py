@@ -6,13 +6,13 @@ NCCL logs are bytes: some versions print raw memory in an error message (2.23 pr
 import codecs
 import re
 
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 PLAIN = "nccl_inspect.plain"
 """How streams that cannot hold all characters write ours: by what ASCII has for them."""
 _PLAIN = {"…": "...", "→": "->", "–": "-", "—": "-", "›": ">", "µ": "u"}
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffe\uffff]")
-_CONTROL_IN_LINES = later(r"(?!\n)" + _CONTROL.pattern)
+_CONTROL_IN_LINES = compile_later(r"(?!\n)" + _CONTROL.pattern)
 
 
 def decode(data: bytes) -> str:
@@ -25,20 +25,20 @@ def encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Return text that is safe to show: undecodable bytes and control characters become ``\\xNN``.
 
     A log is not trusted, so an escape sequence in it must not reach the reader's terminal.
     """
-    return _CONTROL.sub(_escaped, encode(text).decode("utf-8", "backslashreplace"))
+    return _CONTROL.sub(_escape_match, encode(text).decode("utf-8", "backslashreplace"))
 
 
-def printable_lines(text: str) -> str:
+def escape_controls_in_lines(text: str) -> str:
     """Return the same for text of several lines: its line ends stay."""
-    return _CONTROL_IN_LINES.sub(_escaped, encode(text).decode("utf-8", "backslashreplace"))
+    return _CONTROL_IN_LINES.sub(_escape_match, encode(text).decode("utf-8", "backslashreplace"))
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     return f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}"
 
 
@@ -47,7 +47,7 @@ def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 1)] + "…"
 
 
-def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+def _write_in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
     """Return what stands for the first character that a stream cannot hold: names in a log may have any."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -55,4 +55,4 @@ def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
     return _PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode("ascii"), error.start + 1
 
 
-codecs.register_error(PLAIN, _in_ascii)
+codecs.register_error(PLAIN, _write_in_ascii)

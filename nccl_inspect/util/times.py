@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from re import Match
 from typing import NamedTuple
 
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 
 class Moment(NamedTuple):
@@ -38,7 +38,7 @@ def moment(text: str | None) -> Moment | None:
     if not text:
         return None
     if text.replace(".", "", 1).isdigit():
-        return Moment("utc", _since_1970(text))
+        return Moment("utc", _seconds_since_1970(text))
     try:
         when = datetime.fromisoformat(text.replace(",", ".").replace("/", "-").strip())
     except ValueError:
@@ -48,8 +48,8 @@ def moment(text: str | None) -> Moment | None:
     return Moment("local", when.replace(tzinfo=UTC).timestamp())
 
 
-def _since_1970(text: str) -> float:
-    """Seconds; what would be after the year 5000 counts parts of them."""
+def _seconds_since_1970(text: str) -> float:
+    """Return a time as seconds; what would be after the year 5000 counts parts of them."""
     whole, seconds = text.partition(".")[0], float(text)
     for _ in range((len(whole) - 9) // 3):
         seconds /= 1000
@@ -67,13 +67,13 @@ def _parse_form(text: str) -> Moment | None:
     return None
 
 
-def in_order(*times: Moment | None) -> bool:
+def are_in_order(*times: Moment | None) -> bool:
     """Return whether all of these moments are known and of one clock, so that they can be compared."""
     return len({time.clock if time else None for time in times}) == 1 and times[0] is not None
 
 
-_GLOG = later(r"\b[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)")
-_DATED = later(r"\d{4}-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")
+_GLOG = compile_later(r"\b[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)")
+_DATED = compile_later(r"\d{4}-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")
 _BEGINNING = 200
 """Characters of a line in which its time is."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.util.discovery import instead_of
+from nccl_inspect.util.discovery import suggest_path
 from nccl_inspect.util.wording import read_range
 
 _MAX_RANK = 10**6
@@ -18,8 +18,6 @@ class Table:
     """A table of which each key is asked for; what nobody asked for is unknown.
 
     Args:
-        file: its name, for errors.
-        values: what it holds.
         where: the name of the table within the file; empty for the file itself.
     """
 
@@ -122,11 +120,7 @@ def load(path: Path, option: str) -> Table:
     """Return the tables of a file.
 
     Args:
-        path: the file.
         option: with which a user names it, for errors.
-
-    Raises:
-        NcclInspectError: it cannot be read, or is not TOML.
     """
     import tomllib  # takes time that a run without such a file does not have to spend
 
@@ -134,7 +128,7 @@ def load(path: Path, option: str) -> Table:
         return Table(str(path), tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise NcclInspectError(
-            f"{path}: {error.strerror}", instead_of(path, f"check the path given with {option}")
+            f"{path}: {error.strerror}", suggest_path(path, f"check the path given with {option}")
         ) from None
     except UnicodeDecodeError:
         raise NcclInspectError(f"{path}: not UTF-8", "save it as UTF-8 text") from None

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 from operator import sub
 
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 _LEAST_STEPS = 5
 """Ranks from which a stride is easier to read than the ranks themselves."""
 _LEAST_IN_CLASS = 4
 """The same where the ranks are split into strides of one step."""
 _MOST_STEPS_TRIED = 2
-_RANGE = later(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
-_NUMBER = later(r"([0-9]+)")
-_BRACKETS = later(r"\[([0-9][0-9,:-]*)\]")
+_RANGE = compile_later(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+_NUMBER = compile_later(r"([0-9]+)")
+_BRACKETS = compile_later(r"\[([0-9][0-9,:-]*)\]")
 _MAX_DIGITS = 9
 """Of a number that names count with; longer ones are identifiers."""
 _MAX_EXPANDED = 100_000
@@ -54,7 +54,7 @@ def read_range(word: str) -> range | None:
 
 
 def range_word(part: range, width: int = 0) -> str:
-    """Return one part in words, filled up with zeros to a width."""
+    """Return a range in words, with zeros in front up to a width."""
     first = f"{part[0]:0{width}}"
     if len(part) == 1:
         return first
@@ -68,19 +68,19 @@ def _parts(numbers: Iterable[int]) -> list[range]:
     if len(simple) < _LEAST_STEPS:
         return simple
     gaps = Counter(after[0] - before[0] for before, after in pairwise(simple))
-    strides = [_in_strides(ordered, step) for step, _ in gaps.most_common(_MOST_STEPS_TRIED) if step > 1]
-    return min([_with_steps(simple), *strides], key=lambda parts: sum(len(range_word(part)) + 1 for part in parts))
+    strides = [_split_strides(ordered, step) for step, _ in gaps.most_common(_MOST_STEPS_TRIED) if step > 1]
+    return min([_join_steps(simple), *strides], key=lambda parts: sum(len(range_word(part)) + 1 for part in parts))
 
 
 def _runs(ordered: Sequence[int]) -> list[range]:
-    """Neighbours together."""
+    """Return neighbouring numbers as ranges."""
     ends = [at for at, step in enumerate(map(sub, ordered[1:], ordered), 1) if step != 1]
     borders = [0, *ends, len(ordered)] if ordered else []
     return [range(ordered[begin], ordered[end - 1] + 1) for begin, end in pairwise(borders)]
 
 
-def _with_steps(parts: Sequence[range]) -> list[range]:
-    """Single numbers in a row with one and the same step between them become one."""
+def _join_steps(parts: Sequence[range]) -> list[range]:
+    """Return parts in which single numbers in a row with one and the same step between them are one."""
     strides: list[range] = []
     at = 0
     while at < len(parts):
@@ -96,7 +96,7 @@ def _with_steps(parts: Sequence[range]) -> list[range]:
 
 
 def _end_of_stride(parts: Sequence[range], at: int) -> int:
-    """Index after the last number that keeps the step of the first two."""
+    """Return the index after the last number that keeps the step of the first two."""
     end = at + 1
     while (
         end < len(parts)
@@ -107,8 +107,8 @@ def _end_of_stride(parts: Sequence[range], at: int) -> int:
     return end
 
 
-def _in_strides(ordered: Sequence[int], step: int) -> list[range]:
-    """Numbers by what is left when they are divided by a step: ``0-1016:8,1-1017:8`` for two GPUs of each host."""
+def _split_strides(ordered: Sequence[int], step: int) -> list[range]:
+    """Return numbers by their remainder for a step: ``0-1016:8,1-1017:8`` for two GPUs of each host."""
     classes: dict[int, list[int]] = {}
     for number in ordered:
         classes.setdefault(number % step, []).append(number)
@@ -123,7 +123,7 @@ def _in_strides(ordered: Sequence[int], step: int) -> list[range]:
     return sorted(strides, key=lambda part: part.start)
 
 
-def folded(names: Iterable[str]) -> list[str]:
+def fold_names(names: Iterable[str]) -> list[str]:
     """Return names that differ in numbers only, as one: ``mlx5_[0-7]``, ``rack[1-2]-node[01-16]``.
 
     Folding goes from the last number to the first, so that names come together that have the same numbers behind.
@@ -132,11 +132,11 @@ def folded(names: Iterable[str]) -> list[str]:
     groups = [tuple(_NUMBER.split(name)) for name in dict.fromkeys(names)]
     most = max(map(len, groups), default=0)
     for place in range(most - 1 - most % 2, 0, -2):
-        groups = _folded_at(groups, place)
+        groups = _fold_at(groups, place)
     return ["".join(group) for group in groups]
 
 
-def _folded_at(groups: Sequence[tuple[str, ...]], place: int) -> list[tuple[str, ...]]:
+def _fold_at(groups: Sequence[tuple[str, ...]], place: int) -> list[tuple[str, ...]]:
     """Fold the names that are alike but for the number at one place."""
     alike: dict[tuple[bool, tuple[str, ...]], list[tuple[str, ...]]] = {}
     for group in groups:
@@ -145,7 +145,7 @@ def _folded_at(groups: Sequence[tuple[str, ...]], place: int) -> list[tuple[str,
         alike.setdefault(key, []).append(group)
     folded = []
     for members in alike.values():
-        words = _folded_numbers([member[place] for member in members]) if len(members) > 1 else []
+        words = _fold_numbers([member[place] for member in members]) if len(members) > 1 else []
         folded += [(*members[0][:place], word, *members[0][place + 1 :]) for word in words] or members
     return folded
 
@@ -156,16 +156,16 @@ def _counts(group: Sequence[str], place: int) -> bool:
     return place < len(group) and len(group[place]) <= _MAX_DIGITS and not own
 
 
-def _folded_numbers(numbers: Sequence[str]) -> list[str]:
+def _fold_numbers(numbers: Sequence[str]) -> list[str]:
     """Return numbers in brackets: those filled up with zeros to one width together, all others together."""
     widths = {len(number) for number in numbers if len(number) > 1 and number.startswith("0")}
     by_width: dict[int, list[int]] = {}
     for number in numbers:
         by_width.setdefault(len(number) if len(number) in widths else 0, []).append(int(number))
-    return [_bracketed(_parts(members), width) for width, members in by_width.items()]
+    return [_bracket(_parts(members), width) for width, members in by_width.items()]
 
 
-def _bracketed(parts: Sequence[range], width: int) -> str:
+def _bracket(parts: Sequence[range], width: int) -> str:
     text = ",".join(range_word(part, width) for part in parts)
     return f"[{text}]" if len(parts) > 1 or len(parts[0]) > 1 else text
 
@@ -195,7 +195,7 @@ def _numbers(text: str) -> list[str]:
 def some_names(names: Iterable[str], limit: int = 3) -> str:
     """Return names in a row; where they are more than a few, folded, with the number of those left out."""
     names = list(dict.fromkeys(names))
-    parts = folded(names) if len(names) > limit else names
+    parts = fold_names(names) if len(names) > limit else names
     own = set(names)
     limit += len(parts) == limit + 1  # a name is no longer than "… 1 more"
     more = sum(1 if part in own else len(expand(part)) for part in parts[limit:])
@@ -218,32 +218,33 @@ def ranks_word(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(distinct) > 1)} {some_ranks(distinct)}"
 
 
-def count(number: int, noun: str, ending: str = "s") -> str:
-    """Return a number with its noun in the right form: ``1 pair``, ``2 pairs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}{ending}"
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun in the right form: ``1 pair``, ``2 pairs``, ``3 processes``."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{ending}"
 
 
-def does(number: int, verb: str) -> str:
+def conjugate(number: int, verb: str) -> str:
     """Return a verb in the form that fits a number: ``1 pair uses``, ``2 pairs use``; ``has`` and ``have``."""
     return verb if number != 1 else "has" if verb == "have" else f"{verb}s"
 
 
-def be(number: int) -> str:
+def is_or_are(number: int) -> str:
     """Return the verb that fits a number."""
     return "is" if number == 1 else "are"
 
 
-def without_stop(words: str) -> str:
+def strip_stop(words: str) -> str:
     """Return a text without the full stop at its end, for words that follow."""
     return words[:-1] if words.endswith(".") and not words.endswith("..") else words
 
 
-def capital(words: str) -> str:
+def capitalize(words: str) -> str:
     """Return words as the beginning of a sentence."""
     return f"{words[:1].upper()}{words[1:]}"
 
 
-def listed(words: Iterable[str], limit: int = 4) -> str:
+def list_words(words: Iterable[str], limit: int = 4) -> str:
     """Return some words in a row, with the number of those left out."""
     words = list(dict.fromkeys(words))
     more = len(words) - limit

@@ -84,12 +84,12 @@ class Input:
 
 
 def samples() -> Iterator[Input]:
-    """Yield each log of sample_logs, and each folder with evidence beside a log, without those of :func:`repeated`."""
+    """Yield each log of sample_logs, and each folder with evidence, without those of :func:`repeated_logs`."""
     yield from (one for one in _samples() if not _REPEATS.match(one.name))
-    yield _of_repository(ROOT / "sample_logs" / "run-loop")
+    yield _repository_path(ROOT / "sample_logs" / "run-loop")
 
 
-def repeated() -> Iterator[Input]:
+def repeated_logs() -> Iterator[Input]:
     """Yield recordings of broken jobs that say nearly what others do: with lazy communicators, and of two ranks."""
     yield from (one for one in _samples() if _REPEATS.match(one.name))
 
@@ -99,10 +99,10 @@ _REPEATS = re.compile(r"sample_logs/(mesh/|mesh-nodes/\w+(-\w+)*-lazy)")
 
 def _samples() -> Iterator[Input]:
     folder = ROOT / "sample_logs"
-    yield from map(_of_repository, sorted(folder.rglob("*.log*")))
+    yield from map(_repository_path, sorted(folder.rglob("*.log*")))
     for truth in sorted({*folder.glob("*/*/truth.json"), *folder.glob("*/truth.json")}):
         if sum(1 for _ in truth.parent.rglob("*")) > 2:
-            yield _of_repository(truth.parent)
+            yield _repository_path(truth.parent)
 
 
 def pages() -> Iterator[Input]:
@@ -115,7 +115,7 @@ def pages() -> Iterator[Input]:
 def logs() -> Iterator[Input]:
     """Yield the logs below tests: cases that people reported, launchers, and others with a label."""
     for file in sorted(TESTS.rglob("*.log")):
-        yield _of_repository(file)
+        yield _repository_path(file)
 
 
 def built() -> Iterator[Input]:
@@ -145,7 +145,7 @@ def outputs() -> Iterator[Input]:
 
 CORPORA: dict[str, Callable[[], Iterator[Input]]] = {
     "samples": samples,
-    "repeated": repeated,
+    "repeated": repeated_logs,
     "pages": pages,
     "logs": logs,
     "built": built,
@@ -161,10 +161,10 @@ def output(one: Input) -> dict[str, Any]:
         done = CliRunner().invoke(cli, words, input=one.options["data"], env=TERMINAL, standalone_mode=False)
     text = done.output.replace(f"{ROOT}/", "").replace(nccl_inspect.__version__, "VERSION")
     error = f"{done.exception}" if done.exception else ""
-    return _filled({"status": done.return_value, "error": error, "prints": text.splitlines()})
+    return _fill_command({"status": done.return_value, "error": error, "prints": text.splitlines()})
 
 
-def _of_repository(path: Path) -> Input:
+def _repository_path(path: Path) -> Input:
     name = path.relative_to(ROOT).as_posix()
     return Input(name, paths=(name,))
 
@@ -197,16 +197,16 @@ def answer(one: Input) -> tuple[dict[str, Any], Job | None]:
         "verdict": document["verdict"],
         "head": document["head"],
         "jobs": document.get("jobs"),
-        "job": _filled(document["job"]),
+        "job": _fill_command(document["job"]),
         "findings": [_finding(entry) for entry in document["findings"]],
-        "paths": _counted(_path(entry) for entry in document["paths"]),
+        "paths": dict(sorted(Counter(_path(entry) for entry in document["paths"]).items())),
         "communicators": [_communicator(entry) for entry in document["communicators"]],
         "sources": [" ".join([entry["name"], *(f"{entry[key]}" for key in _COUNTS)]) for entry in document["sources"]],
         "digest": _digest(document),
         **{key: document[key] for key in _WHOLE},
         "unrecognised": [entry["template"] for entry in document["unrecognised"]],
     }
-    return json.loads(json.dumps(_filled(_without_root(short)))), job
+    return json.loads(json.dumps(_fill_command(_without_root(short)))), job
 
 
 def _without_root(value: Any) -> Any:
@@ -220,7 +220,7 @@ def _without_root(value: Any) -> Any:
     return value.replace(f"{ROOT}/", "") if isinstance(value, str) else value
 
 
-def _filled(entry: dict[str, Any]) -> dict[str, Any]:
+def _fill_command(entry: dict[str, Any]) -> dict[str, Any]:
     """Return an entry without fields that hold nothing."""
     return {key: value for key, value in entry.items() if value not in _EMPTY}
 
@@ -228,7 +228,7 @@ def _filled(entry: dict[str, Any]) -> dict[str, Any]:
 def _finding(entry: dict[str, Any]) -> dict[str, Any]:
     left_out = ("category", "references", *(("root",) if entry["root"] else ()))
     left_out += () if entry["action"] in ("drain-host", "wait") else ("action",)  # the others follow from the rest
-    return _filled({key: value for key, value in entry.items() if key not in left_out}) | (
+    return _fill_command({key: value for key, value in entry.items() if key not in left_out}) | (
         {} if entry["root"] else {"root": False}
     )
 
@@ -241,15 +241,11 @@ def _path(entry: dict[str, Any]) -> str:
     return " ".join(filter(None, [entry["scope"], f"{entry['detail']}{gdr}", entry["verdict"], rules, *more]))
 
 
-def _counted(lines: Iterator[str]) -> dict[str, int]:
-    return dict(sorted(Counter(lines).items()))
-
-
 def _communicator(entry: dict[str, Any]) -> str:
     more = {key: entry[key] for key in ("color", "group", "parallelism", "algorithms", "collnet", "inconsistent")}
     parent = f" of {entry['parent']}" if entry["parent"] else ""
     shape = f"{entry['nranks']} ranks, {len(entry['hosts'])} hosts, {entry['channels']} channels, {entry['state']}"
-    return f"{entry['id']}{parent}: {shape}" + (f" {json.dumps(more)}" if (more := _filled(more)) else "")
+    return f"{entry['id']}{parent}: {shape}" + (f" {json.dumps(more)}" if (more := _fill_command(more)) else "")
 
 
 def _digest(document: dict[str, Any]) -> str:
@@ -261,7 +257,7 @@ def _digest(document: dict[str, Any]) -> str:
 # --- stored answers
 
 
-def stored(corpus: str) -> dict[str, dict[str, Any]]:
+def read_stored(corpus: str) -> dict[str, dict[str, Any]]:
     """Return the stored answers of a corpus by the names of their inputs."""
     file = FOLDER / f"{corpus}.jsonl"
     rows = (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()) if file.exists() else ()
@@ -300,7 +296,7 @@ def main() -> None:
             found: dict[str, dict[str, Any]] = {}
             for part in pool.map(judge, [(corpus, number) for number in range(SHARDS)]):
                 found |= part
-            before = stored(corpus)
+            before = read_stored(corpus)
             for name in sorted(found.keys() | before.keys()):
                 for line in changes(name, before.get(name), found.get(name)):
                     print(line)

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from answers import CORPORA, SHARDS, answer, changes, inputs_of, shard, stored
+from answers import CORPORA, SHARDS, answer, changes, inputs_of, read_stored, shard
 from known_labels import KEYS, contradictions, inputs, labels
 
 
@@ -20,7 +20,7 @@ def parts() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("corpus", "number"), list(parts()))
 def test_answers_are_those_that_are_stored_and_known(corpus: str, number: int) -> None:
-    before, differences, wrong = stored(corpus), [], []
+    before, differences, wrong = read_stored(corpus), [], []
     for one in shard(corpus, number):
         found, job = answer(one)
         differences += changes(one.name, before.get(one.name), found)
@@ -36,7 +36,7 @@ def test_answers_are_those_that_are_stored_and_known(corpus: str, number: int) -
 
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_each_stored_answer_has_an_input(corpus: str) -> None:
-    assert sorted(one.name for one in inputs_of(corpus)) == sorted(stored(corpus))
+    assert sorted(one.name for one in inputs_of(corpus)) == sorted(read_stored(corpus))
 
 
 def test_each_label_is_about_an_input_and_has_known_keys() -> None:

@@ -13,7 +13,7 @@ import logs
 import pytest
 import simulation
 from fuzz_blocks import LineReader
-from wide_job import WideJob, collected
+from wide_job import WideJob, collect_lines
 
 import nccl_inspect
 from nccl_inspect.pipeline import reader, reading
@@ -25,7 +25,7 @@ BLOCK = 4096
 """Bytes that a process writes to a pipe at once."""
 
 
-def wide(wrap: Callable[[Iterable[str]], Iterable[str]] = iter, hosts: int = 32) -> Job:
+def wide_job(wrap: Callable[[Iterable[str]], Iterable[str]] = iter, hosts: int = 32) -> Job:
     job = WideJob(hosts, no_gdr=2)
     return "".join(wrap(job.lines())).encode(), job.truth
 
@@ -45,20 +45,20 @@ def torn() -> Job:
 
 
 def sparse() -> Job:
-    """Seven of eight lines are the program's."""
+    """Return a job seven of eight of whose lines are the program's."""
     job = WideJob(16)
     steps = iter(b"".join(logs.training(4_000_000, share=10**9)).decode().splitlines(True))
 
-    def mixed() -> Iterator[str]:
+    def mixed_jobs() -> Iterator[str]:
         for line in job.lines():
             yield line
             yield from islice(steps, 7)
 
-    return "".join(mixed()).encode(), job.truth
+    return "".join(mixed_jobs()).encode(), job.truth
 
 
 def flood() -> Job:
-    """After the start a process prints one error again and again."""
+    """Return a job in which a process prints one error again and again after the start."""
     job = WideJob(16)
     log = "".join(job.lines()).encode()
     head = log[: log.index(b" NCCL ")]
@@ -76,7 +76,7 @@ def many_files() -> Job:
 
 
 def lazy_splits() -> Job:
-    """Communicators of three levels, each connected when it is first used."""
+    """Return communicators of three levels, each connected when it is first used."""
     chance = random.Random(3)
     release = next(one for one in simulation.RELEASES if one.name == "2.28.9")
     job = simulation.Job(release, [f"node-{host}" for host in range(4)], 8, chance, channels=6)
@@ -93,9 +93,9 @@ def lazy_splits() -> Job:
 
 
 KINDS: dict[str, Callable[[], Job]] = {
-    "plain": wide,
-    "pod and time": lambda: wide(collected, 24),
-    "Docker's JSON": lambda: wide(logs.docker, 24),
+    "plain": wide_job,
+    "pod and time": lambda: wide_job(collect_lines, 24),
+    "Docker's JSON": lambda: wide_job(logs.wrap_in_docker, 24),
     "torn": torn,
     "sparse": sparse,
     "flood": flood,

@@ -63,11 +63,11 @@ def test_folders_are_gone_through_once_for_all_jobs(tmp_path: Path, monkeypatch:
     calls: list[int] = []
     folders = joining.folders
 
-    def counted(jobs: Any) -> Any:
+    def count_events(jobs: Any) -> Any:
         calls.append(len(jobs))
         return folders(jobs)
 
-    monkeypatch.setattr(joining, "folders", counted)
+    monkeypatch.setattr(joining, "folders", count_events)
     job = nccl_inspect.read(str(tmp_path), job="job3")
     assert calls == [6]
     assert [Path(artifact.name).parent.name for artifact in job.artifacts] == ["job3"]

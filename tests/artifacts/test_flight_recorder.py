@@ -17,7 +17,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 
 
-def only(job: Job, rule: str) -> Finding:
+def find_only(job: Job, rule: str) -> Finding:
     (finding,) = (one for one in job.findings if one.rule == rule)
     return finding
 
@@ -100,7 +100,7 @@ NOW = 1_795_378_708
 SECOND = 10**9
 
 
-def written(folder: Path, seconds: dict[int, float]) -> Job:
+def write_dumps(folder: Path, seconds: dict[int, float]) -> Job:
     """Read a folder again, with dumps that were written so long after `NOW`."""
     for rank, after in seconds.items():
         os.utime(folder / f"nccl_trace_rank_{rank}", (NOW + after, NOW + after))
@@ -114,17 +114,17 @@ def test_dumps_that_were_written_while_ranks_made_calls_blame_nobody(tmp_path: P
     sound = beside(tmp_path, {}).verdict
     for behind in ({}, {3: made}):
         beside(tmp_path, dict.fromkeys(range(4), inside) | behind)
-        job = written(tmp_path, dict.fromkeys(range(4), 0.5))
+        job = write_dumps(tmp_path, dict.fromkeys(range(4), 0.5))
         assert (job.verdict, [finding.rule for finding in job.findings if finding.fatal]) == (sound, [])
         assert any("while the job was running" in question.reason for question in job.not_judged)
-        assert written(tmp_path, dict.fromkeys(range(4), 600)).verdict == "failed"
+        assert write_dumps(tmp_path, dict.fromkeys(range(4), 600)).verdict == "failed"
 
 
 def test_a_dump_from_before_the_call_proves_nothing(tmp_path: Path) -> None:
     made = [entry(1, "0", 1, "all_reduce", time_created_ns=(NOW - 900) * SECOND)]
     inside = [*made, entry(2, "0", 2, "all_reduce", "started", time_created_ns=NOW * SECOND)]
     beside(tmp_path, {0: inside, 1: inside, 2: inside, 3: made})
-    finding = only(written(tmp_path, {0: 60, 1: 60, 2: 60, 3: -800}), "collective-not-called")
+    finding = find_only(write_dumps(tmp_path, {0: 60, 1: 60, 2: 60, 3: -800}), "collective-not-called")
     assert finding.confidence == "possible"
     assert "was written 800 s before that call" in finding.cause
 

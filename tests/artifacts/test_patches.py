@@ -22,14 +22,14 @@ FAULTY = {
 """Named for the rule and the kind of workload; each is a log, and the workload in `job.yaml`."""
 
 
-def found(folder: Path, name: str, log: bytes, text: str) -> Finding | None:
+def find_patches(folder: Path, name: str, log: bytes, text: str) -> Finding | None:
     (folder / "job.log").write_bytes(log)
     (folder / "job.yaml").write_text(text)
     rule = name.partition(" ")[0]
     return next((one for one in nccl_inspect.read(str(folder)).findings if one.rule == rule), None)
 
 
-def pasted(text: str, fixes: list[str]) -> str:
+def paste_patch(text: str, fixes: list[str]) -> str:
     """Return the documents with each piece where its comment says that it belongs."""
     documents = [document for document in yaml.safe_load_all(text) if document]
     for fix in fixes:
@@ -61,13 +61,13 @@ def resources(node: Any) -> Iterator[dict[str, Any]]:
         yield from resources(entry)
 
 
-def unmended(folder: Path, name: str, log: bytes, text: str) -> Iterator[str]:
-    finding = found(folder, name, log, text)
+def list_unmended(folder: Path, name: str, log: bytes, text: str) -> Iterator[str]:
+    finding = find_patches(folder, name, log, text)
     if finding is None or not all(one.source.endswith("job.yaml") and one.line > 9 for one in finding.evidence):
         yield f"not found in the workload: {finding and finding.evidence}"
         return
-    mended = pasted(text, finding.fix)
-    if mended == text or found(folder, name, log, mended):
+    mended = paste_patch(text, finding.fix)
+    if mended == text or find_patches(folder, name, log, mended):
         yield f"what is to be pasted does not mend it: {finding.fix}"
     for asked in resources([*yaml.safe_load_all(mended)]):
         limits, requests = asked.get("limits", {}), asked.get("requests", asked.get("limits", {}))
@@ -80,7 +80,7 @@ def test_what_is_pasted_mends_a_fault(step: int, tmp_path: Path) -> None:
     wrong = [
         f"tests/answers/built/artifacts.zip, patches/{name}: {what}"
         for name, texts in [*FAULTY.items()][::step]
-        for what in unmended(tmp_path, name, texts["job.log"], texts["job.yaml"].decode())
+        for what in list_unmended(tmp_path, name, texts["job.log"], texts["job.yaml"].decode())
     ]
     assert len(FAULTY) == 36
     assert not wrong, "\n".join(wrong)

@@ -53,10 +53,12 @@ def test_an_answer_of_other_types_stops_nobody(tmp_path: Path) -> None:
     for key in ("rank", "pid", "cuda_dev", "collective_counts", "size", "host"):
         for value in values:
 
-            def changed(found: dict[str, Any], key: str = key, value: Any = value) -> dict[str, Any]:
+            def change_answer(found: dict[str, Any], key: str = key, value: Any = value) -> dict[str, Any]:
                 return {**found, key: value} if key in found else found
 
-            (tmp_path / "ras.json").write_text(json.dumps(json.loads(data, object_hook=changed)), encoding="utf-8")
+            (tmp_path / "ras.json").write_text(
+                json.dumps(json.loads(data, object_hook=change_answer)), encoding="utf-8"
+            )
             (found,) = artifacts.parted(str(tmp_path))[1]
             assert found.kind == ras.KIND
             assert found.value or (found.problem or "").startswith("damaged: "), f"{key} = {value}"

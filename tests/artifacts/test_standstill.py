@@ -25,17 +25,19 @@ WAITS = [entry(2, "w", 2, "all_reduce", "scheduled")]
 
 
 def test_ranks_without_dumps_and_those_that_the_log_calls_busy() -> None:
-    def found(ranks: dict[int, Calls], busy: list[int]) -> list[tuple[list[int], list[int]]]:
+    def find_standstill(ranks: dict[int, Calls], busy: list[int]) -> list[tuple[list[int], list[int]]]:
         dumps = [dump(rank, [DONE, *made], WORLD) for rank, made in ranks.items()]
-        return [([part.rank for part in one.culprits], one.silent) for one in standstill.of(dumps, busy=busy)]
+        return [
+            ([part.rank for part in one.culprits], one.silent) for one in standstill.find_standstills(dumps, busy=busy)
+        ]
 
-    assert found({0: WAITS, 1: WAITS, 3: WAITS}, []) == [([], [2])], "a rank without a dump is silent"
+    assert find_standstill({0: WAITS, 1: WAITS, 3: WAITS}, []) == [([], [2])], "a rank without a dump is silent"
     alone: dict[int, Calls] = {0: [], 1: WAITS, 2: [], 3: []}
-    assert [found(alone, busy)[0][0] for busy in ([], [0, 2], [0, 2, 3])] == [[0, 2, 3], [3], [0, 2, 3]]
+    assert [find_standstill(alone, busy)[0][0] for busy in ([], [0, 2], [0, 2, 3])] == [[0, 2, 3], [3], [0, 2, 3]]
     # Ranks 2 and 3 wrote no dump; one of them, or both, timed out in a call of their own.
-    assert found({0: WAITS, 1: WAITS}, [2]) == [([], [3])]
-    assert found({0: WAITS, 1: WAITS}, [2, 3]) == []
-    assert found({0: [], 1: WAITS, 2: WAITS}, [0]) == [([], [3])], "who waits elsewhere is not blamed"
+    assert find_standstill({0: WAITS, 1: WAITS}, [2]) == [([], [3])]
+    assert find_standstill({0: WAITS, 1: WAITS}, [2, 3]) == []
+    assert find_standstill({0: [], 1: WAITS, 2: WAITS}, [0]) == [([], [3])], "who waits elsewhere is not blamed"
 
 
 @given(st.data())
@@ -50,7 +52,7 @@ def test_healthy_prefixes_never_show_a_mismatch(data: st.DataObject) -> None:
         if calls and waits:
             calls[-1]["state"] = "scheduled"
         dumps.append(dump(rank, calls, WORLD))
-    assert all(still.kind != causes.DIFFERENT for still in standstill.of(dumps))
+    assert all(still.kind != causes.DIFFERENT for still in standstill.find_standstills(dumps))
 
 
 def test_the_number_of_a_group_in_its_process_is_no_name() -> None:
@@ -61,16 +63,18 @@ def test_the_number_of_a_group_in_its_process_is_no_name() -> None:
             made = {"id": 0, "pg_id": number, "seq_id": 1, "profiling_name": name, "state": "scheduled"}
             document = {"version": "2.0", "nccl_version": "2.20.5", "entries": [made]}
             dumps.append(flight_recorder.read(f"trace_{rank}", pickle.dumps(document, protocol=2)))
-        assert [still.kind for still in standstill.of(dumps)] == expected
+        assert [still.kind for still in standstill.find_standstills(dumps)] == expected
 
 
 def test_a_group_that_one_rank_does_not_list_is_that_of_the_others() -> None:
     dumps = [dump(rank, [DONE, *WAITS], WORLD if rank < 3 else {}) for rank in range(4)]
-    assert [(still.kind, len(still.culprits)) for still in standstill.of(dumps)] == [(causes.UNFINISHED, 4)]
+    assert [(still.kind, len(still.culprits)) for still in standstill.find_standstills(dumps)] == [
+        (causes.UNFINISHED, 4)
+    ]
 
 
 def pairs(size: int) -> Iterator[Dump]:
-    """Dumps of pairs of ranks that made different calls, each pair under a number of its own."""
+    """Yield dumps of pairs of ranks that made different calls, each pair under a number of its own."""
     for rank in range(size):
         name = f"t{rank // 2}"
         group = flight_recorder.Group(name=name, desc="tp", ranks=(rank // 2 * 2, rank // 2 * 2 + 1))
@@ -80,7 +84,7 @@ def pairs(size: int) -> Iterator[Dump]:
 
 
 def ring(size: int) -> Iterator[Dump]:
-    """Dumps of ranks each of which waits for the next one, and of as many that made calls of all these groups."""
+    """Yield dumps of ranks each of which waits for the next one, and of as many that made calls of all these groups."""
     for rank in range(2 * size):
         near = (rank, (rank - 1) % size) if rank < size else range(0, size, size // 16)
         ranks = {first: (first, (first + 1) % size) if rank < size else (rank,) for first in near}
@@ -102,7 +106,7 @@ def ring(size: int) -> Iterator[Dump]:
 def test_work_is_linear_in_ranks(dumps: Callable[[int], Iterator[Dump]]) -> None:
     def work(size: int) -> int:
         some = list(dumps(size))
-        return calls(lambda: standstill.of(some))
+        return calls(lambda: standstill.find_standstills(some))
 
     assert work(512) < 5 * work(128)
 
@@ -127,4 +131,4 @@ def test_a_thousand_ranks_are_compared_by_their_groups() -> None:
                 if not same_dp:
                     made.append(entry(6, "world", 2, "all_reduce", "scheduled"))
         dumps.append(dump(rank, made, groups))
-    assert [[part.rank for part in still.culprits] for still in standstill.of(dumps)] == [[517]]
+    assert [[part.rank for part in still.culprits] for still in standstill.find_standstills(dumps)] == [[517]]

@@ -16,7 +16,7 @@ STEP_NS = 200_000_000
 
 
 def dumps(size: int, duration: Callable[[int, int], float | None], calls: int = 40, skew_ns: int = 0) -> list[Dump]:
-    """Dumps of all ranks of one group, by how long each call took on each rank; the clocks of hosts may differ."""
+    """Return dumps of all ranks of one group, by how long each call took on each; clocks of hosts may differ."""
     found = []
     for rank in range(size):
         entries = []
@@ -44,7 +44,7 @@ def dumps(size: int, duration: Callable[[int, int], float | None], calls: int = 
 def test_the_rank_for_which_all_wait_is_named_whatever_the_clocks() -> None:
     for skew in (0, 3_600_000_000_000, -7_000_000):
         late = dumps(8, lambda rank, seq: 3.0 if rank == 5 else 60.0 + seq % 5 + rank, skew_ns=skew)
-        (found,) = stragglers.of(late)
+        (found,) = stragglers.find_stragglers(late)
         assert (found.rank, found.late, found.compared) == (5, 39, 39)
         assert 0.25 < found.share < 0.35
         assert next(timed.rank for timed in found.calls) == 5
@@ -52,22 +52,22 @@ def test_the_rank_for_which_all_wait_is_named_whatever_the_clocks() -> None:
 
 
 def test_late_to_the_first_of_each_step_is_late() -> None:
-    (found,) = stragglers.of(dumps(4, lambda rank, seq: 4.0 if seq % 2 or rank == 2 else 90.0, calls=60))
+    (found,) = stragglers.find_stragglers(dumps(4, lambda rank, seq: 4.0 if seq % 2 or rank == 2 else 90.0, calls=60))
     assert (found.rank, found.late) == (2, 30)
 
 
 @given(st.integers(0, 1 << 30), st.sampled_from([2, 3, 8]))
 def test_jitter_is_no_straggler(seed: int, size: int) -> None:
     generator = random.Random(seed)
-    assert not stragglers.of(dumps(size, lambda *_: generator.expovariate(1 / 20), calls=64))
+    assert not stragglers.find_stragglers(dumps(size, lambda *_: generator.expovariate(1 / 20), calls=64))
 
 
 def test_what_costs_little_is_no_straggler() -> None:
-    assert not stragglers.of(dumps(8, lambda rank, _: 0.02 if rank == 5 else 4.0))
+    assert not stragglers.find_stragglers(dumps(8, lambda rank, _: 0.02 if rank == 5 else 4.0))
 
 
 def pipeline(receive: Mapping[str, object], slow: int | None = None) -> list[Dump]:
-    """Three stages: each receives from the one before, then all meet; a slow one works 50 ms longer."""
+    """Return three stages: each receives from the one before, then all meet; a slow one works 50 ms longer."""
     made = []
     for rank in range(3):
         calls: list[dict[str, object]] = []
@@ -91,16 +91,16 @@ def pipeline(receive: Mapping[str, object], slow: int | None = None) -> list[Dum
 
 def test_a_slow_stage_is_named_and_not_those_that_wait_for_it_nor_the_last_stage() -> None:
     for receive in ({}, {"duration_ms": None}, {"duration_ms": None, "batched": True}):
-        assert not stragglers.of(pipeline(receive)), receive
+        assert not stragglers.find_stragglers(pipeline(receive)), receive
     for receive in ({}, {"duration_ms": None, "batched": True}):
-        assert [found.rank for found in stragglers.of(pipeline(receive, slow=1))] == [1], receive
+        assert [found.rank for found in stragglers.find_stragglers(pipeline(receive, slow=1))] == [1], receive
 
 
 def test_two_that_are_late_in_turn_are_none() -> None:
-    assert not stragglers.of(dumps(8, lambda rank, seq: 3.0 if rank == (5 if seq % 2 else 1) else 60.0))
+    assert not stragglers.find_stragglers(dumps(8, lambda rank, seq: 3.0 if rank == (5 if seq % 2 else 1) else 60.0))
 
 
 def test_without_durations_or_with_ranks_that_are_not_here_nothing_is_said() -> None:
-    assert not stragglers.of(dumps(4, lambda *_: None))
-    assert not stragglers.of(dumps(8, lambda rank, _: 3.0 if rank == 5 else 60.0)[:7])
-    assert not stragglers.of(dumps(8, lambda rank, _: 3.0 if rank == 5 else 60.0, calls=15))
+    assert not stragglers.find_stragglers(dumps(4, lambda *_: None))
+    assert not stragglers.find_stragglers(dumps(8, lambda rank, _: 3.0 if rank == 5 else 60.0)[:7])
+    assert not stragglers.find_stragglers(dumps(8, lambda rank, _: 3.0 if rank == 5 else 60.0, calls=15))

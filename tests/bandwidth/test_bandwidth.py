@@ -28,8 +28,8 @@ def test_tables_of_all_formats_are_rows() -> None:
         name, *lines = part.split("\n")
         expected = [line for line in lines if line.startswith("--- ")]
         found = [
-            f"--- {table.tool} | {table.operation} | {table.ranks} | {len(table.rows)} rows, {len(table.wrong)} wrong"
-            f" | {best.size} | {best.busbw:g}"
+            f"--- {table.tool} | {table.operation} | {table.ranks} | {len(table.rows)} rows, "
+            f"{len(table.wrong_rows)} wrong | {best.size} | {best.busbw:g}"
             for table in tables.tables(lines_of("\n".join(lines[len(expected) :])))
             for best in [max(table.rows, key=lambda row: row.busbw)]
         ]
@@ -93,7 +93,7 @@ def test_a_change_of_paths_explains_that_a_training_takes_longer() -> None:
     runs = {"rdma": rdma + "train_runtime = 0:10:00\n", "tcp": tcp + "train_runtime = 0:25:00\n", "silent": tcp}
     jobs = {name: nccl_inspect.read(text.encode()) for name, text in runs.items()}
     found = differences.compare(jobs["rdma"], jobs["tcp"])
-    assert [change.after for change in found.in_area("bandwidth")] == ["0:25:00 in all, 2.5 times slower"]
+    assert [change.after for change in found.changes_in_area("bandwidth")] == ["0:25:00 in all, 2.5 times slower"]
     explained = [[finding.what for finding in chain.findings] for chain in found.explanations]
     assert explained == [["socket-instead-of-rdma"]]
     silent = differences.compare(jobs["rdma"], jobs["silent"]).open

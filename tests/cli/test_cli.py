@@ -161,7 +161,7 @@ print(json.dumps(counts), file=sys.stderr)
 """
 
 
-def loaded(*args: str, folder: Path) -> dict[str, Any]:
+def list_loaded(*args: str, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-c", _COUNTED, *args]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=True)
     result: dict[str, Any] = json.loads(done.stderr.splitlines()[-1])
@@ -173,20 +173,20 @@ def test_a_run_needs_a_part_of_the_program(tmp_path: Path) -> None:
     lines = (sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log").read_bytes().splitlines(True)
     small = str(tmp_path / "job.log")
     Path(small).write_bytes(b"".join(line for line in lines if b"busbw" not in line))  # results need more
-    counted = loaded("summarize", small, folder=tmp_path)
+    counted = list_loaded("summarize", small, folder=tmp_path)
     assert counted["status"] == 0
     assert counted["modules"] <= 264
-    assert counted["patterns"] <= 99, "patterns that most logs do not need are made with util.patterns.later"
+    assert counted["patterns"] <= 99, "patterns that most logs do not need are made with util.patterns.compile_later"
     assert counted["constructors"] <= 3, "of classes with many objects only"
     assert counted["named tuples"] <= 60, "those of few objects are declared with util.records"
     for args in (["summarize", small], ["summarize", SLOW], ["paths", SLOW], ["rules"]):
-        counted = loaded(*args, folder=tmp_path)
+        counted = list_loaded(*args, folder=tmp_path)
         assert set(counted["heavy"]) <= (set() if small in args else {"json", "tomllib"}), (
             "figures, formats, settings do"
         )
         assert counted["dataclasses"] == 0, "classes are declared with util.records"
     for args, status in (["no-such.log"], 3), (["--help"], 0):
-        counted = loaded("summarize", *args, folder=tmp_path)
+        counted = list_loaded("summarize", *args, folder=tmp_path)
         assert counted["status"] == status
         assert counted["modules"] <= 35, "what needs no job loads no model"
         assert counted["patterns at import"] <= 8

@@ -18,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish")
 RULES = {entry.rule.name for entry in registered()}
 
 
-def completed(words: str) -> set[str]:
+def complete_words(words: str) -> set[str]:
     """Return what bash is told after these words, of which the last is not yet complete."""
     typed = {"COMP_WORDS": f"nccl-inspect {words}", "COMP_CWORD": str(len(words.split(" ")))}
     done = execute(env={"_NCCLINSPECT_COMPLETE": "bash_complete", **typed})
@@ -34,7 +34,7 @@ def test_names_are_completed() -> None:
         "summarize --select socket-": {name for name in RULES if name.startswith("socket-")},
         "check --ignore ": RULES,
         "explain gdr-d": {"gdr-disabled"},
-        "watch --platform p5": {name for name in platforms.shipped() if name.startswith("p5")},
+        "watch --platform p5": {name for name in platforms.load_platforms() if name.startswith("p5")},
         "paths --scope int": {"intra", "inter"},
         "paths --finding nic-": {name for name in RULES if name.startswith("nic-")},
         "hosts --finding gdr-d": {"gdr-disabled"},
@@ -44,8 +44,8 @@ def test_names_are_completed() -> None:
         "summarize jo": {"jo"},
         **{words: {"a"} for words in ("diff a", "watch a", "check --policy a", "summarize --topology a")},
     }
-    assert {words: completed(words) for words in wanted} == wanted
-    assert completed("no-such-command x") <= {""}
+    assert {words: complete_words(words) for words in wanted} == wanted
+    assert complete_words("no-such-command x") <= {""}
 
 
 @pytest.mark.slow
@@ -60,8 +60,8 @@ def test_the_script_is_sound_to_its_shell(tmp_path: Path) -> None:
             assert (done.returncode, done.stderr) == (0, "")
 
 
-def installed(folder: Path) -> dict[str, str]:
-    """An environment whose path has the program."""
+def installed_program(folder: Path) -> dict[str, str]:
+    """Return an environment whose path has the program."""
     tool = folder / "nccl-inspect"
     tool.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from nccl_inspect.cli import main; main()" "$@"\n')
     tool.chmod(0o755)
@@ -75,5 +75,7 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
         f"{script}\nCOMP_WORDS=(nccl-inspect explain socket-instead-of-e); COMP_CWORD=2\n"
         '_nccl_inspect_completion nccl-inspect\necho "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", test], env=installed(tmp_path), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", test], env=installed_program(tmp_path), capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.stderr) == ("socket-instead-of-efa\n", "")

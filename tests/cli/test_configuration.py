@@ -29,7 +29,7 @@ def document(*args: str, cwd: Path) -> dict[str, Any]:
     return loaded
 
 
-def written(folder: Path, text: str) -> Path:
+def write_settings(folder: Path, text: str) -> Path:
     path = folder / SETTINGS
     path.write_text(text, encoding="utf-8")
     return path
@@ -38,8 +38,8 @@ def written(folder: Path, text: str) -> Path:
 def test_the_nearest_file_upwards_is_taken_and_told_on_stderr(tmp_path: Path) -> None:
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
-    written(tmp_path, 'ignore = ["shm-*"]')
-    near = written(tmp_path / "a", 'ignore = ["p2p-*"]')
+    write_settings(tmp_path, 'ignore = ["shm-*"]')
+    near = write_settings(tmp_path / "a", 'ignore = ["p2p-*"]')
     done = execute("summarize", SLOW, "--format", "json", cwd=below)
     found = json.loads(done.stdout)
     assert [finding["rule"] for finding in found["findings"]] == [SHM]
@@ -52,7 +52,7 @@ def test_what_settings_leave_of_the_findings(step: int, tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text('ignore = ["p2p-*"]')
     wrong: list[object] = []
     for case in COMMANDS["found"][::step]:
-        written(tmp_path, case.get("settings", ""))
+        write_settings(tmp_path, case.get("settings", ""))
         args = [LOGS[case.get("log", "SLOW")], *case.get("args", "").split()]
         text, data = (execute("summarize", *args, *form, cwd=tmp_path) for form in ([], ["--format", "json"]))
         found = json.loads(data.stdout)
@@ -72,7 +72,7 @@ def test_what_settings_leave_of_the_findings(step: int, tmp_path: Path) -> None:
 
 
 def test_the_other_commands_that_judge_take_it_too(tmp_path: Path) -> None:
-    written(tmp_path, 'platform = "nothing"')
+    write_settings(tmp_path, 'platform = "nothing"')
     for args in (["paths", HEALTHY, "--matrix"], ["watch", HEALTHY, "--until-end"]):
         done = execute(*args, cwd=tmp_path)
         assert (done.returncode, b"no platform 'nothing'" in done.stderr) == (2, True)
@@ -81,7 +81,7 @@ def test_the_other_commands_that_judge_take_it_too(tmp_path: Path) -> None:
 
 def test_platform_and_topology_are_defaults(tmp_path: Path) -> None:
     (tmp_path / "topo.txt").write_text((TESTS / "data" / "g6e.nvidia-smi-topo.txt").read_text())
-    written(tmp_path, 'platform = "p5.48xlarge"\ntopology = "topo.txt"\nignore = "p2p-disabled-by-env"')
+    write_settings(tmp_path, 'platform = "p5.48xlarge"\ntopology = "topo.txt"\nignore = "p2p-disabled-by-env"')
     (tmp_path / "below").mkdir()
     found = document(SLOW, cwd=tmp_path / "below")
     assert found["job"]["platform"] == "p5.48xlarge"
@@ -94,7 +94,7 @@ def test_the_effect_of_what_is_not_told_stands_behind_what_nothing_explains(tmp_
     algorithm = "vm:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Ring\n"
     log.write_text(Path(SLOW).read_text(encoding="utf-8") + algorithm, encoding="utf-8")
     for settings, args in ((SUPPRESSION.format(rule=P2P, more=""), []), ("", ["--ignore", P2P])):
-        written(tmp_path, f'{settings}\n[severity]\n"algo-proto-forced" = "warning"')
+        write_settings(tmp_path, f'{settings}\n[severity]\n"algo-proto-forced" = "warning"')
         found = document(str(log), *args, cwd=tmp_path)["findings"]
         assert [finding["rule"] for finding in found] == ["algo-proto-forced", SHM]
 
@@ -109,7 +109,7 @@ def test_a_suppression_holds_for_findings_about_no_other_rank_and_host(tmp_path:
         'hosts = "other"': False,
         'hosts = "vm"\nranks = 0': False,
     }.items():
-        written(tmp_path, SUPPRESSION.format(rule=P2P, more=more))
+        write_settings(tmp_path, SUPPRESSION.format(rule=P2P, more=more))
         shown = [finding["rule"] for finding in document(SLOW, cwd=tmp_path)["findings"]]
         assert (P2P not in shown) == is_covered, more
 
@@ -135,7 +135,7 @@ def test_a_mistake_is_one_line_that_says_where_and_what_to_do(tmp_path: Path) ->
 
 
 def test_the_python_interface_looks_for_a_file_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path, 'ignore = ["p2p-*"]')
+    path = write_settings(tmp_path, 'ignore = ["p2p-*"]')
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path)
     assert nccl_inspect.read(SLOW).config is None

@@ -62,7 +62,7 @@ def run(args: list[str], folder: Path, *calls: int) -> subprocess.CompletedProce
 
 
 def require_order(done: subprocess.CompletedProcess[bytes], folder: Path) -> None:
-    """It ended as promised: interrupted, or complete with all that was asked for."""
+    """Check that it ended as promised: interrupted, or complete with all that was asked for."""
     said = done.stderr.decode()
     assert "Traceback" not in said
     assert "Exception ignored" not in said

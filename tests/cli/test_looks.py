@@ -89,7 +89,7 @@ def test_examples_fit() -> None:
         24: ["# plain", "tool a.log", "# both", "tool a.log --to 'b c'"],
         20: ["# plain", "tool a.log", "# both", "tool a.log \\", "    --to 'b c'"],
     }.items():
-        assert list(manual.fitted(shown, width)) == lines
+        assert list(manual.fit_examples(shown, width)) == lines
 
 
 @pytest.mark.slow

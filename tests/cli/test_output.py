@@ -44,10 +44,10 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
     target.write_text("before")
     for name in ("report", "new"):
         with pytest.raises(RuntimeError):
-            atomic_files.lines(str(tmp_path / name), "-o", breaking_off())
+            atomic_files.write_lines(str(tmp_path / name), "-o", breaking_off())
         assert target.read_text() == "before"
         assert list(tmp_path.iterdir()) == [target]
-    with atomic_files.replacing(str(target), "-o") as file:
+    with atomic_files.open_replacement(str(target), "-o") as file:
         file.write(b"after")
         assert target.read_text() == "before"
     assert target.read_text() == "after"
@@ -56,12 +56,12 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
 def test_a_new_file_has_the_usual_mode_and_one_that_is_replaced_its_own(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        atomic_files.lines(str(tmp_path / "new"), "-o", ["x"])
+        atomic_files.write_lines(str(tmp_path / "new"), "-o", ["x"])
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
     (tmp_path / "new").chmod(0o604)
-    atomic_files.lines(str(tmp_path / "new"), "-o", ["y"])
+    atomic_files.write_lines(str(tmp_path / "new"), "-o", ["y"])
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o604
 
 
@@ -69,29 +69,29 @@ def test_links_and_pipes_stay_what_they_are_and_a_folder_is_an_error(tmp_path: P
     (tmp_path / "file").write_text("before")
     (tmp_path / "soft").symlink_to("file")
     (tmp_path / "hard").hardlink_to(tmp_path / "file")
-    atomic_files.lines(str(tmp_path / "soft"), "-o", ["soft"])
+    atomic_files.write_lines(str(tmp_path / "soft"), "-o", ["soft"])
     assert (tmp_path / "soft").is_symlink()
     assert (tmp_path / "hard").read_text() == "soft\n"
     (tmp_path / "dangling").symlink_to("made")
-    atomic_files.lines(str(tmp_path / "dangling"), "-o", ["x"])
+    atomic_files.write_lines(str(tmp_path / "dangling"), "-o", ["x"])
     assert (tmp_path / "made").read_text() == "x\n"
     os.mkfifo(tmp_path / "pipe")
     found: list[str] = []
     reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_text()))
     reader.start()
-    atomic_files.lines(str(tmp_path / "pipe"), "-o", ["x"])
+    atomic_files.write_lines(str(tmp_path / "pipe"), "-o", ["x"])
     reader.join(10)
     assert found == ["x\n"]
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     with pytest.raises(NcclInspectError, match="Is a directory; check the name given with -o"):
-        atomic_files.lines(str(tmp_path), "-o", ["x"])
+        atomic_files.write_lines(str(tmp_path), "-o", ["x"])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "file").touch(0o444)
     with pytest.raises(NcclInspectError, match="Permission denied"):
-        atomic_files.lines(str(tmp_path / "file"), "-o", ["x"])
+        atomic_files.write_lines(str(tmp_path / "file"), "-o", ["x"])
 
 
 # --- standard output

@@ -15,7 +15,7 @@ import nccl_inspect
 from nccl_inspect.report.tables import pair_table
 
 
-def shown(*args: str, columns: int | None = None, data: bytes = b"") -> str:
+def show_paths(*args: str, columns: int | None = None, data: bytes = b"") -> str:
     """Return what ``paths`` prints, in a pipe or at a width."""
     env = {"COLUMNS": str(columns)} if columns else {}
     return execute("paths", *args, data=data, env=env).stdout.decode()
@@ -23,15 +23,15 @@ def shown(*args: str, columns: int | None = None, data: bytes = b"") -> str:
 
 def test_paths_are_a_table_of_directed_pairs() -> None:
     pairs = len(sample_data.truth("timestamps")["paths"])
-    whole = shown(TWO_HOSTS).splitlines()
+    whole = show_paths(TWO_HOSTS).splitlines()
     assert whole[0].split()[:2] == ["src", "dst"]
     assert len(whole) == 2 + pairs
     assert all("llama-3-8b-node-0-" in line for line in whole[2:]), "in a pipe, grep finds the names"
     assert "expected" not in whole[0], "nothing is known of the machine"
-    lines = shown(TWO_HOSTS, columns=80).splitlines()
+    lines = show_paths(TWO_HOSTS, columns=80).splitlines()
     assert len(lines) >= 2 + pairs
     assert max(map(len, lines)) <= 80
-    wide = shown(TWO_HOSTS, columns=200)
+    wide = show_paths(TWO_HOSTS, columns=200)
     assert "llama-3-8b-node-0-1" in wide
     assert "…" not in wide
 
@@ -41,7 +41,7 @@ def test_a_narrow_terminal_gets_the_columns_that_fit() -> None:
         (40, "no room for: src host, dst host, channels, NIC, GDR"),
         (60, "no room for: src host, dst host, channels"),
     ):
-        lines = shown(TWO_HOSTS, columns=columns).splitlines()
+        lines = show_paths(TWO_HOSTS, columns=columns).splitlines()
         assert " ".join("\n".join(lines).partition("\n\n")[2].split()) == left_out
         assert max(map(len, lines)) <= columns
         assert {"src", "dst", "path", "verdict"} <= set(lines[0].split())
@@ -95,9 +95,9 @@ def test_what_all_paths_have_in_common_is_told_whole() -> None:
 
 def test_a_matrix_wider_than_the_terminal_goes_on_below() -> None:
     log = large_job.log(4)
-    whole = shown("--matrix", data=log)
+    whole = show_paths("--matrix", data=log)
     for columns in (40, 80):
-        parts = shown("--matrix", data=log, columns=columns)
+        parts = show_paths("--matrix", data=log, columns=columns)
         assert max(map(len, parts.splitlines())) <= columns < max(map(len, whole.splitlines()))
         assert len(re.findall(r" [PN]\b", parts)) == len(re.findall(r" [PN]\b", whole))
         heads = [name for line in parts.splitlines() if "src\\dst" in line for name in line.split()[1:]]
@@ -107,10 +107,10 @@ def test_a_matrix_wider_than_the_terminal_goes_on_below() -> None:
 def test_a_matrix_of_many_hosts_shows_the_odd_one() -> None:
     log = large_job.log(20, channels=1, without_gdr=17)
     for columns in (40, 200):
-        output = shown("--matrix", data=log, columns=columns)
+        output = show_paths("--matrix", data=log, columns=columns)
         assert max(map(len, output.splitlines())) <= columns
         rows = {line.split(" = ")[0].strip(): line for line in output.partition("\n\n")[0].splitlines()[1:]}
         assert "E!" in (rows["train-7f9c-node-17"] if columns > 40 else output)
-    piped = shown("--matrix", data=log).partition("\n\n")[0].splitlines()[1:]
+    piped = show_paths("--matrix", data=log).partition("\n\n")[0].splitlines()[1:]
     assert [row.split()[0] for row in piped] == [f"train-7f9c-node-{host}" for host in range(20)]
     assert max(map(len, piped)) < 500

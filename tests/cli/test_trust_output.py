@@ -34,7 +34,7 @@ GATES = ("check", "--fail-on")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a sound log and one that nobody may read, also where the tests run as root, who may."""
+    """Return a folder with a sound log and one that nobody may read, also where the tests run as root, who may."""
     for name in ("sound.log", "shut.log"):
         (tmp_path / "logs" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "logs" / name).write_bytes(SOUND.read_bytes())
@@ -64,7 +64,7 @@ def test_an_unreadable_input_is_named_and_skipped(step: int, folder: Path) -> No
     assert not wrong, folder
 
 
-def begun(*args: str, data: bytes | None = None) -> Piped:
+def begin_command(*args: str, data: bytes | None = None) -> Piped:
     """Return a command whose output nobody reads yet; with data, its input stays open."""
     process = Piped([sys.executable, "-m", "nccl_inspect", *args])
     if data is not None:
@@ -97,7 +97,7 @@ def test_output_is_whole_or_ends_with_a_line_and_the_status_says_so(tmp_path: Pa
     for command in ("summarize --format json", "summarize --format html", "paths --format csv", "events", "annotate"):
         whole = invoke(*command.split(), str(log)).stdout_bytes
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if command == "events" else (signal.SIGINT,):
-            with begun(*command.split(), str(log)) as process:
+            with begin_command(*command.split(), str(log)) as process:
                 process.send_signal(number)
                 time.sleep(0.3)
                 out, err = process.communicate()
@@ -105,7 +105,7 @@ def test_output_is_whole_or_ends_with_a_line_and_the_status_says_so(tmp_path: Pa
             is_cut = process.returncode == status and out.endswith(b"\n") and b"output is partial" in err
             if not (whole.startswith(out) and (is_cut or (process.returncode == 0 and out == whole))):
                 wrong.append((command, number, process.returncode, len(out), out[-80:], err))
-    with begun("paths", "--format", "csv", str(log)) as process:
+    with begin_command("paths", "--format", "csv", str(log)) as process:
         process.stdout.close()
         if process.wait(60) != 128 + signal.SIGPIPE:
             wrong.append(("closed", process.returncode))
@@ -131,7 +131,7 @@ def test_an_interrupted_report_is_marked_in_every_format(tmp_path: Path) -> None
     wrong: list[object] = []
     for call, mark in marks.items():
         form, *command = call.split()
-        with begun(*(command or ["summarize", "-"]), "--format", form, data=SOUND.read_bytes()) as process:
+        with begin_command(*(command or ["summarize", "-"]), "--format", form, data=SOUND.read_bytes()) as process:
             process.send_signal(signal.SIGTERM)
             out, err = process.communicate()
         if process.returncode != 143 or mark not in out:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import invoke
 from repository import ROOT
-from running_jobs import LIMIT, run, shell, started
+from running_jobs import LIMIT, run, shell, start_job
 
 SOUND = ROOT / "sample_logs" / "p2p-nvlink-8gpu" / "job.log"
 KILLED = ROOT / "sample_logs" / "peer-killed" / "job.log"
@@ -51,7 +51,7 @@ def test_a_signal_ends_all_that_the_command_started(tmp_path: Path) -> None:
     """Also what a shell waits for, which a signal to the shell alone leaves behind."""
     alive = []
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        with started(tmp_path, "-q", *shell("sh -c 'echo $$; exec sleep 60'; sleep 60")) as process:
+        with start_job(tmp_path, "-q", *shell("sh -c 'echo $$; exec sleep 60'; sleep 60")) as process:
             child = int(process.stdout.readline())
             process.send_signal(number)
             status = process.wait(LIMIT)

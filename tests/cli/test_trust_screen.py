@@ -19,8 +19,8 @@ CLUES = "node-1:1:2 [3] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA {0} 
 
 
 @pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal of 80 columns, whatever the environment of the tests says."""
+def _set_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set a terminal of 80 columns, whatever the environment of the tests says."""
     for name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE", "TERM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")

@@ -25,7 +25,7 @@ def jobs(draw: st.DrawFn) -> Units:
 
 
 def group(units: Units, names: Callable[[int], int]) -> tuple[culprits.Population, list[Trait]]:
-    """Pairs of hosts; the numbers of traits and their names follow the names of the hosts."""
+    """Return pairs of hosts; the numbers of traits and their names follow the names of the hosts."""
     traits = [Trait("host", f"{host:03}") for host in range(64)]
     sets = [({names(a), names(b)}, bad) for (a, b), bad in units]
     bad, good = ([one for one, is_bad in sets if is_bad is kind] for kind in (True, False))

@@ -34,7 +34,7 @@ NOTEBOOKS = [page for page in PAGES if notebook.is_notebook(page.read_text(encod
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder in which the samples lie where the pages say, and where what a snippet writes does no harm."""
+    """Return a folder in which the samples lie where the pages say, and where what a snippet writes does no harm."""
     (tmp_path / "sample_logs").symlink_to(ROOT / "sample_logs")
     return tmp_path
 

@@ -54,7 +54,7 @@ class _Noted(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page, built once for all processes that run tests; without others, what is above belongs to all checkouts."""
+    """Return the page, built once for all processes that run tests."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = shared / "try"
@@ -115,8 +115,8 @@ class Visitor:
     def error(self) -> str:
         return self.page.inner_text("#error") if self.page.is_visible("#error") else ""
 
-    def saved(self, tab: str | None) -> bytes:
-        """What a button saves: a report, or the anonymized copy."""
+    def save(self, tab: str | None) -> bytes:
+        """Return what a button saves: a report, or the anonymized copy."""
         if tab:
             self.page.click(f"#tab-{tab}")
         with self.page.expect_download(timeout=LONG) as download:
@@ -126,7 +126,7 @@ class Visitor:
 
 @pytest.fixture(scope="module")
 def visitor(browser: Browser, address: str) -> Iterator[Visitor]:
-    """One visitor for most tests: loading takes some seconds."""
+    """Yield the visitor of most tests: loading takes some seconds."""
     visitor = Visitor(browser, address)
     assert visitor.error == ""
     loaded = len(visitor.requests)
@@ -145,20 +145,20 @@ def command(*arguments: str, cwd: Path) -> bytes:
 
 def test_files_and_folders_are_judged_as_the_command_line_does(visitor: Visitor, tmp_path: Path) -> None:
     wrong = []
-    for path in (*FILES, *(SAMPLES / name for name in FOLDERS), *packed(tmp_path)):
+    for path in (*FILES, *(SAMPLES / name for name in FOLDERS), *pack_log(tmp_path)):
         visitor.give(path, "#folder" if path.is_dir() else "#files")
         expected = command("summarize", path.name, "--format", "json", cwd=path.parent)
-        if visitor.error or visitor.saved("json") != expected:
+        if visitor.error or visitor.save("json") != expected:
             wrong.append(f"{path}: {visitor.error or 'another document'}")
     assert not wrong, "\n".join(wrong)
     (tmp_path / "logs").mkdir()
     for file in SAMPLES.glob("debug-file-per-process/*/*"):
         shutil.copy2(file, tmp_path / "logs")
     visitor.give(sorted((tmp_path / "logs").iterdir()))
-    assert visitor.saved("json") == command("summarize", "logs", "--format", "json", cwd=tmp_path), "files of one job"
+    assert visitor.save("json") == command("summarize", "logs", "--format", "json", cwd=tmp_path), "files of one job"
 
 
-def packed(folder: Path) -> Iterator[Path]:
+def pack_log(folder: Path) -> Iterator[Path]:
     data = FALLBACK.read_bytes()
     kinds = {"gz": gzip.compress(data), "xz": lzma.compress(data), "zst": zstandard.compress(data)}
     for suffix, content in kinds.items():
@@ -169,8 +169,8 @@ def packed(folder: Path) -> Iterator[Path]:
 def test_report_text_and_copy_are_those_of_the_command_line(visitor: Visitor) -> None:
     visitor.give(FALLBACK)
     for tab, form in (("html", "html"), ("text", "text")):
-        assert visitor.saved(tab) == command("summarize", "job.log", "--format", form, cwd=FALLBACK.parent)
-    assert visitor.saved(None) == command("anonymize", "job.log", cwd=FALLBACK.parent)
+        assert visitor.save(tab) == command("summarize", "job.log", "--format", form, cwd=FALLBACK.parent)
+    assert visitor.save(None) == command("anonymize", "job.log", cwd=FALLBACK.parent)
     visitor.page.click("#tab-html")
     report = visitor.page.frame_locator("#report")
     assert "over NET/Socket instead of EFA" in report.locator("h1").inner_text()
@@ -180,7 +180,7 @@ def test_report_text_and_copy_are_those_of_the_command_line(visitor: Visitor) ->
 
 def test_the_copy_of_a_folder_is_an_archive(visitor: Visitor, tmp_path: Path) -> None:
     visitor.give(SAMPLES / "debug-file-per-process", "#folder")
-    (tmp_path / "copy.zip").write_bytes(visitor.saved(None))
+    (tmp_path / "copy.zip").write_bytes(visitor.save(None))
     command("anonymize", "debug-file-per-process", "-o", str(tmp_path / "theirs"), cwd=SAMPLES)
     theirs = {file.name: file.read_bytes() for file in (tmp_path / "theirs").rglob("*") if file.is_file()}
     with zipfile.ZipFile(tmp_path / "copy.zip") as archive:
@@ -194,7 +194,7 @@ def test_text_can_be_pasted_and_dropped(visitor: Visitor) -> None:
     page.fill("#text", "vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")
     page.click("#judge-text")
     visitor.wait()
-    assert json.loads(visitor.saved("json"))["paths"][0]["detail"] == "P2P/CUMEM"
+    assert json.loads(visitor.save("json"))["paths"][0]["detail"] == "P2P/CUMEM"
     drop = page.evaluate_handle(
         """text => {
           const given = new DataTransfer();
@@ -271,7 +271,7 @@ def test_one_file_works_without_a_server(browser: Browser, built: Path) -> None:
     visitor = Visitor(browser, (built / try_page.SINGLE).as_uri())
     visitor.give(FALLBACK)
     assert visitor.error == ""
-    assert visitor.saved("json") == command("summarize", "job.log", "--format", "json", cwd=FALLBACK.parent)
+    assert visitor.save("json") == command("summarize", "job.log", "--format", "json", cwd=FALLBACK.parent)
     assert visitor.requests == [visitor.address]
     assert visitor.troubles == []
 

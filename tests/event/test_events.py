@@ -45,7 +45,7 @@ def run(*words: object) -> None:
     cli.main([str(word) for word in words], standalone_mode=False)
 
 
-def written(log: Path, name: str, *options: str) -> Path:
+def write_events(log: Path, name: str, *options: str) -> Path:
     target = log.with_name(name)
     run("events", log, "-o", target, *options)
     return target
@@ -110,7 +110,7 @@ ODD = rb"""
 def test_what_no_table_can_hold_is_left_out_or_shown(log: Path) -> None:
     log.write_bytes(ODD.lstrip())
     for suffix in ("parquet", "arrow", "csv", "jsonl"):
-        rows = rows_of(written(log, f"e.{suffix}"))
+        rows = rows_of(write_events(log, f"e.{suffix}"))
         assert [row.get("label_rank") or None for row in rows] == [None, "7" if suffix == "csv" else 7]
         assert [row["label"] for row in rows] == ["?", 'a,"b"\r\n,c']
 
@@ -130,12 +130,12 @@ def test_rows_of_places_that_never_come_again_are_forgotten() -> None:
 
 
 def test_the_columns_follow_from_the_kinds_and_not_from_the_log(log: Path) -> None:
-    narrow = parquet.read_table(written(log, "e.parquet", "--kind", "channelconnect"))
+    narrow = parquet.read_table(write_events(log, "e.parquet", "--kind", "channelconnect"))
     assert narrow.schema.equals(arrow.schema(frozenset({"ChannelConnect"})))
     assert set(narrow.column("kind").to_pylist()) == {"ChannelConnect"}
     assert "trees" not in narrow.schema.names
     assert narrow.equals(nccl_inspect.events_table(LOG, "ChannelConnect").set_column(1, "source", narrow["source"]))
-    none = parquet.read_table(written(log, "none.parquet", "--kind", "Collective"))
+    none = parquet.read_table(write_events(log, "none.parquet", "--kind", "Collective"))
     assert none.num_rows == 0
     assert "sendbuff" in none.schema.names
 
@@ -170,7 +170,7 @@ def test_batches_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "job.log"
     log.write_bytes(b"vm:1:1 [0] NCCL INFO cudaDriverVersion 13000\n" * 201)
     for name in writers.FORMATS:
-        assert written(log, f"e.{name}", "--format", name).stat().st_size > 0
+        assert write_events(log, f"e.{name}", "--format", name).stat().st_size > 0
     assert parquet.ParquetFile(tmp_path / "e.parquet").num_row_groups == 3
     assert parquet.read_table(tmp_path / "e.parquet").column("line").to_pylist() == [*range(1, 202)]
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 import nccl_inspect
 from nccl_inspect.event import types as events
 from nccl_inspect.grammar import engine, notation
-from nccl_inspect.grammar.notation import beginning, field_type, rewritten
+from nccl_inspect.grammar.notation import beginning, field_type, rewrite_for_beginnings
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
 
-GRAMMAR = engine.shipped()
+GRAMMAR = engine.load_grammar()
 PRODUCTIONS = GRAMMAR.productions
 
 
@@ -80,7 +80,7 @@ def faults_of_samples(one: Production) -> Iterator[str]:
         message = sample.encode()
         match = one.match(message)
         if match is None:
-            yield f"does not match\n    {sample}\n    {'-' * one.matched_up_to(message)}^ matched up to here"
+            yield f"does not match\n    {sample}\n    {'-' * one.count_matched(message)}^ matched up to here"
             continue
         if one.render(match) != message:
             yield f"{sample!r} is written back as {one.render(match)!r}"
@@ -267,7 +267,7 @@ def test_rewritten_patterns_match_what_partial_matches_do(step: int) -> None:
     samples = [sample.encode() for one in PRODUCTIONS for sample in one.samples]
     for one in PRODUCTIONS[::step]:
         pattern = one.shape.pattern.encode()
-        theirs, ours = regex.compile(pattern, regex.DOTALL), re.compile(rewritten(pattern), re.DOTALL)
+        theirs, ours = regex.compile(pattern, regex.DOTALL), re.compile(rewrite_for_beginnings(pattern), re.DOTALL)
         for message in [*(sample.encode() for sample in one.samples), *chance.sample(samples, 5)]:
             cut = message[: chance.randint(0, len(message))]
             for text in (message, cut, cut + b" 1", cut + b"zz"):
@@ -283,7 +283,7 @@ def test_each_kind_of_part_may_be_cut() -> None:
         (rb"(?>(.*?) via(?= |\Z))(?: on)?", [b"x", b"x vi", b"x via", b"x via o"], [b"x via of"]),
         (rb"(?!No )([^ ]++) [a-f\]]", [b"No", b"Noon", b"x ]"], [b"No such", b"x g", b"x ]]"]),
     ):
-        ours = re.compile(rewritten(pattern))
+        ours = re.compile(rewrite_for_beginnings(pattern))
         assert [text for text in [*beginnings, *others] if ours.fullmatch(text)] == beginnings, pattern
 
 

@@ -12,7 +12,7 @@ from nccl_inspect.grammar import engine, files
 from nccl_inspect.grammar.roles import ROLES
 from nccl_inspect.judging.engine import registered
 
-PRODUCTIONS = engine.shipped().productions
+PRODUCTIONS = engine.load_grammar().productions
 MODULES = sorted(Path(nccl_inspect.__file__).parent.rglob("*.py"))
 _QUALIFIED = re.compile(r"[a-z-]+/[a-z0-9-]+[a-z0-9]")
 _OTHER_MEANINGS = {"trees", "xid", "p2p-disabled"}

@@ -42,10 +42,10 @@ def seconds(match: Match, data: bytes) -> float:
 
 
 def grows_too_fast(match: Match, before: bytes, unit: bytes, after: bytes, sizes: tuple[int, int, int] = SIZES) -> bool:
-    def of_size(size: int) -> bytes:
+    def make_text(size: int) -> bytes:
         return before + unit * (size // len(unit) + 1) + after
 
-    small, big, huge = map(of_size, sizes)
+    small, big, huge = map(make_text, sizes)
     middle = seconds(match, big)
     if middle < FAST or middle < GROWTH * seconds(match, small):
         return False
@@ -53,7 +53,7 @@ def grows_too_fast(match: Match, before: bytes, unit: bytes, after: bytes, sizes
 
 
 def attacks(sample: bytes, places: list[int], units: set[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """The sample up to a place, then something again and again, then what cannot be the end, or what was to follow."""
+    """Yield the sample up to a place, something again and again, then what cannot be the end, or what follows."""
     for at in places:
         for unit in {*units, sample[at:], sample[at : at + 3]} - {b""}:
             yield sample[:at], unit, b"\x01"
@@ -81,9 +81,9 @@ def attacks_on(production: Production) -> Iterator[tuple[bytes, bytes, bytes]]:
     return attacks(sample, sorted(places), units)
 
 
-@pytest.mark.parametrize("dialect", sorted({one.dialect for one in engine.shipped().productions}))
+@pytest.mark.parametrize("dialect", sorted({one.dialect for one in engine.load_grammar().productions}))
 def test_the_time_of_a_production_grows_with_the_message(dialect: str) -> None:
-    productions = [one for one in engine.shipped().productions if one.dialect == dialect]
+    productions = [one for one in engine.load_grammar().productions if one.dialect == dialect]
     slow = {
         (production.name, before[:40], unit[:40], after[:40])
         for production in productions

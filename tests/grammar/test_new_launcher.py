@@ -90,16 +90,16 @@ NAMED = "starter: rank 2 on vm, process 102, is gone: "
 
 @pytest.fixture(autouse=True)
 def grammar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The shipped grammar, and other files beside it."""
+    """Yield the shipped grammar, and other files beside it."""
     own = [tmp_path / "starter.grammar", tmp_path / "own.grammar"]
     for file, text in zip(own, (GRAMMAR, WORDINGS), strict=True):
         file.write_text(text, encoding="utf-8")
-    shipped = list(files.shipped())
-    monkeypatch.setattr(files, "shipped", lambda: iter([*shipped, *own]))
-    engine.shipped.cache_clear()
+    shipped = list(files.list_files())
+    monkeypatch.setattr(files, "list_files", lambda: iter([*shipped, *own]))
+    engine.load_grammar.cache_clear()
     yield
     monkeypatch.undo()
-    engine.shipped.cache_clear()
+    engine.load_grammar.cache_clear()
 
 
 def read(*lines: str) -> Job:
@@ -196,7 +196,7 @@ WORDS = {
 
 def test_the_constants_of_a_report_are_words_that_rules_know() -> None:
     wrong = []
-    for one in engine.shipped().productions:
+    for one in engine.load_grammar().productions:
         if one.event != ProcessEnded.__name__:
             continue
         stated = {name: one.constants[name] for name in WORDS if name in one.constants}

@@ -68,7 +68,7 @@ FILES: dict[str, bytes] = {
 SECRETS = (*PLANTED, WANDB, "1654923004417", "5f1f9a52-3a1b-4f7c", "4f1c9d0a7b2e", "zenithcorp")
 
 
-def planted(folder: Path, *names: str) -> Path:
+def list_planted(folder: Path, *names: str) -> Path:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(FILES[name])

@@ -9,7 +9,7 @@ from nccl_inspect.extras.anonymize.names import Names
 from nccl_inspect.ingest.sources import blocks
 
 
-def anonymized(*logs: bytes, names: Names | None = None) -> tuple[Anonymizer, list[bytes]]:
+def anonymize_log(*logs: bytes, names: Names | None = None) -> tuple[Anonymizer, list[bytes]]:
     anonymizer = Anonymizer(names or Names())
     for source in blocks.find(list(logs)):
         anonymizer.learn_from(source)

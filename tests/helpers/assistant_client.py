@@ -25,12 +25,12 @@ _Result = TypeVar("_Result")
 
 
 def reader(*roots: Path, **limits: int) -> LogReader:
-    """Reads logs below some folders, and tells of all progress."""
+    """Return what reads logs below some folders, and tells of all progress."""
     return LogReader(Folders([str(root) for root in roots], **limits), reading.Options(), interval=0.0)
 
 
-def asked(root: Path | LogReader, question: Callable[[Client], Awaitable[_Result]]) -> _Result:
-    """What a client hears from a server in this process."""
+def ask_server(root: Path | LogReader, question: Callable[[Client], Awaitable[_Result]]) -> _Result:
+    """Return what a client hears from a server in this process."""
 
     async def ask() -> _Result:
         async with Client(_server(root)) as client:
@@ -45,7 +45,7 @@ def _server(root: Path | LogReader) -> MCPServer:
 
 
 def call(root: Path | LogReader, tool: str, **arguments: Any) -> CallToolResult:
-    return asked(root, lambda client: client.call_tool(tool, arguments))
+    return ask_server(root, lambda client: client.call_tool(tool, arguments))
 
 
 def values(result: CallToolResult) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from types import FrameType
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many functions are called, those of C included."""
+    """Return how many functions are called, those of C included."""
     count = 0
 
-    def called(_frame: FrameType, event: str, _argument: object) -> None:
+    def note_call(_frame: FrameType, event: str, _argument: object) -> None:
         nonlocal count
         count += event.endswith("call")
 
-    sys.setprofile(called)
+    sys.setprofile(note_call)
     try:
         work()
     finally:
@@ -25,15 +25,15 @@ def calls(work: Callable[[], object]) -> int:
 
 
 def calls_by_function(work: Callable[[], object]) -> Counter[str]:
-    """How often each function of Python is called, by its file and name; a generator, how often it is resumed."""
+    """Return how often each function is called, by file and name; a generator, how often it is resumed."""
     count: Counter[str] = Counter()
 
-    def called(frame: FrameType, event: str, _argument: object) -> None:
+    def note_call(frame: FrameType, event: str, _argument: object) -> None:
         if event == "call":
             code = frame.f_code
             count[f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}"] += 1
 
-    sys.setprofile(called)
+    sys.setprofile(note_call)
     try:
         work()
     finally:

@@ -27,7 +27,7 @@ WHOLE = {
 }
 
 
-def filled(sample: bytes, line: bytes) -> bytes:
+def fill_sample(sample: bytes, line: bytes) -> bytes:
     """Return a whole-line envelope with a line in it."""
     if CSV.match(sample):
         cell = io.StringIO()
@@ -42,4 +42,4 @@ def filled(sample: bytes, line: bytes) -> bytes:
 def wrapper(name: str) -> Callable[[bytes], bytes]:
     if name in PREFIXES:
         return lambda line: PREFIXES[name] + line
-    return lambda line: filled(WHOLE[name], line)
+    return lambda line: fill_sample(WHOLE[name], line)

@@ -26,7 +26,7 @@ class Said(NamedTuple):
         return self.when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     @property
-    def plain(self) -> str:
+    def plain_line(self) -> str:
         return self.when.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
     @property
@@ -41,33 +41,33 @@ class Said(NamedTuple):
 Export = Callable[[Sequence[Said]], bytes]
 
 
-def said(lines: Iterable[bytes], step: float = 0.0013) -> list[Said]:
-    """Lines with times, ``step`` seconds apart."""
+def make_said(lines: Iterable[bytes], step: float = 0.0013) -> list[Said]:
+    """Return lines with times, ``step`` seconds apart."""
     return [
         Said(BEGIN + timedelta(seconds=step * index), line.decode("utf-8", "surrogateescape"))
         for index, line in enumerate(lines)
     ]
 
 
-def dumped(document: Any, **how: Any) -> bytes:
+def dump(document: Any, **how: Any) -> bytes:
     return json.dumps(document, **how).encode() + b"\n"
 
 
 def lines(record: Callable[[Said], Any]) -> Export:
-    """JSON, one record in each line."""
-    return lambda rows: b"".join(dumped(record(row)) for row in rows)
+    """Return JSON, one record in each line."""
+    return lambda rows: b"".join(dump(record(row)) for row in rows)
 
 
 def document(record: Callable[[Said], Any], around: Callable[[list[Any]], Any] = list) -> dict[str, Export]:
     """Return a JSON document, in one line and over many."""
     return {
-        "": lambda rows: dumped(around([record(row) for row in rows])),
-        "-pretty": lambda rows: dumped(around([record(row) for row in rows]), indent=2),
+        "": lambda rows: dump(around([record(row) for row in rows])),
+        "-pretty": lambda rows: dump(around([record(row) for row in rows]), indent=2),
     }
 
 
 def table(names: Sequence[str], row: Callable[[Said], Sequence[object]], **how: Any) -> Export:
-    """CSV with a line of names."""
+    """Return CSV with a line of names."""
 
     def export(rows: Sequence[Said]) -> bytes:
         text = io.StringIO()
@@ -79,7 +79,7 @@ def table(names: Sequence[str], row: Callable[[Said], Sequence[object]], **how: 
     return export
 
 
-def prefixed(front: Callable[[Said], str]) -> Export:
+def add_prefixes(front: Callable[[Said], str]) -> Export:
     return lambda rows: b"".join(f"{front(row)}{row.text}\n".encode("utf-8", "surrogateescape") for row in rows)
 
 
@@ -101,7 +101,7 @@ def cloudwatch(row: Said) -> dict[str, Any]:
 
 
 def insights(row: Said) -> list[dict[str, str]]:
-    return [{"field": "@timestamp", "value": row.plain}, {"field": "@message", "value": row.text}]
+    return [{"field": "@timestamp", "value": row.plain_line}, {"field": "@message", "value": row.text}]
 
 
 def elastic(row: Said) -> dict[str, Any]:
@@ -131,26 +131,26 @@ def unknown(row: Said) -> dict[str, Any]:
     return {"meta": {"seq": 1, "at": row.iso}, "entry": {"what": row.text}}
 
 
-def named(name: str, exports: dict[str, Export]) -> dict[str, Export]:
+def name_lines(name: str, exports: dict[str, Export]) -> dict[str, Export]:
     return {name + suffix: export for suffix, export in exports.items()}
 
 
 DOCUMENTS: dict[str, Export] = {
-    **named("gcloud", document(gcp)),
-    **named("cloudwatch-events", document(cloudwatch, lambda found: {"events": found, "searchedLogStreams": []})),
-    **named("insights-results", document(insights, lambda found: {"results": found, "status": "Complete"})),
-    **named("insights-json", document(lambda row: {"@timestamp": row.plain, "@message": row.text})),
-    **named("elastic-search", document(elastic, hits)),
-    **named("loki-api", document(lambda row: [row.milliardths, row.text], loki)),
-    **named("loki", document(lambda row: {"labels": {"pod": "a"}, "line": row.text, "timestamp": row.iso})),
-    **named("azure-tables", document(lambda row: [row.iso, "llama-0", row.text], azure)),
-    **named("azure-cli", document(lambda row: {"LogMessage": row.text, "PodName": "a", "TimeGenerated": row.iso})),
-    **named("datadog-api", document(datadog, lambda found: {"data": found, "meta": {"elapsed": 1}})),
-    **named("docker", document(lambda row: {"log": row.text + "\n", "stream": "stdout", "time": row.iso})),
-    **named("unknown", document(unknown)),
-    "jq": lambda rows: b"".join(dumped(gcp(row), indent=2) for row in rows),
-    "one-string": lambda rows: dumped("\n".join(row.text for row in rows)),
-    "one-member": lambda rows: dumped({"status": "ok", "logs": "\n".join(row.text for row in rows)}),
+    **name_lines("gcloud", document(gcp)),
+    **name_lines("cloudwatch-events", document(cloudwatch, lambda found: {"events": found, "searchedLogStreams": []})),
+    **name_lines("insights-results", document(insights, lambda found: {"results": found, "status": "Complete"})),
+    **name_lines("insights-json", document(lambda row: {"@timestamp": row.plain_line, "@message": row.text})),
+    **name_lines("elastic-search", document(elastic, hits)),
+    **name_lines("loki-api", document(lambda row: [row.milliardths, row.text], loki)),
+    **name_lines("loki", document(lambda row: {"labels": {"pod": "a"}, "line": row.text, "timestamp": row.iso})),
+    **name_lines("azure-tables", document(lambda row: [row.iso, "llama-0", row.text], azure)),
+    **name_lines("azure-cli", document(lambda row: {"LogMessage": row.text, "PodName": "a", "TimeGenerated": row.iso})),
+    **name_lines("datadog-api", document(datadog, lambda found: {"data": found, "meta": {"elapsed": 1}})),
+    **name_lines("docker", document(lambda row: {"log": row.text + "\n", "stream": "stdout", "time": row.iso})),
+    **name_lines("unknown", document(unknown)),
+    "jq": lambda rows: b"".join(dump(gcp(row), indent=2) for row in rows),
+    "one-string": lambda rows: dump("\n".join(row.text for row in rows)),
+    "one-member": lambda rows: dump({"status": "ok", "logs": "\n".join(row.text for row in rows)}),
 }
 """JSON that is more, or less, than one object for each line."""
 ROWS: dict[str, Export] = {
@@ -163,9 +163,10 @@ ROWS: dict[str, Export] = {
 }
 """JSON with one object in each line."""
 TABLES: dict[str, Export] = {
-    "insights": table(["@timestamp", "@message"], lambda row: [row.plain, row.text]),
+    "insights": table(["@timestamp", "@message"], lambda row: [row.plain_line, row.text]),
     "insights-columns": table(
-        ["@logStream", "@message", "@log", "@timestamp"], lambda row: ["train/main", row.text, "1:train", row.plain]
+        ["@logStream", "@message", "@log", "@timestamp"],
+        lambda row: ["train/main", row.text, "1:train", row.plain_line],
     ),
     "console": table(["timestamp", "message"], lambda row: [row.thousandths, row.text]),
     "gcp": table(
@@ -190,12 +191,12 @@ TABLES: dict[str, Export] = {
 }
 """CSV."""
 PREFIXED: dict[str, Export] = {
-    "timestamps": prefixed(lambda row: f"{row.iso} "),
-    "pods": prefixed(lambda row: f"[pod/llama-0/trainer] {row.iso} "),
-    "logcli": prefixed(lambda row: f'{row.iso} {{app="llama", pod="llama-0"}} '),
-    "aws-tail": prefixed(lambda row: f"{row.iso[:-1]}+00:00 train/main/4f1c "),
-    "seconds": prefixed(lambda row: row.when.strftime("%b %d %H:%M:%S node-1 train[7]: ")),
-    "": prefixed(lambda row: ""),
+    "timestamps": add_prefixes(lambda row: f"{row.iso} "),
+    "pods": add_prefixes(lambda row: f"[pod/llama-0/trainer] {row.iso} "),
+    "logcli": add_prefixes(lambda row: f'{row.iso} {{app="llama", pod="llama-0"}} '),
+    "aws-tail": add_prefixes(lambda row: f"{row.iso[:-1]}+00:00 train/main/4f1c "),
+    "seconds": add_prefixes(lambda row: row.when.strftime("%b %d %H:%M:%S node-1 train[7]: ")),
+    "": add_prefixes(lambda row: ""),
 }
 """Text; the last one has no times of its own."""
 EXPORTS = {**DOCUMENTS, **ROWS, **TABLES}

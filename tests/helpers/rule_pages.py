@@ -65,5 +65,5 @@ def examples(name: str) -> Iterator[Example]:
 
 @cache
 def findings() -> tuple[Finding, ...]:
-    """What the rules find in the examples of all pages."""
+    """Return what the rules find in the examples of all pages."""
     return tuple(finding for name in RULES for example in examples(name) for finding in example.read().findings)

@@ -47,12 +47,12 @@ def python(script: str) -> list[str]:
 
 
 def quietly(arguments: list[str]) -> list[str]:
-    """Without a report, which takes most of the time."""
+    """Return the command without a report, which takes most of the time."""
     return ["--quiet", *arguments]
 
 
 @contextmanager
-def started(folder: Path, *args: str, **own: str) -> Iterator[Piped]:
+def start_job(folder: Path, *args: str, **own: str) -> Iterator[Piped]:
     env = environment(**own)
     process = Piped(command(*args), cwd=folder, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
     try:

@@ -18,11 +18,11 @@ def capture(name: str) -> tuple[bytes, ...]:
 
 
 @cache
-def plain(name: str) -> dict[str, Any]:
-    return told(nccl_inspect.read(b"\n".join(capture(name)) + b"\n"))
+def read_plain(name: str) -> dict[str, Any]:
+    return describe_job(nccl_inspect.read(b"\n".join(capture(name)) + b"\n"))
 
 
-def told(job: Job) -> dict[str, Any]:
+def describe_job(job: Job) -> dict[str, Any]:
     first = job.first_failure
     return {
         "paths": [(one.src, one.dst, one.src_host, one.detail, one.scope, one.gdr, one.channels) for one in job.paths],

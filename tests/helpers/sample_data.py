@@ -43,10 +43,10 @@ def files(name: str) -> list[Path]:
 
 @cache
 def contents(name: str) -> tuple[bytes, ...]:
-    return tuple(_unpacked(file) for file in files(name))
+    return tuple(_unpack(file) for file in files(name))
 
 
-def _unpacked(file: Path) -> bytes:
+def _unpack(file: Path) -> bytes:
     data = file.read_bytes()
     return gzip.decompress(data) if file.suffix == ".gz" else data
 
@@ -60,7 +60,7 @@ def is_torn(name: str) -> bool:
     return "cut_lines" in truth(name)
 
 
-def folded(parts: Sequence[tuple[str, Sequence[bytes]]]) -> Fold:
+def fold_sources(parts: Sequence[tuple[str, Sequence[bytes]]]) -> Fold:
     """One fold of some sources, each with its lines."""
     reader = Reader()
     for name, lines in parts:

@@ -29,7 +29,7 @@ def objects(schema: Any) -> Iterator[dict[str, Any]]:
             yield from objects(value)
 
 
-def closed(name: str) -> Draft202012Validator:
+def close_schema(name: str) -> Draft202012Validator:
     """Return a validator that also refuses keys which the schema does not name, so that the two stay in step."""
     strict = copy.deepcopy(schema(name))
     for part in objects(strict):

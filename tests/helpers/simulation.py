@@ -62,7 +62,7 @@ RELEASES = (
 
 @dataclass(frozen=True)
 class Truth:
-    """What is true of a connection line."""
+    """Holds what is true of a connection line."""
 
     comm: int
     """The number of its communicator."""
@@ -191,14 +191,14 @@ class Job:
         for rank, pieces in enumerate(self._streams):
             mine = [line for piece in pieces for line in piece]
             by_process.setdefault((self.slots[rank][0], self._pids[rank]), []).append(mine)
-        return mixed([mixed(streams, self.random) for streams in by_process.values()], self.random)
+        return mix_streams([mix_streams(streams, self.random) for streams in by_process.values()], self.random)
 
     # How it prints.
 
     def _print(self, rank: int, tid: int, lines: Stream) -> None:
-        self._streams[rank].append(self._prefixed(rank, tid, lines))
+        self._streams[rank].append(self._add_prefix(rank, tid, lines))
 
-    def _prefixed(self, rank: int, tid: int, lines: Stream) -> Stream:
+    def _add_prefix(self, rank: int, tid: int, lines: Stream) -> Stream:
         host, gpu = self.slots[rank]
         return [(f"{host}:{self._pids[rank]}:{tid} [{gpu}] NCCL INFO {text}", truth) for text, truth in lines]
 
@@ -241,7 +241,7 @@ class Job:
         self._print(rank, tid, lines)
 
     def _identity(self, comm: Comm, rank: int) -> str:
-        """What START and COMPLETE say of a member."""
+        """Return what START and COMPLETE say of a member."""
         release, mine, parent = self.release, comm.ranks.index(rank), comm.parent
         gpu = self.slots[rank][1]
         api = ("ncclCommSplit " if parent else "ncclCommInitRank ") if release.api else ""
@@ -284,7 +284,7 @@ class Job:
         return lines
 
     def _ring(self, comm: Comm, channel: int) -> list[int]:
-        """Node by node, within the nodes turned by the channel."""
+        """Return the ring node by node, within the nodes turned by the channel."""
         by_host: dict[str, list[int]] = {}
         for place, rank in enumerate(comm.ranks):
             by_host.setdefault(self.slots[rank][0], []).append(place)
@@ -329,9 +329,9 @@ class Job:
                 # Collectives connect one communicator after the other, send/recv all at once.
                 by_caller = self.release.caller_connects and (what == "collective" or len(mine) == 1)
                 tid = self._callers[rank] if by_caller else next(self._tids)
-                streams.append(self._prefixed(rank, tid, lines))
+                streams.append(self._add_prefix(rank, tid, lines))
             in_turn = self.release.caller_connects and what == "collective"
-            together = [line for stream in streams for line in stream] if in_turn else mixed(streams, self.random)
+            together = [line for stream in streams for line in stream] if in_turn else mix_streams(streams, self.random)
             self._streams[rank].append(together)
 
     def _connections(self, comm: Comm, rank: int, edge: Edge) -> Stream:
@@ -368,15 +368,15 @@ class Job:
 Item = TypeVar("Item")
 
 
-def mixed(streams: list[list[Item]], random: Random) -> list[Item]:
-    """Several streams in one, each in its own order; now and then one after the other."""
+def mix_streams(streams: list[list[Item]], random: Random) -> list[Item]:
+    """Return several streams in one, each in its own order; now and then one after the other."""
     if random.random() < 0.25:
         random.shuffle(streams)
         return [line for stream in streams for line in stream]
-    return list(_merged(streams, random))
+    return list(_merge_streams(streams, random))
 
 
-def _merged(streams: list[list[Item]], random: Random) -> Iterator[Item]:
+def _merge_streams(streams: list[list[Item]], random: Random) -> Iterator[Item]:
     waiting = [stream[::-1] for stream in streams if stream]
     while waiting:
         stream = random.choice(waiting)

@@ -43,7 +43,7 @@ class Piped(subprocess.Popen[bytes]):
 
 
 def read_to_end(terminal: int) -> bytes:
-    """What is written on a pseudo-terminal until its other end is closed."""
+    """Return what is written on a pseudo-terminal until its other end is closed."""
     shown = b""
     while True:
         try:
@@ -56,7 +56,7 @@ def read_to_end(terminal: int) -> bytes:
 
 
 def read_until(stream: Any, wanted: bytes, seen: bytes = b"") -> bytes:
-    """What comes from a pipe or terminal until a text is in it; the test fails where it does not come."""
+    """Return what comes from a pipe or terminal until a text is in it; the test fails where it does not come."""
     descriptor = stream if isinstance(stream, int) else stream.fileno()
     while wanted not in seen:
         ready, _, _ = select.select([descriptor], [], [], PATIENCE)

@@ -33,7 +33,7 @@ class Watched:
         self.clock = Clock()
         self.watch = Watch(judge or Judge(Options()), timing or Timing(), clock=self.clock, **more)
 
-    def after(self, seconds: float, data: bytes = b"") -> list[News]:
+    def news_after(self, seconds: float, data: bytes = b"") -> list[News]:
         """Return the news after so many seconds, when this came at their end."""
         self.clock.now += seconds
         if data:

@@ -18,7 +18,7 @@ from exports import Said
 from few_examples import every
 from hypothesis import given
 from hypothesis import strategies as st
-from same_jobs import capture, plain, told
+from same_jobs import capture, describe_job, read_plain
 
 import nccl_inspect
 from nccl_inspect import report
@@ -37,10 +37,10 @@ IN_PIECES = [*exports.DOCUMENTS, *exports.TABLES]
 
 
 def rows(name: str) -> list[Said]:
-    return exports.said(capture(name))
+    return exports.make_said(capture(name))
 
 
-def misplaced(job: Job, data: bytes) -> list[str]:
+def list_misplaced(job: Job, data: bytes) -> list[str]:
     lines = [
         line.replace('\\"', '"').replace('""', '"') for line in data.decode("utf-8", "surrogateescape").split("\n")
     ]
@@ -63,12 +63,12 @@ def test_an_export_in_any_order_gives_the_same_job(step: int) -> None:
                 continue
             data = export(rows(name)[:: -1 if is_turned else 1])
             job = nccl_inspect.read(data)
-            if told(job) != plain(name) or job.sources[0].newest_first != is_turned:
+            if describe_job(job) != read_plain(name) or job.sources[0].newest_first != is_turned:
                 wrong.append(f"{name} as {kind}, {'newest first' if is_turned else 'in order'}")
             if kind in IN_PIECES or kind in exports.PREFIXED:
-                wrong += [f"{kind}: {what}" for what in misplaced(job, data)]
+                wrong += [f"{kind}: {what}" for what in list_misplaced(job, data)]
     for kind in (*exports.ROWS, *exports.TABLES, "gcloud", "insights-results", "azure-tables"):
-        (event, *_) = nccl_inspect.events(exports.EXPORTS[kind](exports.said([LINE.encode()])))
+        (event, *_) = nccl_inspect.events(exports.EXPORTS[kind](exports.make_said([LINE.encode()])))
         wrong += [] if event.where and event.where.time else [f"{kind}: its times are not kept"]
     for kind in exports.TABLES:
         head = exports.TABLES[kind]([])
@@ -81,7 +81,7 @@ def test_an_export_in_any_order_gives_the_same_job(step: int) -> None:
 
 @every(9)
 def test_an_export_that_breaks_off_gives_what_came_before(step: int) -> None:
-    whole, shares = plain("v2.28.9-libfabric-2node")["lines"][0], cycle((0.3, 0.77))
+    whole, shares = read_plain("v2.28.9-libfabric-2node")["lines"][0], cycle((0.3, 0.77))
     for kind in IN_PIECES[::step]:
         data = exports.EXPORTS[kind](rows("v2.28.9-libfabric-2node"))
         share = next(shares)
@@ -110,7 +110,9 @@ def test_an_export_may_come_in_any_pieces(kind: str, size: int, seed: int) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gcloud", "one-member"])
 def test_records_larger_than_a_block_are_read_one_by_one(kind: str) -> None:
-    data = exports.EXPORTS[kind](exports.said(line for _ in range(50) for line in capture("v2.28.9-libfabric-2node")))
+    data = exports.EXPORTS[kind](
+        exports.make_said(line for _ in range(50) for line in capture("v2.28.9-libfabric-2node"))
+    )
     assert len(data) > 1 << 20
     (source,) = nccl_inspect.read(data).sources
     assert (source.nccl_lines, source.damaged_lines) == (50 * 222, 0)
@@ -118,7 +120,7 @@ def test_records_larger_than_a_block_are_read_one_by_one(kind: str) -> None:
 
 def test_messages_of_several_lines_and_documents_of_one_are_read() -> None:
     text = "\n".join([LINE, LINE.replace("00/0", "01/0"), "Traceback"])
-    for data in (exports.dumped([{"message": text}]), exports.TABLES["insights"]([Said(exports.BEGIN, text)])):
+    for data in (exports.dump([{"message": text}]), exports.TABLES["insights"]([Said(exports.BEGIN, text)])):
         (path,) = nccl_inspect.read(data).paths
         assert path.channels == [0, 1]
     job = nccl_inspect.read(json.dumps({"events": [{"message": LINE, "timestamp": 1}]}).encode())
@@ -140,8 +142,8 @@ def test_a_log_that_begins_with_something_like_an_export_is_a_log() -> None:
     for head in BEGINNINGS:
         data = head + b"\n".join(capture("peer-killed")) + b"\n"
         job = nccl_inspect.read(data)
-        assert told(job)["paths"] == plain("peer-killed")["paths"], head
-        assert not misplaced(job, data), head
+        assert describe_job(job)["paths"] == read_plain("peer-killed")["paths"], head
+        assert not list_misplaced(job, data), head
 
 
 def test_nested_json_ends() -> None:
@@ -165,13 +167,15 @@ def test_an_export_is_read_by_one_process(tmp_path: Path) -> None:
         path.write_bytes(exports.EXPORTS[kind](rows("peer-killed")))
         shares = partition.planned(str(path), 4, 1)
         assert not shares or [[part.is_whole for part in share] for share in shares] == [[True]]
-        assert told(reading.Judge(reading.Options())(reading.fold(str(path), jobs=4))) == plain("peer-killed")
+        assert describe_job(reading.Judge(reading.Options())(reading.fold(str(path), jobs=4))) == read_plain(
+            "peer-killed"
+        )
 
 
 # --- newest first
 
 
-def turned() -> bytes:
+def turn_lines() -> bytes:
     return exports.PREFIXED["timestamps"](rows("peer-killed")[::-1])
 
 
@@ -200,16 +204,16 @@ def test_times_that_jitter_or_begin_again_turn_nothing() -> None:
     same = [
         Said(exports.BEGIN.replace(microsecond=0, second=at // 40), row.text) for at, row in enumerate(found)
     ]  # many lines have the same time
-    assert told(nccl_inspect.read(exports.PREFIXED["timestamps"](same[::-1]))) == plain("peer-killed")
+    assert describe_job(nccl_inspect.read(exports.PREFIXED["timestamps"](same[::-1]))) == read_plain("peer-killed")
 
 
 def test_that_it_was_turned_is_told() -> None:
-    assert "newest line first" in report.load("html").render(nccl_inspect.read(turned()), report.Style())
+    assert "newest line first" in report.load("html").render(nccl_inspect.read(turn_lines()), report.Style())
 
 
 @pytest.mark.slow
 def test_one_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, other, data = tmp_path / "job.log", tmp_path / "other.log", turned()
+    path, other, data = tmp_path / "job.log", tmp_path / "other.log", turn_lines()
     path.write_bytes(data + b"\n" + b"step\n" * (record_lines.MAX_TURNED // 5))
     with pytest.raises(NoInputError, match="newest line comes first") as error:
         nccl_inspect.read(path)
@@ -218,7 +222,7 @@ def test_one_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.M
     job = nccl_inspect.read([str(path), str(other)])
     assert ([bool(source.problem) for source in job.sources], job.verdict) == ([True, False], "failed")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    assert told(nccl_inspect.read("-")) == plain("peer-killed")
+    assert describe_job(nccl_inspect.read("-")) == read_plain("peer-killed")
     with pytest.raises(NoInputError, match=r"newest line comes first.*tac \| nccl-inspect summarize"):
         nccl_inspect.read(io.BytesIO(data + b"\n" + b"step\n" * (files.MAX_KEPT // 5)))
 
@@ -234,7 +238,7 @@ def test_only_what_has_the_newest_line_first_is_turned(tmp_path: Path) -> None:
             (folder / f"node-{node}.log").write_bytes(data)
         jobs.append(nccl_inspect.read(folder))
     assert [source.newest_first for source in jobs[1].sources] == [False, True]
-    assert told(jobs[1]) == told(jobs[0])
+    assert describe_job(jobs[1]) == describe_job(jobs[0])
 
 
 def broken(lines: Sequence[bytes], width: int, padded: bool) -> bytes:
@@ -246,7 +250,7 @@ def test_lines_that_a_terminal_broke_are_put_together() -> None:
     for name, (width, padded) in zip(cycle(CAPTURES[:2]), ((80, False), (80, True), (100, False), (132, True))):
         data = broken(capture(name), width, padded)
         job, physical = nccl_inspect.read(data), data.decode().split("\n")
-        assert told(job) | {"lines": 0} == plain(name) | {"lines": 0}, (name, width, padded)
+        assert describe_job(job) | {"lines": 0} == read_plain(name) | {"lines": 0}, (name, width, padded)
         assert job.sources[0].lines == data.count(b"\n")
         for one in (one for finding in job.findings for one in finding.evidence):
             assert physical[one.line - 1][: width // 2] in one.text

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from envelope_samples import ENVELOPES, PREFIXES, WHOLE, filled, wrapper
+from envelope_samples import ENVELOPES, PREFIXES, WHOLE, fill_sample, wrapper
 from few_examples import FEW, every
 from hypothesis import given
 from hypothesis import strategies as st
-from same_jobs import capture, plain, told
+from same_jobs import capture, describe_job, read_plain
 
 import nccl_inspect
 from nccl_inspect.grammar import engine
@@ -31,22 +31,24 @@ TIME = "2026-11-20T23:13:07.071868123Z"
 
 
 def summary(data: bytes) -> dict[str, Any]:
-    return told(nccl_inspect.read(data))
+    return describe_job(nccl_inspect.read(data))
 
 
 def only_job(told: dict[str, Any]) -> dict[str, Any]:
-    """Without what is of the lines: those around a log are some too."""
+    """Return a document without what is of the lines: those around a log are some too."""
     return {key: told[key] for key in ("paths", "findings", "communicators", "versions")}
 
 
 def origin_of(line: bytes) -> prefix.Origin:
     found: list[prefix.Origin] = []
-    Scanner(engine.shipped()).scan(line.split(b"\n"), Counts(), lambda _number, origin, _text: found.append(origin))
+    Scanner(engine.load_grammar()).scan(
+        line.split(b"\n"), Counts(), lambda _number, origin, _text: found.append(origin)
+    )
     assert found, line
     return found[0]
 
 
-def shown(job: Job) -> tuple[object, ...]:
+def show_lines(job: Job) -> tuple[object, ...]:
     source = job.sources[0]
     return [(one.src, one.dst, one.detail) for one in job.paths], source.nccl_lines, source.damaged_lines
 
@@ -72,7 +74,7 @@ def faults(envelope: Prefix | Whole) -> Iterator[str]:
         if isinstance(envelope, Prefix):
             line, opening, found = sample + LINE, envelope.pattern, [envelopes.peel(sample + LINE)]
         else:
-            line, opening = filled(sample, LINE), envelope.opening
+            line, opening = fill_sample(sample, LINE), envelope.opening
             found = [(inner.text.rstrip(b"\n"), inner.stated) for inner in envelope.read(line)]
         if not opening.match(line) or opening.match(LINE) or found != [(LINE, stated)]:
             yield f"{sample!r} gives {found}"
@@ -94,8 +96,8 @@ def test_a_line_in_parts_is_put_together(step: int) -> None:
             end = next(last for last, of in envelope.samples.items() if of[1:] == (*stated[1:4], False))
             for cut in range(1, len(LINE), step):
                 both = ((sample, LINE[:cut]), (end, LINE[cut:]))
-                put = [one + text if isinstance(envelope, Prefix) else filled(one, text) for one, text in both]
-                if shown(nccl_inspect.read(b"\n".join([*put, b""])))[0] != ONE_PATH:
+                put = [one + text if isinstance(envelope, Prefix) else fill_sample(one, text) for one, text in both]
+                if show_lines(nccl_inspect.read(b"\n".join([*put, b""])))[0] != ONE_PATH:
                     wrong.append(f"{name}: cut at {cut}")
     assert not wrong, "\n".join(wrong)
 
@@ -120,7 +122,7 @@ def test_parts_of_a_line_are_joined_stream_by_stream(step: int) -> None:
         for cut in range(1, len(line), step):
             parts = [part(line[:cut], kind, False), part(other, kind, True, "stderr"), part(line[cut:], kind, True)]
             for data in ("\n".join(parts), *([f"[{','.join(parts)}]"] if kind != "raw" else [])):
-                assert shown(nccl_inspect.read(data.encode() + b"\n")) == (ONE_PATH, 2, 0), (kind, cut)
+                assert show_lines(nccl_inspect.read(data.encode() + b"\n")) == (ONE_PATH, 2, 0), (kind, cut)
 
 
 def test_docker_cuts_a_line_at_16_kilobytes() -> None:
@@ -129,7 +131,7 @@ def test_docker_cuts_a_line_at_16_kilobytes() -> None:
         text = bars[: (1 << 14) - cut - 1] + "\r" + LINE.decode()
         pieces = ((CUDA.decode(), True), (text[: 1 << 14], False), (text[1 << 14 :], True))
         records = [part(piece, "docker", last) for piece, last in pieces]
-        assert shown(nccl_inspect.read("\n".join(records).encode() + b"\n"))[0] == ONE_PATH, cut
+        assert show_lines(nccl_inspect.read("\n".join(records).encode() + b"\n"))[0] == ONE_PATH, cut
 
 
 def test_nested_envelopes_join_what_they_know_and_a_line_keeps_its_own_time() -> None:
@@ -175,14 +177,14 @@ def test_a_wrapped_log_gives_the_same_job(step: int) -> None:
     wrong = []
     for number, name in enumerate(KINDS[::step]):
         sample = CAPTURES[number % len(CAPTURES)]
-        if summary(b"\n".join(map(wrapper(name), capture(sample)))) != plain(sample):
+        if summary(b"\n".join(map(wrapper(name), capture(sample)))) != read_plain(sample):
             wrong.append(f"{sample} in {name}")
     for number, lead in enumerate(line[:-1].encode() for line in LEADS.splitlines()[::step]):
         sample = CAPTURES[number % len(CAPTURES)]
-        if summary(b"\n".join(lead + line for line in capture(sample))) != plain(sample):
+        if summary(b"\n".join(lead + line for line in capture(sample))) != read_plain(sample):
             wrong.append(f"{sample} behind {lead!r}")
     for end in (b"\\n", b"\\r\\n", b"\\n ", b"\\n\x1b[0m", b"\\n\r"):  # line ends in letters
-        if summary(b"".join(line + end + b"\n" for line in capture(CAPTURES[0]))) != plain(CAPTURES[0]):
+        if summary(b"".join(line + end + b"\n" for line in capture(CAPTURES[0]))) != read_plain(CAPTURES[0]):
             wrong.append(f"{CAPTURES[0]} before {end!r}")
     assert not wrong, "\n".join(wrong)
 
@@ -191,21 +193,21 @@ def test_a_wrapped_log_gives_the_same_job(step: int) -> None:
 @given(st.sampled_from(KINDS), st.sampled_from(KINDS), st.sampled_from(CAPTURES))
 def test_a_log_in_two_envelopes_gives_the_same_job(outer: str, inner: str, sample: str) -> None:
     around, within = wrapper(outer), wrapper(inner)
-    assert summary(b"\n".join(around(within(line)) for line in capture(sample))) == plain(sample)
+    assert summary(b"\n".join(around(within(line)) for line in capture(sample))) == read_plain(sample)
 
 
 @FEW
 @given(st.integers(0, 1000), st.sampled_from(CAPTURES))
 def test_a_mixture_of_envelopes_in_one_log_gives_the_same_job(seed: int, sample: str) -> None:
     choose = random.Random(seed)
-    assert summary(b"\n".join(wrapper(choose.choice(KINDS))(line) for line in capture(sample))) == plain(sample)
+    assert summary(b"\n".join(wrapper(choose.choice(KINDS))(line) for line in capture(sample))) == read_plain(sample)
 
 
 @every(3)
 def test_logs_in_documents_and_pages_give_the_same_job(step: int) -> None:
     page = b"\n".join(capture(CAPTURES[0])).replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
     whole = summary(b"<html><body><pre>\n%b\n</pre></body></html>\n" % page)
-    assert only_job(whole) == only_job(plain(CAPTURES[0]))
+    assert only_job(whole) == only_job(read_plain(CAPTURES[0]))
     for sample in CAPTURES[::step]:
         lines = [line for line in capture(sample) if line]
         found = {"events": [{"timestamp": 1795216387071, "message": line.decode("utf-8")} for line in lines]}
@@ -213,7 +215,7 @@ def test_logs_in_documents_and_pages_give_the_same_job(step: int) -> None:
             assert only_job(summary(json.dumps(found, indent=indent).encode())) == only_job(summary(b"\n".join(lines)))
         numbers = [[*b"\x1b[0m" + line] if at % 3 else line.decode() for at, line in enumerate(capture(sample))]
         journal = [json.dumps({"_HOSTNAME": "n1", "MESSAGE": one}) for one in numbers]  # as what has an escape
-        assert summary("\n".join(journal).encode()) == plain(sample)
+        assert summary("\n".join(journal).encode()) == read_plain(sample)
 
 
 def test_prose_around_lines_is_none_and_an_excerpt_no_whole_log() -> None:
@@ -223,7 +225,7 @@ def test_prose_around_lines_is_none_and_an_excerpt_no_whole_log() -> None:
     assert (source.nccl_lines, source.damaged_lines) == (expected.nccl_lines, 0)
     texts = "Using NCCL backend¦0: NCCL is used¦NCCL INFORMATION is here¦" + '{"message":"Using NCCL backend"}'
     for text in texts.split("¦"):
-        assert shown(nccl_inspect.read(text.encode() + b"\n" + LINE)) == (ONE_PATH, 1, 0), text
+        assert show_lines(nccl_inspect.read(text.encode() + b"\n" + LINE)) == (ONE_PATH, 1, 0), text
     lines = capture(CAPTURES[0])[: len(capture(CAPTURES[0])) // 3]
     for lead in (b"> ", b"    ", b"```\n", b"   - "):
         job = nccl_inspect.read(b"My job is slow:\n\n" + b"\n".join(lead + line for line in lines) + b"\n")
@@ -278,7 +280,7 @@ DECORATED = [
 def test_colours_bars_and_what_follows_a_message_are_taken_off() -> None:
     for line in DECORATED:
         job = nccl_inspect.read(line + b"\n")
-        assert shown(job) == (ONE_PATH, 1, 0), line
+        assert show_lines(job) == (ONE_PATH, 1, 0), line
         assert [host.name for host in job.hosts] == ["vm"], line
     table = b"vm:11:12 [0] NCCL INFO  Max NThreads |            512 |            640 |            512 |"
     for lead in (b"", b"[pod/llama-0] ", b"| "):  # its end is no border
@@ -287,12 +289,12 @@ def test_colours_bars_and_what_follows_a_message_are_taken_off() -> None:
     bare = ((b"`", b"`"), (b"- `", b"`  "), (b"EVENTS\t1795216387071\t", b"\t1795216387071"))
     for before, behind in bare:
         job = nccl_inspect.read(before + b"NCCL version 2.21.5+cuda12.4" + behind + b"\n" + before + LINE + behind)
-        assert (job.nccl_versions, shown(job)[0]) == (["2.21.5+cuda12.4"], ONE_PATH)
+        assert (job.nccl_versions, show_lines(job)[0]) == (["2.21.5+cuda12.4"], ONE_PATH)
 
 
 def test_a_torn_double_blank_stays_damaged_in_an_envelope() -> None:
     torn = LINE.replace(b"[0] NCCL", b"[0]  NCCL")
-    for line in (torn, b"0: " + torn, b"[0]  NCCL INFO x 1", filled(b'{"log":"LINE"}', torn)):
+    for line in (torn, b"0: " + torn, b"[0]  NCCL INFO x 1", fill_sample(b'{"log":"LINE"}', torn)):
         source = nccl_inspect.read(line + b"\n" + LINE).sources[0]
         assert (source.typed_lines, source.damaged_lines) == (1, 1), line
 
@@ -303,7 +305,7 @@ def test_what_a_text_means_does_not_depend_on_who_asked_first() -> None:
     wrapped, torn = b"- `" + line, b"9:13999 [0 NCCL INFO " + line.partition(b"INFO ")[2]
     for lines in ([wrapped, torn, line], [torn, line, wrapped], [line, torn, wrapped]):
         job = nccl_inspect.read(b"\n".join(lines))
-        assert shown(job)[0] == ONE_PATH
+        assert show_lines(job)[0] == ONE_PATH
         assert (job.sources[0].typed_lines, job.sources[0].damaged_lines) == (2, 1)  # as an excerpt also the last one
 
 
@@ -324,7 +326,7 @@ HEADS = "[0]¦::11:12 [0]¦host-01:XXXXXX:XXXXXX [0]¦<host>:<pid>:<tid> [0]¦**
 MASKED = [head.encode() for head in f"{HEADS}¦{{host}}:11:12 [0]¦{{{{hostname}}}}:{{pid}}:{{tid}} [0]".split("¦")]
 
 
-def masked(head: bytes, line: bytes) -> bytes:
+def mask_line(head: bytes, line: bytes) -> bytes:
     return (head + b" NCCL " + line.partition(b" NCCL ")[2]).lstrip()
 
 
@@ -332,14 +334,14 @@ def masked(head: bytes, line: bytes) -> bytes:
 def test_a_line_without_host_is_a_fragment(step: int) -> None:
     for head in MASKED[::step]:
         for lead in (b"", b"[rank3]: ", b"[pod/llama-0/trainer] "):
-            line = lead + masked(head, LINE)
+            line = lead + mask_line(head, LINE)
             origin, job = origin_of(line), nccl_inspect.read(line + b"\n")
             assert origin.host == ("host-01" if head.startswith(b"host") else None), line
             assert origin.pid == (11 if b":11:" in head else None), line
             assert origin.rank == (3 if b"rank3" in lead else None), line
             assert [(one.src, one.dst, one.detail, one.scope) for one in job.paths] == [(0, 1, "P2P/CUMEM", "intra")]
         for sample in CAPTURES:
-            lines = [masked(head, line) if b" NCCL INFO " in line else line for line in capture(sample)]
+            lines = [mask_line(head, line) if b" NCCL INFO " in line else line for line in capture(sample)]
             nccl_inspect.read(b"\n".join(lines)).to_dict()
 
 

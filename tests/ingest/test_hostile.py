@@ -52,7 +52,7 @@ def test_a_torn_line_and_parts_that_never_end_stay_bounded() -> None:
     lines = [*rejoiner.feed(b"vm:1:1 [0] NCCL INFO " + b"a" * (3 << 20)), *rejoiner.finish()]
     assert max(len(line.line) for line in lines) <= (1 << 20)
     part = b"[pod/p%d/c] 2026-11-20T23:13:07.071868123Z stdout P vm:1:1 [0] NCCL INFO aa"
-    Scanner(engine.shipped()).scan([part % n for n in range(MAX_PENDING + 10)], counts, lambda *_: None)
+    Scanner(engine.load_grammar()).scan([part % n for n in range(MAX_PENDING + 10)], counts, lambda *_: None)
     assert len(counts.pending) == MAX_PENDING
 
 
@@ -71,7 +71,7 @@ def test_what_is_kept_of_hostile_size_is_bounded(monkeypatch: pytest.MonkeyPatch
     job = nccl_inspect.read(b"".join(lines))
     assert sum(notice.count for notice in job.notices) == len(lines)
     assert len(job.notices) <= process_log.MAX_LONG + 1
-    one, text = Scanner(engine.shipped()), b"c" * (MAX_REMEMBERED // 20)
+    one, text = Scanner(engine.load_grammar()), b"c" * (MAX_REMEMBERED // 20)
     for n in range(60):
         one.scan([b"vm:%d:1 [0] NCCL INFO %d %s" % (n, n, text)], Counts(), lambda *_: None)
     assert MAX_REMEMBERED < one._texts.size <= 2 * MAX_REMEMBERED

@@ -14,7 +14,7 @@ from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.torn import Rejoiner, rejoined
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.model.job import Job
-from nccl_inspect.util.text import decode, encode, printable
+from nccl_inspect.util.text import decode, encode, escape_controls
 
 CHANNEL = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 POD = "pod/llama-3-8b-node-0-0/trainer"
@@ -35,8 +35,8 @@ def lines_of(data: bytes) -> list[bytes]:
     return [line for block in blocks.blocks(source) for line in block]
 
 
-def shown(job: Job) -> tuple[object, ...]:
-    """What must not change where a log says the same."""
+def show_job(job: Job) -> tuple[object, ...]:
+    """Return what must not change where a log says the same."""
     paths = [(path.src, path.dst, path.detail) for path in job.paths]
     return job.verdict, [one.rule for one in job.findings], paths, job.sources[0].typed_lines
 
@@ -101,8 +101,8 @@ def test_bytes_that_are_not_utf8_survive_as_text(data: bytes) -> None:
 
 
 def test_undecodable_bytes_are_shown_not_sent_to_the_terminal() -> None:
-    assert printable(decode(b"peer <\xff\x1b[31m\x9c>")) == "peer <\\xff\\x1b[31m\\x9c>"
-    assert printable("naïve") == "naïve"
+    assert escape_controls(decode(b"peer <\xff\x1b[31m\x9c>")) == "peer <\\xff\\x1b[31m\\x9c>"
+    assert escape_controls("naïve") == "naïve"
     line = b"vm:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to \xff\xfe\x80"
     (event,) = nccl_inspect.events(line)
     assert encode(event.message) == line.partition(b"NCCL INFO ")[2]
@@ -113,14 +113,14 @@ def test_blanks_line_ends_and_encodings_change_nothing() -> None:
     assert lines_of(b"a\r\n\r\nb\r\nc\r") == [b"a", b"", b"b", b"c"]
     for name in ("p2p-direct-threads", "efa-provider-missing-socket-fallback", "torch-watchdog-timeout"):
         (log,) = sample_data.contents(name)
-        whole = shown(nccl_inspect.read(log))
+        whole = show_job(nccl_inspect.read(log))
         for other in (
             *(log.replace(b"\n", padding + b"\n") for padding in (b" ", b"    ", b"\t ")),  # as a terminal pads them
             log.replace(b" ", b"\xc2\xa0"),  # as a web page does
             *(log.decode().replace("\n", "\r\n").encode(name) for name in ("utf-16", "utf-16-le", "utf-8-sig")),
             log.decode().encode("utf-16-be"),
         ):
-            assert shown(nccl_inspect.read(other)) == whole, (name, other[:20])
+            assert show_job(nccl_inspect.read(other)) == whole, (name, other[:20])
 
 
 def test_lines_are_whole_wherever_a_block_ends() -> None:

@@ -38,7 +38,7 @@ def run(*args: str, exe: list[str] = EXE, **how: Any) -> subprocess.CompletedPro
 
 
 def on_a_terminal(args: list[str], exe: list[str], stdin: int | None = None) -> bytes:
-    """What a command prints on stderr when that is a terminal."""
+    """Return what a command prints on stderr when that is a terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen([*exe, *args], stdin=stdin, stdout=subprocess.DEVNULL, stderr=theirs) as process:
         os.close(theirs)
@@ -71,7 +71,7 @@ def test_long_input_on_a_terminal_shows_a_progress_bar(tmp_path: Path) -> None:
     assert b"%" not in shown
 
 
-def interrupted(args: list[str], fifo: Path, data: bytes) -> tuple[int, str, str]:
+def interrupt_command(args: list[str], fifo: Path, data: bytes) -> tuple[int, str, str]:
     """Return a command that reads a FIFO and is interrupted when it has read the data and waits for more."""
     os.mkfifo(fifo)
     process = subprocess.Popen([*EXE, *args, str(fifo)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -85,17 +85,17 @@ def interrupted(args: list[str], fifo: Path, data: bytes) -> tuple[int, str, str
 
 def test_ctrl_c_gives_what_was_read_so_far(tmp_path: Path) -> None:
     data = CHANNEL + BACK + CHANNEL[:20]
-    status, output, errors = interrupted(["summarize"], tmp_path / "text", data)
+    status, output, errors = interrupt_command(["summarize"], tmp_path / "text", data)
     assert (status, errors) == (130, "nccl-inspect: reading stopped: reporting what was read; Ctrl-C again to stop\n")
     assert output.splitlines()[0] == "partial: interrupted after 2 lines"
     assert "P2P/CUMEM" in output
-    status, output, _ = interrupted(["summarize", "--format", "json"], tmp_path / "json", data)
+    status, output, _ = interrupt_command(["summarize", "--format", "json"], tmp_path / "json", data)
     document = json.loads(output)
     assert (status, document["job"]["partial"], document["sources"][0]["lines"]) == (130, True, 2)
-    status, output, _ = interrupted(["paths", "--format", "csv"], tmp_path / "paths", data)
+    status, output, _ = interrupt_command(["paths", "--format", "csv"], tmp_path / "paths", data)
     assert (status, len(output.splitlines())) == (130, 3)
     assert nccl_inspect.read(data).to_dict()["job"]["partial"] is False  # type: ignore[index]
-    status, output, errors = interrupted(["summarize"], tmp_path / "nothing", b"one line\n")
+    status, output, errors = interrupt_command(["summarize"], tmp_path / "nothing", b"one line\n")
     assert (status, output, errors.split()) == (130, "", ["nccl-inspect:", "interrupted"])
 
 
@@ -124,8 +124,8 @@ MEASURED = (
 )
 
 
-def measured(data: Iterator[bytes], pack: Callable[[Any], Any] = lambda stream: stream) -> list[int]:
-    """How many bytes a process reads of these, and how much memory that takes."""
+def measure_memory(data: Iterator[bytes], pack: Callable[[Any], Any] = lambda stream: stream) -> list[int]:
+    """Return how many bytes a process reads of these, and how much memory that takes."""
     process = subprocess.Popen([sys.executable, "-c", MEASURED], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin
     assert process.stdout
@@ -138,8 +138,8 @@ def measured(data: Iterator[bytes], pack: Callable[[Any], Any] = lambda stream: 
     return found
 
 
-def generated(size: int) -> Iterator[bytes]:
-    """Pieces of a log: mostly lines of a training loop, some of NCCL."""
+def generate_log(size: int) -> Iterator[bytes]:
+    """Yield pieces of a log: mostly lines of a training loop, some of NCCL."""
     piece = b"".join(b"step %d loss 0.%d\n" % (number, number * 7919 % 9973) for number in range(40_000))
     piece += b"".join(
         b"vm:%d:9 [0] NCCL INFO Channel %02d/0 : 0[0] -> 1[1] via P2P/CUMEM\n" % (n % 8, n % 24) for n in range(2000)
@@ -147,7 +147,7 @@ def generated(size: int) -> Iterator[bytes]:
     return repeat(piece, size // len(piece) + 1)
 
 
-def in_tar(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
+def pack_in_tar(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
     info = tarfile.TarInfo("job.log")
     info.size = size
     yield info.tobuf()
@@ -164,19 +164,19 @@ def test_memory_is_bounded() -> None:
     def gz(stream: Any) -> Any:
         return gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=1)
 
-    size = sum(map(len, generated(wanted)))
-    for pack, data in ((zst, generated(wanted)), (gz, in_tar(generated(wanted), size))):
-        read, peak = measured(data, pack)
+    size = sum(map(len, generate_log(wanted)))
+    for pack, data in ((zst, generate_log(wanted)), (gz, pack_in_tar(generate_log(wanted), size))):
+        read, peak = measure_memory(data, pack)
         assert read >= wanted
         assert peak < limit
     old = partial(lzma.compress, format=lzma.FORMAT_ALONE)
     kinds: list[Callable[[bytes], bytes]] = [gzip.compress, old, zstandard.compress]
     for compress in kinds:
         # In parts, to keep this process small: on Linux the peak of a child begins with the size of its parent.
-        read, peak = measured(iter([compress(bytes(20_000_000)) * 20, compress(b"\n" + CHANNEL)]))
+        read, peak = measure_memory(iter([compress(bytes(20_000_000)) * 20, compress(b"\n" + CHANNEL)]))
         assert read > 400_000_000
         assert peak < limit
-    (_, few), (_, many) = (measured(repeat(b"a" * (1 << 20), number)) for number in (10, 300))
+    (_, few), (_, many) = (measure_memory(repeat(b"a" * (1 << 20), number)) for number in (10, 300))
     assert many < few + 20_000_000, "a line of many megabytes"
 
 

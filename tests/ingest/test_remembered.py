@@ -36,7 +36,7 @@ BESIDE = b"vm:5:6 [7] 23:13:07.071868 > "
 """What is left of a line that another one was run into."""
 
 
-def asked(timed: Timed, head: bytes) -> None:
+def ask_exports(timed: Timed, head: bytes) -> None:
     known, parsed = timed.known(head), prefix.parse(head)
     assert known is None or known == parsed
     assert timed.without(head) in (head, timed.key(head))
@@ -44,7 +44,7 @@ def asked(timed: Timed, head: bytes) -> None:
         timed.learn(head, parsed)
 
 
-def later(data: st.DataObject, head: bytes) -> bytes:
+def run_later(data: st.DataObject, head: bytes) -> bytes:
     """Return the same with other digits, mostly those of a time."""
     marks = [at for at in range(len(head)) if head[at : at + 1] in (b":", b".")]
     near = {place for at in marks for place in range(at - 2, at + 4) if 0 <= place < len(head)}
@@ -60,15 +60,15 @@ def test_the_origin_is_that_of_parsing(data: st.DataObject) -> None:
     timed = Timed(1000, 1 << 20)
     head = data.draw(st.sampled_from(LAUNCHERS)) + data.draw(st.sampled_from(HOSTS))
     for _ in range(6):
-        asked(timed, head)
-        head = later(data, head)
+        ask_exports(timed, head)
+        head = run_later(data, head)
 
 
 @given(st.sampled_from([*LAUNCHERS, BESIDE]), st.lists(st.sampled_from(PRINTERS), min_size=6, max_size=20))
 def test_the_origin_of_other_printers_is_that_of_parsing(launcher: bytes, printers: list[bytes]) -> None:
     timed = Timed(1000, 1 << 20)
     for number, printer in enumerate(printers):
-        asked(timed, launcher.replace(b"23:13:07", b"23:13:%02d" % number) + printer)
+        ask_exports(timed, launcher.replace(b"23:13:07", b"23:13:%02d" % number) + printer)
 
 
 # --- JSON objects: the reader that knows most of one is remembered by its shape, and is always the right one
@@ -89,7 +89,7 @@ OBJECTS = st.recursive(
 
 
 def told_by_all(line: bytes) -> list[Inner]:
-    """What the one that knows most says, when all are asked."""
+    """Return what the one that knows most says, when all are asked."""
     return max((reader(line) for reader in READERS), key=worth)
 
 
@@ -99,16 +99,16 @@ def test_what_is_remembered_of_objects_tells_what_asking_all_readers_would(
 ) -> None:
     remembering = JsonReaders(READERS)
     for document in documents:
-        for one in (document, varied(document, data)):
+        for one in (document, vary_line(document, data)):
             line = json.dumps(one).encode()
             assert remembering(line) == told_by_all(line)
 
 
-def varied(value: Any, data: st.DataObject) -> Any:
+def vary_line(value: Any, data: st.DataObject) -> Any:
     """Return the same with other values."""
     if isinstance(value, dict):
-        return {name: varied(one, data) for name, one in value.items()}
-    return [varied(one, data) for one in value] if isinstance(value, list) else data.draw(VALUES)
+        return {name: vary_line(one, data) for name, one in value.items()}
+    return [vary_line(one, data) for one in value] if isinstance(value, list) else data.draw(VALUES)
 
 
 def test_shapes_that_never_come_again_are_forgotten() -> None:

@@ -51,7 +51,7 @@ def tar(members: Mapping[str, bytes], mode: Any = "w") -> bytes:
     return file.getvalue()
 
 
-def zipped(members: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def make_zip(members: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
         for name, data in members.items():
@@ -166,7 +166,7 @@ def test_members_of_an_archive_are_sources_told_by_content(tmp_path: Path) -> No
     archives = [(tar(MEMBERS, mode), in_tar) for mode in ("w", "w:gz", "w:bz2", "w:xz")]
     archives += [(zstandard.compress(tar(MEMBERS)), in_tar)]
     in_zip = ["run/rank2.log", "run/odd-name", "run/rank3.log.gz", "run/rank10.log"]  # in natural order
-    archives += [(zipped(MEMBERS, method), in_zip) for method in (0, 8, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)]
+    archives += [(make_zip(MEMBERS, method), in_zip) for method in (0, 8, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)]
     for data, wanted in archives:
         file.write_bytes(data)
         job = nccl_inspect.read(file)
@@ -176,7 +176,7 @@ def test_members_of_an_archive_are_sources_told_by_content(tmp_path: Path) -> No
 
 
 def test_an_archive_may_come_as_bytes_or_as_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed, archive = tar({"a.log": CHANNEL}, "w:gz"), zipped({"a.log": CHANNEL})
+    packed, archive = tar({"a.log": CHANNEL}, "w:gz"), make_zip({"a.log": CHANNEL})
     assert "<stdin>:a.log: 1 line" in invoke("summarize", data=packed).stdout
     for given, name in ((packed, "<bytes>:a.log"), (io.BytesIO(packed), "<stream>:a.log"), (archive, "<bytes>:a.log")):
         assert nccl_inspect.read(given).sources[0].name == name
@@ -195,7 +195,7 @@ def test_damage_stops_only_what_is_damaged(tmp_path: Path) -> None:
     plain = tar({"a.log": CHANNEL, "b.log": CHANNEL * 2000})
     header = bytearray(tar({"a.log": CHANNEL, "b.log": BACK, "c.log": CHANNEL}))
     header[1024 + 100 : 1024 + 110] = b"x" * 10
-    member = bytearray(zipped({"a.log": CHANNEL * 50, "b.log": BACK}, zipfile.ZIP_STORED))
+    member = bytearray(make_zip({"a.log": CHANNEL * 50, "b.log": BACK}, zipfile.ZIP_STORED))
     member[100] ^= 1
     for data, wanted in (
         (plain[:60_000], {"<bytes>:a.log": "", "<bytes>:b.log": "damaged"}),
@@ -207,11 +207,11 @@ def test_damage_stops_only_what_is_damaged(tmp_path: Path) -> None:
         assert [source.name for source in sources] == list(wanted)
         assert all(wanted[one.name] in (one.problem or "") for one in sources)
         assert [bool(one.problem) for one in sources] == [bool(word) for word in wanted.values()]
-    assert "the archive is damaged" in error_of(zipped({"a.log": CHANNEL})[:-10])
+    assert "the archive is damaged" in error_of(make_zip({"a.log": CHANNEL})[:-10])
     huge = tarfile.TarInfo("x")
     huge.type, huge.size = tarfile.GNUTYPE_LONGNAME, 1 << 40
     assert "a member whose name is too long" in error_of(huge.tobuf(tarfile.GNU_FORMAT) + bytes(100_000))
-    for data in (tar({"weights.bin": b"x"}), zipped({"weights.bin": b"x"}), zipped({})):
+    for data in (tar({"weights.bin": b"x"}), make_zip({"weights.bin": b"x"}), make_zip({})):
         assert error_of(data).startswith("<bytes>: the archive holds no log")
 
 
@@ -277,7 +277,7 @@ def test_a_folder_gives_what_looks_like_a_log_in_natural_order(tmp_path: Path) -
     assert found.index("attempt_0/2/stdout.log") < found.index("attempt_0/10/stdout.log")
     for names in NATURAL:
         assert sorted(sorted(names), key=log_detection.natural) == names
-    fill(tmp_path / "b", {"node1.tgz": tar({"a.log": BACK}, "w:gz"), "node0.zip": zipped({"a.log": CHANNEL})})
+    fill(tmp_path / "b", {"node1.tgz": tar({"a.log": BACK}, "w:gz"), "node0.zip": make_zip({"a.log": CHANNEL})})
     assert names_in(f"{tmp_path}/b") == [f"{tmp_path}/b/node0.zip:a.log", f"{tmp_path}/b/node1.tgz:a.log"]
 
 
@@ -405,7 +405,7 @@ fsspec = pytest.importorskip("fsspec")
 
 @pytest.fixture
 def store() -> Any:
-    """An empty store in memory, reached as ``memory://``."""
+    """Return an empty store in memory, reached as ``memory://``."""
     memory = fsspec.filesystem("memory")
     memory.store.clear()
     memory.pseudo_dirs[:] = [""]
@@ -425,7 +425,7 @@ def test_an_object_is_read_like_a_file_however_it_is_packed(store: Any, tmp_path
     noise = base64.encodebytes(random.Random(1).randbytes(remote.WHOLE + (1 << 20)))
     for data in (DATA, DATA + noise):  # at once, and in pieces
         member = {"job.log": data}
-        packed = {**member, "job.log.gz": gzip.compress(data, 1), "job.zip": zipped(member)}
+        packed = {**member, "job.log.gz": gzip.compress(data, 1), "job.zip": make_zip(member)}
         for name, content in {**packed, "job.tar.gz": gzip.compress(tar(member), 1)}.items():
             store.pipe(f"/job/{name}", content)
             assert (len(content) > remote.WHOLE) is (data is not DATA)
@@ -449,7 +449,7 @@ def test_patterns_and_prefixes_give_objects_in_natural_order(store: Any, tmp_pat
     store.pipe("/job/a[1].log", DATA)
     for name in ("data", "a[1].log"):
         assert names_in(f"memory://job/{name}") == [f"memory://job/{name}"]
-    (tmp_path / "job.zip").write_bytes(zipped({"job.log": DATA}))
+    (tmp_path / "job.zip").write_bytes(make_zip({"job.log": DATA}))
     chain = f"::file://{tmp_path}/job.zip"
     assert names_in(f"zip://*.log{chain}") == [f"zip://job.log{chain}"]
     assert edges(f"zip://*.log{chain}") == edges(DATA)

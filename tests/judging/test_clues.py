@@ -32,7 +32,7 @@ def job(*findings: Finding, log: bytes = BEGUN) -> Job:
     found = nccl_inspect.read(log)
     found.findings = list(findings)
     judged = Judgement([], [], found.findings, [], [], found.unexplained, found.paths)
-    found.verdict = verdicts.of_job(found, judged)
+    found.verdict = verdicts.judge_job(found, judged)
     return found
 
 

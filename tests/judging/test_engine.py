@@ -18,7 +18,6 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import engine
 from nccl_inspect.judging.agreement import AGREEMENTS
-from nccl_inspect.judging.facts import Facts
 
 SHM = (
     b"vm:100:100 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
@@ -26,7 +25,7 @@ SHM = (
 )
 
 
-def found(**options: list[str]) -> set[str]:
+def find_rules(**options: list[str]) -> set[str]:
     job = nccl_inspect.read(SHM, **options)  # type: ignore[arg-type]
     return {finding.rule for finding in job.findings}
 
@@ -40,13 +39,13 @@ def test_rules_are_selected_and_ignored_by_name_glob_and_category() -> None:
         (["Intra-Node Path"], both),
         (["network"], set()),
     ):
-        assert found(select=select) == expected, select
-        assert found(ignore=select) == both - expected, select
-    left = {entry.rule.name for entry in engine.selected(["socket-*"], ["*-ib"])}
+        assert find_rules(select=select) == expected, select
+        assert find_rules(ignore=select) == both - expected, select
+    left = {entry.rule.name for entry in engine.select_rules(["socket-*"], ["*-ib"])}
     assert left == {"socket-instead-of-efa", "socket-instead-of-rdma"}
     for option in ("select", "ignore"):
         with pytest.raises(NcclInspectError, match="no rule 'no-such-rule'"):
-            found(**{option: ["no-such-rule"]})
+            find_rules(**{option: ["no-such-rule"]})
 
 
 def test_rules_are_ordered_by_category_and_name() -> None:
@@ -64,10 +63,7 @@ def test_rules_name_others_that_exist_and_causes_what_is_shown_and_no_effect_cau
     wrong += [f"nothing shows {kind}, which is caused" for kind in named - kinds - {*BY_NAME, "stage"}]
     wrong += [f"nothing causes {kind}, which is shown" for kind in kinds - named]
     assert not wrong, "\n".join(wrong)
-    leading = {
-        name: [rule.name for rule in causes if not rule.nest_under_effect]
-        for name, causes in engine.causes_by_rule().items()
-    }
+    leading = {name: [rule.name for rule in engine.causes_of(name) if not rule.nest_under_effect] for name in RULES}
     TopologicalSorter(leading).prepare()  # a cycle raises
     assert len({one.name for one in AGREEMENTS}) == len(AGREEMENTS)
 
@@ -90,7 +86,7 @@ def test_what_is_concluded_does_not_depend_on_the_order_of_rules(monkeypatch: py
 def test_judging_leaves_the_job_as_it_is() -> None:
     job = nccl_inspect.read(str(ROOT / "sample_logs" / "peer-killed"))
     before = json.dumps(job.to_dict())
-    judgement = judge.judge(Facts(job), [])
+    judgement = judge.judge(judge.gather_facts(job), [])
     assert json.dumps(job.to_dict()) == before
     judgement.put_into(job)
     assert not job.findings and "peer-death" in job.left_out

@@ -32,15 +32,15 @@ def traceback(last: str, front: str = "") -> list[str]:
 
 def test_read_in_blocks_and_merged_where_that_is_allowed_it_is_the_same() -> None:
     lines = (START + "".join(traceback("pkg.Failed: x")).encode() + FAILED).splitlines()
-    whole = sample_data.folded([("log", lines)]).sources[0].raised
+    whole = sample_data.fold_sources([("log", lines)]).sources[0].raised
     assert [one.text for one in whole] == [b"pkg.Failed: x"]
     for at in range(len(lines) - 12, len(lines)):
-        reader, first = Reader(), sample_data.folded([("log", lines[:at])])
+        reader, first = Reader(), sample_data.fold_sources([("log", lines[:at])])
         reader.fold.start("log")
         reader.feed(lines[:at])
         reader.feed(lines[at:])
         assert reader.fold.sources[0].raised == whole
-        later = sample_data.folded([("log", lines[at:])])
+        later = sample_data.fold_sources([("log", lines[at:])])
         if first.can_merge(later):
             first.merge(later)
             assert first.sources[0].raised == whole

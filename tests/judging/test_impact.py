@@ -60,9 +60,11 @@ def test_no_figure_is_told_where_none_is_known() -> None:
     against = str(impact.against_nvlink(nccl_inspect.read(SHM).paths, ahead))
     assert against.startswith("NVLink is idle; SHM/direct/direct gives 13-35 GB/s")
     (path,) = nccl_inspect.read(NET).paths
-    assert impact.of(path) is None
+    assert impact.find_rate(path) is None
     (direct,) = nccl_inspect.read(NET.replace(b"IB/0", b"IB/0/GDRDMA")).paths
-    assert impact.of(direct, require_platform("p5en.48xlarge")) == impact.network(require_platform("p5en.48xlarge"))
+    assert impact.find_rate(direct, require_platform("p5en.48xlarge")) == impact.network(
+        require_platform("p5en.48xlarge")
+    )
 
 
 def test_every_rate_says_where_it_can_be_read() -> None:
@@ -73,5 +75,5 @@ def test_every_rate_says_where_it_can_be_read() -> None:
 
 
 def test_ratios_are_ranges() -> None:
-    assert impact.compared(impact.SHM, impact.NVLINK[4]) == "9.9 to 37 times less bandwidth"
-    assert impact.compared(impact.SHM, impact.PCIE) == "up to 4.8 times less"
+    assert impact.compare_rates(impact.SHM, impact.NVLINK[4]) == "9.9 to 37 times less bandwidth"
+    assert impact.compare_rates(impact.SHM, impact.PCIE) == "up to 4.8 times less"

@@ -73,7 +73,7 @@ def with_lazy_split(text: str) -> str:
     return _COMPLETE.sub(split, text)
 
 
-def judged(job: Job) -> list[str]:
+def judge_pieces(job: Job) -> list[str]:
     """Return what the rules say, without numbers of lines."""
     found = [f"{one.rule} {one.severity} {one.confidence}: {one.summary}" for one in job.findings]
     found += [f"{one.rule} not judged: {one.reason}" for one in job.not_judged]
@@ -86,7 +86,7 @@ def test_a_communicator_that_is_only_initialised_changes_nothing() -> None:
     for name in sample_data.names():
         text = b"".join(sample_data.contents(name)).decode(errors="replace")
         if _RELEASES.search(text) and "splitCount" not in text and _COMPLETE.search(text):
-            before, after = (judged(nccl_inspect.read(log.encode())) for log in (text, with_lazy_split(text)))
+            before, after = (judge_pieces(nccl_inspect.read(log.encode())) for log in (text, with_lazy_split(text)))
             logs += 1
             if before != after:
                 wrong.append(f"sample_logs/{name}: {after}, not {before}")

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from answers import CORPORA, stored
+from answers import CORPORA, read_stored
 from rule_pages import RULES
 
 import nccl_inspect
 from nccl_inspect.event.base import Process
+from nccl_inspect.judge import gather_facts
 from nccl_inspect.judging import placeholders
-from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.places import pod_of
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.model.finding import Finding
@@ -52,12 +52,12 @@ _PLACEHOLDERS = """
 def findings(*corpora: str) -> Iterator[tuple[str, list[str]]]:
     """Yield the steps of all findings in stored answers, with the names of input and rule."""
     for corpus in corpora:
-        for name, answer in stored(corpus).items():
+        for name, answer in read_stored(corpus).items():
             for finding in answer.get("findings", ()):
                 yield f"{name}: {finding['rule']}", finding.get("fix", [])
 
 
-def misspelled(step: str) -> Iterator[str]:
+def list_misspelled(step: str) -> Iterator[str]:
     """Yield what is wrong with a step."""
     programs = _PROGRAMS.split()
     known = {name.strip() for name in re.split(r"[;\n]", _PLACEHOLDERS)}
@@ -73,12 +73,12 @@ def misspelled(step: str) -> Iterator[str]:
         return
     if step.count(COMMENT) > 1 or step != step.strip():
         yield "words about a command stand behind one mark"
-    parts = [part.split() for part in re.split(r";|\|", _QUOTED.sub("Q", pasted(step)))]
+    parts = [part.split() for part in re.split(r";|\|", _QUOTED.sub("Q", list_pasted(step)))]
     if not _CODE.match(step) and not all(words and words[0] in programs for words in parts):
         yield "neither a sentence, nor a setting, nor a known program"
 
 
-def pasted(step: str) -> str:
+def list_pasted(step: str) -> str:
     return _PLACEHOLDER.sub("X", step.partition(COMMENT)[0])
 
 
@@ -90,7 +90,7 @@ def test_findings_have_few_steps_and_tell_each_once() -> None:
 def test_a_step_is_a_sentence_or_can_be_pasted() -> None:
     steps = {step: where for where, fix in findings("pages") for step in fix}
     assert len(steps) > 200
-    wrong = [f"{where}: {what}: {step}" for step, where in steps.items() for what in misspelled(step)]
+    wrong = [f"{where}: {what}: {step}" for step, where in steps.items() for what in list_misspelled(step)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -98,7 +98,7 @@ def test_a_step_is_a_sentence_or_can_be_pasted() -> None:
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs a shell")
 def test_a_shell_can_parse_what_can_be_pasted() -> None:
     steps = {step for _, fix in findings("pages") for step in fix if not is_sentence(step) and not _CALL.match(step)}
-    code = "\n".join(map(pasted, sorted(steps)))
+    code = "\n".join(map(list_pasted, sorted(steps)))
     done = subprocess.run(["bash", "-n"], input=code.encode(), capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr.decode()
 
@@ -117,10 +117,10 @@ _BARE = re.sub(r"(?m)^\[.*?\] ", "", _LOG)
 _PIDS = "<pid>: 100, 101 on n1; 102, 103 on n2"
 
 
-def filled(step: str, log: str, about: dict[str, list[int] | list[str]]) -> str:
+def fill_step(step: str, log: str, about: dict[str, list[int] | list[str]]) -> str:
     known = {"rule": "r", "category": "c", "severity": "error", "confidence": "likely"}
     finding = Finding(**known, summary="s", cause="c", impact="i", fix=[step], **about)  # type: ignore[arg-type]
-    placeholders.fill(Facts(nccl_inspect.read(log.encode())), [finding])
+    placeholders.fill(gather_facts(nccl_inspect.read(log.encode())), [finding])
     return finding.fix[0]
 
 
@@ -149,7 +149,7 @@ def test_placeholders_are_filled_with_what_the_log_states_and_with_nothing_else(
     wrong = [
         f"{step} about {about}: {found}, not {becomes}"
         for step, log, about, becomes in rows
-        if not (found := filled(step, log, about)).startswith(becomes) or (becomes == step and found != step)
+        if not (found := fill_step(step, log, about)).startswith(becomes) or (becomes == step and found != step)
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -95,7 +95,7 @@ def _other_outcome(job: Job, label: dict[str, Any]) -> Iterator[str]:
         yield f"{subject.rule}: culprits {culprits}, known: {known}"
     parts = (subject.summary, subject.cause, subject.impact, *subject.fix, subject.confirm, subject.where, *culprits)
     text = "\n".join(parts)
-    if missing := [word for word in label.get("words", ()) if word not in text and word not in _joined(subject)]:
+    if missing := [word for word in label.get("words", ()) if word not in text and word not in _join_words(subject)]:
         yield f"{subject.rule}: its texts do not hold {missing}:\n{text}"
     if astray := [word for word in label.get("astray", ()) if word in text]:
         yield f"{subject.rule}: its texts hold {astray}"
@@ -141,5 +141,5 @@ def _state(value: Any, path: str) -> Any:
     return "" if value is None else value
 
 
-def _joined(finding: Finding) -> str:
+def _join_words(finding: Finding) -> str:
     return f"{finding.summary}; {finding.cause}"

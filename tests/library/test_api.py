@@ -20,11 +20,11 @@ from nccl_inspect.model.job import Job, Paths
 LINE = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 
 
-def shown(name: str, thing: object) -> list[str]:
+def show_paths(name: str, thing: object) -> list[str]:
     if inspect.isclass(thing):
         members = [member for member in vars(thing) if not member.startswith("_")]
         lines = [
-            line for member in members for line in shown(f"{name}.{member}", inspect.getattr_static(thing, member))
+            line for member in members for line in show_paths(f"{name}.{member}", inspect.getattr_static(thing, member))
         ]
         return [f"class {name}", *lines]
     if inspect.isfunction(thing):
@@ -34,8 +34,8 @@ def shown(name: str, thing: object) -> list[str]:
 
 def test_the_interface_is_as_it_was() -> None:
     """``tests/data/api.txt`` is the interface, to be edited by hand."""
-    found = [line for name in sorted(nccl_inspect.__all__) for line in shown(name, getattr(nccl_inspect, name))]
-    found += [line for kind in (Job, Paths) for line in shown(kind.__name__, kind)]
+    found = [line for name in sorted(nccl_inspect.__all__) for line in show_paths(name, getattr(nccl_inspect, name))]
+    found += [line for kind in (Job, Paths) for line in show_paths(kind.__name__, kind)]
     wanted = (TESTS / "data" / "api.txt").read_text(encoding="utf-8").splitlines()
     assert found == wanted, "add to CHANGELOG.md what programs have to change, then edit tests/data/api.txt"
     assert files("nccl_inspect").joinpath("py.typed").is_file(), "type checkers look for it"
@@ -66,7 +66,7 @@ def as_temporary(path: Path) -> Any:
     return file
 
 
-def closed(path: Path) -> Any:
+def closed_file(path: Path) -> Any:
     path.write_bytes(LINE)
     file = path.open("rb")
     file.close()
@@ -94,7 +94,7 @@ FAILS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "text": (lambda path: LINE.decode() * 2, r"'vm:1:1 .*: not a path; to pass text itself, give text.encode"),
     "zero byte": (lambda path: "a\0b", "not a path"),
     "long name": (lambda path: "a" * 5000, "name too long"),
-    "closed file": (closed, "job.log: the file is closed; open it again"),
+    "closed file": (closed_file, "job.log: the file is closed; open it again"),
     "odd file": (lambda path: ReadsNumbers(), "<stream>: reading it gives int; open it as a binary file"),
 }
 

@@ -81,7 +81,7 @@ def lines_of(job: Job) -> list[LINE]:
 
 @dataclass
 class Outcome:
-    """How the lines of a log were understood."""
+    """Holds how the lines of a log were understood."""
 
     lines: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -98,7 +98,7 @@ def outcome(log: list[LINE], many: int = attribution.MANY) -> Outcome:
 
 
 def _outcome(log: list[LINE]) -> Outcome:
-    fold = sample_data.folded([("job.log", [text.encode() for text, _ in log])])
+    fold = sample_data.fold_sources([("job.log", [text.encode() for text, _ in log])])
     assert not fold.unrecognised
     built = resolve._Builder(fold, Gathered.of(fold))
     comms = {comm.name: comm for comm in built._communicators}
@@ -166,7 +166,7 @@ def test_a_log_with_holes_is_never_read_wrong(release: Release, seed: int) -> No
 def test_two_jobs_on_the_same_hosts_are_not_mixed(release: Release, seed: int) -> None:
     random = Random(seed)
     jobs = program(release, random), program(release, random, first_pid=9000)
-    found = outcome(simulation.mixed([lines_of(job) for job in jobs], random), seed % 2 * attribution.MANY)
+    found = outcome(simulation.mix_streams([lines_of(job) for job in jobs], random), seed % 2 * attribution.MANY)
     assert found.wrong == found.misnamed == []
 
 

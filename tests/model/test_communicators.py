@@ -26,7 +26,7 @@ def world(*phases: str, nranks: int = 4, present: int | None = None) -> str:
     return "".join(line(rank, init(rank, phase, nranks)) for phase in phases for rank in range(present or nranks))
 
 
-def first(*messages: str) -> str:
+def find_first(*messages: str) -> str:
     return "".join(line(0, message) for message in messages)
 
 
@@ -59,16 +59,16 @@ CUT = "Channel 00/02 :" + "".join(f" {rank:2}" for rank in range(36)) + " ..."
 def test_rings_that_are_not_whole_are_told() -> None:
     complete = world("START", "COMPLETE")
     rings: dict[str, tuple[str, object]] = {
-        "whole": (complete + first(RING), []),
-        "of too few": (complete + first("Channel 00/01 : 0 1 2"), [0]),
-        "with a rank twice": (complete + first("Channel 00/02 : 0 1 2 3", "Channel 01/02 : 0 1 1 3"), [1]),
-        "on which ranks differ": (complete + first(RING) + line(1, "Channel 00/01 : 0 2 1 3"), [0]),
-        "of ranks that do not exist": (complete + first("Channel 00/01 : 0 1 2 9"), [0]),
+        "whole": (complete + find_first(RING), []),
+        "of too few": (complete + find_first("Channel 00/01 : 0 1 2"), [0]),
+        "with a rank twice": (complete + find_first("Channel 00/02 : 0 1 2 3", "Channel 01/02 : 0 1 1 3"), [1]),
+        "on which ranks differ": (complete + find_first(RING) + line(1, "Channel 00/01 : 0 2 1 3"), [0]),
+        "of ranks that do not exist": (complete + find_first("Channel 00/01 : 0 1 2 9"), [0]),
         "of an old release, which shows twenty ranks and no mark": (
-            world("START", nranks=32, present=2) + first(TWENTY),
+            world("START", nranks=32, present=2) + find_first(TWENTY),
             [0],
         ),
-        "that NCCL cut": (world("START", nranks=64, present=2) + first(CUT), [0]),
+        "that NCCL cut": (world("START", nranks=64, present=2) + find_first(CUT), [0]),
     }
     found = {name: comm(text).incomplete_rings for name, (text, _) in rings.items()}
     assert found == {name: known for name, (_, known) in rings.items()}

@@ -13,7 +13,7 @@ _OTHER = next(n for n in range(_CONNECTION + 1, len(_LINES)) if b":4016:" in _LI
 
 
 def _swap(at: int) -> bytes:
-    """Another process writes amid a connection line, and the piece that it cuts off ends the line of that process."""
+    """Return a log in which another process writes amid a connection line; what it cuts off ends its own line."""
     line, other = _LINES[_CONNECTION], _LINES[_OTHER]
     torn = [*_LINES[:_CONNECTION], line[:at] + other[:40] + b"\n" + line[at:] + other[40:], *_LINES[_CONNECTION + 1 :]]
     return b"".join(part for n, part in enumerate(torn) if n != _OTHER)
@@ -22,7 +22,7 @@ def _swap(at: int) -> bytes:
 @pytest.mark.parametrize("name", [b"NET/I", b"NET/Libfabrictrain-7f9c", b"NET/Libfabric0 : 3[3] -> 4[4]"])
 def test_network_on_one_line_of_a_torn_log(name: bytes) -> None:
     line = _LINES[_CONNECTION].replace(b"NET/Libfabric", name)
-    job = nccl_inspect.read(b"".join([*_LINES[:_CONNECTION], line, *_LINES[_CONNECTION + 1 :]]) + _glued())
+    job = nccl_inspect.read(b"".join([*_LINES[:_CONNECTION], line, *_LINES[_CONNECTION + 1 :]]) + _glue_lines())
     assert [finding.rule for finding in job.findings if finding.severity != "info"] == []
 
 
@@ -44,8 +44,8 @@ def test_error_on_a_line_that_was_put_together_is_possible() -> None:
     assert found[1] == ["possible"] * len(found[0])
 
 
-def _glued() -> bytes:
-    """Two lines that were run together, which shows that a log is torn."""
+def _glue_lines() -> bytes:
+    """Return two lines that were run together, which shows that a log is torn."""
     return _LINES[0][:60] + _LINES[1]
 
 
@@ -62,3 +62,14 @@ def test_ranks_that_only_one_line_claims_are_believed_within_limits(lines: int, 
     assert (len(job.jobs) or len(job.communicators)) <= max(believed, 1)
     if not believed:
         assert sum(source.damaged_lines for source in job.sources) == lines
+
+
+def test_a_connection_cut_in_its_second_rank_is_that_of_the_process_that_printed_it() -> None:
+    at = next(n for n in range(_CONNECTION, len(_LINES)) if b"[receive] via NET" in _LINES[n])
+    before, after = _LINES[at].split(b" -> ")
+    printed = before + b" -> " + after[: after.index(b"[")] + b":::MLLOG {}\n"
+    pair = _LINES[at].split(b" : ")[1].split(b" [")[0]
+    cut = [printed if n == at else line for n, line in enumerate(_LINES)]
+    verdicts = [nccl_inspect.read(b"".join(lines)).verdict for lines in (_LINES, cut)]
+    verdicts += [nccl_inspect.read(b"".join(line for line in cut if pair not in line)).verdict]
+    assert verdicts == ["ok", "ok", "unknown"]

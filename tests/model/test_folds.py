@@ -37,7 +37,7 @@ def lines_of(name: str) -> tuple[tuple[str, bytes], ...]:
 
 def fold_of(lines: Sequence[tuple[str, bytes]]) -> Fold:
     parts = [(name, [line for _, line in part]) for name, part in groupby(lines, key=lambda row: row[0])]
-    return sample_data.folded(parts)
+    return sample_data.fold_sources(parts)
 
 
 def document(fold: Fold) -> str:
@@ -50,7 +50,7 @@ def read_at_once(name: str) -> str:
     return document(fold_of(lines_of(name)))
 
 
-def merged(folds: Sequence[Fold], from_the_end: bool) -> Fold:
+def merge_folds(folds: Sequence[Fold], from_the_end: bool) -> Fold:
     """Return the folds as one, joined in their order, beginning with the first two or with the last two."""
     folds = list(folds)
     while len(folds) > 1:
@@ -73,7 +73,7 @@ def test_a_log_cut_anywhere_gives_the_same_job(name: str, places: list[int], fro
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attribution, "MANY", many)
         folds = [fold_of(lines[start:end]) for start, end in pairwise(ends)]
-        whole = merged([pickle.loads(pickle.dumps(fold)) for fold in folds], from_the_end)
+        whole = merge_folds([pickle.loads(pickle.dumps(fold)) for fold in folds], from_the_end)
         assert document(whole) == read_at_once(name)
 
 
@@ -100,8 +100,8 @@ def test_unrecognised_lines_and_warnings_keep_their_number_and_first_place() -> 
 # --- many connections are resolved in columns
 
 
-def quoted(fold: Fold) -> str:
-    """What is said of a log, and the lines of ends and layouts, which are made when a rule asks."""
+def quote_job(fold: Fold) -> str:
+    """Return what is said of a log, and the lines of ends and layouts, which are made when a rule asks."""
     job = Judge(Options())(fold)
     layouts = [(comm.layout, range(len(comm.rings))) for comm in job.communicators]
     ends = [list(job.paths.end_lines(side)) for side in SIDES]
@@ -112,16 +112,16 @@ def quoted(fold: Fold) -> str:
 def other_ways(name: str) -> Iterator[tuple[str, str]]:
     """Yield what is said of a sample in each way of reading it, with that way."""
     fold = fold_of(lines_of(name))
-    yield "as a table", quoted(fold)
-    yield "resolved again", quoted(fold)
-    yield "handed over", quoted(pickle.loads(pickle.dumps(fold)))
+    yield "as a table", quote_job(fold)
+    yield "resolved again", quote_job(fold)
+    yield "handed over", quote_job(pickle.loads(pickle.dumps(fold)))
 
 
 @pytest.mark.parametrize("names", [SAMPLES[::4], pytest.param(SAMPLES, marks=pytest.mark.slow)], ids=["few", "all"])
 def test_connections_in_columns_are_those_that_lines_give(
     names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by_object = {name: quoted(fold_of(lines_of(name))) for name in names}
+    by_object = {name: quote_job(fold_of(lines_of(name))) for name in names}
     monkeypatch.setattr(attribution, "MANY", 0)
     wrong = [f"{name}, {how}" for name in names for how, text in other_ways(name) if text != by_object[name]]
     assert not wrong, "\n".join(["sample_logs that say otherwise:", *wrong])
@@ -176,10 +176,10 @@ ORDERS = {
 
 
 def test_the_order_of_the_log_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_object = {name: document(fuzz_blocks.folded(blocks)) for name, blocks in ORDERS.items()}
+    by_object = {name: document(fuzz_blocks.fold_log(blocks)) for name, blocks in ORDERS.items()}
     monkeypatch.setattr(attribution, "MANY", 0)
     for name, blocks in ORDERS.items():
-        assert document(fuzz_blocks.folded(blocks)) == by_object[name], name
+        assert document(fuzz_blocks.fold_log(blocks)) == by_object[name], name
 
 
 # --- the order of steps and bursts
@@ -193,8 +193,8 @@ def bursts(pid: int, tid: int, peer: int, channels: range = range(4)) -> list[by
     return [EDGE % (pid, tid, channel, peer, peer) for channel in channels]
 
 
-def of_threads(begin: bytes, peer: int) -> list[bytes]:
-    """What two processes print, one of them with two threads, line by line in turn."""
+def print_by_threads(begin: bytes, peer: int) -> list[bytes]:
+    """Return what two processes print, one of them with two threads, line by line in turn."""
     threads = ((7, 7), (7, 8), (9, 9))
     columns = [[INIT % (pid, tid, tid, begin), *bursts(pid, tid, peer)] for pid, tid in threads]
     return [line for lines in zip(*columns, strict=True) for line in lines]
@@ -203,11 +203,16 @@ def of_threads(begin: bytes, peer: int) -> list[bytes]:
 ODD = range(97, 103)
 """Channels of many, some of which have three digits."""
 STEPS = {
-    "bursts that go on": [bursts(7, 7, 1), bursts(7, 7, 2), bursts(7, 7, 1), of_threads(b"COMPLETE", 3)],
-    "several threads": [of_threads(b"START", 1), of_threads(b"COMPLETE", 2), bursts(7, 8, 3), of_threads(b"START", 4)],
+    "bursts that go on": [bursts(7, 7, 1), bursts(7, 7, 2), bursts(7, 7, 1), print_by_threads(b"COMPLETE", 3)],
+    "several threads": [
+        print_by_threads(b"START", 1),
+        print_by_threads(b"COMPLETE", 2),
+        bursts(7, 8, 3),
+        print_by_threads(b"START", 4),
+    ],
     "a process that begins anew": [bursts(7, 7, 1), [INTERFACE % (7, 7)], bursts(7, 7, 1), bursts(7, 8, 1)],
     "channels of three digits": [
-        of_threads(b"START", 1),
+        print_by_threads(b"START", 1),
         [*bursts(7, 7, 1), *bursts(7, 7, 1, ODD), *bursts(9, 9, 1)],
         bursts(7, 7, 2),
     ],
@@ -217,9 +222,9 @@ STEPS = {
 
 def differences(blocks: fuzz_blocks.Blocks) -> Iterator[str]:
     """Yield where blocks must not be cut: the parts do not merge into the whole."""
-    whole = fuzz_blocks.state(fuzz_blocks.folded(blocks, by_line=True))
+    whole = fuzz_blocks.state(fuzz_blocks.fold_log(blocks, by_line=True))
     for at in range(1, len(blocks)):
-        fold, later = fuzz_blocks.folded(blocks[:at]), fuzz_blocks.folded(blocks[at:])
+        fold, later = fuzz_blocks.fold_log(blocks[:at]), fuzz_blocks.fold_log(blocks[at:])
         fold.merge(pickle.loads(pickle.dumps(later)))
         if fuzz_blocks.state(fold) != whole:
             yield f"cut before block {at}"
@@ -260,41 +265,41 @@ def test_statements_merge() -> None:
 
 
 @pytest.fixture
-def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def bound_statements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_log, "MAX_WORDINGS", MOST)
     monkeypatch.setattr(process_log, "OF_PROCESS", OF_PROCESS)
 
 
-def stated(lines: list[bytes]) -> list[tuple[object, int]]:
+def list_stated(lines: list[bytes]) -> list[tuple[object, int]]:
     half = len(lines) // 2
-    fold = fuzz_blocks.folded([lines[:half], lines[half:]])
+    fold = fuzz_blocks.fold_log([lines[:half], lines[half:]])
     return [(note.wording, note.count) for log in fold.processes.values() for note in log.notes.values()]
 
 
-@pytest.mark.usefixtures("bounded")
+@pytest.mark.usefixtures("bound_statements")
 def test_statements_of_many_processes_that_all_differ_are_bounded_and_counted() -> None:
     lines = [WARN % (number % 5, number, number) for number in range(500)]
-    found = stated(lines)
+    found = list_stated(lines)
     assert len({wording for wording, _ in found}) == MOST + OF_PROCESS * 5 + 1
     assert sum(count for _, count in found) == len(lines)
-    job = Judge(Options())(fuzz_blocks.folded([lines]))
+    job = Judge(Options())(fuzz_blocks.fold_log([lines]))
     (most,) = (notice for notice in job.notices if notice.count > 1)
     assert (len(most.processes), most.message[:8]) == (5, "message ")
     assert sum(notice.count for notice in job.notices) == len(lines)
     long = [WARN % (number, 1, number) + b" and so on" * 4000 for number in range(30)]
-    assert len({wording for wording, _ in stated(long)}) < MOST // 2, "long ones count as several"
+    assert len({wording for wording, _ in list_stated(long)}) < MOST // 2, "long ones count as several"
     own = [WARN % (number, 1, number * 2 + more) for number in range(300) for more in range(OF_PROCESS)]
-    assert len({wording for wording, _ in stated(own)}) == len(own), "what each process states of itself is kept"
-    fold, later = fuzz_blocks.folded([own[:300]]), fuzz_blocks.folded([own[300:]])
+    assert len({wording for wording, _ in list_stated(own)}) == len(own), "what each process states of itself is kept"
+    fold, later = fuzz_blocks.fold_log([own[:300]]), fuzz_blocks.fold_log([own[300:]])
     assert fold.can_merge(later)
 
 
-@pytest.mark.usefixtures("bounded")
+@pytest.mark.usefixtures("bound_statements")
 def test_folds_merge_only_if_nothing_would_have_been_too_much() -> None:
     lines = [WARN % (number // 9 % 7, 1, number % 34) for number in range(100)]
-    whole = fuzz_blocks.state(fuzz_blocks.folded([lines]))
+    whole = fuzz_blocks.state(fuzz_blocks.fold_log([lines]))
     for at in range(1, 100, 7):
-        fold, later = fuzz_blocks.folded([lines[:at]]), fuzz_blocks.folded([lines[at:]])
+        fold, later = fuzz_blocks.fold_log([lines[:at]]), fuzz_blocks.fold_log([lines[at:]])
         if fold.can_merge(later):
             fold.merge(later)
             assert fuzz_blocks.state(fold) == whole

@@ -111,7 +111,7 @@ def splits_in_turn(many: int) -> Lines:
             yield of_rank + f"comm {comm:#x} rank {rank} nranks 8 cudaDev {rank} busId {rank + 1}000 - Destroy COMPLETE"
 
 
-def closed(number: int) -> str:
+def close_worlds(number: int) -> str:
     text = f"socketProgress: Connection closed by remote peer host-{number}<{4000 + number}>"
     return f"host-{number}:1000:1000 [0] misc/socket.cc:46 NCCL WARN {text}"
 
@@ -141,9 +141,9 @@ JOBS: dict[str, Callable[[int], Lines]] = {
     "restarts of a process": each(lambda number: world(0, id=number + 1)),
     "values of a setting": with_all(one_world, value),
     "errors of one process": with_all(
-        one_world, lambda number: closed(number).replace(f"host-{number}:", "host-0:", 1)
+        one_world, lambda number: close_worlds(number).replace(f"host-{number}:", "host-0:", 1)
     ),
-    "errors of each rank": with_all(hosts, closed),
+    "errors of each rank": with_all(hosts, close_worlds),
     "watchdogs": with_all(hosts, watchdog),
     "ends": with_all(hosts, lambda number: f"srun: error: host-{number}: task {number}: Killed"),
     "unknown messages": with_all(
@@ -152,7 +152,7 @@ JOBS: dict[str, Callable[[int], Lines]] = {
 }
 
 
-def judged(log: bytes) -> None:
+def judge_lines(log: bytes) -> None:
     job = nccl_inspect.read(log)
     for name in FORMATS:
         report.load(name).render(job, Style())
@@ -173,7 +173,7 @@ def growing(works: list[Callable[[], object]]) -> list[str]:
 @pytest.mark.parametrize("name", JOBS)
 def test_the_work_grows_with_the_log(name: str) -> None:
     logs = ["\n".join([*JOBS[name](many), ""]).encode() for many in OTHER.get(name, MANY)]
-    assert growing([partial(judged, log) for log in logs]) == []
+    assert growing([partial(judge_lines, log) for log in logs]) == []
 
 
 def test_the_work_grows_with_the_files(tmp_path: Path) -> None:

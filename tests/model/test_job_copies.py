@@ -17,7 +17,7 @@ import nccl_inspect
 from nccl_inspect.model.job import Job
 
 
-def _shown(job: Job) -> str:
+def _show_job(job: Job) -> str:
     ends = [list(job.paths.end_lines(side)) for side in ("send", "receive")]
     return json.dumps(job.to_dict()) + repr((job.without_nvls, job.communicators, ends))
 
@@ -32,8 +32,8 @@ def test_copies_say_the_same(names: tuple[str, ...]) -> None:
         jobs = [nccl_inspect.read(log) for _ in range(4)]
         copies = pickle.loads(pickle.dumps(jobs[0])), copy.deepcopy(jobs[1]), copy.copy(jobs[2]), replace(jobs[3])
         assert all(job == jobs[0] for job in (*copies, *jobs))
-        shown = _shown(jobs[0])
-        assert all(_shown(job) == shown for job in (*copies, *jobs))
+        shown = _show_job(jobs[0])
+        assert all(_show_job(job) == shown for job in (*copies, *jobs))
         assert repr(jobs[0]).startswith("Job(")
     assert len(jobs[0].jobs) == 2
 
@@ -51,20 +51,20 @@ def test_a_job_does_not_need_its_log_any_more(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_bytes(sample_data.contents("socket-2node-tp4-dp2")[0])
     early, late = nccl_inspect.read(str(log)), nccl_inspect.read(str(log))
-    shown = _shown(early)
+    shown = _show_job(early)
     log.unlink()
-    assert _shown(late) == shown
+    assert _show_job(late) == shown
 
 
 def test_threads_may_ask_at_once() -> None:
     data = sample_data.contents("socket-2node-tp4-dp2")[0]
-    expected = _shown(nccl_inspect.read(data))
+    expected = _show_job(nccl_inspect.read(data))
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(1):
             job = nccl_inspect.read(data)
             with ThreadPoolExecutor(8) as threads:
-                assert list(threads.map(_shown, [job] * 8)) == [expected] * 8
+                assert list(threads.map(_show_job, [job] * 8)) == [expected] * 8
     finally:
         sys.setswitchinterval(interval)

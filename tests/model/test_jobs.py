@@ -35,7 +35,7 @@ CAPTURES = (
 )
 
 
-def of(name: str, number: int = 0) -> bytes:
+def make_job(name: str, number: int = 0) -> bytes:
     """Return a capture, on hosts of its own."""
     (log,) = sample_data.contents(name)
     for host in {found[1] for found in HOSTS.finditer(log)}:
@@ -43,7 +43,7 @@ def of(name: str, number: int = 0) -> bytes:
     return log
 
 
-def interleaved(*logs: bytes) -> bytes:
+def interleave(*logs: bytes) -> bytes:
     """Return the lines of several logs, spread evenly."""
     rows = sorted(
         (
@@ -57,12 +57,12 @@ def interleaved(*logs: bytes) -> bytes:
 
 
 def essence(job: Job) -> tuple[object, ...]:
-    """What must not depend on other jobs: the verdict, the findings that are not about the log, the paths."""
+    """Return what must not depend on other jobs: the verdict, the findings that are not about the log, the paths."""
     findings = sorted((one.rule, one.severity) for one in job.findings if one.rule != "lines-damaged")
     return job.verdict, findings, [(path.src, path.dst, path.detail, path.verdict) for path in job.paths]
 
 
-def judged(log: bytes | str) -> list[Job]:
+def judge_lines(log: bytes | str) -> list[Job]:
     found: list[Job] = []
     Judge(Options()).worst(reading.fold(log), found.append)
     return found
@@ -94,18 +94,18 @@ def small(number: int, hosts: int = 2, on_each: int = 2, *, ends: bool = True) -
     return lines
 
 
-def mixed(jobs: list[list[bytes]]) -> bytes:
+def mix_logs(jobs: list[list[bytes]]) -> bytes:
     """Return the lines of jobs that ran at once."""
     return b"".join(line for lines in zip_longest(*jobs, fillvalue=b"") for line in lines)
 
 
-def changed(names: tuple[str, str], hows: Sequence[str]) -> Iterator[str]:
+def change_names(names: tuple[str, str], hows: Sequence[str]) -> Iterator[str]:
     """Yield how two captures must not be put into one log: one of their jobs is judged otherwise than alone."""
-    one, other = of(names[0], 1), of(names[1], 2)
-    alone = sorted((essence(job) for part in (one, other) for job in judged(part)), key=str)
-    logs = {"joined": one + other, "joined the other way": other + one, "interleaved": interleaved(one, other)}
+    one, other = make_job(names[0], 1), make_job(names[1], 2)
+    alone = sorted((essence(job) for part in (one, other) for job in judge_lines(part)), key=str)
+    logs = {"joined": one + other, "joined the other way": other + one, "interleaved": interleave(one, other)}
     for how in hows:
-        if sorted(map(essence, judged(logs[how])), key=str) != alone:
+        if sorted(map(essence, judge_lines(logs[how])), key=str) != alone:
             yield f"{names[0]} and {names[1]} {how}"
 
 
@@ -114,28 +114,28 @@ HOWS = ("joined", "joined the other way", "interleaved")
 
 def test_no_job_changes_another_one() -> None:
     pairs = zip(pairwise(CAPTURES[:4]), cycle(HOWS), strict=False)
-    wrong = [one for names, how in pairs for one in changed(names, [how])]
+    wrong = [one for names, how in pairs for one in change_names(names, [how])]
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
 def test_no_job_changes_any_other_one() -> None:
-    wrong = [one for names in combinations(CAPTURES, 2) for one in changed(names, HOWS)]
+    wrong = [one for names in combinations(CAPTURES, 2) for one in change_names(names, HOWS)]
     assert not wrong, "\n".join(wrong)
 
 
 def test_the_end_of_a_step_that_aborts_its_communicators_is_not_that_of_the_step_before() -> None:
-    good = of("v2.30.7-shm-4gpu", 1)
+    good = make_job("v2.30.7-shm-4gpu", 1)
     for name in ("torch-device-assert", "torch-size-mismatch", "torch-watchdog-timeout"):
-        failed = of(name, 2)
-        before, after = judged(good + failed)
-        assert essence(before) == essence(*judged(good)), name
-        assert essence(after) == essence(*judged(failed)), name
+        failed = make_job(name, 2)
+        before, after = judge_lines(good + failed)
+        assert essence(before) == essence(*judge_lines(good)), name
+        assert essence(after) == essence(*judge_lines(failed)), name
 
 
 def test_many_jobs_at_once() -> None:
     jobs = [small(number, ends=number != 7) for number in range(30)]
-    for log in (mixed(jobs), b"".join(chain.from_iterable(jobs))):
+    for log in (mix_logs(jobs), b"".join(chain.from_iterable(jobs))):
         job = nccl_inspect.read(log)
         assert len(job.jobs) == 30
         assert {(one.ranks, len(one.hosts)) for one in job.jobs} == {(4, 2)}
@@ -143,31 +143,33 @@ def test_many_jobs_at_once() -> None:
         assert sum(one.detail is not None for one in job.jobs) == 3
 
 
-def of_jobs(number: int, hosts: int, ends: bool) -> Callable[[], object]:
-    fold = reading.fold(mixed([small(at, hosts, ends=ends) for at in range(number)]))
+def split_by_job(number: int, hosts: int, ends: bool) -> Callable[[], object]:
+    fold = reading.fold(mix_logs([small(at, hosts, ends=ends) for at in range(number)]))
     return lambda: Judge(Options()).worst(fold)
 
 
-def of_machines(number: int, name: str, many_jobs: bool) -> Callable[[], object]:
+def split_by_machine(number: int, name: str, many_jobs: bool) -> Callable[[], object]:
     """Return the work to join files with the machines of many jobs, or of one."""
-    lines = mixed([small(at) for at in range(number)]) if many_jobs else b"".join(small(0, 2 * number, 1))
+    lines = mix_logs([small(at) for at in range(number)]) if many_jobs else b"".join(small(0, 2 * number, 1))
     fold = reading.fold(lines)
     files = [name.format(f"node-{at:05d}") for at in range(2 * number)]
     evidence = [Artifact(file, "ibstat output", Report(file, ()), reader="ibstat") for file in files]
     if not many_jobs:
         job = Judge(Options())(fold)
-        assert [entry.host for entry in owner.joined(evidence, job)] == [host.name for host in job.hosts]
-        return lambda: owner.joined(evidence, job)
+        assert [entry.host for entry in owner.join_hosts(evidence, job)] == [host.name for host in job.hosts]
+        return lambda: owner.join_hosts(evidence, job)
     beside = artifacts.NOTHING._replace(evidence=evidence)
     return lambda: Judge(Options()).worst(fold, beside=beside)
 
 
 WORK: dict[str, Callable[[int], Callable[[], object]]] = {
-    "jobs of one host": lambda number: of_jobs(number, 1, True),
-    "jobs": lambda number: of_jobs(number, 2, True),
-    "jobs without an end": lambda number: of_jobs(number, 2, False),
+    "jobs of one host": lambda number: split_by_job(number, 1, True),
+    "jobs": lambda number: split_by_job(number, 2, True),
+    "jobs without an end": lambda number: split_by_job(number, 2, False),
     **{
-        f"{name} of {'many jobs' if many_jobs else 'one job'}": partial(of_machines, name=name, many_jobs=many_jobs)
+        f"{name} of {'many jobs' if many_jobs else 'one job'}": partial(
+            split_by_machine, name=name, many_jobs=many_jobs
+        )
         for name in ("{}.ibstat", "{}/ibstat", "hosts/{}/ibstat")
         for many_jobs in (True, False)
     },
@@ -176,7 +178,7 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
 
 @pytest.mark.slow
 def test_the_work_grows_with_the_number_of_jobs_and_machines() -> None:
-    of_jobs(2, 2, True)()  # loads what is loaded once
+    split_by_job(2, 2, True)()  # loads what is loaded once
     wrong = []
     for name, work in WORK.items():
         few, many = calls(work(20)), calls(work(80))
@@ -200,7 +202,7 @@ def test_a_job_may_have_nothing_but_an_unknown_line_in_a_rotated_file(tmp_path: 
         unknown = b"%b NCCL INFO a message of release %d\n" % (lines[0].partition(b" NCCL ")[0], number)
         for part, text in enumerate((b"".join(lines[:-4]), unknown, lines[-4])):
             (tmp_path / f"job{number}-{part}.log").write_bytes(text)
-    assert [len(job.sources) for job in judged(str(tmp_path)) if job.paths] == [3, 3]
+    assert [len(job.sources) for job in judge_lines(str(tmp_path)) if job.paths] == [3, 3]
 
 
 @FEW

@@ -46,7 +46,7 @@ def test_a_margin_note_costs_little() -> None:
     lines = log.split(b"\n")
 
     def work() -> None:
-        for _ in _Margin(engine.shipped(), False, Style()).noted(lines):
+        for _ in _Margin(engine.load_grammar(), False, Style()).add_notes(lines):
             pass
 
     work()

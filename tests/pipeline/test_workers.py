@@ -42,7 +42,7 @@ def document(fold: Fold) -> str:
     return json.dumps(reading.Judge(reading.Options())(fold).to_dict(), indent=1)
 
 
-def same(path: Path, jobs: int) -> None:
+def is_same(path: Path, jobs: int) -> None:
     assert document(reading.fold([str(path)], jobs=jobs)) == document(reading.fold([str(path)]))
 
 
@@ -50,7 +50,7 @@ def same(path: Path, jobs: int) -> None:
 def test_samples_give_the_same_job(jobs: int) -> None:
     names = sample_data.names()
     for name in names[::20] if jobs == 2 else names:
-        same(sample_data.FOLDER / name, jobs)
+        is_same(sample_data.FOLDER / name, jobs)
 
 
 @pytest.mark.slow
@@ -60,10 +60,10 @@ def test_a_log_cut_anywhere_gives_the_same_job(tmp_path: Path, jobs: int, skip: 
     (data,) = sample_data.contents("socket-2node-tp4-dp2")
     log = tmp_path / "job.log"
     log.write_bytes(b"x" * skip + b"\n" + data)
-    same(log, jobs)
+    is_same(log, jobs)
 
 
-def wrapped(sample: str, front: bytes = b"") -> bytes:
+def wrap_log(sample: str, front: bytes = b"") -> bytes:
     (data,) = sample_data.contents(sample)
     return b"".join(front + line for line in data.splitlines(keepends=True))
 
@@ -71,19 +71,19 @@ def wrapped(sample: str, front: bytes = b"") -> bytes:
 UNKNOWN = [b"vm:1:1 [0] NCCL INFO no release prints this %d\n" % number for number in range(300)]
 UNKNOWN += [b"vm:1:1 [0] NCCL INFO no release prints this " + b"y" * (5000 + number) + b"\n" for number in range(50)]
 QUICK: dict[str, Callable[[], bytes]] = {
-    "two bytes for a letter": lambda: wrapped("socket-2node-tp4-dp2").decode().encode("utf-16"),
-    "a mark in front": lambda: wrapped("socket-2node-tp4-dp2").decode().encode("utf-8-sig"),
+    "two bytes for a letter": lambda: wrap_log("socket-2node-tp4-dp2").decode().encode("utf-16"),
+    "a mark in front": lambda: wrap_log("socket-2node-tp4-dp2").decode().encode("utf-8-sig"),
     "an envelope that begins late": lambda: (
-        wrapped("v2.21.5-ipc") + wrapped("v2.21.5-ipc", b"[pod/llama-0] ") + wrapped("v2.21.5-ipc")
+        wrap_log("v2.21.5-ipc") + wrap_log("v2.21.5-ipc", b"[pod/llama-0] ") + wrap_log("v2.21.5-ipc")
     ),
     "long lines that nobody knows": lambda: b"".join(UNKNOWN),
 }
 ALL = QUICK | {
-    "low bytes first": lambda: wrapped("socket-2node-tp4-dp2").decode().encode("utf-16-le"),
-    "high bytes first": lambda: wrapped("socket-2node-tp4-dp2").decode().encode("utf-16-be"),
-    "a pod": lambda: wrapped("v2.28.9-libfabric-2node", b"[pod/llama-0] "),
-    "a time": lambda: wrapped("v2.28.9-libfabric-2node", CRI % b"F"),
-    "a rank": lambda: wrapped("v2.28.9-libfabric-2node", b"[rank0]: "),
+    "low bytes first": lambda: wrap_log("socket-2node-tp4-dp2").decode().encode("utf-16-le"),
+    "high bytes first": lambda: wrap_log("socket-2node-tp4-dp2").decode().encode("utf-16-be"),
+    "a pod": lambda: wrap_log("v2.28.9-libfabric-2node", b"[pod/llama-0] "),
+    "a time": lambda: wrap_log("v2.28.9-libfabric-2node", CRI % b"F"),
+    "a rank": lambda: wrap_log("v2.28.9-libfabric-2node", b"[rank0]: "),
 }
 
 
@@ -91,7 +91,7 @@ ALL = QUICK | {
 def test_logs_of_all_kinds_give_the_same_job(logs: dict[str, Callable[[], bytes]], tmp_path: Path) -> None:
     for name, make in logs.items():
         (log := tmp_path / f"{name}.log").write_bytes(make())
-        same(log, 3)
+        is_same(log, 3)
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_lines_passed_on_in_parts_may_lie_on_a_border(tmp_path: Path) -> None:
     lines = [CRI % b"P" + line[:40] + b"\n" + CRI % b"F" + line[40:] for line in data.splitlines()]
     log.write_bytes(b"\n".join(lines) + b"\n")
     for jobs in range(2, 7):
-        same(log, jobs)
+        is_same(log, jobs)
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_more_statements_than_are_kept_apart_give_the_same_job(tmp_path: Path) -
     alone = reading.fold(str(log))
     assert len(alone.processes[Process("vm", 7)].notes) > MAX_NOTES
     assert reading.fold(str(log), jobs=2).processes == alone.processes
-    assert sample_data.folded([(str(log), lines)]).processes == alone.processes
+    assert sample_data.fold_sources([(str(log), lines)]).processes == alone.processes
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_files_of_all_kinds_are_shared_out(tmp_path: Path) -> None:
     (tmp_path / "nccl.1.log").unlink()
     (tmp_path / "nccl.9.log.gz").write_bytes(gzip.compress(data)[:2000])
     for jobs in (2, 3, 8):
-        same(tmp_path, jobs)
+        is_same(tmp_path, jobs)
 
 
 def test_parts_cover_each_byte_once(tmp_path: Path) -> None:
@@ -188,12 +188,12 @@ def test_logs_that_get_shorter_while_they_are_read_are_a_problem(
     logs = [tmp_path / f"nccl.{at}.log" for at in range(number)]
     planned = partition.planned
 
-    def shortened(*values: Any) -> list[list[Part]]:
+    def shorten_blocks(*values: Any) -> list[list[Part]]:
         groups = planned(*values)
         os.truncate(logs[-1], round(kept * len(data)))
         return groups
 
-    monkeypatch.setattr(partition, "planned", shortened)
+    monkeypatch.setattr(partition, "planned", shorten_blocks)
     documents = []
     for jobs in (1, 2, 3):
         for log in logs:
@@ -240,7 +240,7 @@ def test_torn_packed_and_small_files_are_not_cut(tmp_path: Path) -> None:
 
 @pytest.fixture(params=["forked", "spawned"])
 def helpers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[processes.Helpers]:
-    """Processes of both kinds."""
+    """Yield processes of both kinds."""
     if request.param == "spawned":
         monkeypatch.setattr(processes, "can_fork", lambda: False)
     elif not processes.can_fork():
@@ -282,7 +282,7 @@ def test_no_process_is_left_where_nobody_wants_its_result(helpers: processes.Hel
 
 @pytest.fixture
 def forks() -> None:
-    """Processes are forks of this one."""
+    """Require that processes are forks of this one."""
     if not processes.can_fork():
         pytest.skip("forks are for Linux, and where no other thread runs")
 
@@ -311,7 +311,7 @@ def test_an_exit_status_that_nobody_kept_counts_as_failure() -> None:
     """So it is where the program that starts this one ignores SIGCHLD, which is inherited."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        same(sample_data.files("timestamps")[0], 3)
+        is_same(sample_data.files("timestamps")[0], 3)
     finally:
         signal.signal(signal.SIGCHLD, before)
 
@@ -359,13 +359,13 @@ def test_where_no_process_is_to_be_had_all_is_done_here(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(processes, "can_fork", lambda: True)
     monkeypatch.setattr(os, "fork", fork)
-    same(sample_data.files("timestamps")[0], 3)
+    is_same(sample_data.files("timestamps")[0], 3)
 
 
 def test_a_worker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     start = processes.Helpers.start
     monkeypatch.setattr(processes.Helpers, "start", lambda self, *_: start(self, os._exit, 1))
-    same(sample_data.files("timestamps")[0], 3)
+    is_same(sample_data.files("timestamps")[0], 3)
 
 
 @every(10)

@@ -23,11 +23,7 @@ MOVING = re.compile(r"github\.com/(?!MicrosoftDocs/)[^/]+/[^/]+/(?:blob|tree)/(?
 NETWORKS = (*(file.stem for file in (Path(platforms.__file__).parent / "networks").glob("*.toml")), None)
 
 
-def table_of(file: Path) -> dict[str, Any]:
-    return tomllib.loads(file.read_text(encoding="utf-8"))
-
-
-def unsourced(table: dict[str, Any]) -> Iterator[str]:
+def list_unsourced(table: dict[str, Any]) -> Iterator[str]:
     """Yield what is wrong with the sources of a platform; nothing where each fact has one that can be opened."""
     sources = table.get("sources", [])
     stated = {key for source in sources for key in source.get("states", [])}
@@ -41,7 +37,7 @@ def unsourced(table: dict[str, Any]) -> Iterator[str]:
             yield f"{url} names no commit or release"
 
 
-def mistyped(table: dict[str, Any]) -> Iterator[str]:
+def list_mistyped(table: dict[str, Any]) -> Iterator[str]:
     """Yield keys and types that are not those of the class; those of signs and sources refuse what they do not know."""
     hints = get_type_hints(Platform)
     for key, value in table.items():
@@ -92,10 +88,10 @@ def impossible(one: Platform) -> Iterator[str]:
 def test_each_platform_is_sound() -> None:
     wrong = []
     for file in FILES:
-        table = table_of(file)
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
         one = platforms.require_platform(file.stem)
         assert table["name"] == file.stem == one.name
-        wrong += [f"{file}: {what}" for what in (*unsourced(table), *mistyped(table), *impossible(one))]
+        wrong += [f"{file}: {what}" for what in (*list_unsourced(table), *list_mistyped(table), *impossible(one))]
     assert not wrong, "\n".join(wrong)
 
 

@@ -9,7 +9,7 @@ from nccl_inspect import platforms
 from nccl_inspect.platforms import Platform, Shown
 
 
-def recognised(**shown: object) -> Platform:
+def recognise_lines(**shown: object) -> Platform:
     found = platforms.recognise_platform(Shown(**shown))  # type: ignore[arg-type]
     assert found is not None
     return found
@@ -43,7 +43,7 @@ def test_gpus_contradict_only_a_machine_with_others() -> None:
 
 def test_gpus_and_a_network_together_name_a_machine_type() -> None:
     v100 = {"Tesla V100-SXM2-32GB"}
-    assert recognised(networks={"AWS Libfabric"}, gpu_names=v100).name == "p3dn.24xlarge"
+    assert recognise_lines(networks={"AWS Libfabric"}, gpu_names=v100).name == "p3dn.24xlarge"
     for networks, gpus in (({"IB"}, v100), ({"AWS Libfabric"}, {"NVIDIA L4"}), ({"AWS Libfabric"}, set())):
         assert platforms.recognise_platform(Shown(networks=networks, gpu_names=gpus)) is None
     found = platforms.find_by_gpus(["GeForce GTX 1080 Ti"])
@@ -54,30 +54,30 @@ def test_gpus_and_a_network_together_name_a_machine_type() -> None:
 def test_a_machine_type_that_is_named_excludes_others() -> None:
     assert platforms.require_platform("p5.48xlarge").excludes(platforms.require_platform("nd96isr-h100-v5"))
     assert not platforms.require_platform("p5.48xlarge").excludes(platforms.require_platform("P5.48xlarge"))
-    assert recognised(networks={"FasTrak"}).excludes(platforms.require_platform("p5.48xlarge"))
-    either = recognised(networks={"gIB"}, gpus=8)
+    assert recognise_lines(networks={"FasTrak"}).excludes(platforms.require_platform("p5.48xlarge"))
+    either = recognise_lines(networks={"gIB"}, gpus=8)
     assert not either.excludes(platforms.require_platform("a4-highgpu-8g"))
     assert either.excludes(platforms.require_platform("a3-megagpu-8g"))
     assert not platforms.require_platform("nvl72").excludes(platforms.require_platform("gb200-nvl72"))
 
 
 def test_types_that_fit_equally_claim_only_what_they_share() -> None:
-    found = recognised(settings={("NCCL_TOPO_FILE", "/opt/microsoft/ndv5/topo.xml")}, gpus=8)
+    found = recognise_lines(settings={("NCCL_TOPO_FILE", "/opt/microsoft/ndv5/topo.xml")}, gpus=8)
     assert found.name.startswith("nd96is-h100-v5 or nd96is-h200-v5 or nd96isr-")
     assert (found.vendor, found.gpus, found.nvlink, found.p2p) == ("Azure", 8, 4, True)
     assert (found.gpu, found.network, found.nics, found.gdr) == (None, None, None, None), "half of them have InfiniBand"
     assert platforms.find(found.name) == found
     # An A4X uses GPUDirect RDMA from NCCL 2.27.3 on, the others always: of either, nothing is sure.
-    either = recognised(networks={"gIB"})
+    either = recognise_lines(networks={"gIB"})
     assert {"a3-ultragpu-8g", "a4x-highgpu-4g"} < {*either.name.split(" or ")}
     assert (either.gdr, either.gdr_since, either.gdr_setting) == (None, None, None)
-    one_gpu = recognised(plugin=("p5/p5e",), gpus=1)
+    one_gpu = recognise_lines(plugin=("p5/p5e",), gpus=1)
     assert (one_gpu.name, one_gpu.rate) == ("p5.48xlarge or p5.4xlarge or p5e.48xlarge", None), "400 Gb/s, or 100"
 
 
 def test_p2p_over_an_amd_cpu_depends_on_release_and_number() -> None:
     def p2p(machine: str, release: str, gpus: int, *settings: tuple[str, str]) -> bool | None:
-        return platforms.expected_of(platforms.require_platform(machine), [release], gpus, settings).p2p
+        return platforms.expect_of_job(platforms.require_platform(machine), [release], gpus, settings).p2p
 
     off = ("NCCL_P2P_DISABLE", "1")
     for release, gpus, expected in (
@@ -100,6 +100,6 @@ def test_a_range_of_releases_is_as_new_as_its_oldest() -> None:
         ("2.26.2 to 2.28.3 (inferred)", None),
         ("2.28.3 or earlier (inferred)", None),
     ):
-        assert platforms.expected_of(platforms.require_platform("gb200-nvl72"), [release], 4, set()).gdr is expected, (
-            release
-        )
+        assert (
+            platforms.expect_of_job(platforms.require_platform("gb200-nvl72"), [release], 4, set()).gdr is expected
+        ), release

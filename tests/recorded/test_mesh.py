@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from answers import stored
+from answers import read_stored
 from mesh_recordings import MESHES, Recording, recordings
 from repository import ROOT
 
@@ -27,16 +27,16 @@ BLAME_ALONE = {
     "straggler",
 }
 """Ways to break a job of which the evidence leaves one culprit, where there are ranks to compare it with."""
-ANSWERS = stored("samples") | stored("repeated")
+ANSWERS = read_stored("samples") | read_stored("repeated")
 OF_TWO, OF_NODES, OF_GPUS = map(recordings, MESHES)
 
 
 def everything(recording: Recording) -> Answer:
     """Return the answer to all that a job left, which may be its log only."""
-    return ANSWERS.get(recording.folder.relative_to(ROOT).as_posix()) or alone(recording)
+    return ANSWERS.get(recording.folder.relative_to(ROOT).as_posix()) or read_alone(recording)
 
 
-def alone(recording: Recording) -> Answer:
+def read_alone(recording: Recording) -> Answer:
     """Return the answer to its log."""
     return ANSWERS[f"{recording.folder.relative_to(ROOT).as_posix()}/job.log.xz"]
 
@@ -93,7 +93,7 @@ def test_a_job_is_judged_by_all_that_it_left() -> None:
 
 def by_log(recording: Recording) -> Iterator[str]:
     """Yield how the answer to a log alone differs from what is known of the job."""
-    found = alone(recording).get("findings", [])
+    found = read_alone(recording).get("findings", [])
     if recording.kind not in ("other-setting", "shm"):
         for one in found:
             parties = [f"rank {recording.culprit}"]
@@ -159,7 +159,7 @@ def test_the_table_of_verdicts_is_up_to_date() -> None:
     jobs: dict[str, tuple[list[str], list[str]]] = {}
     for recording in OF_NODES:  # with eager and with lazy communicators
         log, whole = jobs.setdefault(recording.what, ([], []))
-        log.append(verdict(alone(recording)))
+        log.append(verdict(read_alone(recording)))
         whole.append(verdict(everything(recording)))
     cells = {what: ["; ".join(dict.fromkeys(verdicts)) for verdicts in both] for what, both in jobs.items()}
     rows = [f"| {what} | {log} | {whole} |" for what, (log, whole) in cells.items()]

@@ -57,12 +57,12 @@ def lines_of(recording: Recording) -> tuple[Line, ...]:
 
 
 def text_of(lines: Iterable[Line]) -> str:
-    """Lines as a log."""
+    """Return lines as a log."""
     return "".join(line.text for line in lines)
 
 
 def on(recording: Recording, hosts: Collection[int]) -> str:
-    """What some hosts printed."""
+    """Return what some hosts printed."""
     return text_of(line for line in lines_of(recording) if line.host in hosts)
 
 
@@ -94,14 +94,14 @@ Logs = Callable[[Recording], dict[str, str]]
 
 
 def log_of(hosts: Iterable[int] = HOSTS, lead: str = "") -> Logs:
-    """Return one log of some hosts, in the order of its lines."""
+    """Return a log of some hosts, in the order of its lines."""
     return lambda recording: {
         "job.log": "".join(f"{lead.format(line.host)}{line.text}" for line in lines_of(recording) if line.host in hosts)
     }
 
 
 def hosts_in(order: Iterable[int]) -> Logs:
-    """Return one log, one host behind the other."""
+    """Return a log with one host behind the other."""
     return lambda recording: {"job.log": "".join(on(recording, {host}) for host in order)}
 
 
@@ -166,7 +166,7 @@ _UNSEEN = ("no output", "no dump of")
 """Words of findings that name ranks because nothing of them is there."""
 
 
-def blamed(job: Job) -> list[int]:
+def list_blamed(job: Job) -> list[int]:
     """Return the ranks that the leading finding accuses by what is known of them."""
     findings = [finding for finding in job.findings if finding.rule not in _OBSERVERS[:2]]
     if not findings or findings[0].rule in _OBSERVERS:
@@ -202,7 +202,7 @@ def test_no_innocent_rank_is_blamed_alone(tried: dict[str, tuple[str, ...]], tmp
     wrong = []
     for number, (name, part) in enumerate((name, part) for name, parts in tried.items() for part in parts):
         try:
-            accused = blamed(PARTS[part].write(MESH[name], tmp_path / str(number)))
+            accused = list_blamed(PARTS[part].write(MESH[name], tmp_path / str(number)))
         except NoInputError:
             continue  # NCCL warned of nothing
         if len(accused) == 1 and accused != [MESH[name].culprit] and (name, part) not in VICTIMS:

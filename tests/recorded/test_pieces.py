@@ -45,7 +45,7 @@ def from_one(lines: Lines, chance: random.Random, what: str) -> Lines:
     return middle([line for line in lines if found.get(line) == one], chance)
 
 
-def replaced(lines: Lines, chance: random.Random, prefix: bytes) -> Lines:
+def replace_lines(lines: Lines, chance: random.Random, prefix: bytes) -> Lines:
     """Return a part of the log with less in front of each line."""
     return [_PREFIX.sub(prefix, line) for line in middle(lines, chance)]
 
@@ -58,8 +58,8 @@ CUTS: dict[str, Cut] = {
     "of a host": lambda lines, chance: from_one(lines, chance, "host"),
     "without connections": lambda lines, chance: middle([line for line in lines if b" via " not in line], chance),
     "about the network": lambda lines, chance: middle([line for line in lines if _NETWORK.search(line)], chance),
-    "without host": lambda lines, chance: replaced(lines, chance, rb"\g<process>\g<level>"),
-    "without process": lambda lines, chance: replaced(lines, chance, rb"\g<level>"),
+    "without host": lambda lines, chance: replace_lines(lines, chance, rb"\g<process>\g<level>"),
+    "without process": lambda lines, chance: replace_lines(lines, chance, rb"\g<level>"),
     "left out": left_out,
 }
 

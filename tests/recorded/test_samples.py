@@ -36,7 +36,7 @@ def expected_paths(name: str) -> dict[tuple[int, int], tuple[object, ...]]:
 
 
 def about_files(name: str, job: Job, truth: dict[str, Any]) -> Check:
-    """The files are those that the truth describes, and each sound line is recognised."""
+    """Yield where the files are not those that the truth describes, and sound lines that are not recognised."""
     contents = sample_data.contents(name)
     sums = Counter(hashlib.sha256(data).hexdigest() for data in contents)
     yield "files", sums == Counter(file["sha256"] for file in truth["files"])
@@ -51,7 +51,7 @@ def about_files(name: str, job: Job, truth: dict[str, Any]) -> Check:
 
 
 def about_job(name: str, job: Job, truth: dict[str, Any]) -> Check:
-    """Paths, ranks, hosts, release and settings."""
+    """Yield differences of paths, ranks, hosts, release and settings."""
     yield "each directed pair takes the path that it took", paths_of(job) == expected_paths(name)
     yield "GPUDirect RDMA of network paths only", all((p.gdr is None) == (p.transport != "NET") for p in job.paths)
     yield (
@@ -93,7 +93,7 @@ def about_communicators(name: str, job: Job, truth: dict[str, Any]) -> Check:
 
 
 def about_findings(name: str, job: Job, truth: dict[str, Any]) -> Check:
-    """What must be found is, what must not be is not, and evidence is the line that it names."""
+    """Yield findings that are missing, that must not be, or whose evidence is not the line that it names."""
     found, expected = {finding.rule for finding in job.findings}, truth["findings_expected"]
     for wanted in expected:
         either = set(wanted.split("|")) & RULES
@@ -124,7 +124,7 @@ def open_questions(job: Job) -> Iterator[str]:
     """Yield steps that leave out what the log states of the one rank that they are about."""
     places = Places(job)
     for finding in job.findings:
-        known = [places.of(rank) for rank in culprit_ranks(finding)]
+        known = [places.locate(rank) for rank in culprit_ranks(finding)]
         stated = {"<pid>": known[0].pid, "<pod>": known[0].pod} if len(known) == 1 else {}
         names = [name for name, value in stated.items() if value is not None]
         for step in finding.fix:

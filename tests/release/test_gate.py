@@ -22,7 +22,7 @@ STEPS = ACTION["runs"]["steps"]
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Path:
-    """The folder of a runner, where the first step has put the program."""
+    """Return the folder of a runner, where the first step has put the program."""
     program = "import sys; sys.path.insert(0, {!r}); from nccl_inspect.__main__ import main; main()\n"
     (tmp_path / "nccl-inspect.pyz").write_text(program.format(str(ROOT)))
     return tmp_path

@@ -33,8 +33,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel, which sees the packages of this one."""
+def installed_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an environment with the wheel, which sees the packages of this one."""
     folder = tmp_path_factory.mktemp("env")
     run(sys.executable, "-m", "venv", "--without-pip", folder)
     site = next(folder.glob("lib/python*/site-packages"))
@@ -56,19 +56,19 @@ def test_the_wheel_has_manual_pages_and_completions(wheel: Path) -> None:
     assert not [name for name in inside if name.startswith(("tests/", "docs/"))]
 
 
-def test_programs_are_installed(installed: Path) -> None:
-    done = run(installed / "bin" / "nccl-inspect", "summarize", SAMPLE)
+def test_programs_are_installed(installed_environment: Path) -> None:
+    done = run(installed_environment / "bin" / "nccl-inspect", "summarize", SAMPLE)
     assert done.stdout.startswith("DEGRADED: "), done.stderr
-    assert run(installed / "bin" / "kubectl-nccl", "--help").stdout.startswith("Usage: kubectl nccl ")
-    assert run(installed / "bin" / "kubectl_complete-nccl", "--keep", "").stdout == ":0\n"
+    assert run(installed_environment / "bin" / "kubectl-nccl", "--help").stdout.startswith("Usage: kubectl nccl ")
+    assert run(installed_environment / "bin" / "kubectl_complete-nccl", "--keep", "").stdout == ":0\n"
 
 
 @pytest.mark.skipif(shutil.which("man") is None, reason="no man on this machine")
-def test_man_finds_the_pages_of_an_environment(installed: Path) -> None:
-    bins = f"{installed / 'bin'}{os.pathsep}{PLAIN['PATH']}"
+def test_man_finds_the_pages_of_an_environment(installed_environment: Path) -> None:
+    bins = f"{installed_environment / 'bin'}{os.pathsep}{PLAIN['PATH']}"
     for name in ("nccl-inspect", "kubectl-nccl"):
         done = run("man", "--where", name, PATH=bins)
-        assert Path(done.stdout.strip()) == installed / "share" / "man" / "man1" / f"{name}.1", done.stderr
+        assert Path(done.stdout.strip()) == installed_environment / "share" / "man" / "man1" / f"{name}.1", done.stderr
 
 
 @pytest.fixture(scope="module")

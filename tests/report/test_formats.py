@@ -26,7 +26,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged, Suppressed
 from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 
 FORMATS = [name for name in ("markdown", "sarif", "junit", "github", "prometheus") if name in report.names()]
 # The schema of OASIS as published: https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/
@@ -43,7 +43,7 @@ NASTY = (
 )
 
 
-def shown(name: str, job: Job, **style: Any) -> str:
+def show_job(name: str, job: Job, **style: Any) -> str:
     return report.load(name).render(job, Style(**style))
 
 
@@ -79,11 +79,11 @@ def nasty() -> Job:
 def test_no_control_characters_reach_a_report(names: tuple[str, ...]) -> None:
     for form in FORMATS:
         for name in names:
-            text = shown(form, sample_data.job(name))
+            text = show_job(form, sample_data.job(name))
             assert text.endswith("\n") and not CONTROL.search(text), (form, name)
     for name in report.names():
         for verbose in (False, True):
-            assert not CONTROL.search(shown(name, nasty(), verbose=verbose)), name
+            assert not CONTROL.search(show_job(name, nasty(), verbose=verbose)), name
 
 
 @pytest.mark.slow
@@ -99,7 +99,7 @@ def test_a_format_loads_only_its_own_library() -> None:
 
 
 def prose(text: str) -> str:
-    """Markdown without what stands in code, and without the marks of what is folded away."""
+    """Return Markdown without what stands in code, and without the marks of what is folded away."""
     text = re.sub(r"^(`{3,})text\n.*?\n\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"(?<![\\`])(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
     text = re.sub(
@@ -109,7 +109,7 @@ def prose(text: str) -> str:
 
 
 def test_in_markdown_nothing_of_a_log_is_markup() -> None:
-    text = prose(shown("markdown", nasty(), verbose=True))
+    text = prose(show_job("markdown", nasty(), verbose=True))
     assert not re.search(r"(?<!\\)[`*_<>~$\[\]&|](?<!\*\*)", re.sub(r"^\|.*|\*\*[\w ]+:?\*\*", "", text, flags=re.M))
     for line in re.findall(r"^\|.*", text, re.MULTILINE):
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) in (3, 7), line
@@ -120,7 +120,7 @@ def test_in_markdown_nothing_of_a_log_is_markup() -> None:
 
 
 def test_markdown_calls_nobody_and_refers_to_nothing() -> None:
-    text = shown("markdown", nasty())
+    text = show_job("markdown", nasty())
     outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     outside = re.sub(r"^(?:- (?:\*\*do:\*\* )?|To capture it: )(`+).*\1$", "", outside, flags=re.MULTILINE)
     assert "octocat" in outside
@@ -130,19 +130,19 @@ def test_markdown_calls_nobody_and_refers_to_nothing() -> None:
 def test_a_fence_of_markdown_is_longer_than_any_in_the_log() -> None:
     job = sample_data.job("v2.30.7-shm-4gpu")
     finding = replace(job.findings[0], evidence=[Evidence(job.sources[0].name, 1, "```` x")])
-    text = shown("markdown", replace(job, findings=[finding]))
+    text = show_job("markdown", replace(job, findings=[finding]))
     assert "\n`````text\njob.log:1: ```` x\n`````\n" in text
 
 
 def test_markdown_cuts_long_lines_unless_all_is_wanted() -> None:
     job = sample_data.job("v2.30.7-shm-4gpu")
     job = replace(job, findings=[replace(job.findings[0], evidence=[Evidence(job.sources[0].name, 1, "x" * 9000)])])
-    assert max(map(len, shown("markdown", job).splitlines())) < 2000
-    assert "x" * 9000 in shown("markdown", job, verbose=True)
+    assert max(map(len, show_job("markdown", job).splitlines())) < 2000
+    assert "x" * 9000 in show_job("markdown", job, verbose=True)
 
 
 def sarif(job: Job) -> dict[str, Any]:
-    document = json.loads(shown("sarif", job))
+    document = json.loads(show_job("sarif", job))
     SARIF.validate(document)
     assert document["version"] == "2.1.0"
     (run,) = document["runs"]
@@ -167,7 +167,7 @@ def test_sarif_keeps_the_schema_and_points_at_lines(step: int) -> None:
             (place,) = result["locations"]
             assert place["physicalLocation"]["region"]["startLine"] == finding.evidence[0].line
             assert len(result["relatedLocations"]) == len(finding.evidence) - 1
-            assert result["message"]["text"].startswith(printable(finding.summary))
+            assert result["message"]["text"].startswith(escape_controls(finding.summary))
             assert result["suppressions"] == []
         places = [one for result in run["results"] for one in result["locations"] + result["relatedLocations"]]
         assert all(URI.fullmatch(one["physicalLocation"]["artifactLocation"]["uri"]) for one in places)
@@ -207,7 +207,7 @@ def test_names_of_sources_become_uris() -> None:
 
 
 def junit(job: Job) -> dict[str, TestCase]:
-    read = JUnitXml.fromstring(shown("junit", job).encode())
+    read = JUnitXml.fromstring(show_job("junit", job).encode())
     cases = {f"{suite.name}/{case.name}": case for suite in read for case in suite}
     results = Counter(type(result) for case in cases.values() for result in case.result)
     assert (read.tests, read.failures, read.errors, read.skipped) == (
@@ -241,12 +241,12 @@ def test_junit_of_a_hostile_log_is_read_back() -> None:
 
 def commands(job: Job) -> list[re.Match[str]]:
     """Return the workflow commands; there is nothing else."""
-    found = [COMMAND.fullmatch(line) for line in shown("github", job).splitlines()]
+    found = [COMMAND.fullmatch(line) for line in show_job("github", job).splitlines()]
     assert all(found)
     return [one for one in found if one]
 
 
-def unescaped(text: str) -> str:
+def list_unescaped(text: str) -> str:
     for code, char in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ","), ("%25", "%")):
         text = text.replace(code, char)
     return text
@@ -264,11 +264,11 @@ def test_github_gets_a_command_for_the_verdict_and_each_finding() -> None:
             assert command["name"] == names[finding.severity]
             assert (command["file"], command["line"]) == (finding.evidence[0].source, str(finding.evidence[0].line))
             assert command["title"].startswith(finding.rule)
-            assert unescaped(command["text"]).startswith(printable(finding.summary))
+            assert list_unescaped(command["text"]).startswith(escape_controls(finding.summary))
 
 
 def test_a_hostile_log_cannot_forge_a_command() -> None:
-    text = shown("github", nasty())
+    text = show_job("github", nasty())
     assert len(text.splitlines()) == len(commands(nasty())) == 6
     assert not re.search(r"^::error::forged", text, re.MULTILINE)
     assert "%2C" in text and "%3A" in text and "%25" in text
@@ -276,7 +276,7 @@ def test_a_hostile_log_cannot_forge_a_command() -> None:
 
 def metrics(job: Job) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
-    for family in text_string_to_metric_families(shown("prometheus", job)):
+    for family in text_string_to_metric_families(show_job("prometheus", job)):
         assert family.type == "gauge"
         assert family.documentation.endswith(".")
         for sample in family.samples:
@@ -301,4 +301,17 @@ def test_the_metrics_add_up() -> None:
 def test_metrics_of_a_hostile_log_are_read_back() -> None:
     found = metrics(nasty())
     (labels,) = found["nccl_inspect_paths"]
-    assert dict(labels)["path"] == printable(NASTY)
+    assert dict(labels)["path"] == escape_controls(NASTY)
+
+
+def test_a_long_name_of_a_source_leaves_room_for_the_line_and_the_message() -> None:
+    name = f"{'job-of-the-night-' * 8}rank-3.log"
+    text = b"node-a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct\n"
+    job = nccl_inspect.read(text)
+    for finding in job.findings:
+        finding.evidence[:] = [Evidence(name, line.line, line.text) for line in finding.evidence]
+    job.sources[0].name = name
+    for width in (60, 100):
+        cited = [line for line in show_job("text", job, width=width).splitlines() if "rank-3.log:1: " in line]
+        assert cited and all(len(line) <= width for line in cited), cited
+        assert any(re.search(r"rank-3\.log:1: …NCCL", line) for line in cited), cited

@@ -22,7 +22,7 @@ def first_lines(job: Job, width: int = 100) -> list[str]:
     return list(text.headline(job, Style(width=width)))
 
 
-def shown(job: Job, form: str, *, verbose: bool = False) -> str:
+def show_head(job: Job, form: str, *, verbose: bool = False) -> str:
     return load(form).render(job, Style(verbose=verbose))
 
 
@@ -46,7 +46,7 @@ def test_the_head_fits_ten_lines_and_any_width_and_says_what_to_do() -> None:
 def test_all_formats_have_the_same_head() -> None:
     job = sample_data.job(_FAILED)
     for form in ("text", "markdown", "html", "github", "junit"):
-        page = " ".join(shown(job, form).split())
+        page = " ".join(show_head(job, form).split())
         for _, line in label_lines(head.make_head(job)):
             assert line.split(";")[0].split("   #")[0] in page, form
 
@@ -82,17 +82,13 @@ def test_a_step_of_a_log_without_a_name_is_that_of_a_file(tmp_path: Path) -> Non
     assert nameless.do == named.do.replace("job.log", "<bytes>")
 
 
-def labels(text: str) -> list[str]:
-    return [line.partition(": ")[0] for line in text.splitlines()[1:]]
-
-
 def misshapen_brief(job: Job) -> Iterator[str]:
     text = brief.render(job)
     if len(text.splitlines()) > brief.MAX_LINES:
         yield "too long"
     if not text.startswith((f"{job.verdict.upper()}:", f"{job.verdict.upper()}, ", "WAITING")):
         yield "begins without the verdict"
-    found = labels(text)
+    found = [line.partition(": ")[0] for line in text.splitlines()[1:]]
     if job.verdict in ("failed", "degraded") and (not {"fix", "evidence"} & set(found) or found.count("evidence") > 3):
         yield f"a fault with {found}"
     if job.verdict == "ok" and found != ["job", "paths"]:

@@ -23,7 +23,7 @@ from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
 from nccl_inspect.report import html as html_report
-from nccl_inspect.report.html import Texts, packed
+from nccl_inspect.report.html import Texts, pack_numbers
 
 FALLBACK = "efa-provider-missing-socket-fallback"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'"
@@ -74,8 +74,8 @@ def data_of(text: str) -> dict[str, Any]:
     return loaded
 
 
-def unpacked(text: str) -> list[int]:
-    """What ``0-packing.js`` makes of a column."""
+def unpack_numbers(text: str) -> list[int]:
+    """Return what ``0-packing.js`` makes of a column."""
     runs = (run.partition("*") for run in text.split())
     return list(accumulate(int(step) for step, _, times in runs for _ in range(int(times or 1))))
 
@@ -184,14 +184,14 @@ def test_many_nics_are_folded() -> None:
 def test_columns_are_packed_as_steps() -> None:
     columns: dict[str, list[int]] = {"": [], "0": [0], "3 1*2 4": [3, 4, 5, 9], "-1 0 8": [-1, -1, 7], "7 0*3": [7] * 4}
     for text, numbers in columns.items():
-        assert packed(numbers) == text
-        assert unpacked(text) == numbers
+        assert pack_numbers(numbers) == text
+        assert unpack_numbers(text) == numbers
 
 
 def test_paths_have_their_kind() -> None:
     job = sample_data.job(FALLBACK)
     data = data_of(html(job))
-    src, dst, kinds = (unpacked(data["paths"][name]) for name in ("src", "dst", "kind"))
+    src, dst, kinds = (unpack_numbers(data["paths"][name]) for name in ("src", "dst", "kind"))
     assert list(zip(src, dst, strict=True)) == [(path.src, path.dst) for path in job.paths]
     assert [data["kinds"][kind]["detail"] for kind in kinds] == [path.detail for path in job.paths]
 
@@ -203,14 +203,17 @@ def test_texts_keep_each_digit() -> None:
         texts.append(line)
     document = texts.document()
     rows = {
-        kind: zip(*map(unpacked, columns), strict=True) if columns else repeat(())
+        kind: zip(*map(unpack_numbers, columns), strict=True) if columns else repeat(())
         for kind, (_, *columns) in enumerate(document["kinds"])
     }
-    for line, kind in zip(lines, unpacked(document["order"]), strict=True):
+    for line, kind in zip(lines, unpack_numbers(document["order"]), strict=True):
         numbers = map(str, next(rows[kind]))
         assert "".join(chain.from_iterable(zip_longest(document["kinds"][kind][0], numbers, fillvalue=""))) == line
     assert all(
-        abs(number) < 1 << 53 for _, *columns in document["kinds"] for text in columns for number in unpacked(text)
+        abs(number) < 1 << 53
+        for _, *columns in document["kinds"]
+        for text in columns
+        for number in unpack_numbers(text)
     )
 
 
@@ -218,10 +221,10 @@ def test_rings_and_trees_have_their_ways() -> None:
     data = data_of(html(sample_data.job("socket-2node-tp4-dp2")))
     world = data["comms"][0]
     (ring,) = world["rings"]
-    assert unpacked(ring.pop("ranks")) == [0, 3, 2, 1, 4, 7, 6, 5]
+    assert unpack_numbers(ring.pop("ranks")) == [0, 3, 2, 1, 4, 7, 6, 5]
     assert ring == {"channels": "channels 0-1", "cut": False}
     assert [tree["channels"] for tree in world["trees"]] == ["channel 0", "channel 1"]
-    edges = {(a, b): world["ways"][way] for a, b, way in zip(*map(unpacked, world["edges"]), strict=True)}
+    edges = {(a, b): world["ways"][way] for a, b, way in zip(*map(unpack_numbers, world["edges"]), strict=True)}
     assert edges[1, 4] == ["net", "NET/Socket"]
     assert edges[0, 3] == ["p2p", "P2P/CUMEM"]
 
@@ -257,7 +260,7 @@ def test_a_page_of_1024_ranks_stays_below_three_megabytes() -> None:
     data = data_of(text)
     assert [host for host, _ in data["hosts"]] == wide.hosts
     assert {host for host in wide.hosts if f"<td>{host}</td>" in text} == set(wide.hosts)
-    assert set(zip(*(unpacked(data["paths"][end]) for end in ("src", "dst")), strict=True)) == set(wide.truth)
+    assert set(zip(*(unpack_numbers(data["paths"][end]) for end in ("src", "dst")), strict=True)) == set(wide.truth)
     assert {finding.rule for finding in job.findings if f'id="rule-{finding.rule}"' in text} == {"gdr-one-sided"}
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tabulate import tabulate
 
 from nccl_inspect.judging.engine import registered
-from nccl_inspect.report.tables import KIND_HEAD, aligned
+from nccl_inspect.report.tables import KIND_HEAD, align_table
 from nccl_inspect.report.words import fit_page
 
 PAGES = {entry.rule.name: entry.rule.page for entry in registered()}
@@ -19,7 +19,7 @@ PAGES = {entry.rule.name: entry.rule.page for entry in registered()}
 def misfitting(text: str, width: int) -> Iterator[str]:
     """Yield what is wrong with a page in a terminal of some width."""
     page, found = fit_page(text, 120), fit_page(text, width)
-    if found.split() != page.split() or _kept(found) != _kept(page):
+    if found.split() != page.split() or _list_kept(found) != _list_kept(page):
         yield "other words, code, headings, tables or items"
     prose = re.sub(r"^ *```.*?^ *```$", "", found, flags=re.MULTILINE | re.DOTALL).split("\n")
     wide = [line for line in prose if len(line) > width and not line.startswith(("|", "#"))]
@@ -33,8 +33,8 @@ def test_the_pages_of_rules_fit() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def _kept(page: str) -> list[str]:
-    """Code, headings, tables and the beginnings of items."""
+def _list_kept(page: str) -> list[str]:
+    """Return code, headings, tables and the beginnings of items."""
     code = re.findall(r"^ *```.*?^ *```$", page, flags=re.MULTILINE | re.DOTALL)
     return code + re.findall(r"^ *(?:[|#].*|[-*] |\d+\. |$)", page, flags=re.MULTILINE)
 
@@ -52,4 +52,6 @@ CELLS = st.text(st.characters(categories=("L", "N", "P"), max_codepoint=0x2FF), 
 
 @given(st.lists(st.lists(CELLS, min_size=len(KIND_HEAD), max_size=len(KIND_HEAD)), min_size=1))
 def test_a_table_is_as_tabulate_draws_it(rows: list[list[str]]) -> None:
-    assert "\n".join(aligned(KIND_HEAD, rows)) == tabulate(rows, KIND_HEAD, tablefmt="simple", disable_numparse=True)
+    assert "\n".join(align_table(KIND_HEAD, rows)) == tabulate(
+        rows, KIND_HEAD, tablefmt="simple", disable_numparse=True
+    )

@@ -16,7 +16,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 
 RULES = {entry.rule.name: entry.rule for entry in engine.registered()}
-PRODUCTIONS = grammar.shipped().productions
+PRODUCTIONS = grammar.load_grammar().productions
 ERRORS = [one for one in PRODUCTIONS if one.constants.get("tone") == "error"]
 
 HALF = "exited on"
@@ -37,11 +37,11 @@ EXCEPTIONS = {
     *("python-interrupted", "rank-interrupted"),
 }
 """Error lines that raise nothing alone, by production."""
-OTHERS = {name: {*engine.superseding_by_rule()[name], *EXTRA.get(name, ())} for name in RULES}
+OTHERS = {name: {*engine.superseding(name), *EXTRA.get(name, ())} for name in RULES}
 """Rules that may speak in the place of the one that the grammar names."""
 
 
-def alone(production: Production, sample: str) -> Job | None:
+def read_alone(production: Production, sample: str) -> Job | None:
     """Return a log of one line; None where that is none."""
     lead = "" if production.foreign or production.bare else "node-a:100:120 [0] file.cc:1 NCCL WARN "
     try:
@@ -51,13 +51,13 @@ def alone(production: Production, sample: str) -> Job | None:
 
 
 def findings_of(job: Job) -> list[Finding]:
-    """What was found, without what is about the log as such."""
+    """Return what was found, without what is about the log as such."""
     return [finding for finding in job.findings if finding.category != engine.CATEGORIES[-1]]
 
 
 def complaints(production: Production, most: int | None) -> Iterator[str]:
     """Yield what is wrong with the rule to which samples of an error line lead, the first ones or all."""
-    jobs = (alone(production, sample) for sample in production.samples if not sample.endswith(HALF))
+    jobs = (read_alone(production, sample) for sample in production.samples if not sample.endswith(HALF))
     # With some values it is no error, such as an Xid that programs cause.
     errors = [*islice((job for job in jobs if job and any(map(is_error, job.notices))), most)]
     if not errors:

@@ -12,12 +12,12 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from answers import stored
+from answers import read_stored
 from repository import ROOT
 from rule_pages import RULES, Example, examples
 
 from nccl_inspect.errors import PageError
-from nccl_inspect.grammar.engine import shipped
+from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.grammar.roles import ROLES
 from nccl_inspect.judging import engine, page_words, pages, remedies
 
@@ -54,13 +54,13 @@ def test_each_rule_has_a_complete_page() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-PRODUCTIONS = {f"{one.dialect}/{one.name}" for one in shipped().productions}
+PRODUCTIONS = {f"{one.dialect}/{one.name}" for one in load_grammar().productions}
 WORDS = {
     "production": PRODUCTIONS,
     "with": PRODUCTIONS,
     "only": PRODUCTIONS,
     "role": set(ROLES),
-    "dialect": {one.dialect for one in shipped().productions},
+    "dialect": {one.dialect for one in load_grammar().productions},
     "rule": set(RULES),
 }
 UNREAD = {
@@ -74,7 +74,7 @@ MODULES = {
     for text in [path.read_text(encoding="utf-8")]
     for name in (path.stem, *re.findall(r"^def (\w+)", text, re.MULTILINE))
 }
-FIELDS = {name for one in shipped().productions for name in (*one.shape.names, *one.constants)}
+FIELDS = {name for one in load_grammar().productions for name in (*one.shape.names, *one.constants)}
 
 
 def faults(declared: str, said: str, name: str) -> Iterator[str]:
@@ -88,7 +88,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     block = f"{declared}\n{said}"
     asked = "\n".join(re.findall(r"^(?:when|unless): ([^#\n]*)", block, re.MULTILINE)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in page_words.PART.finditer(block) if part[2] not in FIELDS)
-    may_have = "settings paths account partial running effects who errors cause file lines costs steps"
+    may_have = "settings paths more account partial running effects who errors cause file lines costs steps"
     always = set(may_have.split())
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
         if word == "is" and " ".join(rest).partition("=")[0] not in found_out | always:
@@ -156,7 +156,7 @@ def test_a_broken_page_is_named(tmp_path: Path, given: str, broken: str, reason:
     (tmp_path / "license_refused.md").write_text(page, encoding="utf-8")
     found = ""
     try:
-        (entry,) = pages.registered(tmp_path, ())
+        (entry,) = pages.load_rules(tmp_path, ())
         assert entry.rule.name in pages.render_page(page, entry.rule)
     except PageError as error:
         found = str(error)
@@ -210,7 +210,7 @@ def differences(example: Example, finding: dict[str, Any]) -> Iterator[str]:
 
 
 def test_examples_come_out_as_their_pages_say() -> None:
-    answers = stored("pages")
+    answers = read_stored("pages")
     wrong = [
         f"{FOLDER / name.replace('-', '_')}.md: example {example.number} ({example.outcome}): {what}"
         for name in RULES

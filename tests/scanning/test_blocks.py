@@ -34,7 +34,7 @@ def test_samples_are_the_same_job() -> None:
     for name in sample_data.names():
         for content in sample_data.contents(name):
             blocks = [content.split(b"\n")]
-            jobs = [resolve.resolve(fuzz_blocks.folded(blocks, by_line)).to_dict() for by_line in (False, True)]
+            jobs = [resolve.resolve(fuzz_blocks.fold_log(blocks, by_line)).to_dict() for by_line in (False, True)]
             if json.dumps(jobs[0], default=str) != json.dumps(jobs[1], default=str):
                 differ.append(name)
     assert not differ

@@ -17,13 +17,13 @@ INIT = "e1e7e8b6d6a1:301:355 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 bu
 MESSAGE = "Error: failed to extend /dev/shm/nccl-bVjkDp to 9637892 bytes"
 
 
-def quoted(text: str) -> str:
+def quote_lines(text: str) -> str:
     return "".join(f"> {line}\n" for line in text.splitlines())
 
 
-@pytest.mark.parametrize("text", [HARD, WORDS, quoted(HARD), quoted(WORDS)])
+@pytest.mark.parametrize("text", [HARD, WORDS, quote_lines(HARD), quote_lines(WORDS)])
 def test_a_broken_line_is_one_again(text: str) -> None:
-    job = nccl_inspect.read((text + (quoted(AFTER) if text.startswith(">") else AFTER)).encode())
+    job = nccl_inspect.read((text + (quote_lines(AFTER) if text.startswith(">") else AFTER)).encode())
     assert not job.unrecognised
     assert next(notice.message for notice in job.notices) == MESSAGE
     assert [notice.evidence[0].line for notice in job.notices] == [1, 3]

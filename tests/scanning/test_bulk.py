@@ -49,7 +49,7 @@ class Listing:
         self.lines = 0
         self.repeated: list[Repeated] = []
         self._countable = countable
-        self.scanner = bulk.BulkScanner(engine.shipped(), self)
+        self.scanner = bulk.BulkScanner(engine.load_grammar(), self)
 
     def take(self, found: Found) -> None:
         for number, printed, text, run in (row for lines in found.by_process.values() for row in lines.rows):
@@ -70,7 +70,7 @@ def facts(counts: Counts) -> tuple[object, ...]:
 
 def by_line(blocks: Sequence[Sequence[bytes]]) -> tuple[list[Seen], tuple[object, ...]]:
     found: list[Seen] = []
-    scanner, counts = Scanner(engine.shipped()), Counts()
+    scanner, counts = Scanner(engine.load_grammar()), Counts()
     for block in blocks:
         scanner.scan(block, counts, lambda number, origin, text: found.append(seen(number, origin, text)))
     return found, facts(counts)
@@ -87,12 +87,12 @@ def by_block(blocks: Sequence[Sequence[bytes]], countable: bool) -> tuple[Listin
 def difference(blocks: Sequence[list[bytes]]) -> str | None:
     """Return what blocks give otherwise than their lines one by one."""
     some = [block for block in blocks if block]
-    return fuzz_blocks.reading_difference(fuzz_blocks.folded(some), fuzz_blocks.folded(some, by_line=True))
+    return fuzz_blocks.reading_difference(fuzz_blocks.fold_log(some), fuzz_blocks.fold_log(some, by_line=True))
 
 
 @cache
 def pool() -> list[bytes]:
-    """Lines of all kinds: of every sample log, wrapped, damaged, of other programs."""
+    """Return lines of all kinds: of every sample log, wrapped, damaged, of other programs."""
     lines = [line for name in sample_data.names() for data in sample_data.contents(name) for line in data.split(b"\n")]
     lines = lines[:: max(1, len(lines) // 4000)]
     wrapped = [b"[pod/llama-0] " + line for line in lines[::50]]
@@ -155,7 +155,7 @@ COLLECTED = (
 )
 
 
-def collected(lines: Sequence[bytes], form: str, start: datetime, step: timedelta) -> list[bytes]:
+def collect_events(lines: Sequence[bytes], form: str, start: datetime, step: timedelta) -> list[bytes]:
     """Return the lines as a collector passes them on, each with its time."""
     times = (start + number * step for number in range(len(lines)))
     return [
@@ -173,7 +173,7 @@ def collected(lines: Sequence[bytes], form: str, start: datetime, step: timedelt
 def test_lines_with_times_give_what_they_give_one_by_one(
     block: list[bytes], form: str, start: datetime, step: timedelta
 ) -> None:
-    lines = collected(block * 3, form, start, step)
+    lines = collect_events(block * 3, form, start, step)
     blocks = [lines[: len(block)], lines[len(block) :]]
     assert difference(blocks) is None
 
@@ -183,7 +183,7 @@ def test_lines_with_times_that_were_run_together_keep_their_own_processes() -> N
     other = line.replace(b"vm:7:7 [0]", b"vm:8:8 [1]")
     block = [line % channel for channel in range(32)]
     block += [line % 32 + other % 32, *block]
-    lines = collected(block, "{time}Z ", datetime(2026, 11, 20), timedelta(microseconds=37))
+    lines = collect_events(block, "{time}Z ", datetime(2026, 11, 20), timedelta(microseconds=37))
     assert difference([lines, lines]) is None
 
 
@@ -277,7 +277,7 @@ def test_a_flood_is_folded_as_its_lines_are() -> None:
         for number in range(3000)
     ]
     spam += [b"vm:8:8 [1] NCCL INFO misc/socket.cc:749 -> 6", b"vm:8:8 [1] misc/x.cc:1 NCCL WARN unheard of"] * 1500
-    whole = sample_data.folded([("log", spam[:20]), ("log2", spam)])
+    whole = sample_data.fold_sources([("log", spam[:20]), ("log2", spam)])
     pieces = Reader()
     for name, lines in (("log", spam[:20]), ("log2", spam)):
         pieces.fold.start(name)

@@ -22,7 +22,7 @@ from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.scanning.excerpts import Excerpt
 from nccl_inspect.scanning.scanner import Scanner
 
-GRAMMAR = engine.shipped()
+GRAMMAR = engine.load_grammar()
 SAMPLES = [
     sample
     for production in GRAMMAR.productions
@@ -33,7 +33,7 @@ SAMPLES = [
 HEAD = "node-a:12:13 [0] "
 
 
-def escaped(text: str) -> str:
+def escape_log(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -58,7 +58,7 @@ BARE: dict[str, Callable[[str], str]] = {
     "arrow": lambda text: "→ " + text,
     "elision before": lambda text: "... " + text,
     "break": lambda text: text + "<br>",
-    "web": escaped,
+    "web": escape_log,
     "web blanks": lambda text: text.replace(" ", "\xa0"),
     "last error": lambda text: "Last error: " + text,
 }
@@ -176,7 +176,7 @@ DOCUMENTS = [
 
 
 def alarms(text: bytes) -> list[str]:
-    """What is found in a text only because it is read as an excerpt, but for what harms nobody."""
+    """Return what is found in a text only because it is read as an excerpt, but for what harms nobody."""
     lines = text.split(b"\n")
     known: set[int] = set()
     Scanner(GRAMMAR).scan(lines, Counts(), lambda number, _origin, said: known.add(number))

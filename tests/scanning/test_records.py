@@ -17,7 +17,7 @@ def docker(text: str, second: int, stream: str = "stdout") -> bytes:
     return json.dumps(record, separators=(",", ":")).encode()
 
 
-def of_pod(text: str, second: int, pod: str) -> bytes:
+def add_pod(text: str, second: int, pod: str) -> bytes:
     fraction = f".{second}" if second % 7 else ""
     record = {"time": f"2026-11-20T23:13:{second:02}{fraction}Z", "log": text, "kubernetes": {"pod_name": pod}}
     return json.dumps(record, separators=(",", ":")).encode()
@@ -25,17 +25,17 @@ def of_pod(text: str, second: int, pod: str) -> bytes:
 
 def test_objects_of_one_form() -> None:
     block = [docker(LINE % (number, channel), number) for number in range(20) for channel in range(8)]
-    fold = fuzz_blocks.folded([[*block, b"step 7", block[0]]])
+    fold = fuzz_blocks.fold_log([[*block, b"step 7", block[0]]])
     assert {log.opening.time for log in fold.processes.values()} == {f"2026-11-20T23:13:{n:02}.25Z" for n in range(20)}
 
 
 def test_objects_of_several_pods_in_turn() -> None:
     block = [
-        of_pod(LINE % (number % 12, channel), number, f"llama-{number % 12}")
+        add_pod(LINE % (number % 12, channel), number, f"llama-{number % 12}")
         for number in range(60)
         for channel in (0, 1)
     ]
-    fold = fuzz_blocks.folded([block])
+    fold = fuzz_blocks.fold_log([block])
     assert {process.apart for process in fold.processes} == {f"llama-{number}" for number in range(12)}
     assert fuzz_blocks.difference([block]) is None
     assert fuzz_blocks.difference([block[:50], block[50:]]) is None
@@ -45,7 +45,7 @@ def test_lines_in_objects_keep_their_own_times() -> None:
     own = "[2026-11-20 23:13:%02d.5] vm:%d:7 [0] NCCL INFO ncclCommInitRank comm 0x%x rank %d nranks 40 "
     about = "cudaDev 0 nvmlDev 0 busId 10 commId 0x1 - Init START\n"
     block = [docker(own % (n, 7 + n, 64 + n, n) + about, 50 - n) for n in range(40)]
-    fold = fuzz_blocks.folded([[*block, block[0]]])
+    fold = fuzz_blocks.fold_log([[*block, block[0]]])
     times = {step.printed.time for log in fold.processes.values() for step in log.steps}
     assert times == {f"2026-11-20 23:13:{n:02}.5" for n in range(40)}
     assert fuzz_blocks.difference([block]) is None

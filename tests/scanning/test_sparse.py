@@ -22,7 +22,7 @@ def _text(*others: bytes) -> bytes:
 
 
 def _sieve() -> Sieve:
-    return Sieve(lambda: (*engine.shipped().signs(), *envelopes.signs_of_partials()))
+    return Sieve(lambda: (*engine.load_grammar().signs(), *envelopes.signs_of_partials()))
 
 
 def test_what_means_nothing_is_not_picked() -> None:
@@ -41,7 +41,7 @@ def test_lines_that_never_look_the_same_are_compared() -> None:
         assert [line for _, line in picked.lines] == [_NCCL, _NCCL]
 
 
-def _varied(*others: bytes) -> bytes:
+def _vary_line(*others: bytes) -> bytes:
     """Return a block of lines of many letters, no two of which look the same."""
     chance = random.Random(3)
     lines = [b"".join((b'{"payload": "', b64encode(chance.randbytes(60)), b'"}')) for _ in range(8000)]
@@ -52,10 +52,10 @@ def _varied(*others: bytes) -> bytes:
 @pytest.mark.slow
 def test_texts_are_found_among_lines_that_never_look_the_same() -> None:
     learned, fresh = _sieve(), _sieve()
-    learned.picked(_varied())
-    signs = sorted(engine.shipped().signs())
+    learned.picked(_vary_line())
+    signs = sorted(engine.load_grammar().signs())
     for shift in range(4):
-        text = b"-" * shift + _varied(*signs, b"NCCL version 2.28.9+cuda13.0", b"srun: error: task 3", b"", b"saved")
+        text = b"-" * shift + _vary_line(*signs, b"NCCL version 2.28.9+cuda13.0", b"srun: error: task 3", b"", b"saved")
         by_grams = learned.picked(text)
         assert "nccl_inspect.scanning.grams" in sys.modules
         assert by_grams.size == text.count(b"\n") + 1
@@ -63,6 +63,6 @@ def test_texts_are_found_among_lines_that_never_look_the_same() -> None:
 
 
 def test_lines_of_all_letters_are_no_reason_to_compare_all_signs_with_them() -> None:
-    sieve, text = _sieve(), _varied()
+    sieve, text = _sieve(), _vary_line()
     calls = calls_by_function(lambda: sieve.picked(text))
     assert sum(calls.values()) < 4 * text.count(b"\n")

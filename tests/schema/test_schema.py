@@ -13,7 +13,7 @@ import pytest
 import sample_data
 from few_examples import every
 from jsonschema import Draft202012Validator
-from schemas import closed, objects, schema
+from schemas import close_schema, objects, schema
 
 import nccl_inspect
 from nccl_inspect.errors import NoInputError
@@ -21,7 +21,7 @@ from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES
 from nccl_inspect.model.job import Job
 
 SCHEMA = schema("nccl-inspect-1")
-VALIDATOR = closed("nccl-inspect-1")
+VALIDATOR = close_schema("nccl-inspect-1")
 OPTIONAL = {"jobs"}
 """Keys that are there only where the input holds several jobs."""
 LINE = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/2"

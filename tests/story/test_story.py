@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from answers import stored
+from answers import read_stored
 
 import nccl_inspect
-from nccl_inspect.grammar.engine import shipped
+from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.grammar.layers import BY_NAME, Layer
 from nccl_inspect.judging.engine import registered
 from nccl_inspect.report.digest import story_rows
@@ -21,7 +21,7 @@ RECORDED = ("sample_logs/faults/", "sample_logs/mesh-nodes/")
 
 def test_every_error_and_every_rule_has_a_layer() -> None:
     wrong = []
-    for production in shipped().productions:
+    for production in load_grammar().productions:
         is_judged = production.details.layer or not production.roles.isdisjoint(RETRIES)
         if production.constants.get("tone") == "error" and production.layer == Layer.NONE and not is_judged:
             wrong.append(f"{production.name}: an error without a layer")
@@ -35,7 +35,7 @@ def test_every_error_and_every_rule_has_a_layer() -> None:
 
 def test_the_story_of_a_recorded_fault_begins_with_the_lead_and_each_entry_follows_from_an_earlier_one() -> None:
     wrong = []
-    for name, one in stored("samples").items():
+    for name, one in read_stored("samples").items():
         if not name.startswith(RECORDED) or not name.endswith((".gz", "-lazy")) or one["verdict"] != "failed":
             continue
         story, findings = one.get("story", []), one.get("findings", [])
@@ -58,7 +58,7 @@ def test_a_failed_job_has_a_finding_that_says_so() -> None:
     wrong = [
         name
         for corpus in ("samples", "pages", "logs", "built")
-        for name, one in stored(corpus).items()
+        for name, one in read_stored(corpus).items()
         if one.get("verdict") == "failed" and not any(map(_says_that_it_failed, one.get("findings", ())))
     ]
     assert not wrong, "\n".join(wrong)

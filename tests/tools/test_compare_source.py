@@ -60,7 +60,7 @@ def tree(tmp_path: Path) -> Path:
     return folder
 
 
-def judged(*texts: str, level: str = "INFO") -> list[str]:
+def judge_calls(*texts: str, level: str = "INFO") -> list[str]:
     results = compare_source.judge([Call(level, ("INIT",), text, "x.cc", 1) for text in texts], "nccl")
     return [result.verdict for result in results]
 
@@ -90,9 +90,9 @@ def test_a_plugin_has_calls_and_a_prefix_of_its_own(tmp_path: Path) -> None:
 def test_every_word_of_every_line_has_to_be_recognised() -> None:
     head = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size %ld : CUDA error %d '%s'."
     advice = "This is usually caused by a system or configuration error in the Fabric Manager or NVSwitches."
-    assert judged(f"{head}\n{advice}", f"{head}\nPray.", level="WARN") == ["recognised", "unrecognised"]
+    assert judge_calls(f"{head}\n{advice}", f"{head}\nPray.", level="WARN") == ["recognised", "unrecognised"]
     texts = ["NET/Plugin: Could not find: %s", "NET/Plugin: Could not find: a needle in %s"]
-    assert judged(*texts) == ["recognised", "unrecognised"], "a production would take the words for any text"
+    assert judge_calls(*texts) == ["recognised", "unrecognised"], "a production would take the words for any text"
     assert all(reason for one in source_calls.DIALECTS for reason in compare_source.exclusions(one).values())
 
 
@@ -184,8 +184,8 @@ INSTRUCTIONS = f"""
 
 
 def test_a_call_in_a_library_is_read_with_its_level_subsystems_and_place() -> None:
-    ring, failed = library_calls.calls_in(INSTRUCTIONS, TEXTS.get)
+    ring, failed = library_calls.find_calls(INSTRUCTIONS, TEXTS.get)
     assert ring == Call("INFO", ("INIT", "COLL"), TEXTS[0x20], "unknown", 0)
     assert failed == Call("WARN", (), TEXTS[0x30], "x.cc", 0x44)
     again = [*INSTRUCTIONS[:8], f"  19b8ff:\tcall   {LOG}"]
-    assert len(list(library_calls.calls_in(again, TEXTS.get))) == 1, "what is left over is not taken for arguments"
+    assert len(list(library_calls.find_calls(again, TEXTS.get))) == 1, "what is left over is not taken for arguments"

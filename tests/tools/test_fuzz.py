@@ -32,7 +32,7 @@ def test_targets_take_their_seeds_and_what_once_broke_them() -> None:
 def test_changed_inputs_break_no_promise(name: str, seed: int) -> None:
     choice = random.Random(seed)
     seeds = fuzz_seeds.SEEDS[name]()
-    fuzz_targets.TARGETS[name](fuzz_seeds.mutated(choice.choice(seeds), seeds, choice))
+    fuzz_targets.TARGETS[name](fuzz_seeds.mutate(choice.choice(seeds), seeds, choice))
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ def test_changed_inputs_break_no_promise(name: str, seed: int) -> None:
 def test_pieces_of_any_size_give_the_same_job(seed: int, step: int) -> None:
     """A changed log read at once, and as it comes through a pipe."""
     choice = random.Random(seed)
-    data = fuzz_seeds.mutated(choice.choice(fuzz_seeds.logs()), fuzz_seeds.logs(), choice)
+    data = fuzz_seeds.mutate(choice.choice(fuzz_seeds.logs()), fuzz_seeds.logs(), choice)
     if step == 1:
         data = data[:3000]
     assume(step == 65_536 or not is_torn(data))  # whether lines are put together is told by what one reading gives

@@ -29,21 +29,21 @@ def test_the_matrix_is_read_through_its_colour_codes(tmp_path: Path) -> None:
     found = read(tmp_path, NVSWITCH)
     assert found.gpus == 3
     assert found.name.endswith("topo.txt")
-    assert {found.between(a, b) for a in range(3) for b in range(3) if a != b} == {"NV18"}
-    assert found.between(0, 0) is None
-    assert found.between(0, 3) is None
+    assert {found.link_class(a, b) for a in range(3) for b in range(3) if a != b} == {"NV18"}
+    assert found.link_class(0, 0) is None
+    assert found.link_class(0, 3) is None
 
 
 def test_nics_are_told_apart_from_gpus(tmp_path: Path) -> None:
     found = read(tmp_path, WITH_NICS)
     assert found.gpus == 4
-    assert [found.between(0, other) for other in (1, 2, 3)] == ["PHB", "NODE", "SYS"]
-    assert [found.between(3, other) for other in (0, 1, 2)] == ["SYS", "SYS", "SYS"]
+    assert [found.link_class(0, other) for other in (1, 2, 3)] == ["PHB", "NODE", "SYS"]
+    assert [found.link_class(3, other) for other in (0, 1, 2)] == ["SYS", "SYS", "SYS"]
     assert len(found.classes) == 4 * 3
     assert [nic.name for nic in found.nics] == ["mlx5_0", "mlx5_1"]
     assert found.nics[0].classes == {0: "PIX", 1: "PXB", 2: "NODE", 3: "SYS"}
     by_device = read(tmp_path, OLD_NICS)
-    assert (by_device.gpus, by_device.between(1, 0)) == (2, "PIX")
+    assert (by_device.gpus, by_device.link_class(1, 0)) == (2, "PIX")
     alone = read(tmp_path, "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-7\t0\n")
     assert (alone.gpus, alone.classes) == (1, {})
 

@@ -12,8 +12,8 @@ from repository import TESTS
 import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.errors import TopologyError
-from nccl_inspect.topology import Named, parse_bracket
-from nccl_inspect.topology.nccl_xml import parsed
+from nccl_inspect.model.inventory import Gpu, parse_bracket
+from nccl_inspect.topology.nccl_xml import parse_document
 
 DATA = TESTS / "data"
 H200 = DATA / "h200-4gpu.nccl-topo.xml"
@@ -76,8 +76,8 @@ def test_a_dump_of_nvswitch_gpus() -> None:
         (1, "0000:00:07.0", 90, True),
         (3, "0000:00:09.0", 90, True),
     ]
-    assert found.between(1, 7) == "NV18"
-    assert found.between(0, 1) is None
+    assert found.link_class(1, 7) == "NV18"
+    assert found.link_class(0, 1) is None
     (eth,) = found.nics
     assert (eth.name, eth.index, eth.gbps, eth.port, eth.gdr) == ("eth0", 0, 10.0, 0, False)
     assert set(eth.classes.values()) == {"PHB"}
@@ -85,8 +85,8 @@ def test_a_dump_of_nvswitch_gpus() -> None:
 
 def test_nesting_gives_the_class_of_gpus_and_nics(tmp_path: Path) -> None:
     found = read(tmp_path, PCIE)
-    assert [found.between(0, other) for other in (1, 2, 3, 4, 6)] == ["PIX", "PXB", "PHB", "PHB", "SYS"]
-    assert found.between(4, 5) == "PHB"
+    assert [found.link_class(0, other) for other in (1, 2, 3, 4, 6)] == ["PIX", "PXB", "PHB", "PHB", "SYS"]
+    assert found.link_class(4, 5) == "PHB"
     first, second = found.nics
     assert [first.classes[place] for place in (0, 2, 3, 6)] == ["PIX", "PXB", "PHB", "SYS"]
     assert second.classes[6] == "PIX"
@@ -99,7 +99,7 @@ def test_nvlinks_between_gpus_are_counted_and_a_third_gpu_may_lie_between(tmp_pa
     for number, bus in enumerate(buses):
         links = [text.replace(f'target="{number}"', f'target="{bus}"') for text in links]
     found = read(tmp_path, system(cpu(0, *(gpu(n, bus, links[n], 70) for n, bus in enumerate(buses)))))
-    assert [found.between(0, 1), found.between(1, 2), found.between(0, 2)] == ["NV2", "NV1", "NVB"]
+    assert [found.link_class(0, 1), found.link_class(1, 2), found.link_class(0, 2)] == ["NV2", "NV1", "NVB"]
 
 
 def test_a_vendor_file_says_nothing_of_nvlink(tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_a_vendor_file_says_nothing_of_nvlink(tmp_path: Path) -> None:
         cpu(0, switch("ffff:ff:01.0", card("0000:10:1c.0"), card("0000:10:1d.0"))), cpu(1, card("0000:90:1c.0"))
     )
     found = read(tmp_path, text.replace("</cpu>", card("0000:10:1b.0", "0x020000") + "</cpu>", 1))
-    assert found.pair(Named(None, "101c0"), Named(None, "101d0")) == "PIX"
-    assert found.pair(Named(None, "101c0"), Named(None, "901c0")) is None
+    assert found.pair(Gpu(None, "101c0"), Gpu(None, "101d0")) == "PIX"
+    assert found.pair(Gpu(None, "101c0"), Gpu(None, "901c0")) is None
     assert found.nics[0].classes == {0: "PHB", 1: "PHB", 2: "SYS"}
 
 
@@ -121,7 +121,7 @@ def test_hosts_of_one_nvlink_domain_are_told_apart(tmp_path: Path) -> None:
         tmp_path, system(cpu(0, switch("0000:01:00.0", near)), cpu(0, far, gpu(1, "0000:1b:00.0"), host="0x2"))
     )
     assert found.gpus == 4
-    assert found.between(0, 1) is None  # PIX on one host, PHB on the other
+    assert found.link_class(0, 1) is None  # PIX on one host, PHB on the other
     assert found.pair(parse_bracket("19000"), parse_bracket("1a000")) == "PIX"
 
 
@@ -154,7 +154,7 @@ def test_a_bus_id_that_may_be_an_index_is_left_open(tmp_path: Path) -> None:
 def test_a_graph_proves_what_is_near_and_nothing_else(tmp_path: Path) -> None:
     found = topology.read(str(H200_GRAPH))
     assert [one.index for one in found.devices] == [0, 2, 4, 6]
-    assert [found.between(0, other) for other in (2, 4, 6)] == ["NVL", None, "NVL"]
+    assert [found.link_class(0, other) for other in (2, 4, 6)] == ["NVL", None, "NVL"]
     far = H200_GRAPH.read_text(encoding="utf-8").replace('"NVL"', '"PHB"')
     assert not read(tmp_path, far).classes
     between_hosts = (
@@ -162,7 +162,7 @@ def test_a_graph_proves_what_is_near_and_nothing_else(tmp_path: Path) -> None:
         '<gpu dev="0x100000000000001"/><gpu dev="0x100000000000000"/><net dev="3"/></channel></graph></graphs>'
     )
     found = read(tmp_path, between_hosts)
-    assert found.between(0, 1) == "PIX"
+    assert found.link_class(0, 1) == "PIX"
     assert [(one.index, one.classes) for one in found.nics] == [(3, {0: "PXB"})]
 
 
@@ -181,7 +181,7 @@ def test_what_is_no_topology_is_an_error_of_one_line(tmp_path: Path) -> None:
             read(tmp_path, text)
         assert "\n" not in str(caught.value), text
     with pytest.raises(TopologyError, match="a document type"):
-        parsed(bomb, "x")
+        parse_document(bomb, "x")
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from nccl_inspect.traffic import FORMATS, count_traffic
 
 
 def log(*calls: str) -> bytes:
-    """Four ranks of one host, each making the same calls, after the formats of 2.27."""
+    """Return four ranks of one host, each making the same calls, after the formats of 2.27."""
     lines = []
     for rank in range(4):
         head = f"vm:{10 + rank}:{10 + rank} [{rank}] NCCL INFO "
@@ -36,7 +36,7 @@ def call(func: str, count: int, root: int = 0, number: int = 0) -> str:
     )
 
 
-def resolved(folds: list[Fold]) -> Job:
+def resolve_log(folds: list[Fold]) -> Job:
     for later in folds[1:]:
         folds[0].merge(later)
     return resolve.resolve(folds[0])
@@ -46,15 +46,15 @@ def resolved(folds: list[Fold]) -> Job:
 def test_calls_merge(places: list[int]) -> None:
     lines = log(*(call("AllReduce", 2**n, number=n) for n in range(12)), call("Send", 8)).splitlines()
     ends = sorted({0, len(lines), *(place % len(lines) for place in places)})
-    whole = resolved([sample_data.folded([("log", lines)])])
-    parts = resolved([sample_data.folded([("log", lines[a:b])]) for a, b in pairwise(ends)])
+    whole = resolve_log([sample_data.fold_sources([("log", lines)])])
+    parts = resolve_log([sample_data.fold_sources([("log", lines[a:b])]) for a, b in pairwise(ends)])
     assert parts.calls == whole.calls
     assert whole.calls
 
 
 def test_calls_of_many_sizes_are_kept_by_powers_of_two() -> None:
     many = log(*(call("Send", 1 + n % 1000, root=n % 4, number=n) for n in range(1500)))
-    state = sample_data.folded([("log", many.splitlines())])
+    state = sample_data.fold_sources([("log", many.splitlines())])
     assert all(len(process.calls) <= 40 for process in state.processes.values())
 
 

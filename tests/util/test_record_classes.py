@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Deferring, Frozen, Record, keyword_only, record
 
 MANY = 200
@@ -142,10 +142,10 @@ def test_a_pattern_compiled_later_is_that_pattern() -> None:
     copies: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
     for used in (False, True):
         for again in copies:
-            late = later(r"a(\d+)", re.IGNORECASE)
+            late = compile_later(r"a(\d+)", re.IGNORECASE)
             assert not used or late.match("A1")
             assert again(late) == re.compile(r"a(\d+)", re.IGNORECASE)
-    compiled, pattern = re.compile(rb"(?P<x>a)b", re.DOTALL), later(rb"(?P<x>a)b", re.DOTALL)
+    compiled, pattern = re.compile(rb"(?P<x>a)b", re.DOTALL), compile_later(rb"(?P<x>a)b", re.DOTALL)
     for member in ("pattern", "flags", "groups", "groupindex"):
         assert getattr(pattern, member) == getattr(compiled, member)
     assert pattern.sub(b"c", b"abab") == b"cc"

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect import report
-from nccl_inspect.util.secrets import masked, secrets_in
+from nccl_inspect.util.secrets import find_secrets, mask_secrets
 from nccl_inspect.util.wording import (
     _runs,
     expand,
-    folded,
+    fold_names,
     range_word,
     range_words,
     ranges,
@@ -72,7 +72,7 @@ def numbers_of(text: str) -> set[int]:
 
 def test_ranks_and_names_are_short() -> None:
     assert {ranges(ranks): ranks for ranks in RANKS.values()} == RANKS
-    assert {" ".join(folded(names)): names for names in NAMES.values()} == NAMES
+    assert {" ".join(fold_names(names)): names for names in NAMES.values()} == NAMES
     assert not [word for word in ("", "a", "7-3", "0-8:0", "-3", "0-7/2", "0-7:", "1:2") if read_range(word)]
     words, _, more = some_ranks([number * number for number in range(40)]).partition(",… ")
     assert len(numbers_of(words)) + int(more.removesuffix(" more")) == 40
@@ -93,7 +93,7 @@ def test_ranks_are_read_back(ranks: set[int]) -> None:
 
 @given(st.lists(st.from_regex(r"[a-c]?(-?[0-9]{1,4}[a-b]?){0,3}", fullmatch=True), unique=True))
 def test_folded_names_are_read_back(names: list[str]) -> None:
-    assert sorted(name for word in folded(names) for name in expand(word)) == sorted(names)
+    assert sorted(name for word in fold_names(names) for name in expand(word)) == sorted(names)
 
 
 # --- secrets
@@ -151,9 +151,9 @@ vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
 
 def test_a_secret_is_hidden_and_other_text_stays() -> None:
     for text, shown in zip(SECRETS[::2], SECRETS[1::2], strict=True):
-        assert (masked(text), masked(shown)) == (shown, shown), text
-        assert secrets_in(text), text
-    assert {text: (masked(text), bool(secrets_in(text))) for text in HARMLESS} == {
+        assert (mask_secrets(text), mask_secrets(shown)) == (shown, shown), text
+        assert find_secrets(text), text
+    assert {text: (mask_secrets(text), bool(find_secrets(text))) for text in HARMLESS} == {
         one: (one, False) for one in HARMLESS
     }
 
@@ -162,8 +162,8 @@ def test_a_secret_is_hidden_and_other_text_stays() -> None:
 def test_a_long_line_is_masked_in_linear_time() -> None:
     """With a pattern whose time is quadratic in the line, these would take many minutes."""
     for piece in ("token", "secret-", "--token-", "token='", "://a:", "bearer ", "api_key=", "password to "):
-        assert masked(piece * (300_000 // len(piece)))
-    assert masked(("://" + "a" * 50) * 5000)
+        assert mask_secrets(piece * (300_000 // len(piece)))
+    assert mask_secrets(("://" + "a" * 50) * 5000)
 
 
 def test_no_output_tells_a_secret(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from nccl_inspect.event.types import EnvSetting, Event
 from nccl_inspect.extras.anonymize.learning import Learned, words
-from nccl_inspect.extras.anonymize.names import ACCOUNTS, LIBRARIES, Names, expand, hosts_in, is_plain, message_words
+from nccl_inspect.extras.anonymize.names import ACCOUNTS, LIBRARIES, Names, expand, is_plain, message_words, split_hosts
 from nccl_inspect.extras.anonymize.text import FileNames, Remains, Scrubber, is_distinct
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Parsed
@@ -115,7 +115,7 @@ class Anonymizer:
         """Lines of each process, by host and pid."""
         self._doubtful: set[str] = set()
         """What looks like hosts, before which a line may have been torn."""
-        self._grammar = engine.shipped()
+        self._grammar = engine.load_grammar()
         self._scanner = Scanner(self._grammar)
         self._counts = Counts()
         self.lines_read = 0
@@ -172,7 +172,7 @@ class Anonymizer:
             return
         for name, value in (parsed.production.read(parsed.message) or {}).items():
             if name in _HOST_FIELDS and isinstance(value, str):
-                self._hosts.update(word for host in hosts_in(value) for word in words(host))
+                self._hosts.update(word for host in split_hosts(value) for word in words(host))
 
     def learn_text(self, text: bytes) -> None:
         """Collect names from a text that is not a log."""
@@ -183,7 +183,6 @@ class Anonymizer:
 
         Args:
             meaning: ``host``, ``user``, ``secret``, ``object`` (others are made from its name) or another name.
-            names: the names.
         """
         by_meaning = {
             "host": self._hosts,
@@ -193,16 +192,16 @@ class Anonymizer:
         }
         by_meaning.get(meaning, self._labels).update(names)
 
-    def without(self, text: str) -> str:
+    def remove_names(self, text: str) -> str:
         """Return a text without the names still left in it."""
         if text not in self._clean:
             if len(self._clean) >= _MAX_REMEMBERED:
                 self._clean.clear()
-            self._clean[text] = decode(self._remains.replaced(encode(text)))
+            self._clean[text] = decode(self._remains.replace_names(encode(text)))
         return self._clean[text]
 
     def settle(self) -> None:
-        """The first reading is over: give each name its replacement."""
+        """Give each name its replacement: the first reading is over."""
         for (host, pid), lines in self._printed.items():
             # Not those with other text in front: ``loss 0.5node-1:11:11 [0] NCCL INFO …``.
             ends = (self._printed.get((host[at:], pid), 0) for at in range(1, len(host)))
@@ -212,7 +211,7 @@ class Anonymizer:
         self._hosts |= {name for name in self._doubtful if not name.endswith(suffixes)}
         self._hosts |= set(filter(is_distinct, self._learned.hosts))
         hosts = {name for name in self._hosts if not name.isdigit() and not _is_address(name)}
-        listed = self._listed_with(hosts)
+        listed = self._find_brackets(hosts)
         hosts.update(*listed.values())
         domains = {name: domain for name in hosts if (domain := _domain_of(name))}
         hosts |= {name.partition(".")[0] for name in domains}
@@ -231,7 +230,7 @@ class Anonymizer:
         self.names.settle("name", labels - hosts - users)
         self.names.settle(
             "domain",
-            {".".join(parts[at:]) for parts in map(_labels_of, domains.values()) for at in range(len(parts) - 1)},
+            {".".join(parts[at:]) for parts in map(_split_labels, domains.values()) for at in range(len(parts) - 1)},
         )
         self._join(((hosts - domains.keys()) | (labels & self._objects)) - before)
         for name in sorted(domains):
@@ -255,7 +254,7 @@ class Anonymizer:
                 replacement = self.names.table["host"].get(front) or self.names.table["name"].get(front) or front
                 self.names.extend("host" if name in self.names.table["host"] else "name", name, f"{replacement}-")
 
-    def _listed_with(self, hosts: set[str]) -> dict[str, list[str]]:
+    def _find_brackets(self, hosts: set[str]) -> dict[str, list[str]]:
         """Return expressions in brackets that stand for a known host, among others, with all that they stand for."""
         hosts_known = hosts | {name.partition(".")[0] for name in hosts}
         ordered, lists = sorted(hosts_known), {}
@@ -275,7 +274,7 @@ class Anonymizer:
             NoInputError: it cannot be read, or not to its end; what came before that was given.
         """
         for part in log_parts(source):
-            yield self._remains.replaced(b"".join([self.line(piece) + part.end for piece in part.pieces]))
+            yield self._remains.replace_names(b"".join([self.line(piece) + part.end for piece in part.pieces]))
 
     def line(self, line: bytes) -> bytes:
         """Return a line with everything replaced."""
@@ -283,18 +282,14 @@ class Anonymizer:
         if parts is None:
             return self._message(line, self._grammar.parse_bare(line))
         head, rest = parts
-        return (
-            self._remembered(self._heads, head, self._head)
-            + b" NCCL "
-            + self._remembered(self._rests, rest, self._rest)
-        )
+        return self._remember(self._heads, head, self._head) + b" NCCL " + self._remember(self._rests, rest, self._rest)
 
     def file_name(self, name: str) -> str:
         """Return the name of a file within a folder: known names in it are replaced, and all that is not plain."""
-        return FileNames(self.scrubber).new(name)
+        return FileNames(self.scrubber).new_name(name)
 
     @staticmethod
-    def _remembered(memory: dict[bytes, bytes], key: bytes, make: Callable[[bytes], bytes]) -> bytes:
+    def _remember(memory: dict[bytes, bytes], key: bytes, make: Callable[[bytes], bytes]) -> bytes:
         try:
             return memory[key]
         except KeyError:
@@ -322,7 +317,7 @@ class Anonymizer:
             new: dict[str, Any] = {name: self._value(name, value) for name, value in values.items()}
             if values == new:
                 return message
-            taken = shape.taken(match)
+            taken = shape.options_taken(match)
             if shape.write(values, taken) == text:
                 return encode(shape.write(new, taken))
         return encode(self.scrubber.text(text))
@@ -341,11 +336,11 @@ class Anonymizer:
 
 def _domain_of(host: str) -> str:
     """Return the domain of a host that is called by its whole name, in words."""
-    parts = _labels_of(host)
+    parts = _split_labels(host)
     return "" if len(parts) < 3 or any(part.isdigit() for part in parts) else ".".join(parts[1:])
 
 
-def _labels_of(name: str) -> list[str]:
+def _split_labels(name: str) -> list[str]:
     return name.split(".")
 
 

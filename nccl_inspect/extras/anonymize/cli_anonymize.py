@@ -26,7 +26,7 @@ from nccl_inspect.extras.live.tail import STDIN
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources.blocks import Progress, Source
 from nccl_inspect.ingest.sources.files import File
-from nccl_inspect.report.words import shortened
+from nccl_inspect.report.words import shorten_list
 from nccl_inspect.util.progress import Bar
 from nccl_inspect.util.wording import count
 
@@ -105,14 +105,16 @@ def write(
         NcclInspectError: nothing can be read or written.
     """
 
-    def twice(size: int, total: int | None) -> None:  # there are two passes
+    def update_half(size: int, total: int | None) -> None:  # there are two passes
         assert progress is not None
         progress(size, None if total is None else 2 * total)
 
     with ExitStack() as stack:
         inputs = [_keep_input(name, stack) for name in names]
         gathered = gather(inputs, all_text)
-        job = _Job(gathered, Names(load_table(map_file) if map_file else None), None if progress is None else twice)
+        job = _Job(
+            gathered, Names(load_table(map_file) if map_file else None), None if progress is None else update_half
+        )
         readable = job.learn([STDIN if name == "-" else name for name in names])
         folders = [name for name in names if Path(name).is_dir()]
         target = Target(output, folders, readable > 1 or bool(folders), job.anonymizer.file_name, stack)
@@ -147,7 +149,6 @@ class _Job:
     """Learns names from all inputs, then writes them.
 
     Args:
-        gathered: the inputs.
         names: the table of replacements, which may hold some already.
         progress: takes the progress, if wanted.
     """
@@ -181,7 +182,7 @@ class _Job:
         if problems and not anonymizer.lines_read and not documents:
             raise problems[0]
         if not anonymizer.nccl_lines and not documents:
-            what = f"{shortened(names, 3)}: no NCCL line among {count(anonymizer.lines_read, 'line')}"
+            what = f"{shorten_list(names, 3)}: no NCCL line among {count(anonymizer.lines_read, 'line')}"
             raise NoInputError(what, "names are learned from NCCL lines only, so nothing was written")
         anonymizer.settle()
         return readable
@@ -237,12 +238,12 @@ class _Job:
 def _report_leaks(names: Names, target: Target) -> None:
     """Report names that are left in the written files."""
     leaks, reported = Leaks(names), 0
-    for name, path in target.written():
+    for name, path in target.written_files():
         with path.open("rb") as file:
-            left = leaks.within(iter(lambda: file.readlines(1 << 20), []))
+            left = leaks.find_leaks(iter(lambda: file.readlines(1 << 20), []))
         if left:
             reported += 1
             if reported <= _MAX_TOLD:
-                print_stderr(f"{name}: still names {shortened(left, 5)}; review it before you share it")
+                print_stderr(f"{name}: still names {shorten_list(left, 5)}; review it before you share it")
     if reported > _MAX_TOLD:
         print_stderr(f"{count(reported - _MAX_TOLD, 'more file')} with names left")

@@ -34,8 +34,6 @@ class Layout:
     """A kind of text.
 
     Args:
-        kind: in words.
-        begins: how it begins.
         names: what stands for names; the groups are called after the meanings, with a number where there are several.
     """
 
@@ -138,7 +136,7 @@ _ACCOUNTING = _TableLayout("Slurm accounting", re.compile(rb"JobID\|(?:\w+\|)+\w
 _LAYOUTS = (_INDEX, _EVENTS, _NODE, _INTERFACES, _SYSTEM, _SLURM, _ACCOUNTING)
 
 
-def layout_of(name: str, head: bytes) -> Kind | None:
+def find_layout(name: str, head: bytes) -> Kind | None:
     """Return the kind of a text that ``collect`` wrote, None of any other one."""
     return next((layout for layout in _LAYOUTS if layout.recognises(name, head)), None)
 
@@ -199,12 +197,12 @@ class Evidence:
         Raises:
             ValueError: it is damaged.
         """
-        fields, remains = self._fields_of(kind), self._anonymizer.without
+        fields, remains = self._fields_of(kind), self._anonymizer.remove_names
 
         def change(place: Place, text: str) -> str:
-            return remains(fields.changed(place, text))
+            return remains(fields.change_value(place, text))
 
-        for text in self._pieces(kind, data, change, lambda text: self._changed_lines(kind, text)):
+        for text in self._pieces(kind, data, change, lambda text: self._change_lines(kind, text)):
             yield text if isinstance(text, bytes) else encode(text)
 
     def _fields_of(self, kind: Kind) -> Fields:
@@ -246,7 +244,7 @@ class Evidence:
             self._learn_texts(gathered)
         return text
 
-    def _changed_lines(self, kind: Kind, text: str) -> str:
+    def _change_lines(self, kind: Kind, text: str) -> str:
         """Replace the names in a text where they stand, and all else by its shape."""
         fields, scrubber, pattern = self._fields_of(kind), self._anonymizer.scrubber, self._pattern(kind)
         if isinstance(kind, Layout):
@@ -254,17 +252,17 @@ class Evidence:
             for start, end, meaning in kind.spans(text):
                 pieces += [scrubber.text(text[at:start]), fields.replace(meaning, text[start:end])]
                 at = end
-            return self._anonymizer.without("".join([*pieces, scrubber.text(text[at:])]))
+            return self._anonymizer.remove_names("".join([*pieces, scrubber.text(text[at:])]))
         lines = []
         for line in (match[0] for match in _LINE.finditer(text)):
             pieces, at = [], 0
             for match in pattern.finditer(line) if pattern else ():
                 start, end = match.span("value")
-                new = fields.changed(Place((match["key"],), ""), line[start:end])
+                new = fields.change_value(Place((match["key"],), ""), line[start:end])
                 pieces += [scrubber.text(line[at:start]), new]
                 at = end
             end = len(line.rstrip("\r\n"))
-            lines.append(self._anonymizer.without("".join([*pieces, scrubber.text(line[at:end]), line[end:]])))
+            lines.append(self._anonymizer.remove_names("".join([*pieces, scrubber.text(line[at:end]), line[end:]])))
         return "".join(lines)
 
     def _pattern(self, kind: Kind) -> re.Pattern[str] | None:

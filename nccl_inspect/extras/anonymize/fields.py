@@ -21,10 +21,10 @@ from nccl_inspect.extras.anonymize.names import (
     LIBRARIES,
     LISTS,
     PUBLIC_DOMAINS,
-    hosts_in,
     is_plain,
     is_public,
     message_words,
+    split_hosts,
 )
 from nccl_inspect.extras.anonymize.text import Scrubber
 from nccl_inspect.util import secrets
@@ -47,7 +47,7 @@ _BLOCK = ("|", ">")
 
 
 class Place(NamedTuple):
-    """Where a text stands."""
+    """Holds where a text stands."""
 
     path: tuple[str, ...]
     """The keys around it, without places in sequences; the last one is its own."""
@@ -72,7 +72,7 @@ class _Open:
         self.key: str | None = None
         self.name = name
 
-    def inner(self) -> tuple[str, ...]:
+    def path_inside(self) -> tuple[str, ...]:
         """Return the path of what stands here."""
         return (*self.path, self.key or "") if self.is_mapping else self.path
 
@@ -92,17 +92,17 @@ class _Places:
         """The values of ``name``, by the number of the mapping."""
 
     def begin(self, is_mapping: bool) -> None:
-        """A mapping or sequence begins."""
+        """Enter a mapping or sequence."""
         if len(self._open) > _MAX_DEPTH:
             raise ValueError(f"nested more than {_MAX_DEPTH} deep")
         top = self._open[-1]
         if top.is_mapping and top.key is None:
             top.key = ""  # YAML lets anything be a key
         self._count += 1
-        self._open.append(_Open(top.inner(), is_mapping, self._count, self._known.get(self._count, "")))
+        self._open.append(_Open(top.path_inside(), is_mapping, self._count, self._known.get(self._count, "")))
 
     def end(self) -> None:
-        """One ends; more ends than beginnings are damage, and none of ours."""
+        """Leave one; more ends than beginnings are damage, and none of ours."""
         if len(self._open) > 1:
             self._open.pop()
         self._open[-1].key = None
@@ -117,7 +117,7 @@ class _Places:
         if top.is_mapping and top.key is None:
             top.key = text
             return Place(top.path, "", is_key=True)
-        place = Place(top.inner(), top.name if top.is_mapping else "", is_element=not top.is_mapping)
+        place = Place(top.path_inside(), top.name if top.is_mapping else "", is_element=not top.is_mapping)
         if top.is_mapping:
             if top.key == "name":
                 top.name = self.names[top.number] = text
@@ -129,7 +129,6 @@ def change_json(text: str, change: Change, other: Callable[[str], str]) -> Itera
     """Yield JSON with its texts replaced, piece by piece; anything around it that is not JSON is plain text.
 
     Args:
-        text: of the file.
         change: gives the new texts.
         other: gives the replacement for a text that is not JSON.
     """
@@ -173,7 +172,6 @@ def change_yaml(text: str, change: Change, mark: Callable[[str], str]) -> Iterat
     """Yield YAML with other texts, piece by piece; without its comments, which may say anything.
 
     Args:
-        text: of the file.
         change: gives the new texts.
         mark: gives the new name of an anchor.
 
@@ -189,7 +187,7 @@ def change_yaml(text: str, change: Change, mark: Callable[[str], str]) -> Iterat
 def _yaml_pieces(text: str, places: _Places, change: Change, mark: Callable[[str], str]) -> Iterator[str]:
     import yaml  # takes some time to load
 
-    def between(piece: str) -> str:
+    def mark_comments(piece: str) -> str:
         return _MARK.sub(lambda match: match[1] + mark(match[2]) if match[1] else "", _COMMENT.sub("#", piece))
 
     at = 0
@@ -207,13 +205,13 @@ def _yaml_pieces(text: str, places: _Places, change: Change, mark: Callable[[str
                 start, end = event.start_mark.index, event.end_mark.index
                 if (event.anchor or event.tag) and (properties := _PROPERTIES.match(text, start)):
                     start = min(properties.end(), end)
-                yield between(text[at:start])
+                yield mark_comments(text[at:start])
                 yield _yaml_scalar(text[start:end], event, change, places.take(event.value))
                 at = end
     except (yaml.YAMLError, RecursionError) as error:
         where = getattr(error, "problem_mark", None)
         raise ValueError(f"no YAML{f' in line {where.line + 1}' if where else ''}") from None
-    yield between(text[at:])
+    yield mark_comments(text[at:])
 
 
 def _yaml_scalar(source: str, event: Any, change: Change, place: Place) -> str:
@@ -317,7 +315,7 @@ class Fields:
             "image": self._image,
             "id": self._id,
             "guid": self._guid,
-            "mac": lambda text: self._names.get("mac", text) if ":" in text else self._masked(text),
+            "mac": lambda text: self._names.get("mac", text) if ":" in text else self._mask(text),
             "variable": self._variable,
             "key": lambda text: self._key(text, is_own=True),
             "schema": lambda text: self._key(text, is_own=False),
@@ -358,7 +356,7 @@ class Fields:
     def learn_as(meaning: str, text: str, gathered: Found) -> None:
         """Take the names out of a text of this meaning."""
         if meaning == "host":
-            listed = hosts_in(text) if "[" in text or "," in text else _LISTED.split(text)
+            listed = split_hosts(text) if "[" in text or "," in text else _LISTED.split(text)
             for name in (_PORT.sub(r"\1", name) for name in listed):
                 if name and not _is_address(name) and not _DIGITS.fullmatch(name) and name.lower() not in _NO_HOSTS:
                     gathered.by_meaning["host"].add(name)
@@ -377,12 +375,14 @@ class Fields:
 
     # --- second reading -----------------------------------------------------------------------------------------
 
-    def changed(self, place: Place, text: str) -> str:
+    def change_value(self, place: Place, text: str) -> str:
         """Return the replacement for a value, or for a key."""
         if not text:
             return text
         if place.is_key:
-            return self._remembered("key" if place.path[-1:] and place.path[-1] in _OWN_KEYS else "schema", text)
+            return self._replace_remembered(
+                "key" if place.path[-1:] and place.path[-1] in _OWN_KEYS else "schema", text
+            )
         meaning = self.meaning(place.path)
         if meaning == "setting":
             name, value = _setting(place, text)
@@ -395,14 +395,14 @@ class Fields:
 
     def replace(self, meaning: str, text: str) -> str:
         """Return the replacement for a text of this meaning."""
-        return self._remembered(meaning, text) if text else text
+        return self._replace_remembered(meaning, text) if text else text
 
-    def _remembered(self, meaning: str, text: str) -> str:
+    def _replace_remembered(self, meaning: str, text: str) -> str:
         key = meaning, text
         if key not in self._known:
             if len(self._known) >= _MAX_REMEMBERED:
                 self._known.clear()
-            self._known[key] = self._ways.get(meaning, self._masked)(text)
+            self._known[key] = self._ways.get(meaning, self._mask)(text)
         return self._known[key]
 
     def _label(self, text: str) -> str:
@@ -420,7 +420,7 @@ class Fields:
     def _host(self, text: str) -> str:
         match = _PORT.fullmatch(text)
         name, port = match.groups() if match else (text, "")
-        is_known = not name or _is_address(name) or self._scrubber.known(name)
+        is_known = not name or _is_address(name) or self._scrubber.find_known(name)
         if not is_known and (_DIGITS.fullmatch(name) or name.lower() in _NO_HOSTS):
             return text
         new = self._scrubber.host(name)
@@ -429,7 +429,7 @@ class Fields:
     def _name(self, category: str, text: str) -> str:
         name = text.strip("/-")
         front, _, end = text.partition(name) if name else (text, "", "")
-        if replacement := self._scrubber.known(name):
+        if replacement := self._scrubber.find_known(name):
             return front + replacement + end
         if _SERIAL.fullmatch(name):
             return front + self._names.get("hash", name) + end
@@ -487,7 +487,7 @@ class Fields:
             return f"{scheme}{sign}{front}-{self._names.get('uuid', uuid)}"
         if _HEXADECIMAL.fullmatch(identifier):
             return scheme + sign + self._names.get("hash", identifier)
-        return self._masked(text)
+        return self._mask(text)
 
     def _guid(self, text: str) -> str:
         """Replace a GUID, LID or serial number."""
@@ -508,8 +508,8 @@ class Fields:
             return self._name("key", text)
         return text if _KEY.fullmatch(text) or _is_harmless(text) else self._scrubber.text(text)
 
-    def _masked(self, text: str) -> str:
-        if replacement := self._scrubber.known(text):
+    def _mask(self, text: str) -> str:
+        if replacement := self._scrubber.find_known(text):
             return replacement
         if _is_address(text):
             return self._scrubber.text(text)

@@ -14,13 +14,13 @@ from typing import BinaryIO
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import Kind, packed
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.anonymize.evidence import layout_of
+from nccl_inspect.extras.anonymize.evidence import find_layout
 from nccl_inspect.ingest.sources import archives, compression, files, log_detection
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.ingest.sources.limits import Allowance
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError
 from nccl_inspect.util import atomic_files
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 
 # --- inputs -------------------------------------------------------------------------------------------------------
 
@@ -82,12 +82,12 @@ class Gathered:
         try:
             for member in packed.members(archive, archives.ALL):
                 try:
-                    head = _unpacked(member.open())
+                    head = _unpack(member.open())
                 except StreamError:  # of this member; reading it as a log says why
                     continue
-                name = f"{archive.name}:{printable(member.name.removeprefix('./'))}"
+                name = f"{archive.name}:{escape_controls(member.name.removeprefix('./'))}"
                 start = head[: artifacts.HEAD]
-                kind = artifacts.kind_of(name, start) or layout_of(name, start)
+                kind = artifacts.kind_of(name, start) or find_layout(name, start)
                 if kind and len(head) <= artifacts.MAX_BYTES:
                     yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
                 elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, head):
@@ -109,10 +109,10 @@ def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
     gathered = Gathered()
     names = [item for item in inputs if isinstance(item, str)]
 
-    def passed(name: str, why: str) -> None:
+    def pass_over(name: str, why: str) -> None:
         path = Path(name)
         head = _head(path)
-        kind = layout_of(name, head) if why in _OTHERS else None
+        kind = find_layout(name, head) if why in _OTHERS else None
         if kind is None and all_text and why in (log_detection.UNKNOWN, log_detection.OTHER):
             is_text = head and TEXT.recognises(name, head) and path.stat().st_size <= artifacts.MAX_BYTES
             kind = TEXT if is_text else None
@@ -121,7 +121,7 @@ def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
         else:
             gathered.passed_over[name] = why
 
-    for file in files.find(names, artifacts.is_artifact, passed) if names else ():
+    for file in files.find(names, artifacts.is_artifact, pass_over) if names else ():
         if isinstance(file.place, Path):
             _sort_in(gathered, file, file.place)
         else:
@@ -153,11 +153,11 @@ def _sort_in_stream(gathered: Gathered, stream: BinaryIO) -> None:
         gathered.logs.append(stream)
         return
 
-    def whole() -> bytes:
+    def read_whole() -> bytes:
         stream.seek(0)
         return stream.read(artifacts.MAX_BYTES)
 
-    gathered.documents.append(Document("<stdin>", kind, whole, stream))
+    gathered.documents.append(Document("<stdin>", kind, read_whole, stream))
 
 
 def _head(path: Path) -> bytes:
@@ -170,7 +170,7 @@ def _head(path: Path) -> bytes:
 
 def _file_contents(file: File) -> bytes:
     try:
-        data = _unpacked(file.open())
+        data = _unpack(file.open())
     except StreamError as error:
         raise ValueError(error.what) from None
     if len(data) > artifacts.MAX_BYTES:
@@ -178,7 +178,7 @@ def _file_contents(file: File) -> bytes:
     return data
 
 
-def _unpacked(pieces: Pieces) -> bytes:
+def _unpack(pieces: Pieces) -> bytes:
     """Return as much of a file as may be read, and a little more."""
     data = bytearray()
     for piece in compression.unpacked(pieces, Allowance()):
@@ -200,8 +200,6 @@ class Target:
     """The output: a single file, a folder or an archive.
 
     Args:
-        output: as it was given.
-        roots: the inputs that are folders.
         several: whether there is a file for each input.
         rename: gives the new name of a file within a folder.
         stack: closes what is open at the end.
@@ -235,9 +233,6 @@ class Target:
         Args:
             inputs: all files that are read.
             overwrite: whether the folder may hold files.
-
-        Raises:
-            NcclInspectError: it would be.
         """
         own = self.folder if self.folder and not self.is_archive else None
         if own and not overwrite and own.is_dir() and any(own.iterdir()):
@@ -247,16 +242,12 @@ class Target:
                 raise NcclInspectError(f"{self._output}: it holds an input, {path}", _HINT)
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Open the file for an input.
-
-        Raises:
-            NcclInspectError: it cannot be made.
-        """
+        """Open the file for an input."""
         if self.folder is None and self._output == "-":
             return nullcontext(atomic_files.standard_output())
         if self.folder is None:
-            return atomic_files.compressing(self._output, "-o")
-        path = self.folder / self._rename(self.inside(name))
+            return atomic_files.open_compressed(self._output, "-o")
+        path = self.folder / self._rename(self.inner_name(name))
         stem, number = path.name, 1
         while path in self._used:
             number += 1
@@ -266,9 +257,9 @@ class Target:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise NcclInspectError(f"{path.parent}: {error.strerror}", "check the folder given with -o") from None
-        return atomic_files.replacing(str(path), "-o")
+        return atomic_files.open_replacement(str(path), "-o")
 
-    def written(self) -> Iterator[tuple[str, Path]]:
+    def written_files(self) -> Iterator[tuple[str, Path]]:
         """Yield the files in the folder, by their names in it."""
         for path in sorted(self._used):
             assert self.folder is not None
@@ -283,14 +274,17 @@ class Target:
         if not self.is_archive:
             return
         top = next(Path(self._output).name.removesuffix(end) for end in _ARCHIVES if self._output.endswith(end))
-        with atomic_files.replacing(self._output, "-o") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-            for name, path in self.written():
+        with (
+            atomic_files.open_replacement(self._output, "-o") as file,
+            tarfile.open(fileobj=file, mode="w:gz") as archive,
+        ):
+            for name, path in self.written_files():
                 info = tarfile.TarInfo(f"{top}/{name}")
                 info.size = path.stat().st_size
                 with path.open("rb") as data:
                     archive.addfile(info, data)
 
-    def inside(self, name: str) -> str:
+    def inner_name(self, name: str) -> str:
         """Return the name of a file within the folder or archive that was given, or its last part; unpacked."""
         root = next((root for root in self._roots if Path(name).is_relative_to(root)), None)
         inside = Path(name).relative_to(root).as_posix() if root else Path(name).name

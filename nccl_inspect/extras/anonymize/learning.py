@@ -14,7 +14,7 @@ from nccl_inspect.extras.anonymize.names import (
     PUBLIC_HOSTS,
     PUBLIC_PLACES,
     bracket_expressions,
-    hosts_in,
+    split_hosts,
     stated_lists,
 )
 from nccl_inspect.util.text import decode
@@ -120,17 +120,17 @@ class Learned:
 
     def learn(self, text: bytes) -> None:
         """Take names out of a part of a log."""
-        self._learn_keyed(text)
+        self._learn_by_key(text)
         self._learn_messages(text)
         for name in set(_DOMAIN.findall(text)) if _DOMAIN_END.search(text) else ():
             self._learn_domain(decode(name))
         for pattern in (_BUCKET, _ARN, _IMAGE, _PODS, _FILES, _OBJECT):
             for match in _finds(pattern, text):
                 for name in filter(None, match.groups()):
-                    self._learn_named("label", name)
+                    self._learn_value("label", name)
         self.accounts.update(decode(match[1] or match[0]) for match in _finds(_ACCOUNT, text))
         for listed in stated_lists(text):
-            self.hosts.update(hosts_in(decode(listed)))
+            self.hosts.update(split_hosts(decode(listed)))
         self.expressions.update(map(decode, bracket_expressions(text)))
         for match in _finds(_ADDRESS, text):
             host, path = decode(match[1]), decode(match[2])
@@ -140,16 +140,16 @@ class Learned:
             self._learn_path(decode(path))
             self._paths.add(path)
 
-    def _learn_keyed(self, text: bytes) -> None:
+    def _learn_by_key(self, text: bytes) -> None:
         for key, _, quoted, bare in set(_KEYED.findall(text)):
-            self._learn_named(kind_of(key), quoted or bare)
+            self._learn_value(find_kind(key), quoted or bare)
         for match in _finds(_OPTION, text):
-            self._learn_named(kind_of(match[1]), match[2])
+            self._learn_value(find_kind(match[1]), match[2])
         for command in _finds(_COMMAND, text):
             for letter, value in _SHORT_OPTION.findall(command[0]):
-                self._learn_named({b"u": "user", b"w": "host"}.get(letter, "label"), value)
+                self._learn_value({b"u": "user", b"w": "host"}.get(letter, "label"), value)
 
-    def _learn_named(self, kind: str, value: bytes) -> None:
+    def _learn_value(self, kind: str, value: bytes) -> None:
         if not kind:
             return
         names = words(decode(value))
@@ -162,7 +162,7 @@ class Learned:
             if match["user"]:
                 self.users.add(decode(match["user"]))
             for group in ("entity", "name", "node"):
-                self._learn_named("label", match[group] or b"")
+                self._learn_value("label", match[group] or b"")
             if module := match["module"] or match["started"]:
                 self._learn_package(decode(module).partition(".")[0])
         for match in _finds(_LOGIN, text):
@@ -172,7 +172,7 @@ class Learned:
         self.users.update(decode(match[1]) for match in _finds(_HOMES, text))
 
     def _learn_domain(self, name: str) -> None:
-        """The name before the last part of a domain is whose it is: ``acme`` of ``gpu-1.cluster.acme.internal``."""
+        """Learn whose a domain is from the name before its last part: ``acme`` of ``gpu-1.cluster.acme.internal``."""
         public = PUBLIC_HOSTS
         parts = name.split(".")
         if parts[-1] in _INNER and any(map(str.isdigit, parts[0])):
@@ -207,7 +207,7 @@ def _finds(pattern: re.Pattern[bytes], text: bytes) -> Iterator[re.Match[bytes]]
 
 
 @cache
-def kind_of(key: bytes) -> str:
+def find_kind(key: bytes) -> str:
     """Return what a key says that its value is: ``user``, ``host``, another ``label``, or nothing of that."""
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", decode(key))
     parts = [part.lower() for part in parts]

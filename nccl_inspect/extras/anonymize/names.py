@@ -42,7 +42,7 @@ PUBLIC_PLACES = re.compile(
 @cache
 def message_words() -> frozenset[str]:
     """Return the words of all messages that are known, in small letters."""
-    return frozenset(engine.shipped().words())
+    return frozenset(engine.load_grammar().words())
 
 
 def is_public(host: str) -> bool:
@@ -68,7 +68,7 @@ _LIBRARY = re.compile(r"lib[\w+-]+\.(?:so|a)[\d.]*|[\w-]+\.(?:cc|cpp|cu|cuh|h|hp
 
 
 def is_plain(word: str) -> bool:
-    """Whether a name is made of such words and numbers only: ``python3.11``, ``nccl.%h.%p.log``, ``trainer-0``."""
+    """Return whether a name has such words and numbers only: ``python3.11``, ``nccl.%h.%p.log``, ``trainer-0``."""
     if _LIBRARY.fullmatch(word):
         return True
     if _PROJECT.search(word):
@@ -106,11 +106,7 @@ _DIGITS = "0123456789abcdefABCDEF"
 
 
 class Names:
-    """Every name with its replacement, by category.
-
-    Args:
-        known: an earlier table to extend.
-    """
+    """Every name with its replacement, by category."""
 
     def __init__(self, table: dict[str, dict[str, str]] | None = None) -> None:
         self.table: dict[str, dict[str, str]] = {category: {} for category in CATEGORIES}
@@ -194,7 +190,7 @@ class Names:
         return f"{net}.{self._counts[net] & 255}"
 
     def _ipv6(self, name: str, number: int) -> str:
-        """Link-local addresses stay such, those that hold an IPv4 address, too; others keep who shares a /64."""
+        """Return link-local addresses as such, those with an IPv4 address, too; others keep who shares a /64."""
         address = ipaddress.IPv6Address(name)
         if address.ipv4_mapped is not None:
             inner = self.get("ipv4", str(address.ipv4_mapped))
@@ -214,7 +210,7 @@ class Names:
         """
         table = {category: entries for category, entries in self.table.items() if entries}
         text = json.dumps({"schema": SCHEMA, "names": table}, indent=1, ensure_ascii=True) + "\n"
-        with atomic_files.replacing(target, "--map", 0o600) as file:
+        with atomic_files.open_replacement(target, "--map", 0o600) as file:
             file.write(text.encode())
 
 
@@ -252,11 +248,7 @@ def _fill_digits(name: str, number: int) -> str:
 
 
 def load_table(path: str) -> dict[str, dict[str, str]]:
-    """Load a table that was written before; an empty one where there is no such file.
-
-    Raises:
-        NcclInspectError: the file is something else.
-    """
+    """Load a table that was written before; an empty one where there is no such file."""
     if not Path(path).exists():
         return {}
     try:
@@ -315,7 +307,7 @@ def bracket_expressions(text: bytes) -> Iterator[bytes]:
     return (match[0] for match in _IN_TEXT.finditer(text)) if _SIGN.search(text) else iter(())
 
 
-def hosts_in(listed: str) -> Iterator[str]:
+def split_hosts(listed: str) -> Iterator[str]:
     """Yield the hosts of a list, without the numbers of slots behind them."""
     for item in _ITEM.findall(listed):
         name = item.partition(":")[0]
@@ -377,10 +369,10 @@ def fold_names(names: Iterable[str]) -> str:
         width = len(digits) if (front, len(digits)) in padded else 0
         fronts.setdefault((front, width), []).append(int(digits))
     alone = [name for name, match in matches.items() if match is None]
-    return ",".join([*itertools.starmap(_in_brackets, fronts.items()), *alone])
+    return ",".join([*itertools.starmap(_write_brackets, fronts.items()), *alone])
 
 
-def _in_brackets(front: tuple[str, int], numbers: list[int]) -> str:
+def _write_brackets(front: tuple[str, int], numbers: list[int]) -> str:
     name, width = front
     spans: list[list[int]] = []
     for number in sorted(numbers):

@@ -120,7 +120,7 @@ class Scrubber:
         self.refresh()
 
     def refresh(self) -> None:
-        """Know what the table holds by now."""
+        """Take over what the table holds by now."""
         for category in ("domain", "name", "user", "host"):
             self._all.update(self.names.table[category])
         for name, new in [*self._all.items()]:
@@ -145,12 +145,12 @@ class Scrubber:
         words = _WORDS.findall(text) if is_simple else None
         if words is not None and self._harmless.issuperset(words):
             return text
-        new = _FINDERS.sub(lambda match: self._replaced(match, structural), text)
+        new = _FINDERS.sub(lambda match: self._replace_match(match, structural), text)
         if words is not None and new == text:
             self._harmless.update(word for word in words if word not in self._all)
         return new
 
-    def known(self, name: str) -> str | None:
+    def find_known(self, name: str) -> str | None:
         """Return the replacement for a name that the table holds; None where it does not."""
         return self._all.get(name)
 
@@ -162,7 +162,7 @@ class Scrubber:
             return self._ipv4(name)
         return self.text(name, structural=True)
 
-    def _replaced(self, match: re.Match[str], structural: bool) -> str:
+    def _replace_match(self, match: re.Match[str], structural: bool) -> str:
         """Return the replacement for a match; the last group that took part names its kind."""
         whole = match[0]
         match match.lastgroup:
@@ -184,9 +184,9 @@ class Scrubber:
                 return self._token(whole, structural)
             case "bare_secret":
                 return self.names.get("secret", whole)
-        return self._composed(match, structural)
+        return self._replace_parts(match, structural)
 
-    def _composed(self, match: re.Match[str], structural: bool) -> str:
+    def _replace_parts(self, match: re.Match[str], structural: bool) -> str:
         """Return the same for what has a part that stays."""
         match match.lastgroup:
             case "printer":
@@ -321,12 +321,12 @@ class Scrubber:
         token = _UUID.sub(lambda match: self.names.get("uuid", match[0]) if match[0].strip("0-") else match[0], token)
         if _PUBLIC_NAME.fullmatch(token) and not is_public(token) and not self._knows_start(token):
             return token if PUBLIC_PLACES.match(f"{token}/") else self.names.get("site", token)
-        return self._in_parts(token, self._distinct)
+        return self._replace_in_parts(token, self._distinct)
 
     def _knows_start(self, token: str) -> bool:
         return token.partition(".")[0] in self._all
 
-    def _in_parts(self, token: str, names: dict[str, str]) -> str:
+    def _replace_in_parts(self, token: str, names: dict[str, str]) -> str:
         """Replace the longest names in a word in which they are joined by dots, dashes or underscores."""
         parts = _PARTS.split(token)
         if len(parts) > 60:
@@ -342,14 +342,14 @@ class Scrubber:
                     at = end - 1
                     break
             else:
-                out += self._affixed(parts[at], names)
+                out += self._replace_affixed(parts[at], names)
             if at + 1 < len(parts):
                 out += parts[at + 1]
             at += 2
         return out
 
     @staticmethod
-    def _affixed(part: str, names: dict[str, str]) -> str:
+    def _replace_affixed(part: str, names: dict[str, str]) -> str:
         """Replace a name with something before or behind it: ``libacme``, the interface ``zenith0``."""
         library = part[3:] if part.startswith("lib") else ""
         if library in names:
@@ -440,14 +440,14 @@ class Remains:
         self._harmless: set[bytes] = set()
         """Words that hold no name."""
 
-    def replaced(self, text: bytes) -> bytes:
+    def replace_names(self, text: bytes) -> bytes:
         """Return the text without any of the names."""
         if self._secret:
             text = self._secret.sub(lambda match: self._secrets[match[0]], text)
         if self._few is not None and not any(name in text for name in self._few):
             return text
         words = set(_JOINED_WORD.findall(text)) - self._harmless
-        left = {name: new for word in words for name, new in _names_in(decode(word), self._starts)}
+        left = {name: new for word in words for name, new in _find_names(decode(word), self._starts)}
         for name in sorted(left, key=len, reverse=True):
             whole = rb"(?<![A-Za-z0-9])" + re.escape(encode(name)) + rb"(?![A-Za-z0-9])"
             text = re.sub(whole, encode(left[name]), text)
@@ -458,7 +458,7 @@ class Remains:
         return text
 
 
-def _names_in(word: str, starts: _Starts) -> list[tuple[str, str]]:
+def _find_names(word: str, starts: _Starts) -> list[tuple[str, str]]:
     """Return the names that a word holds, with what stands for them."""
     return [
         (name, new)
@@ -505,13 +505,13 @@ class Leaks:
                     self._starts.setdefault(first[0], []).append((name[first.start() :], new))
         self._harmless: set[bytes] = set()
 
-    def within(self, blocks: Iterable[list[bytes]]) -> list[str]:
+    def find_leaks(self, blocks: Iterable[list[bytes]]) -> list[str]:
         """Return names that occur in a file, up to a limit."""
         leaked: dict[str, None] = {}
         for block in blocks:
             words = set(_WRITTEN_WORD.findall(b"".join(block))) - self._harmless
             for word in words:
-                held = [name for name, _ in _names_in(decode(word), self._starts)]
+                held = [name for name, _ in _find_names(decode(word), self._starts)]
                 leaked.update(dict.fromkeys(held))
                 if not held and len(self._harmless) < 200_000:
                     self._harmless.add(word)
@@ -539,17 +539,17 @@ class FileNames:
     def __init__(self, scrubber: Scrubber) -> None:
         self._scrubber = scrubber
 
-    def new(self, name: str) -> str:
+    def new_name(self, name: str) -> str:
         """Return the new name of a file within a folder."""
         *above, last = name.split("/")
         stem, dot, suffix = last.rpartition(".")
-        if not stem or not suffix.isalnum() or suffix.isdigit() or self._scrubber.known(last):
+        if not stem or not suffix.isalnum() or suffix.isdigit() or self._scrubber.find_known(last):
             stem, dot, suffix = last, "", ""
         parts = [self._part(part, "directory") for part in above]
         return "/".join([*parts, self._part(stem, "file") + dot + suffix])
 
     def _part(self, part: str, category: str) -> str:
-        if replacement := self._scrubber.known(part):
+        if replacement := self._scrubber.find_known(part):
             return replacement
         pieces = _ADDRESS.split(part)
         return "".join(
@@ -558,7 +558,7 @@ class FileNames:
         )
 
     def _words(self, text: str, category: str) -> str:
-        """Words that are joined by dots and the like; those next to each other that may tell something become one."""
+        """Return words that are joined by dots and the like; adjacent ones that may tell something become one."""
         parts = _FILE_PARTS.split(text)
         if len(parts) > _MAX_PARTS:
             return self._scrubber.names.get(category, text)
@@ -566,7 +566,7 @@ class FileNames:
         for start in range(0, len(parts), 2):
             if start < at:
                 continue
-            joined, at = self._longest(parts, start)
+            joined, at = self._find_longest(parts, start)
             between = parts[start - 1] if start else ""
             if joined is None and not _is_plain_part(parts[start]):
                 hidden += (between if hidden else "") + parts[start]
@@ -576,10 +576,10 @@ class FileNames:
             hidden = ""
         return out + (self._scrubber.names.get(category, hidden) if hidden else "")
 
-    def _longest(self, parts: list[str], start: int) -> tuple[str | None, int]:
+    def _find_longest(self, parts: list[str], start: int) -> tuple[str | None, int]:
         """Return what stands for the longest known name that begins here, and where what is behind it begins."""
         for end in range(len(parts), start, -2):
-            if replacement := self._scrubber.known("".join(parts[start:end])):
+            if replacement := self._scrubber.find_known("".join(parts[start:end])):
                 return replacement, end + 1
         return None, start + 2
 

@@ -20,7 +20,7 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest import folders
 from nccl_inspect.ingest.sources import files, log_detection
 from nccl_inspect.ingest.sources.files import File
-from nccl_inspect.util.discovery import instead_of
+from nccl_inspect.util.discovery import suggest_path
 
 _MAX_BYTES = 4 << 30
 _MAX_ENTRIES = 20_000
@@ -38,7 +38,6 @@ class Folders:
     """Folders below which files may be read.
 
     Args:
-        roots: as they were named.
         max_entries: files below one folder, or that match one pattern.
         max_bytes: of all files of one question: a larger log takes longer than assistants wait.
 
@@ -63,23 +62,15 @@ class Folders:
         return [str(root) for root in self._roots]
 
     def logs(self, names: Iterable[str]) -> list[File]:
-        """Return the files of paths, folders and globs, as :func:`nccl_inspect.ingest.sources.files.find` takes them.
-
-        Raises:
-            NcclInspectError: one of them is not there, lies outside, or is nothing that can be read.
-        """
-        chosen = [file for name in names for file in self._logs(_plain(name))]
+        """Return the files of paths, folders and globs, as :mod:`nccl_inspect.ingest.sources.files` takes them."""
+        chosen = [file for name in names for file in self._logs(_require_plain(name))]
         if sum(file.size or 0 for file in chosen) > self._max_bytes:
             raise NcclInspectError(f"more than {self._max_bytes >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
         return chosen
 
     def text(self, name: str) -> str:
-        """Return what a small file holds.
-
-        Raises:
-            NcclInspectError: it is not there, lies outside, or is not a small file.
-        """
-        path = self._resolved(_plain(name))
+        """Return what a small file holds."""
+        path = self._resolve(_require_plain(name))
         _status(path, name)
         try:
             with self._open_below(path, name).open("rb") as file:
@@ -91,49 +82,49 @@ class Folders:
         return data.decode("utf-8", "replace")
 
     def _logs(self, name: str) -> Iterator[File]:
-        if _GLOB.intersection(name) and not os.path.lexists(self._absolute(name)):
-            for match in self._matching(name):
+        if _GLOB.intersection(name) and not os.path.lexists(self._make_absolute(name)):
+            for match in self._list_matching(name):
                 yield from self._files_at(match, match)
             return
         yield from self._files_at(name, self._display_name(name))
 
-    def _matching(self, pattern: str) -> list[str]:
+    def _list_matching(self, pattern: str) -> list[str]:
         """Return the paths that a glob stands for; where it begins has to lie inside, and so has each path later on."""
         parts = Path(pattern).parts
         if ".." in parts:
             raise NcclInspectError(f"{pattern}: '..' in a pattern", "name the folder as it is")
         fixed = next(index for index, part in enumerate(parts) if _GLOB.intersection(part))
-        begin = self._resolved(str(Path(*parts[:fixed])))
-        matches = dict.fromkeys(islice(self._expanded(begin, parts[fixed:]), self._max_entries + 1))
+        begin = self._resolve(str(Path(*parts[:fixed])))
+        matches = dict.fromkeys(islice(self._expand_pattern(begin, parts[fixed:]), self._max_entries + 1))
         if len(matches) > self._max_entries:
             raise NcclInspectError(f"{pattern}: more than {self._max_entries:,} files", "name a folder with fewer")
-        inside = [name for name in matches if self._root_of(Path(os.path.realpath(name)))]
+        inside = [name for name in matches if self._find_root(Path(os.path.realpath(name)))]
         if not inside:
             raise NcclInspectError(f"{pattern}: no file matches", "check the pattern and the folder")
         return sorted(inside, key=log_detection.natural)
 
-    def _expanded(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
+    def _expand_pattern(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
         """Yield what a pattern stands for below a folder.
 
         Unlike :mod:`glob`, it lists no folder that a link leads out to.
         """
         part, rest = parts[0], parts[1:]
         if part == _ANY_DEPTH and rest:
-            yield from self._expanded(folder, rest)
-        for entry in self._listed(folder):
+            yield from self._expand_pattern(folder, rest)
+        for entry in self._list_entries(folder):
             path = folder / entry.name
             if part == _ANY_DEPTH:
                 if not rest:
                     yield str(path)
                 if entry.is_dir(follow_symlinks=False):
-                    yield from self._expanded(path, parts)
+                    yield from self._expand_pattern(path, parts)
             elif fnmatchcase(entry.name, part):
-                yield from self._expanded(path, rest) if rest else (str(path),)
+                yield from self._expand_pattern(path, rest) if rest else (str(path),)
 
-    def _listed(self, folder: Path) -> list[os.DirEntry[str]]:
+    def _list_entries(self, folder: Path) -> list[os.DirEntry[str]]:
         """Return what a folder holds that is not hidden; nothing where it lies outside or cannot be read."""
         real = Path(os.path.realpath(folder))
-        if self._root_of(real) is None or not real.is_dir():
+        if self._find_root(real) is None or not real.is_dir():
             return []
         try:
             with os.scandir(real) as entries:
@@ -142,7 +133,7 @@ class Folders:
             return []
 
     def _files_at(self, name: str, shown: str) -> Iterator[File]:
-        path = self._resolved(name)
+        path = self._resolve(name)
         status = _status(path, name)
         if stat.S_ISDIR(status.st_mode):
             yield from self._files_below(path, shown)
@@ -156,7 +147,7 @@ class Folders:
             if number >= self._max_entries:
                 raise NcclInspectError(f"{shown}: more than {self._max_entries:,} files", "name a folder with fewer")
             real = Path(os.path.realpath(path))
-            if not self._root_of(real) or not _is_file(real):
+            if not self._find_root(real) or not _is_file(real):
                 continue  # a link that leads out is not a part of the folder
             base = folder if real == path else real.parent
             # What is neither a log nor evidence is not listed: an answer has no room for it.
@@ -166,17 +157,17 @@ class Folders:
             raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
         yield from sorted(entries, key=lambda file: log_detection.natural(file.name))
 
-    def _resolved(self, name: str) -> Path:
+    def _resolve(self, name: str) -> Path:
         """Return a path without links, which lies inside."""
-        path = Path(os.path.realpath(self._absolute(name)))
-        if self._root_of(path) is None:
+        path = Path(os.path.realpath(self._make_absolute(name)))
+        if self._find_root(path) is None:
             raise NcclInspectError(
                 f"{name}: outside of the folders that may be read",
                 f"these are {', '.join(self.names)}; --root FOLDER at the start of the server adds one",
             )
         return path
 
-    def _absolute(self, name: str) -> str:
+    def _make_absolute(self, name: str) -> str:
         """Return a path from the root on: below the first folder that has it."""
         if os.path.isabs(name):  # noqa: PTH117
             return name
@@ -185,14 +176,14 @@ class Folders:
 
     def _display_name(self, name: str) -> str:
         """Return the path shown for a file: as it was named, if that leads to it from the working folder."""
-        joined = self._absolute(name)
+        joined = self._make_absolute(name)
         return name if os.path.realpath(name) == os.path.realpath(joined) else joined
 
-    def _root_of(self, path: Path) -> Path | None:
+    def _find_root(self, path: Path) -> Path | None:
         return next((root for root in self._roots if path == root or root in path.parents), None)
 
     def _open_below(self, path: Path, name: str) -> _Held:
-        root = self._root_of(path)
+        root = self._find_root(path)
         assert root is not None
         held = _Held(path)
         held.base, held.folder, held.shown = root, self._roots[root], name
@@ -213,11 +204,7 @@ class _Held(PosixPath):
         return os.fdopen(self._descriptor(), mode, buffering)
 
     def _descriptor(self) -> int:
-        """Return a descriptor of the file, from the folder downwards.
-
-        Raises:
-            NcclInspectError: it is no longer a plain file at that place.
-        """
+        """Return a descriptor of the file, from the folder downwards."""
         *above, name = Path(self).relative_to(self.base).parts or (".",)
         at = os.dup(self.folder)
         try:
@@ -234,12 +221,8 @@ class _Held(PosixPath):
         return file
 
 
-def _plain(name: str) -> str:
-    """Return a path, and nothing else that the command line takes for an input.
-
-    Raises:
-        NcclInspectError: it is none.
-    """
+def _require_plain(name: str) -> str:
+    """Return a path, and nothing else that the command line takes for an input."""
     if name == "-" or not name.strip():
         raise NcclInspectError("no path", "name a log file or a folder")
     if files.is_url(name):
@@ -250,15 +233,11 @@ def _plain(name: str) -> str:
 
 
 def _status(path: Path, name: str) -> os.stat_result:
-    """Return what a path is.
-
-    Raises:
-        NcclInspectError: nothing that can be read.
-    """
+    """Return what a path is."""
     try:
         status = path.lstat()
     except FileNotFoundError:
-        raise NcclInspectError(f"{name}: no such file", instead_of(path, "check the path")) from None
+        raise NcclInspectError(f"{name}: no such file", suggest_path(path, "check the path")) from None
     except OSError as error:
         raise NcclInspectError(f"{name}: {error.strerror}", "check the path and the folders in it") from None
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):

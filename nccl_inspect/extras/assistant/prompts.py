@@ -56,18 +56,28 @@ def skill() -> str:
 def add(server: MCPServer) -> None:
     """Add the prompts to a server."""
     for name, title, words, function in (
-        ("why-does-my-job-hang", "Why does my job hang?", "Find the rank that is to blame, and what to do.", _hang),
-        ("why-is-it-slow", "Why is it slow?", "Find the paths that should be faster, and why they are not.", _slow),
+        (
+            "why-does-my-job-hang",
+            "Why does my job hang?",
+            "Find the rank that is to blame, and what to do.",
+            _ask_about_hang,
+        ),
+        (
+            "why-is-it-slow",
+            "Why is it slow?",
+            "Find the paths that should be faster, and why they are not.",
+            _ask_about_speed,
+        ),
     ):
         prompt: Callable[..., str] = function
         server.add_prompt(Prompt.from_function(prompt, name=name, title=title, description=words))
 
 
-def _hang(log: Log) -> str:
+def _ask_about_hang(log: Log) -> str:
     return "\n\n".join((_HANG.format(log=cut_text(log)), WORDING, NOTE))
 
 
-def _slow(
+def _ask_about_speed(
     log: Log, good_log: Annotated[str, Field(description="The log of a run that was fast, if there is one.")] = ""
 ) -> str:
     good = f"A run that was fast: {cut_text(good_log)}\n" if good_log else ""

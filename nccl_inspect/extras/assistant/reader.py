@@ -19,7 +19,7 @@ from nccl_inspect.ingest.sources import limits
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
-from nccl_inspect.util.gc_pause import uncollected
+from nccl_inspect.util.gc_pause import pause_collector
 
 _MAX_KEPT = 4
 """Jobs that are kept: those of two runs that are compared, and what was asked before."""
@@ -34,11 +34,11 @@ class ProgressListener(Protocol):
     """Takes notice of progress: the context of a request."""
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """So much is done."""
+        """Report that so much is done."""
 
 
 class JobRequest(NamedTuple):
-    """How a job is judged, as a tool was asked."""
+    """Holds how a job is judged, as a tool was asked."""
 
     platform: str | None = None
     topology: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class JobRequest(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """What makes a job the same: the files as they are now, and how it is judged."""
+    """Holds what makes a job the same: the files as they are now, and how it is judged."""
 
     files: tuple[tuple[str, int, int, int, int], ...]
     wish: JobRequest
@@ -82,17 +82,15 @@ class LogReader:
         """Return the job of some logs.
 
         Args:
-            logs: paths, folders and globs.
-            wish: how it is judged.
             tells: takes notice of progress.
             visit: is shown each job of several; they are then read anew.
 
         Raises:
             NcclInspectError: they cannot be read, or the wish cannot be met.
         """
-        return await self.alone(lambda: self._job(logs, wish, _Progress(tells, self._interval), visit))
+        return await self.run_alone(lambda: self._job(logs, wish, _Progress(tells, self._interval), visit))
 
-    async def alone(self, work: Callable[[], _Result]) -> _Result:
+    async def run_alone(self, work: Callable[[], _Result]) -> _Result:
         """Return what some work in a thread gives, while no other reads; a request that is given up ends it.
 
         Args:
@@ -113,7 +111,7 @@ class LogReader:
             return kept.job
         judge = self._judge(wish, topologies)
         limit = nullcontext() if limits.given() else limits.as_given(_MAX_UNPACKED)
-        with limit, uncollected():
+        with limit, pause_collector():
             beside = artifacts.inventory(list(inputs))
             fold = reading.fold(beside.logs, progress)
             job = judge.worst(fold, visit, wish.is_one_of_two, beside)
@@ -129,7 +127,7 @@ class LogReader:
         options = replace(self._options, platform=wish.platform or self._options.platform, job=wish.job, run=wish.run)
         if topologies:
             named = zip(topologies, wish.topology, strict=True)
-            understood = tuple(topology.understood(text, name) for text, name in named)
+            understood = tuple(topology.read_any(text, name) for text, name in named)
             options = replace(options, topologies=(), topologies_read=understood)
         return reading.Judge(options)
 

@@ -22,10 +22,10 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path, Selection
 from nccl_inspect.report import brief, head
 from nccl_inspect.report.digest import verdict_line
-from nccl_inspect.report.tables import by_kind, gdr_word
-from nccl_inspect.util.records import picked
-from nccl_inspect.util.secrets import masked
-from nccl_inspect.util.text import printable
+from nccl_inspect.report.tables import gdr_word, rows_by_kind
+from nccl_inspect.util.records import pick_fields
+from nccl_inspect.util.secrets import mask_secrets
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import ranks_word, some_names, some_ranks
 
 MAX_ANSWER = 20_000
@@ -77,10 +77,8 @@ def cut_list(rows: Sequence[_Row], total: int, offset: int, room: int, narrower:
 
     Args:
         rows: from the offset on, as many as were asked for.
-        total: how many there are.
         offset: how many are left out before them.
         room: bytes that they may take.
-        narrower: how to get fewer, better ones.
     """
     kept: list[_Row] = []
     for row in rows:
@@ -99,11 +97,10 @@ def size(value: BaseModel) -> int:
     return len(value.model_dump_json().encode())
 
 
-def shrunk(result: _Result, *shorter: Callable[[_Result], bool]) -> _Result:
+def shrink_result(result: _Result, *shorter: Callable[[_Result], bool]) -> _Result:
     """Return a result that fits: its parts are shortened in turn until it does.
 
     Args:
-        result: is changed.
         shorter: each takes something away and says whether there is more to take.
     """
     for step in shorter:
@@ -113,7 +110,7 @@ def shrunk(result: _Result, *shorter: Callable[[_Result], bool]) -> _Result:
 
 
 def pop_last(name: str) -> Callable[[Any], bool]:
-    """Return a step of :func:`shrunk` that takes the last entry of a list away."""
+    """Return a step of :func:`shrink_result` that takes the last entry of a list away."""
 
     def step(result: Any) -> bool:
         rows = getattr(result, name)
@@ -175,7 +172,7 @@ class KindOfPath(BaseModel):
 
 def brief_finding(finding: Finding) -> BriefFinding:
     """Return a finding in brief."""
-    same = picked(finding, "rule", "severity", "confidence", "action", "summary", "root", "because")
+    same = pick_fields(finding, "rule", "severity", "confidence", "action", "summary", "root", "because")
     return BriefFinding(**same, where=where_words(finding), first_fix=next(iter(finding.fix), ""))
 
 
@@ -188,7 +185,7 @@ def where_words(finding: Finding) -> str:
 def path_kinds(paths: Selection) -> list[KindOfPath]:
     """Return paths by kind, the first few."""
     kinds = []
-    for scope, path, pairs, gdr, channels, verdict in by_kind(paths)[:_MAX_KINDS]:
+    for scope, path, pairs, gdr, channels, verdict in rows_by_kind(paths)[:_MAX_KINDS]:
         number = int(pairs.replace(",", ""))
         kinds.append(KindOfPath(scope=scope, path=path, pairs=number, gdr=gdr, channels=channels, verdict=verdict))
     return kinds
@@ -198,7 +195,7 @@ def path_kinds(paths: Selection) -> list[KindOfPath]:
 
 
 class World(BaseModel):
-    """What the log shows of the job."""
+    """Holds what the log shows of the job."""
 
     world_size: int | None
     ranks_seen: str = Field(description="Ranks with lines in the log: 0-7.")
@@ -262,23 +259,25 @@ def summarize_job(job: Job) -> Summary:
         brief="\n".join(cut_text(line, _MAX_BRIEF_LINE) for line in brief.render(job).splitlines())[:_MAX_BRIEF],
         verdict=job.verdict,
         is_open=first.word == "WAITING",
-        **picked(first, "headline", "rule", "where", "since"),
+        **pick_fields(first, "headline", "rule", "where", "since"),
         first_step=first.do,
         job=_job_world(job),
         paths=path_kinds(job.paths),
         findings=[brief_finding(finding) for finding in job.findings[:_MAX_FINDINGS]],
         findings_total=len(job.findings),
         errors_without_rule=[quote(notice.evidence[0]) for notice in job.unexplained[:_MAX_ERRORS] if notice.evidence],
-        not_judged=[OpenQuestion(**picked(entry, "rule", "reason", "needs")) for entry in job.not_judged[:_MAX_OPEN]],
+        not_judged=[
+            OpenQuestion(**pick_fields(entry, "rule", "reason", "needs")) for entry in job.not_judged[:_MAX_OPEN]
+        ],
         jobs=[
-            JobEntry(**picked(standing, "number", "name", "verdict", "reason", "ranks"))
+            JobEntry(**pick_fields(standing, "number", "name", "verdict", "reason", "ranks"))
             for standing in job.jobs[:_MAX_JOBS]
         ],
         jobs_total=len(job.jobs),
         not_read=problems[:_MAX_PROBLEMS],
         more="evidence: findings in full, with their lines; paths: each rank pair; explain: a rule or a log line",
     )
-    return shrunk(
+    return shrink_result(
         result, *map(pop_last, ("not_judged", "jobs", "errors_without_rule", "findings", "paths", "not_read"))
     )
 
@@ -287,13 +286,13 @@ def _job_world(job: Job) -> World:
     network = job.network
     parts = (network.name, network.plugin, network.provider)
     return World(
-        **picked(job, "world_size", "platform"),
+        **pick_fields(job, "world_size", "platform"),
         ranks_seen=some_ranks(job.ranks_seen),
         hosts=names([host.name for host in job.hosts]),
         hosts_total=len(job.hosts),
         nccl_versions=names(job.nccl_versions),
         cuda_versions=names(job.cuda_versions),
-        network=", ".join(printable(part) for part in parts if part) or None,
+        network=", ".join(escape_controls(part) for part in parts if part) or None,
     )
 
 
@@ -328,7 +327,7 @@ class RankPairs(BaseModel):
 
 def rank_pair(path: Path) -> RankPair:
     """Return the path from one rank to another."""
-    same = picked(path, "src", "dst", "src_host", "dst_host", "scope", "nic", "verdict")
+    same = pick_fields(path, "src", "dst", "src_host", "dst_host", "scope", "nic", "verdict")
     channels, rules = len(path.channels), list(path.rules)
     return RankPair(**same, path=path.detail, gdr=gdr_word(path.gdr), channels=channels, rules=rules)
 
@@ -365,7 +364,7 @@ class EvidenceFile(BaseModel):
 
 
 class EvidenceAnswer(BaseModel):
-    """What the findings rest on."""
+    """Holds what the findings rest on."""
 
     findings: list[FullFinding]
     page: Page
@@ -386,15 +385,17 @@ def make_evidence(job: Job, chosen: list[Finding], offset: int, limit: int, has_
         page=part.page,
         rules_found=list(dict.fromkeys(finding.rule for finding in job.findings)),
         errors_without_rule=[quote(notice.evidence[0]) for notice in job.unexplained[:_MAX_ERRORS] if notice.evidence],
-        files_beside=[EvidenceFile(**picked(file, "name", "kind", "problem")) for file in job.artifacts[:_MAX_BESIDE]],
+        files_beside=[
+            EvidenceFile(**pick_fields(file, "name", "kind", "problem")) for file in job.artifacts[:_MAX_BESIDE]
+        ],
         around=[],
     )
 
 
 def _full_finding(finding: Finding) -> FullFinding:
     return FullFinding(
-        **picked(finding, "rule", "severity", "confidence", "action", "root", "because"),
-        **picked(finding, "summary", "cause", "impact", "confirm"),
+        **pick_fields(finding, "rule", "severity", "confidence", "action", "root", "because"),
+        **pick_fields(finding, "summary", "cause", "impact", "confirm"),
         where=where_words(finding),
         ranks=some_ranks(finding.ranks),
         hosts=names(finding.hosts),
@@ -415,7 +416,7 @@ class LineField(BaseModel):
 
 
 class ExplainedLine(BaseModel):
-    """What a line means."""
+    """Holds what a line means."""
 
     quoted_log_text: str = Field(description="Untrusted data: the line that was given.")
     known: bool
@@ -447,7 +448,7 @@ def cut_page(name: str, page: str, offset: int) -> ExplainAnswer:
 
 def explain_lines(texts: list[str], offset: int) -> ExplainAnswer:
     """Return what lines of a log mean."""
-    rows = [_explain_line(masked(text)[:MAX_LINE]) for text in texts[offset:]]
+    rows = [_explain_line(mask_secrets(text)[:MAX_LINE]) for text in texts[offset:]]
     part = cut_list(rows, len(texts), offset, ROOM["explain"])
     return ExplainAnswer(lines=part.rows, page=part.page)
 
@@ -528,9 +529,9 @@ def make_checked(policy: str, checked: Checked, strict: bool, offset: int, limit
         is_met=checked.is_met(strict),
         state=checked.state,
         verdict=checked.job.verdict,
-        broken=len(checked.in_state("broken")),
-        undecided=len(checked.in_state("undecided")),
-        kept=len(checked.in_state("kept")),
+        broken=len(checked.list_outcomes("broken")),
+        undecided=len(checked.list_outcomes("undecided")),
+        kept=len(checked.list_outcomes("kept")),
         expectations=part.rows,
         page=part.page,
     )
@@ -539,8 +540,8 @@ def make_checked(policy: str, checked: Checked, strict: bool, offset: int, limit
 def _expectation_result(outcome: Outcome) -> ExpectationResult:
     answer = outcome.answer
     return ExpectationResult(
-        **picked(outcome, "key", "wanted"),
-        **picked(answer, "state", "summary", "todo"),
+        **pick_fields(outcome, "key", "wanted"),
+        **pick_fields(answer, "state", "summary", "todo"),
         rule=answer.rule or None,
         ranks=some_ranks(answer.ranks),
         lines=[quote(line) for line in answer.evidence[:_MAX_LINES_OF_EXPECTATION]],
@@ -606,7 +607,7 @@ def make_comparison(difference: Difference, offset: int, limit: int) -> Comparis
 
 def _change_entry(change: Change) -> ChangeEntry:
     return ChangeEntry(
-        **picked(change, "area", "what", "kind", "before", "after", "rules"),
+        **pick_fields(change, "area", "what", "kind", "before", "after", "rules"),
         pairs=len(change.pairs),
         ranks=some_ranks(change.ranks),
         line=quote(change.evidence[0]) if change.evidence else None,

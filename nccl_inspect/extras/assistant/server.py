@@ -32,7 +32,7 @@ from nccl_inspect.extras.assistant.tools import TITLES, Tools
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.judging.engine import CATEGORIES, registered
-from nccl_inspect.report.words import with_proofs
+from nccl_inspect.report.words import add_proofs
 from nccl_inspect.scanning import meaning
 
 # --- resources ----------------------------------------------------------------------------------------------------
@@ -46,7 +46,6 @@ _MAX_COMPLETIONS = 100
 
 
 def _add_resources(server: MCPServer) -> None:
-    """Add the resources to a server."""
     server.resource(
         f"{_SCHEME}://rules",
         name="rules",
@@ -91,7 +90,7 @@ def _rule(name: str) -> str:
     if page is None:
         hint = suggestion(name, [entry.rule.name for entry in registered()])
         raise ResourceNotFoundError(f"no rule '{name[:80]}'; {hint or f'{_SCHEME}://rules lists them'}")
-    return with_proofs(page)
+    return add_proofs(page)
 
 
 def _messages() -> str:
@@ -120,7 +119,7 @@ def _family(dialect: str, family: str) -> str:
 def _families() -> dict[tuple[str, str], list[Production]]:
     """Return the messages by dialect and family."""
     families: dict[tuple[str, str], list[Production]] = {}
-    for file in files.shipped():
+    for file in files.list_files():
         for production in files.read(file.read_text(encoding="utf-8"), file.name):
             families.setdefault((production.dialect, production.family), []).append(production)
     return dict(sorted(families.items(), key=lambda entry: (entry[0][0] != "nccl", entry[0])))
@@ -175,7 +174,7 @@ def make_server(reader: LogReader) -> MCPServer:
     for name, title in TITLES.items():
         function = getattr(tools, name)
         words = inspect.getdoc(function)
-        server.add_tool(_with_tool_errors(function), name=name, title=title, description=words, annotations=_READS)
+        server.add_tool(_turn_errors(function), name=name, title=title, description=words, annotations=_READS)
     _add_resources(server)
     prompts.add(server)
     return server
@@ -190,12 +189,8 @@ def listen(reader: LogReader, port: int, ready: Callable[[str], None]) -> None:
     """Serve over HTTP on this machine until interrupted.
 
     Args:
-        reader: reads the logs.
         port: 0 picks a free one.
         ready: called with the address.
-
-    Raises:
-        NcclInspectError: the port is taken.
     """
     import uvicorn  # only for --http
 
@@ -222,7 +217,7 @@ def listen(reader: LogReader, port: int, ready: Callable[[str], None]) -> None:
         anyio.run(server.serve, [bound])
 
 
-def _with_tool_errors(function: Callable[..., Awaitable[CallToolResult]]) -> Callable[..., Awaitable[CallToolResult]]:
+def _turn_errors(function: Callable[..., Awaitable[CallToolResult]]) -> Callable[..., Awaitable[CallToolResult]]:
     """Turn errors that a user can act on into tool errors: what happened, and what to do."""
 
     @wraps(function)

@@ -18,7 +18,7 @@ from pydantic import Field
 from nccl_inspect import explain as explaining
 from nccl_inspect.answers import selection
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.extras.assistant.quotes import NOTE, Quote, raw
+from nccl_inspect.extras.assistant.quotes import NOTE, Quote, quote_raw
 from nccl_inspect.extras.assistant.reader import JobRequest, LogReader
 from nccl_inspect.extras.assistant.results import (
     MAX_LINE,
@@ -42,7 +42,7 @@ from nccl_inspect.extras.assistant.results import (
     path_kinds,
     pop_last,
     rank_pair,
-    shrunk,
+    shrink_result,
     summarize_job,
 )
 from nccl_inspect.extras.gate import differences
@@ -53,7 +53,7 @@ from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.judging.engine import CATEGORIES, registered
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report.words import with_proofs
+from nccl_inspect.report.words import add_proofs
 from nccl_inspect.util.text import decode
 
 TITLES = {
@@ -162,7 +162,7 @@ class Tools:
             frozenset(selection.match_rules((rule,) if rule else ())),
         )
         judged = await self._reader.job(_list_names(logs), _request(platform, topology, job, run), ctx)
-        return await self._reader.alone(lambda: _answer_paths(judged, wanted, slowest_first, offset, limit))
+        return await self._reader.run_alone(lambda: _answer_paths(judged, wanted, slowest_first, offset, limit))
 
     async def evidence(
         self,
@@ -196,10 +196,12 @@ class Tools:
             if not colon or not source or not number.isdecimal() or not 0 < int(number) < 10**12:
                 hint = "pass FILE:LINE as in the evidence: job.log:26"
                 raise NcclInspectError(f"around '{around[:80]}': not a line", hint)
-            result.around = await self._reader.alone(
+            result.around = await self._reader.run_alone(
                 lambda: _quote_around(self._reader.folders.logs(names_of_logs), source, int(number), about)
             )
-        return answer(shrunk(result, *map(pop_last, ("errors_without_rule", "files_beside", "around", "rules_found"))))
+        return answer(
+            shrink_result(result, *map(pop_last, ("errors_without_rule", "files_beside", "around", "rules_found")))
+        )
 
     async def explain(
         self,
@@ -217,10 +219,10 @@ class Tools:
         if not texts:
             raise NcclInspectError("nothing to explain", "pass a rule name or a log line")
         if len(texts) == 1 and (page := explaining.rule_page(texts[0])) is not None:
-            return answer(cut_page(texts[0].strip().lower(), with_proofs(page), offset))
+            return answer(cut_page(texts[0].strip().lower(), add_proofs(page), offset))
         if len(texts) > MAX_LINES:
             raise NcclInspectError(f"more than {MAX_LINES} lines", "pass fewer; 'summarize' reads whole logs")
-        return answer(await self._reader.alone(lambda: explain_lines(texts, offset)))
+        return answer(await self._reader.run_alone(lambda: explain_lines(texts, offset)))
 
     async def rules(
         self,
@@ -260,11 +262,11 @@ class Tools:
     ) -> Annotated[CallToolResult, CheckedPolicy]:
         """Check a job against a policy file: what is broken, what is undecided, and how to fix it."""
         wish, names = _request(platform, topology, job, run), _list_names(logs)
-        worst = Worst(await self._reader.alone(lambda: self._read_policy(policy)))
+        worst = Worst(await self._reader.run_alone(lambda: self._read_policy(policy)))
         judged = await self._reader.job(names, wish, ctx)
         if judged.jobs:  # each of several jobs must keep it
             judged = await self._reader.job(names, wish, ctx, worst.take)
-        result = make_checked(policy, worst.checked(judged), strict, offset, limit)
+        result = make_checked(policy, worst.check_worst(judged), strict, offset, limit)
         kept = "kept" if result.is_met else "not kept"
         return answer(result, f"The policy is {kept}: {result.broken} broken, {result.undecided} undecided.\n{NOTE}")
 
@@ -285,10 +287,10 @@ class Tools:
         wish = JobRequest(platform, job=job, is_one_of_two=True)
         a = await self._reader.job(_list_names(before), wish, ctx)
         b = await self._reader.job(_list_names(after), wish, ctx)
-        difference = await self._reader.alone(lambda: differences.compare(a, b))
+        difference = await self._reader.run_alone(lambda: differences.compare(a, b))
         result = make_comparison(difference, offset, limit)
         text = f"before: {result.verdict_before}\nafter: {result.verdict_after}\n{NOTE}"
-        return answer(shrunk(result, *map(pop_last, ("not_compared", "changes", "explanations"))), text)
+        return answer(shrink_result(result, *map(pop_last, ("not_compared", "changes", "explanations"))), text)
 
     def _read_policy(self, name: str) -> Policy:
         try:
@@ -321,11 +323,7 @@ def _answer_paths(
 
 
 def _choose_findings(job: Job, rule: str | None) -> list[Finding]:
-    """Return the findings of a rule, or all.
-
-    Raises:
-        NcclInspectError: the rule has no finding, or does not exist.
-    """
+    """Return the findings of a rule, or all."""
     chosen = [finding for finding in job.findings if rule in (None, finding.rule)]
     if rule is None or chosen:
         return chosen
@@ -340,15 +338,11 @@ def _choose_findings(job: Job, rule: str | None) -> list[Finding]:
 
 
 def _quote_around(files: Iterable[File], wanted: str, number: int, about: int) -> list[Quote]:
-    """Quote a line of a source, which may be how its path ends, with the lines before and after it.
-
-    Raises:
-        NcclInspectError: there is no such source, or it has no such line.
-    """
+    """Quote a line of a source, which may be how its path ends, with the lines before and after it."""
     for source in blocks.find(list(files)):
         if source.name == wanted or source.name.endswith(f"/{wanted}"):
             first, last = max(1, number - about), number + about
-            quotes = [raw(source.name, at, text) for at, text in _lines_between(source, first, last)]
+            quotes = [quote_raw(source.name, at, text) for at, text in _lines_between(source, first, last)]
             if quotes and quotes[-1].line >= number:
                 return quotes
             raise NcclInspectError(f"{wanted}: has no line {number}", "use a line from 'evidence'")

@@ -15,7 +15,7 @@ from nccl_inspect.util.records import Frozen, frozen
 
 @frozen
 class Wanted(Frozen):
-    """What to collect."""
+    """Holds what to collect."""
 
     argument: str = ""
     """The selector or number of the job."""

@@ -76,7 +76,7 @@ def command(
     wanted = Wanted(argument, namespace, context)
     name = output or f"nccl-{target}-{time.strftime('%Y%m%d-%H%M%S')}"
     if dry_run:
-        module.collect(Collection(None, _show, timeout), wanted)
+        module.collect(Collection(None, _print_step, timeout), wanted)
         return 0
     if not name.endswith(_PACKED):
         folder = new_folder(name, "-o")
@@ -88,7 +88,7 @@ def command(
     inside = next(name.removesuffix(suffix) for suffix in _PACKED if name.endswith(suffix))
     with (
         tempfile.TemporaryDirectory(prefix="nccl-collect-") as temporary,
-        atomic_files.replacing(name, "-o", mode=0o600) as file,
+        atomic_files.open_replacement(name, "-o", mode=0o600) as file,
     ):
         status = _collect(module, wanted, timeout, Path(temporary), name)
         with tarfile.open(fileobj=file, mode="w:gz") as archive:
@@ -97,7 +97,7 @@ def command(
 
 
 def _collect(module: Target, wanted: Wanted, timeout: float, folder: Path, name: str) -> int:
-    collection = Collection(folder, _show, timeout)
+    collection = Collection(folder, _print_step, timeout)
     module.collect(collection, wanted)
     failed = f", {count(len(collection.failures), 'failure')} (see {INDEX})" if collection.failures else ""
     print_stderr(f"{name}: {count(len(collection.successes), 'file')}{failed}")
@@ -105,11 +105,7 @@ def _collect(module: Target, wanted: Wanted, timeout: float, folder: Path, name:
 
 
 def new_folder(name: str, option: str) -> Path:
-    """Make the folder if need be.
-
-    Raises:
-        NcclInspectError: it cannot be written, or holds a collection.
-    """
+    """Make the folder if need be."""
     folder = Path(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,5 +118,5 @@ def new_folder(name: str, option: str) -> Path:
     return folder
 
 
-def _show(words: str) -> None:
+def _print_step(words: str) -> None:
     print_stderr(f"+ {words}")

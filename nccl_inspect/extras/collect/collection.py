@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from nccl_inspect.util import secrets
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.secrets import masked
+from nccl_inspect.util.secrets import mask_secrets
 
 # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -34,7 +34,7 @@ _AFTER_KILL = 1
 
 @frozen
 class Command(Frozen):
-    """What is run, and where its output goes."""
+    """Holds what is run, and where its output goes."""
 
     file: str
     """Within the folder; ``{pod}`` and the like are filled in, as in ``argv``."""
@@ -44,7 +44,7 @@ class Command(Frozen):
     keeps_failed: bool = False
     """Whether the output is of use even where the status is not 0."""
 
-    def filled(self, **values: str) -> Command:
+    def fill(self, **values: str) -> Command:
         """Return the command for one pod, node, …; what comes from elsewhere cannot leave the folder."""
         parts = {name: value.replace("/", "_").lstrip(".") or "_" for name, value in values.items()}
         argv = tuple(word.format(**values) for word in self.argv)
@@ -78,7 +78,7 @@ def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str 
             return None
         errors.seek(max(errors.seek(0, os.SEEK_END) - _MAX_WORDS, 0))
         *_, last = errors.read().decode("utf-8", "replace").strip().splitlines() or [""]
-        return f"status {status}: {masked(' '.join(last.split()))}".removesuffix(": ")
+        return f"status {status}: {mask_secrets(' '.join(last.split()))}".removesuffix(": ")
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -107,23 +107,23 @@ def mask_manifest(data: bytes) -> bytes:
 def _mask_value(value: Any) -> Any:
     if isinstance(value, dict):
         if isinstance(value.get("name"), str) and isinstance(value.get("value"), str):
-            value = {**value, "value": secrets.value_of(value["name"], value["value"])}
+            value = {**value, "value": secrets.mask_value(value["name"], value["value"])}
         return {key: _mask_entry(key, entry) for key, entry in value.items() if not key.endswith(_REPEATED)}
     if isinstance(value, list):
         return (
             _mask_arguments(value) if all(isinstance(entry, str) for entry in value) else list(map(_mask_value, value))
         )
-    return secrets.masked(value) if isinstance(value, str) else value
+    return secrets.mask_secrets(value) if isinstance(value, str) else value
 
 
 def _mask_entry(key: str, value: Any) -> Any:
     """Mask the value of a key; a reference to a secret names it and does not hold it."""
-    return secrets.value_of(key, value) if isinstance(value, str) and not key.endswith("Name") else _mask_value(value)
+    return secrets.mask_value(key, value) if isinstance(value, str) and not key.endswith("Name") else _mask_value(value)
 
 
 def _mask_arguments(words: list[str]) -> list[str]:
     """Mask the words of a command: a secret may be the word after the option that names it."""
-    shown = [secrets.masked(word) for word in words]
+    shown = [secrets.mask_secrets(word) for word in words]
     for at, word in enumerate(words[:-1]):
         if word.startswith("-") and "=" not in word and secrets.is_secret(word):
             shown[at + 1] = secrets.MASK
@@ -142,7 +142,7 @@ _MANIFEST = ".json"
 
 @frozen
 class Outcome(Frozen):
-    """How one command ended."""
+    """Holds how one command ended."""
 
     file: str
     what: str
@@ -256,7 +256,7 @@ class Collection:
                 shown = mask_manifest(data)
             else:
                 lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
-                shown = "".join(map(masked, lines)).encode("utf-8", "surrogateescape")
+                shown = "".join(map(mask_secrets, lines)).encode("utf-8", "surrogateescape")
         except ValueError as error:
             return f"not kept: {error}", b""
         self._path(command.file).write_bytes(shown)

@@ -116,7 +116,7 @@ def command(
     if follow:
         _require_followed(ctx)
         judged = {name: getattr(options, name) for name in ("select", "ignore", "platform", "topologies")}
-        with _followed(wanted, timeout):
+        with _follow_logs(wanted, timeout):
             watch, no_color = cli_watch.command, not out.style.color
             return int(ctx.invoke(watch, log="-", fail_on=fail_on, no_color=no_color, **judged))
     # The settings are those of the current folder, and errors in them are reported before anything is collected.
@@ -127,17 +127,17 @@ def command(
         _collect(folder, wanted, timeout)
         with chdir(folder):  # the report names logs relative to the folder, which may be temporary
             job = shared.read((".",), options, tells_runs=True, tells_jobs=True)
-        out.write_lines(report.lines(form, job, out.style))
+        out.write_lines(report.render_lines(form, job, out.style))
         return shared.status(job, fail_on)
 
 
 def main() -> NoReturn:
-    """Entry point of the plugin."""
-    cli.main(cli.prepared(command), PROGRAM)
+    """Run the plugin."""
+    cli.main(cli.prepare_command(command), PROGRAM)
 
 
 def complete() -> None:
-    """Entry point for completions by kubectl: prints one per line, then a directive."""
+    """Print completions for kubectl, one per line, then a directive."""
     from click.shell_completion import ShellComplete
 
     *words, incomplete = sys.argv[1:] or [""]
@@ -157,7 +157,7 @@ def _folder(keep: str) -> Iterator[Path]:
         yield cli_collect.new_folder(keep, "--keep")
         return
     folder = TemporaryDirectory(prefix="nccl-inspect-")
-    with PROCESS.undone_by(folder.cleanup), folder as name:
+    with PROCESS.undo_with(folder.cleanup), folder as name:
         yield Path(name)
 
 
@@ -186,7 +186,7 @@ def _require_followed(ctx: click.Context) -> None:
 
 
 @contextmanager
-def _followed(wanted: Wanted, timeout: float) -> Iterator[None]:
+def _follow_logs(wanted: Wanted, timeout: float) -> Iterator[None]:
     """Put the logs of the pods on standard input, as they grow."""
     progress = _Progress()
     with TemporaryDirectory(prefix="nccl-inspect-") as folder:
@@ -199,7 +199,7 @@ def _followed(wanted: Wanted, timeout: float) -> Iterator[None]:
         os.dup2(child.stdout.fileno(), 0)
         child.stdout.close()
         try:
-            with PROCESS.undone_by(child.terminate):
+            with PROCESS.undo_with(child.terminate):
                 yield
         finally:
             child.terminate()

@@ -64,12 +64,12 @@ def collect(collection: Collection, wanted: Wanted) -> None:
         NcclInspectError: there is no such pod.
     """
     _, pods = _find_pods(collection, wanted)
-    collection.run_all(_within(command, wanted) for pod in pods for command in _logs(pod))
+    collection.run_all(_add_context(command, wanted) for pod in pods for command in _logs(pod))
     _collect_owners(collection, pods, wanted)
-    collection.run(_within(EVENTS, wanted))
+    collection.run(_add_context(EVENTS, wanted))
     nodes = dict.fromkeys(str(pod.get("spec", {}).get("nodeName") or "") for pod in pods)
     named = (node for node in nodes if collection.is_dry or _NAME.fullmatch(node))
-    collection.run_all(_within(NODE.filled(node=node), replace(wanted, namespace="")) for node in named)
+    collection.run_all(_add_context(NODE.fill(node=node), replace(wanted, namespace="")) for node in named)
     collection.write_index()
 
 
@@ -83,19 +83,15 @@ def follow(collection: Collection, wanted: Wanted) -> Command:
     containers = sum(1 for pod in pods for _ in _logs(pod))
     selector = next((word for word in lookup.argv if word.startswith(_SELECTOR)), "").removeprefix(_SELECTOR)
     command = FOLLOW_ALL if selector else FOLLOW
-    return _within(
-        command.filled(pod=pods[0]["metadata"]["name"], selector=selector, containers=str(max(containers, 1))), wanted
+    return _add_context(
+        command.fill(pod=pods[0]["metadata"]["name"], selector=selector, containers=str(max(containers, 1))), wanted
     )
 
 
 def _find_pods(collection: Collection, wanted: Wanted) -> tuple[Command, list[dict[str, Any]]]:
-    """Find the pods; return the first command that gives some, and them.
-
-    Raises:
-        NcclInspectError: there is none.
-    """
+    """Find the pods; return the first command that gives some, and them."""
     for command in _lookups(wanted.argument):
-        pods = list(_pods(collection.run(_within(command, wanted))))
+        pods = list(_pods(collection.run(_add_context(command, wanted))))
         if collection.is_dry:
             return command, [_UNKNOWN_POD]
         if pods:
@@ -115,21 +111,21 @@ def _lookups(selector: str) -> list[Command]:
     """
     kind, slash, name = selector.partition("/")
     if _NAME.fullmatch(selector):
-        by_label = [PODS.filled(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]
-        return [POD.filled(selector=selector), *by_label]
+        by_label = [PODS.fill(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]
+        return [POD.fill(selector=selector), *by_label]
     if not slash or "=" in selector:
-        return [PODS.filled(selector=selector)]
+        return [PODS.fill(selector=selector)]
     if kind in ("pod", "pods", "po"):
-        return [POD.filled(selector=name)]
+        return [POD.fill(selector=name)]
     singular = kind.lower().partition(".")[0]
     label = LABELS.get(singular) or LABELS.get(singular.removesuffix("s"))
     if label is None:
         kinds = ", ".join(LABELS)
         raise NcclInspectError(f"{selector}: how pods of a {kind} are found is not known", f"known are {kinds}, pod")
-    return [PODS.filled(selector=f"{label}={name}")]
+    return [PODS.fill(selector=f"{label}={name}")]
 
 
-def _within(command: Command, wanted: Wanted) -> Command:
+def _add_context(command: Command, wanted: Wanted) -> Command:
     """Return the command in a namespace and a context; without them, in the present ones."""
     places = (("namespace", wanted.namespace), ("context", wanted.context))
     return replace(command, argv=(*command.argv, *(f"--{name}={place}" for name, place in places if place)))
@@ -157,9 +153,9 @@ def _logs(pod: dict[str, Any]) -> Iterator[Command]:
         if entry.get("restartCount")
     }
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        yield LOG.filled(pod=name, container=container["name"])
+        yield LOG.fill(pod=name, container=container["name"])
         if container["name"] in restarted:
-            yield PREVIOUS.filled(pod=name, container=container["name"])
+            yield PREVIOUS.fill(pod=name, container=container["name"])
 
 
 def _collect_owners(collection: Collection, pods: Iterable[dict[str, Any]], wanted: Wanted) -> None:
@@ -171,7 +167,7 @@ def _collect_owners(collection: Collection, pods: Iterable[dict[str, Any]], want
             return
         kind, name = owner = next(iter(waiting))
         del waiting[owner]
-        data = collection.run(_within(OWNER.filled(kind=kind, name=name), wanted))
+        data = collection.run(_add_context(OWNER.fill(kind=kind, name=name), wanted))
         above = [entry for document in islice(_pods(data), 1) for entry in _owners(document) if entry not in seen]
         waiting.update(dict.fromkeys(above))
         seen.update(above)

@@ -44,7 +44,7 @@ def answer(where: str, form: str, seconds: float) -> bytes:
         if form != FORMS[0] and not replies.ask(f"SET FORMAT {form}").startswith(b"OK"):
             raise FormatError(f"RAS of this release of NCCL has no answer as {form}")
         connection.sendall(b"VERBOSE STATUS\n")
-        return replies.rest()
+        return replies.read_rest()
 
 
 class _Replies:
@@ -66,7 +66,7 @@ class _Replies:
         line, _, self._pending = self._pending.partition(b"\n")
         return line
 
-    def rest(self) -> bytes:
+    def read_rest(self) -> bytes:
         """Return all until RAS closes the connection, as it does behind its answer."""
         reply = bytearray(self._pending)
         while piece := self._piece():

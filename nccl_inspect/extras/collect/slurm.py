@@ -33,23 +33,19 @@ _OF_TASK = re.compile(r"%\d*[A-Za-z]")
 
 
 def collect(collection: Collection, wanted: Wanted) -> None:
-    """Gather the files.
-
-    Raises:
-        NcclInspectError: the number is none, or nobody knows the job.
-    """
+    """Gather the files."""
     if not _NUMBER.fullmatch(wanted.argument):
         raise NcclInspectError(f"{wanted.argument}: not the number of a job", "squeue --me and sacct list them")
-    description = collection.run(JOB.filled(job=wanted.argument)).decode("utf-8", "replace")
-    account = collection.run(ACCOUNT.filled(job=wanted.argument))
+    description = collection.run(JOB.fill(job=wanted.argument)).decode("utf-8", "replace")
+    account = collection.run(ACCOUNT.fill(job=wanted.argument))
     if not collection.is_dry and not description and not account.strip():
         why = next((f" ({entry.problem})" for entry in collection.outcomes if entry.problem), "")
         raise NcclInspectError(f"Slurm says nothing of job {wanted.argument}{why}", "run this on a host of the cluster")
     if description or collection.is_dry:
-        collection.run(STEPS.filled(job=wanted.argument))
+        collection.run(STEPS.fill(job=wanted.argument))
     nodes = list(dict.fromkeys(_NODES.findall(description))) or (["NODES"] if collection.is_dry else [])
     for number, listed in enumerate(nodes):
-        command = NODES.filled(nodes=listed)
+        command = NODES.fill(nodes=listed)
         collection.run(command if number == 0 else Command(f"{command.file}-{number}", command.argv))
     if collection.is_dry:
         collection.copy("logs/", Path("STDOUT"))

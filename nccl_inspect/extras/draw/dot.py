@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.report import Style
 from nccl_inspect.report.picture import View, bundles, describe_link, find_look, gpu_words, view_title
 from nccl_inspect.topology import Topology
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 SUFFIXES = ("gv",)
@@ -15,7 +15,7 @@ DRAWS = True
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
-    """Return one graph: a cluster for each communicator and kind of link, in it a cluster for each host."""
+    """Return a graph: a cluster for each communicator and kind of link, in it a cluster for each host."""
     lines = ["digraph nccl {", '  node [shape=box, fontname="sans-serif"];', '  edge [fontname="sans-serif"];']
     lines += ["  compound=true;", "  newrank=true;"]
     number = 0
@@ -23,8 +23,8 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
         for kind in view.kinds or [""]:
             number += 1
             title = view_title(view) + (f": {kind}s" if kind else "")
-            lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(title)};"]
-            lines += _host_nodes(view, kind, number) if view.folded else _rank_nodes(view, kind, number)
+            lines += [f"  subgraph cluster_{number} {{", f"    label={_quote(title)};"]
+            lines += _host_nodes(view, kind, number) if view.is_folded else _rank_nodes(view, kind, number)
             lines.append("  }")
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -32,31 +32,31 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 def _rank_nodes(view: View, kind: str, number: int) -> Iterator[str]:
     for place, (host, ranks) in enumerate(view.hosts.items()):
         yield f"    subgraph cluster_{number}_{place} {{"
-        yield f"      label={_quoted(printable(host))};"
+        yield f"      label={_quote(escape_controls(host))};"
         for rank in ranks:
             label = "\n".join(filter(None, (f"rank {rank}", gpu_words(view, rank).partition(" busId")[0])))
-            yield f"      {_node(number, rank)} [label={_quoted(label)}];"
+            yield f"      {_node(number, rank)} [label={_quote(label)}];"
         yield "    }"
     for link in view.links:
         if link.kind == kind:
             look = find_look(link)
-            label = f"{printable(link.detail or '?')} ch {ranges(link.channels)}"
+            label = f"{escape_controls(link.detail or '?')} ch {ranges(link.channels)}"
             yield (
-                f"    {_node(number, link.src)} -> {_node(number, link.dst)} [color={_quoted(look.color)}, "
-                f"style={look.dot_style}, label={_quoted(label)}, tooltip={_quoted(describe_link(link))}];"
+                f"    {_node(number, link.src)} -> {_node(number, link.dst)} [color={_quote(look.color)}, "
+                f"style={look.dot_style}, label={_quote(label)}, tooltip={_quote(describe_link(link))}];"
             )
 
 
 def _host_nodes(view: View, kind: str, number: int) -> Iterator[str]:
     for place, (host, ranks) in enumerate(view.hosts.items()):
-        label = f"{printable(host)}\n{count(len(ranks), 'rank')}"
-        yield f"    {_node(number, place)} [label={_quoted(label)}];"
+        label = f"{escape_controls(host)}\n{count(len(ranks), 'rank')}"
+        yield f"    {_node(number, place)} [label={_quote(label)}];"
     places = {host: place for place, host in enumerate(view.hosts)}
     for bundle in bundles(view, kind):
         label = f"{bundle.links} x {bundle.look.words}"
         yield (
             f"    {_node(number, places[bundle.src])} -> {_node(number, places[bundle.dst])} "
-            f"[color={_quoted(bundle.look.color)}, style={bundle.look.dot_style}, label={_quoted(label)}];"
+            f"[color={_quote(bundle.look.color)}, style={bundle.look.dot_style}, label={_quote(label)}];"
         )
 
 
@@ -64,6 +64,6 @@ def _node(number: int, rank: int) -> str:
     return f"n{number}_{rank}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

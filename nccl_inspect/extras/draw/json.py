@@ -12,8 +12,8 @@ from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.report import Style
 from nccl_inspect.report.picture import UNKNOWN_HOST, DrawnLink, DrawnShape, View
 from nccl_inspect.topology import Topology
-from nccl_inspect.util.records import picked
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.records import pick_fields
+from nccl_inspect.util.text import escape_controls
 
 DRAWS = False
 _NO_COMMUNICATOR = CommunicatorInfo("", None, 0, [], [], None, [], [], "")
@@ -28,11 +28,11 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 
 def _view(view: View) -> dict[str, Any]:
     return {
-        "id": printable(view.name),
-        **picked(view, "parent", "nranks", "channels", "state"),
-        "hosts": [{"name": printable(name), "ranks": ranks} for name, ranks in view.hosts.items()],
+        "id": escape_controls(view.name),
+        **pick_fields(view, "parent", "nranks", "channels", "state"),
+        "hosts": [{"name": escape_controls(name), "ranks": ranks} for name, ranks in view.hosts.items()],
         "gpus": [
-            {"rank": rank, "nvml_dev": gpu.nvml_dev, "bus_id": gpu.bus_id and printable(gpu.bus_id)}
+            {"rank": rank, "nvml_dev": gpu.nvml_dev, "bus_id": gpu.bus_id and escape_controls(gpu.bus_id)}
             for rank, gpu in view.gpus.items()
         ],
         **clean(traits(view.info or _NO_COMMUNICATOR)),
@@ -66,28 +66,28 @@ def _tree(tree: DrawnShape) -> dict[str, Any]:
 
 def _link(link: DrawnLink) -> dict[str, Any]:
     return {
-        **picked(link, "src", "dst", "kind"),
+        **pick_fields(link, "src", "dst", "kind"),
         "channels": list(link.channels),
         "transport": link.transport,
-        "detail": link.detail and printable(link.detail),
+        "detail": link.detail and escape_controls(link.detail),
         "gdr": link.gdr,
     }
 
 
 def _machine(machine: Topology) -> dict[str, Any]:
     return {
-        "name": printable(machine.name),
+        "name": escape_controls(machine.name),
         "gpus": [
-            {"index": gpu.index, "bus_id": gpu.bus_id and printable(gpu.bus_id), "sm": gpu.sm, "gdr": gpu.gdr}
+            {"index": gpu.index, "bus_id": gpu.bus_id and escape_controls(gpu.bus_id), "sm": gpu.sm, "gdr": gpu.gdr}
             for gpu in machine.devices
         ],
         "pairs": [{"gpus": [a, b], "class": kind} for (a, b), kind in sorted(machine.classes.items())],
         "nics": [
             {
                 "index": nic.index,
-                "name": nic.name and printable(nic.name),
-                **picked(nic, "gbps", "port", "gdr"),
-                "bus_id": nic.bus_id and printable(nic.bus_id),
+                "name": nic.name and escape_controls(nic.name),
+                **pick_fields(nic, "gbps", "port", "gdr"),
+                "bus_id": nic.bus_id and escape_controls(nic.bus_id),
                 "classes": [{"gpu": place, "class": kind} for place, kind in sorted(nic.classes.items())],
             }
             for nic in machine.nics

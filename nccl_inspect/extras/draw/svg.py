@@ -26,7 +26,7 @@ from nccl_inspect.report.picture import (
     view_title,
 )
 from nccl_inspect.topology import Topology
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 DRAWS = True
@@ -67,7 +67,7 @@ class _Box(NamedTuple):
     height: float
 
     @property
-    def middle(self) -> _Point:
+    def center(self) -> _Point:
         return _Point(self.x + self.width / 2, self.y + self.height / 2)
 
 
@@ -102,7 +102,7 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
     if others:
         note = f"{count(len(others), 'more communicator')}: --communicator NAME, or all of them with --format text"
         lines.append(_text(_PAD, top + _LINE, note, "small"))
-        width, top = max(width, _wide(note)), top + 2 * _LINE
+        width, top = max(width, _text_width(note)), top + 2 * _LINE
     if not panels:
         lines.append(_text(_PAD, 24, "no communicator and no connection in this log", "title"))
         top = 40
@@ -135,7 +135,7 @@ _CSS = """<style>
 def _panels(view: View, kind: str) -> Iterator[_Panel]:
     """Draw all links of a kind in one panel; each tree of hosts is drawn separately, level by level."""
     title = view_title(view) + (f": {kind}s" if kind else "")
-    if view.folded and kind == "tree":
+    if view.is_folded and kind == "tree":
         across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
         for tree in view.trees[:_MAX_TREES]:
             boxes = []  # from left to right
@@ -145,11 +145,16 @@ def _panels(view: View, kind: str) -> Iterator[_Panel]:
             pairs = set(tree.links)
             of_tree = replace(view, links=tuple(link for link in view.links if (link.src, link.dst) in pairs))
             yield _panel(
-                view, boxes, list(_between_hosts(of_tree, kind, boxes)), f"{title} ({channel_words(tree.channels)})"
+                view,
+                boxes,
+                list(_arrows_between_hosts(of_tree, kind, boxes)),
+                f"{title} ({channel_words(tree.channels)})",
             )
         return
     boxes = _boxes(view)
-    arrows = list(_between_hosts(view, kind, boxes) if view.folded else _between_ranks(view, kind, boxes))
+    arrows = list(
+        _arrows_between_hosts(view, kind, boxes) if view.is_folded else _arrows_between_ranks(view, kind, boxes)
+    )
     if kind == "ring":
         title += f" ({'; '.join(channel_words(ring.channels) for ring in view.rings[:4])})"
     yield _panel(view, boxes, arrows, title)
@@ -158,23 +163,23 @@ def _panels(view: View, kind: str) -> Iterator[_Panel]:
 def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str) -> _Panel:
     lines = [_text(_PAD, 24, title, "title")]
     for box in boxes:
-        lines += _drawn_box(box, view)
-    lines += [_drawn_arrow(arrow) for arrow in arrows]
-    if not view.folded:
-        lines += [part for box in boxes for part in _drawn_ranks(box, view)]
-    loops = _LINE * 2 if view.folded else 0
+        lines += _draw_box(box, view)
+    lines += [_draw_arrow(arrow) for arrow in arrows]
+    if not view.is_folded:
+        lines += [part for box in boxes for part in _draw_ranks(box, view)]
+    loops = _LINE * 2 if view.is_folded else 0
     bottom = max((box.y + box.height for box in boxes), default=_HEAD) + _LINE + loops
     used = [look for look in LOOKS if any(arrow.look is look for arrow in arrows)]
     for number, look in enumerate(used):
         lines += _legend(bottom + number * _LINE, look, sum(arrow.lanes for arrow in arrows if arrow.look is look))
     width = max((box.x + box.width for box in boxes), default=0.0)
-    return _Panel(max(width + _PAD, _wide(title, 8.6)), bottom + len(used) * _LINE + _PAD, lines)
+    return _Panel(max(width + _PAD, _text_width(title, 8.6)), bottom + len(used) * _LINE + _PAD, lines)
 
 
 def _boxes(view: View) -> list[_Box]:
     """Arrange hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts."""
     columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
-    if view.folded:
+    if view.is_folded:
         width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
     else:
         across = 2 * _radius(max(map(len, view.hosts.values()), default=1))
@@ -184,7 +189,7 @@ def _boxes(view: View) -> list[_Box]:
     boxes = []
     for n, (host, ranks) in enumerate(view.hosts.items()):
         row, column = divmod(n, columns)
-        if view.folded and row % 2:
+        if view.is_folded and row % 2:
             column = columns - 1 - column
         boxes.append(_Box(host, ranks, _PAD + column * (width + gap), _HEAD + row * (height + gap), width, height))
     return boxes
@@ -208,7 +213,7 @@ def _rank_points(box: _Box) -> dict[int, _Point]:
     }
 
 
-def _between_ranks(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
+def _arrows_between_ranks(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
     spots = {rank: place for box in boxes for rank, place in _rank_points(box).items()}
     links = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
     differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
@@ -225,28 +230,28 @@ def _between_ranks(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]
         )
 
 
-def _between_hosts(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
-    middles = {box.host: box.middle for box in boxes}
+def _arrows_between_hosts(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
+    middles = {box.host: box.center for box in boxes}
     for bundle in bundles(view, kind):
         way = f"{count(bundle.links, 'link')}, {bundle.look.words}"
-        title = f"{printable(bundle.src)} -> {printable(bundle.dst)}: {way}"
+        title = f"{escape_controls(bundle.src)} -> {escape_controls(bundle.dst)}: {way}"
         ends, box = (middles[bundle.src], middles[bundle.dst]), (_HOST_WIDTH, _HOST_HEIGHT)
         yield _Arrow(*ends, bundle.look, title, str(bundle.links), bundle.links, box, kind == "tree")
 
 
-def _drawn_box(box: _Box, view: View) -> Iterator[str]:
-    name = printable(box.host)
+def _draw_box(box: _Box, view: View) -> Iterator[str]:
+    name = escape_controls(box.host)
     yield (
         f'<rect class="host" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="6">'
         f"<title>{escape(name)}: ranks {ranges(box.ranks)}</title></rect>"
     )
     room = int((box.width - _PAD) / _CHAR)
-    yield _text(box.middle.x, box.y + 15, cut(name, room), "small mid")
-    if view.folded:
-        yield _text(box.middle.x, box.y + 34, cut(f"ranks {ranges(box.ranks)}", room), "small mid")
+    yield _text(box.center.x, box.y + 15, cut(name, room), "small mid")
+    if view.is_folded:
+        yield _text(box.center.x, box.y + 34, cut(f"ranks {ranges(box.ranks)}", room), "small mid")
 
 
-def _drawn_ranks(box: _Box, view: View) -> Iterator[str]:
+def _draw_ranks(box: _Box, view: View) -> Iterator[str]:
     for rank, place in _rank_points(box).items():
         x, y = place.x - _NODE_WIDTH / 2, place.y - _NODE_HEIGHT / 2
         about = ", ".join(filter(None, (f"rank {rank}", gpu_words(view, rank))))
@@ -257,7 +262,7 @@ def _drawn_ranks(box: _Box, view: View) -> Iterator[str]:
         yield _text(place.x, place.y + 4, str(rank), "mid")
 
 
-def _drawn_arrow(arrow: _Arrow) -> str:
+def _draw_arrow(arrow: _Arrow) -> str:
     start, end = arrow.start, arrow.end
     if start == end:  # within a folded host: a loop at its lower right corner
         x, y = start.x + _HOST_WIDTH / 2 - 26, start.y + _HOST_HEIGHT / 2
@@ -272,9 +277,11 @@ def _drawn_arrow(arrow: _Arrow) -> str:
         bend = _Point(
             (start.x + end.x) / 2 - _BEND * (end.y - start.y), (start.y + end.y) / 2 + _BEND * (end.x - start.x)
         )
-        a, b = _towards(start, bend, arrow.box), _towards(end, bend, arrow.box)
+        a, b = _border_point(start, bend, arrow.box), _border_point(end, bend, arrow.box)
         path = f"M{a.x:.1f} {a.y:.1f} Q{bend.x:.1f} {bend.y:.1f} {b.x:.1f} {b.y:.1f}"
-        middle = _beside(arrow.label, _Point((a.x + 2 * bend.x + b.x) / 4, (a.y + 2 * bend.y + b.y) / 4), start, end)
+        middle = _label_position(
+            arrow.label, _Point((a.x + 2 * bend.x + b.x) / 4, (a.y + 2 * bend.y + b.y) / 4), start, end
+        )
     dashes = f' stroke-dasharray="{arrow.look.dashes}"' if arrow.look.dashes else ""
     label = _text(middle.x, middle.y + 4, arrow.label, "label") if arrow.label else ""
     return (
@@ -283,7 +290,7 @@ def _drawn_arrow(arrow: _Arrow) -> str:
     )
 
 
-def _beside(label: str, middle: _Point, start: _Point, end: _Point) -> _Point:
+def _label_position(label: str, middle: _Point, start: _Point, end: _Point) -> _Point:
     """Return the position of a label on the outer side of a link, where a short link does not hide it."""
     length = math.hypot(end.x - start.x, end.y - start.y)
     across, down = (start.y - end.y) / length, (end.x - start.x) / length
@@ -291,7 +298,7 @@ def _beside(label: str, middle: _Point, start: _Point, end: _Point) -> _Point:
     return _Point(middle.x + across * room, middle.y + down * room)
 
 
-def _towards(start: _Point, end: _Point, box: tuple[float, float]) -> _Point:
+def _border_point(start: _Point, end: _Point, box: tuple[float, float]) -> _Point:
     """Return where the line from the middle of a box leaves it."""
     dx, dy = end.x - start.x, end.y - start.y
     reach = min((box[0] / 2 + 2) / abs(dx) if dx else math.inf, (box[1] / 2 + 2) / abs(dy) if dy else math.inf, 1.0)
@@ -311,5 +318,5 @@ def _text(x: float, y: float, words: str, kind: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
 
 
-def _wide(words: str, char: float = _CHAR) -> float:
+def _text_width(words: str, char: float = _CHAR) -> float:
     return len(words) * char + 2 * _PAD

@@ -21,8 +21,8 @@ from nccl_inspect.report.picture import (
 )
 from nccl_inspect.report.words import block, paint
 from nccl_inspect.topology import Nic, Topology
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 DRAWS = False
@@ -30,7 +30,7 @@ _MAX_FACTS = 5
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
-    """Return one paragraph per communicator, then the known machines."""
+    """Return a paragraph per communicator, then the known machines."""
     parts = [_view(view, style) for view in views] or [["no communicator and no connection in this log"]]
     parts += [_machine(machine, style) for machine in machines]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
@@ -38,14 +38,14 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 
 def _view(view: View, style: Style) -> list[str]:
     lines = [paint(line, "bold", style) for line in block("", view_title(view), style, 0, 0)]
-    lines += _about(view, style)
+    lines += _describe_communicator(view, style)
     for host, ranks in view.hosts.items():
-        gpus = {} if view.folded else {rank: gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
+        gpus = {} if view.is_folded else {rank: gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
         named = ", ".join(f"{rank} ({gpu})" if gpu else str(rank) for rank, gpu in gpus.items())
-        lines += block("host", f"{printable(host)}: ranks {named or ranges(ranks)}", style)
+        lines += block("host", f"{escape_controls(host)}: ranks {named or ranges(ranks)}", style)
     by_pair = {(link.kind, link.src, link.dst): link for link in view.links}
-    if view.folded:
-        lines += _folded(view, style)
+    if view.is_folded:
+        lines += _draw_folded(view, style)
     else:
         for ring in view.rings:
             lines += _ring(view, ring, by_pair, style)
@@ -63,7 +63,7 @@ def _view(view: View, style: Style) -> list[str]:
     return lines
 
 
-def _about(view: View, style: Style) -> list[str]:
+def _describe_communicator(view: View, style: Style) -> list[str]:
     """Write the origin, purpose and time of a communicator, and what its ranks disagree on."""
     info = view.info
     if info is None:
@@ -71,9 +71,9 @@ def _about(view: View, style: Style) -> list[str]:
     lines = []
     if info.parent:
         color = "" if info.color is None else f", color {info.color}"
-        lines += block("from", printable(f"split of {info.parent}{color}"), style)
+        lines += block("from", escape_controls(f"split of {info.parent}{color}"), style)
     if info.group:
-        lines += block("use", printable(f"called {info.group} by the program"), style)
+        lines += block("use", escape_controls(f"called {info.group} by the program"), style)
     elif info.parallelism:
         lines += block("use", f"likely {info.parallelism.kind}: {info.parallelism.evidence}", style)
     if info.algorithms:
@@ -92,16 +92,16 @@ def _stage(stage: Stage) -> str:
         day = span.rpartition(" ")[0]
         span += f" to {last.removeprefix(f'{day} ') if day else last}"
     took = "" if stage.seconds is None else f" ({stage.seconds:.2f} s at most)"
-    return printable(" ".join(filter(None, (stage.name, span))) + took)
+    return escape_controls(" ".join(filter(None, (stage.name, span))) + took)
 
 
-def _folded(view: View, style: Style) -> list[str]:
+def _draw_folded(view: View, style: Style) -> list[str]:
     """Write hosts instead of ranks: the links between them."""
     lines = []
     for kind in view.kinds:
         for bundle in bundles(view, kind):
-            where = "inside" if bundle.src == bundle.dst else f"-> {printable(bundle.dst)}"
-            text = f"{printable(bundle.src)} {where}: {count(bundle.links, 'link')}, {bundle.look.words}"
+            where = "inside" if bundle.src == bundle.dst else f"-> {escape_controls(bundle.dst)}"
+            text = f"{escape_controls(bundle.src)} {where}: {count(bundle.links, 'link')}, {bundle.look.words}"
             lines += block(kind, text, style)
     return lines
 
@@ -126,7 +126,7 @@ def _ring(view: View, ring: DrawnShape, by_pair: dict[tuple[str, int, int], Draw
 
 
 def _tree(tree: DrawnShape, by_pair: dict[tuple[str, int, int], DrawnLink], style: Style) -> Iterator[str]:
-    children = grouped((parent, child) for parent, child in tree.links)
+    children = group_values((parent, child) for parent, child in tree.links)
     below = {child for _, child in tree.links}
     width = max(style.width, 40)
     seen: set[int | None] = set()
@@ -145,14 +145,14 @@ def _tree(tree: DrawnShape, by_pair: dict[tuple[str, int, int], DrawnLink], styl
 def _way(link: DrawnLink | None) -> str:
     if link is None or link.detail is None:
         return "no connection line"
-    return printable(link.detail) + ("/GDRDMA" if link.gdr is True else "")
+    return escape_controls(link.detail) + ("/GDRDMA" if link.gdr is True else "")
 
 
 def _machine(machine: Topology, style: Style) -> list[str]:
-    title = f"{printable(machine.name)}: {count(machine.gpus, 'GPU')}, {count(len(machine.nics), 'NIC')}"
+    title = f"{escape_controls(machine.name)}: {count(machine.gpus, 'GPU')}, {count(len(machine.nics), 'NIC')}"
     lines = [paint(line, "bold", style) for line in block("", title, style, 0, 0)]
     for gpu in machine.devices:
-        facts = (printable(gpu.bus_id) if gpu.bus_id else "", f"compute capability {gpu.sm}" if gpu.sm else "")
+        facts = (escape_controls(gpu.bus_id) if gpu.bus_id else "", f"compute capability {gpu.sm}" if gpu.sm else "")
         name = str(gpu.index) if gpu.index is not None else "?"
         lines += block("GPU", " ".join(filter(None, (name, *facts))), style)
     kinds = Counter(machine.classes.values())
@@ -169,7 +169,7 @@ def _nic(nic: Nic, machine: Topology) -> str:
     for place, kind in nic.classes.items():
         index = machine.devices[place].index
         kinds.setdefault(kind, []).append(place if index is None else index)
-    name = " ".join(filter(None, (str(nic.index) if nic.index is not None else "", printable(nic.name or ""))))
+    name = " ".join(filter(None, (str(nic.index) if nic.index is not None else "", escape_controls(nic.name or ""))))
     speed = f" {nic.gbps:g} Gb/s" if nic.gbps else ""
     gdr = "" if nic.gdr is None else ", GPUDirect" if nic.gdr else ", no GPUDirect"
     return "; ".join([f"{name}{speed}{gdr}", *(f"{kind} to GPU {ranges(gpus)}" for kind, gpus in kinds.items())])

@@ -15,7 +15,7 @@ from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.scanning import meaning
 from nccl_inspect.util import atomic_files
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 
 _EXAMPLES = """
 Examples:
@@ -48,7 +48,7 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
 
     lnav: a format with fields and SQL tables. json: every message with patterns, fields, releases and samples.
     """
-    productions = _chosen(dialects)
+    productions = _choose_productions(dialects)
     if export is None:
         if out is not None:
             raise click.UsageError("--out needs --export; name the format, such as --export lnav")
@@ -59,7 +59,7 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
             ]
         else:
             head = ("dialect", "family", "messages", "events")
-            families = grouped(((entry.dialect, entry.family), entry) for entry in productions)
+            families = group_values(((entry.dialect, entry.family), entry) for entry in productions)
             counts = {**families, ("all", ""): productions}
             rows = [(*key, len(own), len({entry.event for entry in own})) for key, own in counts.items()]
         listed = tabulate(rows, head, tablefmt="simple", disable_numparse=bool(dialects))
@@ -71,15 +71,16 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
         shared.write_lines(written.removesuffix("\n").split("\n"), "-")
         return
     target = Path(out) / format_.FILE if Path(out).is_dir() else Path(out)
-    with atomic_files.replacing(str(target), "--out") as file:
+    with atomic_files.open_replacement(str(target), "--out") as file:
         file.write(written.encode())
     print_stderr(f"{target}: {format_.USE.format(out=target)}")
 
 
-def _chosen(dialects: tuple[str, ...]) -> list[Production]:
-    """Return all productions, or those of some dialects."""
+def _choose_productions(dialects: tuple[str, ...]) -> list[Production]:
     productions = [
-        production for file in files.shipped() for production in files.read(file.read_text(encoding="utf-8"), file.name)
+        production
+        for file in files.list_files()
+        for production in files.read(file.read_text(encoding="utf-8"), file.name)
     ]
     dialect_names = sorted({production.dialect for production in productions})
     for wanted in dialects:

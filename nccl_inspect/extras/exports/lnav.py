@@ -75,9 +75,9 @@ def export(productions: Sequence[Production]) -> str:
     """Return the format, to be installed with ``lnav -i``."""
     events = group_by_event(productions)
     groups = {f"{snake_case(event)}{part}": group for event, own in events.items() for part, group in _groups(own)}
-    regexes = {name: {"pattern": _line(_merged(group))} for name, group in groups.items()}
+    regexes = {name: {"pattern": _line(_merge_patterns(group))} for name, group in groups.items()}
     plain = [shape for group in groups.values() for _, shape in group]
-    regexes |= {name: {"pattern": _line(pattern)} for name, pattern in _others(plain)}
+    regexes |= {name: {"pattern": _line(pattern)} for name, pattern in _other_patterns(plain)}
     document = {
         "$schema": _SCHEMA,
         "nccl_log": {
@@ -90,7 +90,7 @@ def export(productions: Sequence[Production]) -> str:
             "value": dict(_values(events)),
             "search-table": {
                 f"nccl_{snake_case(event)}": {
-                    "pattern": "|".join(f"(?: {_plain(s)}{_END})" for p in own for s in split_message(p))
+                    "pattern": "|".join(f"(?: {_plain_pattern(s)}{_END})" for p in own for s in split_message(p))
                 }
                 for event, own in events.items()
             },
@@ -108,7 +108,9 @@ def _groups(productions: Sequence[Production]) -> Iterator[tuple[str, list[_Memb
     """Yield shapes of which one pattern can be made: those that keep one order of fields, nearly always all."""
     groups: list[list[_Member]] = []
     for member in ((production, shape) for production in productions for shape in split_message(production)):
-        fitting = (group for group in groups if merge_orders([_captured(shape) for _, shape in (*group, member)]))
+        fitting = (
+            group for group in groups if merge_orders([_captured_columns(shape) for _, shape in (*group, member)])
+        )
         group = next(fitting, None)
         if group is None:
             groups.append([member])
@@ -123,20 +125,20 @@ def column(name: str) -> str:
     return f"{name}_" if name in _RESERVED else name
 
 
-def _captured(shape: Shape) -> list[str]:
+def _captured_columns(shape: Shape) -> list[str]:
     return [
         "",
         *(column(name) for name, _, _ in shape.fields if is_shown(name)),
     ]  # never empty: all lists have an order
 
 
-def _merged(group: Sequence[_Member]) -> str:
+def _merge_patterns(group: Sequence[_Member]) -> str:
     """Join alternatives with the same groups in the same order, which is what gives them one set of names."""
-    order = merge_orders([_captured(shape) for _, shape in group]) or []
-    return f"(?|{'|'.join(_padded(shape, [name for name in order if name]) for _, shape in group)})"
+    order = merge_orders([_captured_columns(shape) for _, shape in group]) or []
+    return f"(?|{'|'.join(_pad_pattern(shape, [name for name in order if name]) for _, shape in group)})"
 
 
-def _padded(shape: Shape, order: Sequence[str]) -> str:
+def _pad_pattern(shape: Shape, order: Sequence[str]) -> str:
     """Write the pattern of a shape, with groups that match nothing for the fields that it does not have."""
     names = {group: column(name) for name, _, group in shape.fields}
     kinds = field_groups(shape)
@@ -151,34 +153,34 @@ def _padded(shape: Shape, order: Sequence[str]) -> str:
         assert not own.intersection(before)
         del missing[: len(before) + 1]
         if kinds[group][1][:1] == "0":  # lnav takes 08 for an octal number, and makes 0 of it
-            return f"{_nothing(before)}(?:0(?=[0-9]))*(?<{name}>[0-9]{{1,18}})"
-        return f"{_nothing(before)}(?<{name}>{text})"
+            return f"{_empty_groups(before)}(?:0(?=[0-9]))*(?<{name}>[0-9]{{1,18}})"
+        return f"{_empty_groups(before)}(?<{name}>{text})"
 
     pattern = translate(shape, BACKTRACKING, capture)
-    return pattern + _nothing(missing)
+    return pattern + _empty_groups(missing)
 
 
-def _nothing(names: Sequence[str]) -> str:
+def _empty_groups(names: Sequence[str]) -> str:
     return "".join(f"(?<{name}>(?!))?" for name in names)
 
 
-def _plain(shape: Shape) -> str:
+def _plain_pattern(shape: Shape) -> str:
     return translate(shape, BACKTRACKING, lambda _, text: f"(?:{text})")
 
 
-def _others(shapes: Sequence[Shape]) -> Iterator[tuple[str, str]]:
+def _other_patterns(shapes: Sequence[Shape]) -> Iterator[tuple[str, str]]:
     """Yield patterns of all other messages, by their first letter.
 
     lnav stays with the pattern that fitted the line before, so that no line may fit two of them: what has a pattern
     must be ruled out here, message by message. All of them in one would be more than PCRE2 takes.
     """
-    loose = [_plain(shape) for shape in shapes if "" in leads(shape.nodes)]
+    loose = [_plain_pattern(shape) for shape in shapes if "" in leads(shape.nodes)]
     by_letter: dict[str, list[str]] = {}
     for shape in shapes:
         for letter in sorted({lead[:1] for lead in leads(shape.nodes)} - {""}):
-            by_letter.setdefault(letter, []).append(_plain(shape))
+            by_letter.setdefault(letter, []).append(_plain_pattern(shape))
     if not by_letter:  # a dialect whose messages have no fields
-        yield _OTHER, _none_of(loose)
+        yield _OTHER, _exclude_patterns(loose)
         return
     parts: list[dict[str, list[str]]] = [{}]
     for letter, patterns in sorted(by_letter.items()):
@@ -187,11 +189,11 @@ def _others(shapes: Sequence[Shape]) -> Iterator[tuple[str, str]]:
         parts[-1][letter] = patterns
     for index, part in enumerate(parts):
         among = [*loose, *(pattern for pattern in dict.fromkeys(chain(*part.values())) if pattern not in loose)]
-        yield f"{_OTHER}_{index + 1}", f"(?=[{''.join(map(re.escape, part))}])" + _none_of(among)
-    yield _OTHER, f"(?![{''.join(map(re.escape, by_letter))}])" + _none_of(loose)
+        yield f"{_OTHER}_{index + 1}", f"(?=[{''.join(map(re.escape, part))}])" + _exclude_patterns(among)
+    yield _OTHER, f"(?![{''.join(map(re.escape, by_letter))}])" + _exclude_patterns(loose)
 
 
-def _none_of(patterns: Sequence[str]) -> str:
+def _exclude_patterns(patterns: Sequence[str]) -> str:
     return (f"(?!(?:{'|'.join(patterns)}){_END})" if patterns else "") + "[^\\n]*"
 
 

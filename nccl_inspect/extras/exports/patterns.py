@@ -127,7 +127,7 @@ Capture = Callable[[int, str], str]
 
 @frozen
 class Syntax(Frozen):
-    """What the regular expressions of a program know."""
+    """Holds what the regular expressions of a program know."""
 
     tries_again: bool
     """Whether it tries again where a match fails: then it knows atomic groups and looks ahead."""
@@ -152,7 +152,6 @@ def translate(shape: Shape, syntax: Syntax, capture: Capture) -> str:
     """Return the pattern of a whole message, without anchors.
 
     Args:
-        shape: the compiled message.
         syntax: of the program that is to match it.
         capture: writes the groups of fields; those of options are never captured.
     """
@@ -170,9 +169,9 @@ class _Translation:
         self._tokens = list(_TOKEN.finditer(pattern))
         assert sum(len(token[0]) for token in self._tokens) == len(pattern), pattern
         self._groups = 0
-        self.text, _ = self._until_end(0)
+        self.text, _ = self._take_group(0)
 
-    def _until_end(self, at: int) -> tuple[str, int]:
+    def _take_group(self, at: int) -> tuple[str, int]:
         """Return what stands up to the end of the group, and where that is."""
         atoms: list[str] = []
         while at < len(self._tokens):
@@ -183,7 +182,7 @@ class _Translation:
                 text, at = self._group(token[0], at)
                 atoms.append(text)
             elif token["count"]:
-                atoms[-1] = self._repeated(atoms[-1], token["count"], token["mode"])
+                atoms[-1] = self._repeat(atoms[-1], token["count"], token["mode"])
             else:
                 atoms.append(_character(token[0]))
             at += 1
@@ -194,7 +193,7 @@ class _Translation:
         if opening == "(":
             self._groups += 1
             group = self._groups
-        text, end = self._until_end(at + 1)
+        text, end = self._take_group(at + 1)
         if group:
             return self._capture(group, text), end
         if opening in ("(?=", "(?!") and not self._syntax.tries_again:
@@ -203,7 +202,7 @@ class _Translation:
             opening = "(?:"
         return f"{opening}{text})", end
 
-    def _repeated(self, atom: str, count: str, mode: str) -> str:
+    def _repeat(self, atom: str, count: str, mode: str) -> str:
         if self._syntax.tries_again:
             if count == "*" and atom.startswith("(?:") and "[^" not in atom:
                 atom = f"(?>{atom[3:]}"  # a list of numbers: of a thousand ranks each would be kept to be tried again
@@ -282,14 +281,14 @@ def _name_once(nodes: Sequence) -> Sequence:
     """Return the same with only the first of several fields of a name; the others become nameless."""
     seen: set[str] = set()
 
-    def renamed(nodes: Sequence) -> Iterator[Literal | Field | Choice]:
+    def rename_fields(nodes: Sequence) -> Iterator[Literal | Field | Choice]:
         for node in nodes:
             if isinstance(node, Choice):
-                yield Choice(tuple(tuple(renamed(option)) for option in node.options), node.optional)
+                yield Choice(tuple(tuple(rename_fields(option)) for option in node.options), node.optional)
             elif isinstance(node, Field) and node.name in seen:
                 yield Field(f"_{node.name}", node.spec)
             else:
                 seen.update([node.name] if isinstance(node, Field) else [])
                 yield node
 
-    return tuple(renamed(nodes))
+    return tuple(rename_fields(nodes))

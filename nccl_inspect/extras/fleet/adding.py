@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nccl_inspect import artifacts
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
-from nccl_inspect.extras.fleet.store import Store
-from nccl_inspect.extras.fleet.tables import Tables, of_job
+from nccl_inspect.extras.fleet.store import UNDATED, Store
+from nccl_inspect.extras.fleet.tables import Tables, make_rows
 from nccl_inspect.ingest.sources import compression, files
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.ingest.sources.remote import Remote
@@ -26,6 +28,7 @@ from nccl_inspect.util.processes import Helpers
 from nccl_inspect.util.wording import count
 
 CLUSTER = "pip install 'nccl-inspect[fleet-cluster]'"
+STDIN = "<stdin>"
 _COMMUNICATOR = re.compile(rb"\bcommId (0x[0-9a-f]*[1-9a-f][0-9a-f]*)")
 _PART = re.compile(r"(?:rank|node|host|worker|pod|task|local|proc)[-_.]?\d+|\.\d{1,3}(?=$|\.gz$|\.zst$)")
 """What distinguishes the names of files with parts of one job: the rank or node, or the number of a rotated log."""
@@ -33,20 +36,31 @@ _HEAD = 1 << 20
 """Bytes in which the first communicator of a log is searched for."""
 _SHARES = 8
 """Shares of the logs for each worker of a cluster: some take longer than others."""
+_PER_LOG = 20_000
+"""Bytes of a log that take as long as what each log takes, whatever its size."""
 _MOST_JOBS, _MOST_SECONDS = 256, 20.0
 """After which jobs are written."""
+_ONE_AT_A_TIME = threading.Lock()
+"""Held while logs are judged: the threads of a worker would only keep each other waiting."""
 
 
-class Unit(NamedTuple):
-    """Logs that are read together, the files of one job or one file with any number, and evidence beside them."""
+class LogGroup(NamedTuple):
+    """Holds the logs that are read together, the files of one job or one file with any number, and evidence beside."""
 
     logs: tuple[str, ...]
     beside: tuple[str, ...] = ()
     size: int = 0
+    stdin: str = ""
+    """The file that holds standard input, if that is one of the logs."""
+
+    def find(self) -> list[File]:
+        """Return the logs."""
+        found = files.find([self.stdin if name == STDIN else name for name in self.logs])
+        return [replace(file, name=STDIN) if file.name == self.stdin else file for file in found]
 
 
-class Terms(NamedTuple):
-    """Holds how logs are added."""
+class Target(NamedTuple):
+    """Holds where jobs are appended, and how their logs are judged."""
 
     store: str
     options: reading.Options
@@ -62,52 +76,58 @@ class Outcome(NamedTuple):
     days: set[str]
 
 
-def units(inputs: Sequence[str], together: bool = False) -> tuple[list[Unit], list[str]]:
+def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -> tuple[list[LogGroup], list[str]]:
     """Return the logs in the inputs, those of one job together, and what cannot be read.
 
     Files belong to one job if they name the same communicator, or if only a rank, a node or a rotation distinguishes
     their names.
+
+    Args:
+        inputs: files, folders, globs and URLs.
+        together: all are of one job, or to be read as one input.
+        stdin: the one of the inputs that holds standard input.
     """
     found = files.find(list(inputs), artifacts.is_artifact)
     problems = [f"{file.name}: {file.problem.what}; {file.problem.hint}" for file in found if file.problem]
     found = [file for file in found if not file.problem]
-    evidence = [file for file in found if artifacts.kind_of(file.name, artifacts.head_of(file))]
+    evidence = [file.name for file in found if artifacts.kind_of(file.name, artifacts.head_of(file))]
+    logs = [file for file in found if file.name not in evidence]
+    if not logs and not problems:
+        problems.append(f"{', '.join(inputs)}: no log of a job; name one, or a folder with some")
     by_key: dict[object, int] = {}
     group: list[int] = []
     nameless: set[object] = set()
-    logs = [file for file in found if file not in evidence]
 
-    def joined(keys: Iterable[object], own: int) -> None:
+    def find_root(place: int) -> int:
+        while group[place] != place:
+            place = group[place]
+        return place
+
+    def join(keys: Iterable[object], own: int) -> None:
         for key in keys:
-            other = by_key.setdefault(key, own)
-            while group[other] != other:
-                other = group[other]
-            group[other] = own
+            group[find_root(by_key.setdefault(key, own))] = own
 
     for place, file in enumerate(logs):
         group.append(place)
-        communicators = _communicators(file)
+        communicators = _find_communicators(file)
         name = ("name", _PART.sub("", file.name))
         if together:
-            joined([""], place)
+            join([""], place)
         elif communicators:
-            joined(communicators, place)
+            join(communicators, place)
             if name in nameless:
-                joined([name], place)
+                join([name], place)
             by_key.setdefault(name, place)
         elif name[1] != file.name or name in by_key:
             nameless.add(name)
-            joined([name], place)
+            join([name], place)
     members = defaultdict(list)
     for place, file in enumerate(logs):
-        root = place
-        while group[root] != root:
-            root = group[root]
-        members[root].append(file)
-    return [_unit(own, evidence) for own in members.values()], problems
+        members[find_root(place)].append(file)
+    return [_make_group(own, evidence, stdin) for own in members.values()], problems
 
 
-def _communicators(file: File) -> set[bytes]:
+def _find_communicators(file: File) -> set[bytes]:
     """Return the first communicators that a log names; in an archive, that of the first member that is not packed."""
     head = b""
     with suppress(StreamError, OSError):
@@ -118,20 +138,29 @@ def _communicators(file: File) -> set[bytes]:
     return set(_COMMUNICATOR.findall(head))
 
 
-def _unit(logs: Sequence[File], evidence: Sequence[File]) -> Unit:
-    """Return the logs of a unit with the files in their folder, below it, and beside their folder."""
+def _make_group(logs: Sequence[File], evidence: Sequence[str], stdin: str) -> LogGroup:
+    """Return logs with the evidence in their folder, below it, and beside their folder."""
     folders = {Path(file.name).parent for file in logs}
     above = {parent for folder in folders for parent in folder.parents}
-    near = (file.name for file in evidence if Path(file.name).parent in above or folders & {*Path(file.name).parents})
-    names = tuple(file.place.url if isinstance(file.place, Remote) else file.name for file in logs)
-    return Unit(names, tuple(near), sum(file.size or 0 for file in logs))
+    near = (name for name in evidence if Path(name).parent in above or folders & {*Path(name).parents})
+    names = (file.place.url if isinstance(file.place, Remote) else file.name for file in logs)
+    size = sum(file.size or 0 for file in logs)
+    return LogGroup(tuple(STDIN if name == stdin else name for name in names), tuple(near), size, stdin)
 
 
-def add(some: Sequence[Unit], terms: Terms, jobs: int = 1, cluster: str = "") -> Outcome:
-    """Judge logs and append their jobs."""
-    store = Store(terms.store, make=True)
-    reading.Judge(terms.options)  # what is wrong with the options is said before anything is read
+def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str = "") -> Outcome:
+    """Judge logs and append their jobs.
+
+    Args:
+        groups: the logs.
+        target: where they go.
+        jobs: how many processes judge.
+        cluster: the scheduler of the workers that do.
+    """
+    store = Store(target.store, make=True)
+    reading.Judge(target.options)  # what is wrong with the options is said before anything is read
     total = Outcome(Counter(), [], [], set())
+    outcomes: list[Any]
     if cluster:
         distributed = library("distributed", CLUSTER)
         try:
@@ -139,23 +168,31 @@ def add(some: Sequence[Unit], terms: Terms, jobs: int = 1, cluster: str = "") ->
         except (OSError, ValueError) as error:
             raise NcclInspectError(f"{cluster}: {error}", "give the address of a scheduler: tcp://HOST:8786") from None
         with client:
-            shares = _shares(some, _SHARES * (sum(client.nthreads().values()) or 1))
-            outcomes = client.gather(client.map(add_share, shares, terms=terms, pure=False))
-    elif jobs > 1 and len(some) > 1:
-        shares = _shares(some, jobs)
+            threads = client.nthreads().values()
+            if not threads:
+                raise NcclInspectError(f"{cluster}: no workers", "start some: dask worker --nthreads 1 --nworkers N")
+            if max(threads) > 1:
+                total.problems.append("threads of a worker take turns; start it with --nthreads 1 --nworkers N")
+            shares = _share(groups, _SHARES * len(threads))
+            futures = client.map(add_share, shares, target=target, pure=False)
+            distributed.wait(futures)
+            outcomes = [future.exception() or future.result() for future in futures]
+    elif jobs > 1 and len(groups) > 1:
+        shares = _share(groups, jobs)
         with Helpers() as helpers:
-            started = [helpers.start(add_share, share, terms) for share in shares]
+            started = [helpers.start(add_share, share, target) for share in shares]
             outcomes = [helper.result() for helper in started]
     else:
-        shares, outcomes = [list(some)], [add_share(some, terms)]
+        shares, outcomes = [list(groups)], [add_share(groups, target)]
     for share, outcome in zip(shares, outcomes, strict=True):
-        if outcome is None:
-            total.problems.append(f"{share[0].logs[0]} and {len(share) - 1} more: the process died; add them again")
-            continue
-        total.added.update(outcome.added)
-        total.known.extend(outcome.known)
-        total.problems.extend(outcome.problems)
-        total.days.update(outcome.days)
+        if isinstance(outcome, Outcome):
+            total.added.update(outcome.added)
+            total.known.extend(outcome.known)
+            total.problems.extend(outcome.problems)
+            total.days.update(outcome.days)
+        else:
+            why = outcome or "the process died; add them again"
+            total.problems.append(f"{share[0].logs[0]} and {len(share) - 1} more: {why}")
     store.tidy(sorted(total.days))
     return total
 
@@ -165,107 +202,107 @@ def append(
 ) -> None:
     """Append the job in some logs and say so, or why not: whoever followed the job has other things to do."""
     try:
-        outcome = add(units(inputs, together=True)[0], Terms(store, options or reading.Options()))
+        groups, problems = group_logs(inputs, together=True)
+        outcome = add(groups, Target(store, options or reading.Options()))
     except NcclInspectError as error:
         say(str(error))
         return
-    for problem in outcome.problems or [f"{count(outcome.added.total(), 'job')} added to {store}"]:
+    for problem in [*problems, *outcome.problems] or [f"{count(outcome.added.total(), 'job')} added to {store}"]:
         say(problem)
 
 
-def _shares(some: Sequence[Unit], number: int) -> list[list[Unit]]:
-    """Logs in shares of about the same size."""
-    shares: list[list[Unit]] = [[] for _ in range(min(number, len(some)))]
-    sizes = [0] * len(shares)
-    for unit in sorted(some, key=lambda unit: -unit.size):
-        place = sizes.index(min(sizes))
-        shares[place].append(unit)
-        sizes[place] += unit.size + 20_000
-    return shares
+def _share(groups: Sequence[LogGroup], number: int) -> list[list[LogGroup]]:
+    """Return logs in shares of about the same size, in their order: those of a day are mostly near each other."""
+    shares: dict[int, list[LogGroup]] = defaultdict(list)
+    total, before = sum(group.size + _PER_LOG for group in groups), 0
+    for group in groups:
+        shares[before * number // total].append(group)
+        before += group.size + _PER_LOG
+    return list(shares.values())
 
 
-def add_share(some: Sequence[Unit], terms: Terms) -> Outcome:
+def add_share(groups: Sequence[LogGroup], target: Target) -> Outcome:
     """Judge logs and append their jobs, in this process."""
-    store, judge = Store(terms.store, make=True), reading.Judge(terms.options)
+    store, judge = Store(target.store, make=True), reading.Judge(target.options)
     idents = store.idents()
     outcome = Outcome(Counter(), [], [], set())
     waiting: dict[str, list[Tables]] = defaultdict(list)
-    flushed = time.monotonic()
-    for unit in some:
+    written = time.monotonic()
+
+    def flush() -> None:
+        for day in list(waiting):
+            store.append(day, waiting.pop(day))
+
+    with _ONE_AT_A_TIME:
         try:
-            digest, written = _content(unit)
-            if _ident(digest, 1) in idents:
-                outcome.known.append(unit.logs[0])
-                continue
-            judged = judged_unit(unit, digest, written, judge, terms.image)
-        except (NcclInspectError, StreamError, OSError) as error:
-            outcome.problems.append(str(error))
-            continue
-        idents.add(_ident(digest, 1))
-        days = [tables["job"]["start"][0].as_py().date().isoformat() for tables in judged]
-        outcome.added.update(tables["job"]["verdict"][0].as_py() for tables in judged)
-        outcome.days.update(days)
-        if len(set(days)) == 1:
-            waiting[days[0]] += judged
-        for day in sorted(set(days) if len(set(days)) > 1 else (), key=lambda day: day == days[0]):
-            # The first job stands for the log, so it comes last.
-            store.append(day, [tables for own, tables in zip(days, judged, strict=True) if own == day])
-        if sum(map(len, waiting.values())) >= _MOST_JOBS or time.monotonic() - flushed > _MOST_SECONDS:
-            _flush(store, waiting)
-            flushed = time.monotonic()
-    _flush(store, waiting)
+            for group in groups:
+                try:
+                    digest = _digest(group)
+                    if _identify(digest, 1) in idents:
+                        outcome.known.append(group.logs[0])
+                        continue
+                    jobs = _judge_group(group, digest, judge, target.image)
+                except (NcclInspectError, StreamError, OSError) as error:
+                    outcome.problems.append(str(error))
+                    continue
+                idents.add(_identify(digest, 1))
+                outcome.added.update(tables["job"]["verdict"][0].as_py() for tables in jobs)
+                starts = [start for tables in jobs if (start := tables["job"]["start"][0].as_py())]
+                day = max(starts).date().isoformat() if starts else UNDATED
+                outcome.days.add(day)
+                waiting[day] += jobs  # all in one batch: a log is there as a whole or not at all
+                if sum(map(len, waiting.values())) >= _MOST_JOBS or time.monotonic() - written > _MOST_SECONDS:
+                    flush()
+                    written = time.monotonic()
+        finally:  # also what was judged before Ctrl-C
+            flush()
     return outcome
 
 
-def _flush(store: Store, waiting: dict[str, list[Tables]]) -> None:
-    for day in list(waiting):
-        store.append(day, waiting.pop(day))
-
-
-def judged_unit(unit: Unit, digest: str, written: float, judge: reading.Judge, image: str | None) -> list[Tables]:
+def _judge_group(group: LogGroup, digest: str, judge: reading.Judge, image: str | None) -> list[Tables]:
     """Return the rows of the jobs in some logs.
 
     Raises:
         NcclInspectError: they cannot be read, or hold no line of NCCL.
     """
-    inventory = artifacts.inventory([*unit.logs, *unit.beside])
+    inventory = artifacts.inventory([*group.find(), *group.beside])
     jobs: list[Job] = []
     worst = judge.worst(reading.fold(inventory.logs), jobs.append, beside=inventory)
     names = {standing.number: standing.name for standing in worst.jobs}
-    tables, first = [], Path(unit.logs[0])
+    first, tables = Path(group.logs[0]), []
+    written = max(filter(None, map(_find_written, inventory.logs)), default=None)
     for number, job in enumerate(jobs, 1):
-        job.name = names.get(number) or (first.name if len(unit.logs) == 1 else first.parent.name)
-        tables.append(of_job(job, _ident(digest, number), written, image))
+        job.name = names.get(number) or (len(group.logs) > 1 and first.parent.name) or first.name
+        tables.append(make_rows(job, _identify(digest, number), written, image))
     return tables
 
 
-def _ident(digest: str, number: int) -> str:
+def _identify(digest: str, number: int) -> str:
     """Return what identifies a job: what is in its log, and which of its jobs it is."""
     return hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:20]
 
 
-def _content(unit: Unit) -> tuple[str, float]:
-    """Return a digest of what logs hold, whatever they are called, and when they were written.
+def _digest(group: LogGroup) -> str:
+    """Return a digest of what logs hold, whatever they are called and whether they are compressed.
 
     Raises:
         StreamError: one cannot be read.
     """
-    digests, written = [], []
-    for file in files.find(list(unit.logs)):
+    digests = []
+    for file in group.find():
         digest = hashlib.sha256()
-        for piece in file.open():
+        for piece in compression.unpacked(file.open()):
             digest.update(piece)
         digests.append(digest.hexdigest())
-        written.append(_written(file))
-    return hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest(), max(written, default=time.time())
+    return hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest()
 
 
-def _written(file: File) -> float:
-    """When a file was written, in seconds since 1970."""
+def _find_written(file: File) -> float | None:
+    """Return when a file was written, in seconds since 1970; None for standard input."""
     with suppress(Exception):  # each store has errors of its own, and some know no times
         if isinstance(file.place, Remote):
             system, path = library("fsspec.core").url_to_fs(file.place.url)
             return float(system.modified(path).timestamp())
-        if file.place:
+        if file.place and file.name != STDIN:
             return file.place.stat().st_mtime
-    return time.time()
+    return None

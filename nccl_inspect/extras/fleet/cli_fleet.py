@@ -10,22 +10,22 @@ import shutil
 import sys
 import tempfile
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccl_inspect.cli import prepared, print_stderr, shared
+from nccl_inspect.cli import prepare_command, print_stderr, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.fleet import formats as forms
 from nccl_inspect.extras.fleet import library
+from nccl_inspect.extras.fleet.suspects import KINDS
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.pipeline.options import Options
 
-_SINCE = re.compile(r"(\d{1,5})([dw])")
-_KINDS = ("image", "release", "setting", "host", "nic", "gpu")
+_SINCE = re.compile(r"([1-9]\d{0,3})([dw])")
 _MAX_PROBLEMS = 20
 _ADD = """
 Examples:
@@ -62,7 +62,7 @@ class _Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = super().get_command(ctx, cmd_name)
-        return prepared(found) if found else None
+        return prepare_command(found) if found else None
 
 
 store_option = click.option(
@@ -106,10 +106,14 @@ def add(
     with tempfile.NamedTemporaryFile(prefix="nccl-inspect-", suffix=".log") as spooled:
         inputs = shared.inputs_or_stdin(logs)
         if "-" in inputs:
+            if cluster:
+                raise click.UsageError("--cluster needs LOG: the workers cannot read standard input")
             shutil.copyfileobj(sys.stdin.buffer, spooled)
             spooled.flush()
-        units, problems = adding.units([spooled.name if name == "-" else name for name in inputs], together)
-        outcome = adding.add(units, adding.Terms(store, shared.with_settings_file(options), image), jobs, cluster)
+        names = [spooled.name if name == "-" else name for name in inputs]
+        groups, problems = adding.group_logs(names, together, spooled.name)
+        target = adding.Target(store, shared.with_settings_file(options), image)
+        outcome = adding.add(groups, target, jobs, cluster)
     problems += outcome.problems
     for problem in problems[:_MAX_PROBLEMS]:
         print_stderr(problem)
@@ -124,7 +128,7 @@ def add(
     return 0
 
 
-def _since(_ctx: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
+def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
     """Return a number of days or weeks."""
     if value is None:
         return None
@@ -137,13 +141,15 @@ def _since(_ctx: click.Context, _option: click.Parameter, value: str | None) -> 
 @command.command("report", epilog=_REPORT, short_help="Report what the bad jobs of a store share.")
 @store_option
 @format_option(forms.names(), forms.load)
-@click.option("--since", metavar="7d|4w", callback=_since, help="Only jobs of the last days before the newest one.")
+@click.option(
+    "--since", metavar="7d|4w", callback=_parse_since, help="Only jobs of the last days before the newest one."
+)
 @click.option(
     "--by",
     "by_kind",
-    type=click.Choice(_KINDS),
+    type=click.Choice(KINDS),
     metavar="KIND",
-    help=f"Also list all of a kind, worst first: {', '.join(_KINDS)}.",
+    help=f"Also list all of a kind, worst first: {', '.join(KINDS)}.",
 )
 @shared.output_options
 def report(store: str, form: str, since: timedelta | None, by_kind: str | None, out: shared.Output) -> int:
@@ -155,7 +161,7 @@ def report(store: str, form: str, since: timedelta | None, by_kind: str | None, 
     (95 %).
     """
     reporting = library("nccl_inspect.extras.fleet.report")  # loads pyarrow
-    document = reporting.report(reporting.Store(store), since, by_kind or "")
+    document = reporting.make_report(reporting.Store(store), since, by_kind or "")
     out.write(forms.load(form).render(document, out.style))
     return 0
 
@@ -166,19 +172,24 @@ def report(store: str, form: str, since: timedelta | None, by_kind: str | None, 
 @format_option(("table", "csv", "json"))
 @shared.output_options
 def query(sql: str, store: str, form: str, out: shared.Output) -> int:
-    """Run SQL on the tables of a store: job, host, nic, rank, path, finding, setting, bandwidth (DuckDB).
+    """Run one SELECT, or WITH … SELECT, on the tables of a store (DuckDB).
 
-    Each row has its job, when that began, its verdict, whether it is bad, and the day.
+    Tables are job, host, nic, rank, path, finding, setting and bandwidth. Each row has its job, when that began, its
+    verdict, whether it is bad, and the day. Nothing else can be read, and nothing written.
     """
     duckdb = library("duckdb")
     opened = library("nccl_inspect.extras.fleet.store").Store(store)
-    try:
-        done = opened.retried(lambda: opened.connection().execute(sql))
-        if done is None:
-            raise NcclInspectError("SQL: empty", "'DESCRIBE job' lists the columns of a table")
-        head, rows = [column[0] for column in done.description or ()], done.fetchall()
-    except duckdb.Error as error:
-        raise NcclInspectError(str(error).splitlines()[0], "'DESCRIBE job' lists the columns of a table") from None
+    hint = "'DESCRIBE job' lists the columns of a table"
+
+    def select() -> tuple[list[str], list[tuple[Any, ...]]]:
+        connection = opened.connect()
+        statements = connection.extract_statements(sql)
+        if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+            raise NcclInspectError("SQL: is not one SELECT statement", hint)
+        done = connection.execute(statements[0])
+        return [column[0] for column in done.description], done.fetchall()
+
+    head, rows = opened.retried(select, hint)
     if form == "json":
         out.write(json.dumps([dict(zip(head, row, strict=True)) for row in rows], default=str, ensure_ascii=False))
     elif form == "csv":

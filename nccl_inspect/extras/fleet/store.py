@@ -1,9 +1,10 @@
 """A store: tables in Parquet below a folder or the prefix of a bucket, which any number of processes may add to.
 
-``TABLE/day=YYYY-MM-DD/NAME.parquet`` holds the rows of some jobs that began on a day; equal names belong together. Each
-file comes into being whole, and that of the table ``job`` comes last: a job counts once it is in there. What a killed
-process leaves are files that nobody asks for. Many small files of a day are merged into one, which is written before
-they are deleted: should both be there, the merged one counts.
+``TABLE/day=YYYY-MM-DD/NAME.parquet`` holds the rows of some jobs; equal names belong together. The day is that on which
+the newest job in the same log began, or ``undated``. Each file comes into being whole, and that of the table ``job``
+comes last: a job counts once it is in there. What a killed process leaves are files that nobody asks for. Many small
+files of a day are merged into one, which is written before they are deleted: should both be there, the merged one
+counts.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import io
 import json
 import os
 import re
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nccl_inspect.errors import NcclInspectError
@@ -31,7 +33,8 @@ from nccl_inspect.ingest.sources.remote import shown
 _Result = TypeVar("_Result")
 _INDEX = "fleet.json"
 """States the schema of a store."""
-_FILE = re.compile(r"day=(\d{4}-\d\d-\d\d)/([\w-]+)\.parquet$")
+UNDATED = "undated"
+_FILE = re.compile(rf"day=(\d{{4}}-\d\d-\d\d|{UNDATED})/([\w-]+)\.parquet(?![\w.])")
 MOST_FILES = 32
 """Files of a day that are merged into one."""
 _NEW, _MERGED = "new", "all"
@@ -39,7 +42,7 @@ _NEW, _MERGED = "new", "all"
 _ABANDONED = timedelta(hours=1)
 """The age at which files of a job that is not in the table of jobs are deleted: nobody is still writing it."""
 _ROWS = 100_000
-"""Of a group in a file: what is read at once."""
+"""Rows of a group in a file, which is read at once."""
 _MEMORY = "450MB"
 _TRIES = 5
 
@@ -73,7 +76,7 @@ class Store:
                     raise NcclInspectError(f"{self._name}: neither a store nor empty", "name a new folder with --store")
                 self._put(index, json.dumps({"schema": SCHEMA, "tables": list(TABLES)}).encode())
             text = self._files.cat_file(index)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise NcclInspectError(f"{self._name}: no store", "make one with 'nccl-inspect fleet add'") from None
         except (OSError, ValueError, ImportError) as error:
             raise NcclInspectError(f"{self._name}: {error}", "check the folder or URL given with --store") from None
@@ -89,73 +92,83 @@ class Store:
     def batches(self) -> list[Batch]:
         """Return the batches that count, by day and name."""
         self._files.invalidate_cache()
-        return sorted(Batch(*match.groups()) for path in self._find("job") if (match := _FILE.search(path)))
+        paths = self._files.find(f"{self._root}/job")
+        return sorted(Batch(*match.groups()) for path in paths if (match := _FILE.search(path)))
 
     def idents(self) -> set[str]:
         """Return the jobs that are there."""
         return self.retried(
-            lambda: {job for batch in self.batches() for job in self._read("job", batch)["job"].to_pylist()}
+            lambda: {job for (job,) in self.connect(tables=TABLES[:1]).execute("SELECT job FROM job").fetchall()}
         )
 
-    def retried(self, read: Callable[[], _Result]) -> _Result:
-        """Return what a function reads, which is called again where files were merged meanwhile."""
-        for _ in range(_TRIES):
+    def retried(self, read: Callable[[], _Result], hint: str = "") -> _Result:
+        """Return what a function reads, which is called again where files were merged meanwhile.
+
+        Raises:
+            NcclInspectError: something cannot be read; the hint says what to do about a question that cannot be asked.
+        """
+        errors, tries = library("duckdb").Error, 0
+        while True:
             try:
                 return read()
-            except FileNotFoundError:
-                continue
-            except Exception as error:
-                if (type(error).__module__, type(error).__name__) != ("_duckdb", "IOException"):
-                    raise
-        return read()
+            except errors as error:
+                match, tries = _FILE.search(str(error)), tries + 1
+                is_there = match is not None and Batch(*match.groups()) in self.batches()
+                if match and not is_there and tries < _TRIES:
+                    continue
+                if match and is_there:
+                    hint = f"delete the files {match[2]}.parquet of all tables, and add the logs of {match[1]} again"
+                raise NcclInspectError(f"{self._name}: {str(error).splitlines()[0]}", hint) from None
 
-    def connection(self, since: timedelta | None = None) -> Any:
-        """Return a DuckDB connection with a view for each table."""
-        duckdb = library("duckdb")
-        batches = self.batches()
-        if since is not None and batches:
-            first = (date.fromisoformat(batches[-1].day) - since).isoformat()
-            batches = [batch for batch in batches if batch.day > first]
-        connection = duckdb.connect()
-        connection.execute(f"SET memory_limit = '{_MEMORY}'; SET preserve_insertion_order = false")
+    def connect(self, since: timedelta | None = None, day: str = "", tables: Sequence[str] = TABLES) -> Any:
+        """Return a DuckDB connection with a view for each table, which can read the store and nothing else.
+
+        Args:
+            since: how many days before the newest job count; the views in the schema ``whole`` have all nevertheless.
+            day: one partition, which counts alone.
+            tables: those that are asked for, the jobs first.
+        """
+        batches = [batch for batch in self.batches() if day in ("", batch.day)]
+        first = ""
+        if since is not None:
+            newest = max((batch.day for batch in batches if batch.day != UNDATED), default="9999-12-31")
+            first = (date.fromisoformat(newest) - since + timedelta(days=1)).isoformat()
+        connection = library("duckdb").connect()
+        run = connection.execute
+        run(f"SET memory_limit = '{_MEMORY}'; SET preserve_insertion_order = false; CREATE SCHEMA whole")
+        run("SET temp_directory = ?", [str(Path(tempfile.gettempdir(), "nccl-inspect-duckdb"))])
         if not self._is_local:
             connection.register_filesystem(self._files)
-        paths = {table: set(self._find(table)) for table in TABLES} if batches else {}
-        rest = ""
-        for table in TABLES:
-            own = (self._path(table, batch) for batch in batches)
-            urls = [self._url(path) for path in own if path in paths[table]]
-            if not urls:
-                connection.register(table, schema(table).append(pa.field("day", pa.date32())).empty_table())
-                continue
-            options = "hive_partitioning = true, hive_types = {'day': DATE}, filename = true"
-            rows = f"(SELECT *, parse_filename(filename, true) AS file FROM read_parquet({urls!r}, {options}))"
-            if table == "job":
-                connection.execute(
-                    f"CREATE TEMP TABLE doubles AS SELECT job, file FROM {rows} "
-                    "QUALIFY row_number() OVER (PARTITION BY job ORDER BY file) > 1"
-                )
-                if connection.execute("SELECT count(*) FROM doubles").fetchone()[0]:
-                    rest = "WHERE (job, file) NOT IN (SELECT job, file FROM doubles)"
-            connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (filename, file) FROM {rows} {rest}")
+        conditions = ["true"]
+        for table in tables:
+            connection.register(f"no_{table}", schema(table).append(pa.field("filename", pa.string())).empty_table())
+            for scope, least in (("whole", ""), ("main", first)):
+                urls = [self._url(self._path(table, batch)) for batch in batches if batch.day >= least]
+                options = "filename = true, hive_partitioning = false"
+                rows = f"read_parquet({urls!r}, {options})" if urls else f"no_{table}"
+                if scope == "whole" and table == TABLES[0]:
+                    run(f"CREATE TEMP TABLE doubles AS SELECT job, parse_filename(filename) AS file FROM {rows} "
+                        "QUALIFY row_number() OVER (PARTITION BY job ORDER BY file) > 1")  # fmt: skip
+                    if run("SELECT count(*) FROM doubles").fetchone() != (0,):
+                        conditions.append("(job, parse_filename(filename)) NOT IN (FROM doubles)")
+                of_days = [f"start >= '{least}'"] if least else []
+                run(f"CREATE VIEW {scope}.{table} AS SELECT * EXCLUDE filename, start::DATE AS day FROM {rows} "
+                    f"WHERE {' AND '.join(conditions + of_days)}")  # fmt: skip
+        run("SET allowed_directories = ?", [[self._url(f"{self._root}/")]])
+        run("SET enable_external_access = false; SET python_enable_replacements = false; SET lock_configuration = true")
         return connection
 
     # --- what is added ---
 
     def append(self, day: str, jobs: Sequence[Tables]) -> None:
         """Add jobs of one day; those that are killed meanwhile are not there at all."""
-        tables = {table: pa.concat_tables([job[table] for job in jobs]) for table in TABLES}
-        self._write(day, _NEW, tables)
+        self._write(day, _NEW, {table: pa.concat_tables([job[table] for job in jobs]) for table in TABLES})
 
     def _write(self, day: str, kind: str, tables: Tables) -> Batch:
         idents = sorted(tables["job"]["job"].to_pylist())
         batch = Batch(day, f"{kind}-{hashlib.sha256(' '.join(idents).encode()).hexdigest()[:20]}")
         for table in reversed(TABLES):  # the jobs come last
-            rows = tables[table]
-            if not rows.num_rows:
-                continue
-            if "host" in rows.column_names:
-                rows = rows.sort_by("host")
+            rows = tables[table].sort_by("host") if "host" in tables[table].column_names else tables[table]
             data = io.BytesIO()
             pq.write_table(rows, data, compression="zstd", row_group_size=_ROWS)
             self._put(self._path(table, batch), data.getbuffer())
@@ -171,39 +184,22 @@ class Store:
                 self.retried(lambda day=day, batches=by_day[day]: self._merge(day, batches))  # type: ignore[misc]
 
     def _merge(self, day: str, batches: Sequence[Batch]) -> None:
-        there = [batch for batch in batches if self._files.exists(self._path("job", batch))]
-        kept: dict[Batch, Any] = {}
-        seen = pa.array([], pa.string())
-        for batch in there:
-            jobs = self._read("job", batch)["job"].combine_chunks()
-            kept[batch] = jobs.filter(pc.invert(pc.is_in(jobs, seen)))
-            seen = pa.concat_arrays([seen, kept[batch]])
-        tables = {}
-        for table in TABLES:
-            rows = [schema(table).empty_table()]
-            for batch in there:
-                if table == "job" or self._files.exists(self._path(table, batch)):
-                    own = self._read(table, batch)
-                    rows.append(own.filter(pc.is_in(own["job"], kept[batch])))
-            tables[table] = pa.concat_tables(rows)
-        if not all(self._files.exists(self._path("job", batch)) for batch in there):
-            raise FileNotFoundError(day)  # another process merged them, and what was read may be a part
+        """Merge the batches of a day, but for those that another process has merged meanwhile."""
+        connection = self.connect(day=day)
+        tables = {
+            table: connection.sql(f"SELECT * EXCLUDE day FROM {table}").to_arrow_table().cast(schema(table))
+            for table in TABLES
+        }
         merged = self._write(day, _MERGED, tables)
-        gone = {batch.name for batch in there if batch != merged}
+        gone = {batch.name for batch in batches} - {merged.name}
+        kept = {batch.name for batch in self.batches() if batch.day == day} - gone
         young = datetime.now(UTC) - _ABANDONED
         for table in TABLES:  # the jobs go first
-            for path in self._find(f"{table}/day={day}"):
+            for path in self._files.find(f"{self._root}/{table}/day={day}"):
                 name = Path(path).stem
-                known = name in gone or (table != "job" and Batch(day, name) not in batches)
-                if name != merged.name and known and (name in gone or self._files.modified(path) < young):
-                    self._files.rm_file(path)
-
-    def _read(self, table: str, batch: Batch) -> Any:
-        data = pa.BufferReader(self._files.cat_file(self._path(table, batch)))
-        return pq.read_table(data, schema=schema(table))
-
-    def _find(self, below: str) -> list[str]:
-        return [path for path in self._files.find(f"{self._root}/{below}") if path.endswith(".parquet")]
+                with suppress(FileNotFoundError):  # another process deletes, too
+                    if name in gone or (name not in kept and self._files.modified(path) < young):
+                        self._files.rm_file(path)
 
     def _path(self, table: str, batch: Batch) -> str:
         return f"{self._root}/{table}/day={batch.day}/{batch.name}.parquet"

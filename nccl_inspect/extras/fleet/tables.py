@@ -6,10 +6,14 @@ table answers most questions alone.
 
 from __future__ import annotations
 
+import time
+import tomllib
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,22 +29,8 @@ from nccl_inspect.util.wording import ranges
 SCHEMA = "nccl-inspect-fleet-store/1"
 BAD = ("failed", "degraded")
 """Verdicts of bad jobs. All others are compared with these: of an ``unknown`` job nothing bad is known."""
-_SHARED = "job:string start:timestamp verdict:string bad:bool"
-_COLUMNS = {
-    "job": "name:string end:timestamp clock:string ranks:int32 hosts:int32 gpus:int32 platform:string release:string "
-    "cuda:string network:string plugin:string image:string rule:string category:string severity:string headline:string "
-    "summary:string source:string line:int32 text:string runs:int32 logs:strings added:timestamp tool:string",
-    "host": "host:string ranks:int32 gpus:int32 named:bool",
-    "nic": "host:string nic:string network:string state:string paths_out:int32 paths_in:int32 gdr:string named:bool",
-    "rank": "host:string rank:int32 gpu:int32 bus_id:string state:string named:bool",
-    "path": "transport:string detail:string scope:string gdr:string path_verdict:string paths:int32 rules:strings",
-    "finding": "rule:string category:string severity:string confidence:string root:bool headline:bool summary:string "
-    "ranks:string hosts:strings culprits:strings source:string line:int32 text:string",
-    "setting": "name:string value:string origin:string ranks:int32",
-    "bandwidth": "operation:string type:string ranks:int32 size:int64 measured_gbps:double expected_low:double "
-    "ratio:double bandwidth_verdict:string source:string line:int32",
-}
-TABLES = tuple(_COLUMNS)
+DESCRIBED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
+TABLES = tuple(name for name in DESCRIBED if name != "shared")
 """The tables. A job counts once its row in the first one is written, which is done last."""
 Tables = dict[str, "pa.Table"]
 _TYPES = {
@@ -56,71 +46,83 @@ _MOST_HOSTS = 64
 @cache
 def schema(table: str) -> Any:
     """Return the columns of a table."""
-    pairs = [column.split(":") for column in f"{_SHARED} {_COLUMNS[table]}".split()]
-    return pa.schema([(name, _TYPES.get(kind) or pa.type_for_alias(kind)) for name, kind in pairs])
+    columns = [*DESCRIBED["shared"]["columns"], *DESCRIBED[table]["columns"]]
+    return pa.schema([(name, _TYPES.get(kind) or pa.type_for_alias(kind)) for name, kind, _ in columns])
 
 
-def of_job(job: Job, ident: str, written: float, image: str | None) -> Tables:
-    """Return the rows of a judged job."""
-    begin, end, clock = _times(job, written)
+def make_rows(job: Job, ident: str, written: float | None, image: str | None) -> Tables:
+    """Return the rows of a judged job.
+
+    Args:
+        job: the job.
+        ident: identifies it.
+        written: when its log was written, in seconds since 1970; None where nothing tells.
+        image: of its containers; None for the one that manifests beside the log name.
+    """
+    begin, end, clock = _find_times(job, written)
     shared = {"job": ident, "start": begin, "verdict": job.verdict, "bad": job.verdict in BAD}
     headline = next((found for found in job.findings if job.head and found.rule == job.head.rule), None)
     worst = headline or next((found for found in job.findings if found.severity != "info"), None)
-    led = {name: getattr(worst, name, None) for name in ("rule", "category", "severity", "summary")} | _quoted(worst)
-    row = led | {
-        **{"name": job.name, "end": end, "clock": clock, "ranks": job.world_size or len(job.ranks_seen) or None},
-        **{"hosts": len(job.hosts), "gpus": sum(host.gpus for host in job.hosts), "platform": job.platform},
-        **{"release": ", ".join(job.nccl_versions) or None, "cuda": ", ".join(job.cuda_versions) or None},
-        **{"network": job.network.name, "plugin": job.network.plugin_version, "image": image or _image(job)},
-        **{"headline": job.head.headline if job.head else None, "runs": len(job.earlier_runs) + 1},
-        **{"logs": [source.name for source in job.sources][:_MOST_HOSTS], "tool": __version__},
-        "added": datetime.now(UTC).replace(tzinfo=None),
-    }
-    named = _named(job)
+    named = _list_named(job)
+    network = job.network
     rows = {
-        "job": [clean(row)],
-        "host": [_row("host", h, host=h.name, ranks=len(h.ranks), named=h.name in named) for h in job.hosts],
-        "nic": [
-            _row("nic", n, nic=n.nic or f"NIC {n.nic_index}", gdr=_word(n.gdr), named=not named.isdisjoint(_names(n)))
-            for n in machines.list_nics(job)
-        ],
-        "rank": [_row("rank", one, named=f"{one.host} GPU {one.gpu}" in named) for one in ranks.list_ranks(job)],
-        "path": _paths(job),
-        "finding": [
-            _row("finding", f, headline=f is headline, ranks=ranges(f.ranks), hosts=f.hosts[:_MOST_HOSTS],
-                 culprits=[f"{one.kind} {one.name}" for one in f.culprits[:_MOST_HOSTS]], **_quoted(f))
-            for f in job.findings
-        ],
-        "setting": [
-            _row("setting", one, origin=one.source, ranks=None if one.ranks is None else len(one.ranks))
-            for one in job.environment
-        ],
-        "bandwidth": [
-            _row("bandwidth", one, bandwidth_verdict=one.verdict, source=one.line and one.line.source,
-                 line=one.line and one.line.line)
-            for one in job.bandwidth
-        ],
+        "job": _pick(
+            "job", [worst], lambda _: {
+                **_quote(worst), "name": job.name, "end": end, "clock": clock, "runs": len(job.earlier_runs) + 1,
+                "ranks": job.world_size or len(job.ranks_seen) or None, "hosts": len(job.hosts),
+                "gpus": sum(host.gpus for host in job.hosts), "platform": job.platform,
+                "release": ", ".join(job.nccl_versions) or None, "cuda": ", ".join(job.cuda_versions) or None,
+                "network": network.name, "plugin": network.plugin_version, "image": image or _find_image(job),
+                "headline": job.head.headline if job.head else None, "tool": __version__,
+                "logs": [source.name for source in job.sources][:_MOST_HOSTS],
+                "added": datetime.now(UTC).replace(tzinfo=None),
+            },
+        ),
+        "host": _pick(
+            "host", job.hosts, lambda h: {"host": h.name, "ranks": len(h.ranks), "named": h.name in named}
+        ),
+        "nic": _pick(
+            "nic", machines.list_nics(job), lambda nic: {
+                "nic": nic.nic or f"NIC {nic.nic_index}", "gdr": _word(nic.gdr),
+                "named": not named.isdisjoint((f"{nic.host} {nic.nic}", f"{nic.host} NIC {nic.nic_index}")),
+            },
+        ),
+        "rank": _pick("rank", ranks.list_ranks(job), lambda one: {"named": f"{one.host} GPU {one.gpu}" in named}),
+        "path": _count_paths(job),
+        "finding": _pick(
+            "finding", job.findings, lambda found: {
+                **_quote(found), "headline": found is headline, "ranks": ranges(found.ranks),
+                "hosts": found.hosts[:_MOST_HOSTS],
+                "culprits": [f"{one.kind} {one.name}" for one in found.culprits[:_MOST_HOSTS]],
+            },
+        ),
+        "setting": _pick(
+            "setting", job.environment,
+            lambda one: {"origin": one.source, "ranks": None if one.ranks is None else len(one.ranks)},
+        ),
+        "bandwidth": _pick(
+            "bandwidth", job.bandwidth, lambda one: {
+                "bandwidth_verdict": one.verdict, "source": one.line and one.line.source,
+                "line": one.line and one.line.line,
+            },
+        ),
     }  # fmt: skip
     return {table: pa.Table.from_pylist([row | shared for row in rows[table]], schema(table)) for table in TABLES}
 
 
-def _row(table: str, found: object, **own: Any) -> dict[str, Any]:
-    """Return the columns of a table that something has, without control characters: a log may hold any bytes."""
-    row: dict[str, Any] = clean({column: getattr(found, column, None) for column in schema(table).names} | own)
-    return row
+def _pick(table: str, entries: Iterable[Any], others: Any) -> list[dict[str, Any]]:
+    """Return the columns of a table that entries have, and others, without control characters: a log may hold any."""
+    names = schema(table).names
+    return [clean({name: getattr(entry, name, None) for name in names} | others(entry)) for entry in entries]
 
 
-def _quoted(found: Finding | None) -> dict[str, Any]:
+def _quote(found: Finding | None) -> dict[str, Any]:
     """Return the first line that a finding quotes."""
     line = found.evidence[0] if found and found.evidence else None
     return {name: getattr(line, name, None) for name in ("source", "line", "text")}
 
 
-def _names(nic: machines.NicRow) -> tuple[str, str]:
-    return f"{nic.host} {nic.nic}", f"{nic.host} NIC {nic.nic_index}"
-
-
-def _times(job: Job, written: float) -> tuple[datetime, datetime | None, str]:
+def _find_times(job: Job, written: float | None) -> tuple[datetime | None, datetime | None, str | None]:
     """Return when a job began and ended, and by what: the clock of its ``lines``, or the ``file``."""
     stamps = [stamp for progress in job.timeline for stamp in progress.stamps.values()]
     texts = [end(stamps).time for end in (min, max)] if stamps else []  # most logs: to read thousands takes its time
@@ -129,14 +131,14 @@ def _times(job: Job, written: float) -> tuple[datetime, datetime | None, str]:
         stages = [stage for comm in job.communicators for stage in comm.lifetime]
         texts += [time for stage in stages for time in (stage.first, stage.last) if time]
     moments = [found for text in dict.fromkeys(texts) if (found := moment(text)) and found.seconds > 0]
-    if not moments:
-        return _date(written), None, "file"
-    seconds = [_in_year(found, written) for found in moments if found.clock == moments[0].clock]
-    return _date(min(seconds)), _date(max(seconds)), "lines"
+    if moments:
+        seconds = [_set_year(found, written or time.time()) for found in moments if found.clock == moments[0].clock]
+        return _date(min(seconds)), _date(max(seconds)), "lines"
+    return (None, None, None) if written is None else (_date(written), None, "file")
 
 
-def _in_year(found: Moment, written: float) -> float:
-    """Seconds since 1970; a time without a year is in the last one before its log was written."""
+def _set_year(found: Moment, written: float) -> float:
+    """Return seconds since 1970; a time without a year is in the last one before its log was written."""
     latest = written + 86400
     for year in (_date(latest).year, _date(latest).year - 1) if found.clock == "day" else ():
         with suppress(ValueError):  # 29 February
@@ -150,8 +152,8 @@ def _date(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
 
 
-def _image(job: Job) -> str | None:
-    """The image of the containers that do the work, as manifests beside the log name it; of several, all of them."""
+def _find_image(job: Job) -> str | None:
+    """Return the image of the containers that do the work, as manifests beside the log name it; of several, all."""
     found = {
         container.image for one in job.artifacts for pod in getattr(one.value, "pods", ()) for container in pod.workers
     }
@@ -160,8 +162,8 @@ def _image(job: Job) -> str | None:
     return ", ".join(sorted(filter(None, found))) or None
 
 
-def _named(job: Job) -> set[str]:
-    """Hosts, NICs and GPUs that findings single out: culprits, and hosts that are the fewer part of the job's."""
+def _list_named(job: Job) -> set[str]:
+    """Return hosts, NICs and GPUs that findings single out: culprits, and hosts that are at most half of all."""
     named: set[str] = set()
     hosts = {host.name for host in job.hosts}
     places = {
@@ -182,13 +184,13 @@ def _named(job: Job) -> set[str]:
     return named
 
 
-def _paths(job: Job) -> list[dict[str, Any]]:
+def _count_paths(job: Job) -> list[dict[str, Any]]:
     """Return one row for each class of paths."""
     counts: Counter[tuple[Any, ...]] = Counter()
     for kind, number in job.paths.counted():
         counts[kind.transport, kind.detail, kind.scope, _word(kind.gdr), kind.verdict, tuple(kind.rules)] += number
-    names = ("transport", "detail", "scope", "gdr", "path_verdict")
-    return [{**dict(zip(names, key, strict=False)), "rules": list(key[-1]), "paths": n} for key, n in counts.items()]
+    names = ("transport", "detail", "scope", "gdr", "path_verdict", "rules")
+    return [{**dict(zip(names, key, strict=True)), "paths": number} for key, number in counts.items()]
 
 
 def _word(value: object) -> str | None:

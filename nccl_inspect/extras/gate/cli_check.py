@@ -75,7 +75,7 @@ def command(
         expected = expected.with_fields(expectations=[*expected.expectations, expect_no_actions(unwanted)])
     worst = Worst(expected)
     job = shared.read(logs, options, visit=worst.take)
-    checked = worst.checked(job)
+    checked = worst.check_worst(job)
     out.write(CHECK_FORMATS[form].render(checked, strict, out.style))
     return shared.gate(not checked.is_met(strict), job)
 

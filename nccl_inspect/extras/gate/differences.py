@@ -21,9 +21,9 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting
 from nccl_inspect.model.statements.environment import is_echoed
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
-from nccl_inspect.util.wording import count, listed, ranges, ranks_word
+from nccl_inspect.util.wording import count, list_words, ranges, ranks_word
 
 AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "bandwidth", "findings")
 """What is compared, causes before effects."""
@@ -56,7 +56,7 @@ class Change(Record):
 
     @property
     def kind(self) -> str:
-        """``new`` (only in B), ``gone`` (only in A) or ``changed``."""
+        """Return ``new`` (only in B), ``gone`` (only in A) or ``changed``."""
         return "new" if self.before is None else "gone" if self.after is None else "changed"
 
 
@@ -87,7 +87,7 @@ class Difference(Record):
     open: list[str]
     """What could not be compared, and why."""
 
-    def in_area(self, area: str) -> list[Change]:
+    def changes_in_area(self, area: str) -> list[Change]:
         """Return the changes of one area."""
         return [change for change in self.changes if change.area == area]
 
@@ -159,7 +159,7 @@ def _match_hosts(a: Job, b: Job) -> dict[str, str]:
 # --- versions, network, world, environment ------------------------------------------------------------------------
 
 
-def _stated_change(
+def _change_of_value(
     area: str, what: str, before: str, after: str, unclear: list[str], evidence: Iterable[Evidence] = ()
 ) -> Iterator[Change]:
     """Yield the change of something that every run has; a value missing from one log is not a change."""
@@ -169,7 +169,7 @@ def _stated_change(
         unclear.append(f"{what}: not in the log of {'B' if before else 'A'} ({before or after} in the other)")
 
 
-def _lines_with(job: Job, event: type[events.Event], /, **values: object) -> list[Evidence]:
+def _find_lines(job: Job, event: type[events.Event], /, **values: object) -> list[Evidence]:
     """Return the lines that make an event of this class with these values."""
     lines = []
     for notice in job.notices:
@@ -185,32 +185,34 @@ def _version_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
         ("NCCL", (before, after), events.NcclVersion),
         ("CUDA driver", drivers, events.CudaDriver),
     ):
-        lines = [line for job in (b, a) for line in _lines_with(job, kind)[:_MAX_EVIDENCE]]
-        yield from _stated_change("versions", what, *versions, unclear, lines)
+        lines = [line for job in (b, a) for line in _find_lines(job, kind)[:_MAX_EVIDENCE]]
+        yield from _change_of_value("versions", what, *versions, unclear, lines)
 
 
 def _network_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
     ours, theirs = a.network, b.network
-    lines = _lines_with(b, events.NetDevices, net=theirs.name)
-    yield from _stated_change("network", "network", ours.name or "", theirs.name or "", unclear, lines)
+    lines = _find_lines(b, events.NetDevices, net=theirs.name)
+    yield from _change_of_value("network", "network", ours.name or "", theirs.name or "", unclear, lines)
     plugins = [f"{net.plugin or ''} {net.plugin_version or ''}".strip() for net in (ours, theirs)]
     providers = [ours.provider or "", theirs.provider or ""]
     for what, (before, after), own_lines in (
-        ("plugin", plugins, _lines_with(b, events.PluginStatus, kind="NET")),
-        ("provider", providers, _lines_with(b, events.OfiProvider)),
+        ("plugin", plugins, _find_lines(b, events.PluginStatus, kind="NET")),
+        ("provider", providers, _find_lines(b, events.OfiProvider)),
     ):
         if before != after:  # a run may lack it
             shown = own_lines[:_MAX_EVIDENCE] if after else []
             yield Change("network", what, before or None, after or None, evidence=shown)
     if ours.devices and theirs.devices and ours.devices != theirs.devices:
-        yield Change("network", "devices", listed(ours.devices, 8), listed(theirs.devices, 8), evidence=lines[:1])
+        yield Change(
+            "network", "devices", list_words(ours.devices, 8), list_words(theirs.devices, 8), evidence=lines[:1]
+        )
 
 
 def _world_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
-    yield from _stated_change("world", "world size", str(a.world_size or ""), str(b.world_size or ""), unclear)
-    yield from _stated_change("world", "hosts", _hosts_words(a), _hosts_words(b), unclear)
+    yield from _change_of_value("world", "world size", str(a.world_size or ""), str(b.world_size or ""), unclear)
+    yield from _change_of_value("world", "hosts", _hosts_words(a), _hosts_words(b), unclear)
     if a.platform and b.platform:
-        yield from _stated_change("world", "platform", a.platform, b.platform, unclear)
+        yield from _change_of_value("world", "platform", a.platform, b.platform, unclear)
 
 
 def _hosts_words(job: Job) -> str:
@@ -224,7 +226,7 @@ def _hosts_words(job: Job) -> str:
 
 def _environment_changes(a: Job, b: Job, renamed: dict[str, str], unclear: list[str]) -> Iterator[Change]:
     """Yield variables with other values or on other ranks; names of hosts in values are those of B."""
-    ours, theirs = (grouped((setting.name, setting) for setting in job.environment) for job in (a, b))
+    ours, theirs = (group_values((setting.name, setting) for setting in job.environment) for job in (a, b))
     for name in sorted({*ours, *theirs}):
         before = _values_words(ours.get(name, []), renamed)
         after = _values_words(theirs.get(name, []), {})
@@ -271,14 +273,14 @@ def _communicator_changes(a: Job, b: Job) -> Iterator[Change]:
         for size in sorted({comm.nranks for comm in lonely}):
             members = [comm for comm in lonely if comm.nranks == size]
             name = f"of {count(size, 'rank')}"
-            text = f"{count(len(members), 'communicator')} {name}: {listed(map(_member_ranks, members))}"
+            text = f"{count(len(members), 'communicator')} {name}: {list_words(map(_member_ranks, members))}"
             lines = [line for comm in members for line in comm.evidence[:1]][:_MAX_EVIDENCE]
             yield Change("communicators", name, None if is_new else text, text if is_new else None, evidence=lines)
 
 
 def _communicators_by_ranks(job: Job) -> dict[tuple[object, ...], list[CommunicatorInfo]]:
     keys = ((comm.id,) if None in comm.ranks else tuple(comm.ranks) for comm in job.communicators)
-    return grouped(((comm.nranks, *key), comm) for key, comm in zip(keys, job.communicators, strict=True))
+    return group_values(((comm.nranks, *key), comm) for key, comm in zip(keys, job.communicators, strict=True))
 
 
 def _member_ranks(comm: CommunicatorInfo) -> str:
@@ -363,14 +365,14 @@ def _path_changes(a: Job, b: Job, pairwise: bool, silent: Set[int]) -> Iterator[
     both = [
         _Pair((src, dst), kinds[src, dst], kind) for src, dst, kind in after.without(new).distinct("src", "dst", "kind")
     ]
-    yield from _grouped_changes(both, _way_words, b)
-    yield from _grouped_changes(both, lambda kind: count(len(kind.channels), "channel"), b)
+    yield from _group_changes(both, _way_words, b)
+    yield from _group_changes(both, lambda kind: count(len(kind.channels), "channel"), b)
     # All pairs of a scope whose sender uses another NIC are one change: each has names of its own.
     moved = [pair for pair in both if pair.old.nic and pair.new.nic and pair.old.nic != pair.new.nic]
     for scope in sorted({pair.new.scope for pair in moved}):
         pairs = [pair for pair in moved if pair.new.scope == scope]
-        old_nics = listed((str(pair.old.nic) for pair in pairs), 3)
-        new_nics = listed((str(pair.new.nic) for pair in pairs), 3)
+        old_nics = list_words((str(pair.old.nic) for pair in pairs), 3)
+        new_nics = list_words((str(pair.new.nic) for pair in pairs), 3)
         yield _path_change(scope, f"NIC {old_nics}", f"NIC {new_nics}", _paths_of_pairs(pairs, b))
     connected = set(after.distinct("src", "dst"))
     gone = before.only(("src", "dst"), lambda *ends: ends not in connected)
@@ -391,7 +393,7 @@ def _way_words(path: PathKind) -> str:
     return _SAME.get(detail, detail) + gdr
 
 
-def _grouped_changes(both: Iterable[_Pair], word: Callable[[PathKind], str], job: Job) -> Iterator[Change]:
+def _group_changes(both: Iterable[_Pair], word: Callable[[PathKind], str], job: Job) -> Iterator[Change]:
     word = cache(word)
     groups: dict[tuple[str, str, str], list[_Pair]] = {}
     for pair in both:
@@ -403,7 +405,7 @@ def _grouped_changes(both: Iterable[_Pair], word: Callable[[PathKind], str], job
 
 
 def _paths_by_way(paths: Selection) -> dict[tuple[str, str], Selection]:
-    kinds = grouped(((kind.scope, _way_words(kind)), kind) for kind in paths.kinds)
+    kinds = group_values(((kind.scope, _way_words(kind)), kind) for kind in paths.kinds)
     return {way: paths.where(alike.__contains__) for way, alike in kinds.items()}
 
 
@@ -511,13 +513,13 @@ def _explain(changes: list[Change], pairwise: bool) -> list[CausalChain]:
         findings = [change for change in changes if change.area == "findings" and change.kind == kind]
         names = {finding.what for finding in findings}
         leads = (first for first in findings if not names.intersection(first.rules) - {first.what})
-        chains += [chain for first in leads if (chain := _chain_from(first, findings, changes, pairwise))]
+        chains += [chain for first in leads if (chain := _make_chain(first, findings, changes, pairwise))]
         explained = {id(effect) for chain in chains for effect in chain.effects if effect.area == "paths"}
         changes = [change for change in changes if id(change) not in explained]  # what is new there says why
     return chains
 
 
-def _chain_from(first: Change, findings: list[Change], changes: list[Change], pairwise: bool) -> CausalChain | None:
+def _make_chain(first: Change, findings: list[Change], changes: list[Change], pairwise: bool) -> CausalChain | None:
     """Return what a finding explains and what explains it; None if it stands alone."""
     members, names = [first], {first.what}
     while fresh := [f for f in findings if f.what not in names and names.intersection(f.rules)]:

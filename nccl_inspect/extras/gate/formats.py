@@ -26,15 +26,15 @@ from nccl_inspect.report.words import (
     folded_lines,
     markdown_table,
     paint,
-    shortened,
+    shorten_list,
     step_block,
     step_item,
     verdict_color,
 )
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.records import picked
-from nccl_inspect.util.text import printable
-from nccl_inspect.util.wording import count, listed
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.records import pick_fields
+from nccl_inspect.util.text import escape_controls
+from nccl_inspect.util.wording import count, list_words
 
 if TYPE_CHECKING:
     from junitparser import TestCase
@@ -56,15 +56,15 @@ class Format(NamedTuple):
     SUFFIXES: tuple[str, ...] = ()
 
 
-def _quote(line: Evidence) -> str:
+def _quote_line(line: Evidence) -> str:
     return f"{line.source}:{line.line}: {line.text}"
 
 
-def _painted_block(
+def _paint_block(
     label: str, text: str, word: str, color: str, style: Style, *, indent: int = 0, hang: int = 0
 ) -> Iterator[str]:
     """Yield a paragraph in whose first line a word has a color."""
-    first, *rest = block(label, printable(text), style, indent=indent, hang=hang)
+    first, *rest = block(label, escape_controls(text), style, indent=indent, hang=hang)
     yield first.replace(word, paint(word, color, style), 1)
     yield from rest
 
@@ -77,7 +77,7 @@ def _verdict(checked: Checked, strict: bool) -> str:
 
 
 def _headline(checked: Checked, strict: bool) -> str:
-    counts = ", ".join(f"{len(outcomes)} {state}" for state in STATES if (outcomes := checked.in_state(state)))
+    counts = ", ".join(f"{len(outcomes)} {state}" for state in STATES if (outcomes := checked.list_outcomes(state)))
     why = "; with --strict, undecided counts as broken" if checked.state == "undecided" and strict else ""
     partial = "; partial: the reading was interrupted" if checked.job.partial else ""
     return f"{checked.policy}: {counts or 'no expectation'}{why}{partial}"
@@ -87,7 +87,7 @@ def _sentence(outcome: Outcome) -> str:
     return f"{outcome.answer.summary}, wanted: {outcome.wanted}"
 
 
-def _where(evidence: list[Evidence]) -> str:
+def _first_place(evidence: list[Evidence]) -> str:
     """Return the first line, and how many more there are to look at in the JSON; empty where there is none."""
     if not evidence:
         return ""
@@ -95,10 +95,10 @@ def _where(evidence: list[Evidence]) -> str:
     return f"{evidence[0].source}:{evidence[0].line}{more}"
 
 
-def _outcomes_by_fix(checked: Checked) -> list[tuple[str, str, list[Outcome]]]:
+def _group_by_fix(checked: Checked) -> list[tuple[str, str, list[Outcome]]]:
     """Return what is not kept, together where the same mends it: the state, what mends it, and the outcomes."""
     open_outcomes = [outcome for outcome in checked.outcomes if outcome.answer.state != "kept"]
-    groups = grouped(((outcome.answer.state, outcome.answer.todo), outcome) for outcome in open_outcomes)
+    groups = group_values(((outcome.answer.state, outcome.answer.todo), outcome) for outcome in open_outcomes)
     return [(*key, outcomes) for key, outcomes in groups.items()]
 
 
@@ -117,20 +117,20 @@ def _level(outcome: Outcome, strict: bool) -> str:
 def _check_text(checked: Checked, strict: bool, style: Style) -> str:
     """Render what is broken, then what is undecided, each fix once; it fits any width from 40 columns."""
     word, color = _verdict(checked, strict), "ok" if checked.is_met(strict) else "error"
-    parts = [list(_painted_block("", f"{word}: {_headline(checked, strict)}", word, color, style))]
-    for state, todo, outcomes in _outcomes_by_fix(checked):
+    parts = [list(_paint_block("", f"{word}: {_headline(checked, strict)}", word, color, style))]
+    for state, todo, outcomes in _group_by_fix(checked):
         lines = [line for outcome in outcomes for line in _outcome_lines(outcome, style)]
-        parts.append([*lines, *step_block(_step_label(state), printable(todo), style, indent=0, hang=_HANG)])
-    if style.verbose and (kept := [line for o in checked.in_state("kept") for line in _outcome_lines(o, style)]):
+        parts.append([*lines, *step_block(_step_label(state), escape_controls(todo), style, indent=0, hang=_HANG)])
+    if style.verbose and (kept := [line for o in checked.list_outcomes("kept") for line in _outcome_lines(o, style)]):
         parts.append(kept)
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def _outcome_lines(outcome: Outcome, style: Style) -> Iterator[str]:
     state, text = outcome.answer.state, f"{outcome.key}: {_sentence(outcome)}"
-    yield from _painted_block(state, text, state, _COLORS[state], style, hang=_HANG)
-    if where := _where(outcome.answer.evidence):
-        yield from block("", printable(where), style, indent=0, hang=_HANG)
+    yield from _paint_block(state, text, state, _COLORS[state], style, hang=_HANG)
+    if where := _first_place(outcome.answer.evidence):
+        yield from block("", escape_controls(where), style, indent=0, hang=_HANG)
 
 
 def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
@@ -138,16 +138,16 @@ def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
     head, row = ("", "expectation", "found", "wanted", "line"), _markdown_row
     parts = [f"## {_verdict(checked, strict)}: {escape_markdown(checked.policy)}"]
     parts.append(escape_markdown(_headline(checked, strict).removeprefix(f"{checked.policy}: ")))
-    for state, todo, outcomes in _outcomes_by_fix(checked):
+    for state, todo, outcomes in _group_by_fix(checked):
         parts.append(
             markdown_table(
-                head, [[*row(outcome), escape_markdown(_where(outcome.answer.evidence))] for outcome in outcomes]
+                head, [[*row(outcome), escape_markdown(_first_place(outcome.answer.evidence))] for outcome in outcomes]
             )
         )
         parts.append(f"**{_step_label(state).capitalize()}:**\n{step_item(todo)}")
-        if lines := list(dict.fromkeys(_quote(line) for outcome in outcomes for line in outcome.answer.evidence)):
+        if lines := list(dict.fromkeys(_quote_line(line) for outcome in outcomes for line in outcome.answer.evidence)):
             parts.append(folded_lines(f"Evidence: {count(len(lines), 'line')}", lines, style))
-    if style.verbose and (kept := checked.in_state("kept")):
+    if style.verbose and (kept := checked.list_outcomes("kept")):
         parts.append(markdown_table(head[:-1], map(row, kept)))
     return "\n\n".join(parts) + "\n"
 
@@ -167,11 +167,11 @@ def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
             "state": checked.state,
             "strict": strict,
             "is_met": checked.is_met(strict),
-            **picked(checked.job, "verdict", "partial"),
+            **pick_fields(checked.job, "verdict", "partial"),
             "expectations": [
                 {
-                    **picked(outcome, "key", "wanted"),
-                    **picked(outcome.answer, "state", "summary", "todo"),
+                    **pick_fields(outcome, "key", "wanted"),
+                    **pick_fields(outcome.answer, "state", "summary", "todo"),
                     "rule": outcome.answer.rule or None,
                     "ranks": outcome.answer.ranks,
                     "evidence": [evidence_to_dict(line) for line in outcome.answer.evidence],
@@ -194,10 +194,10 @@ def _check_junit(checked: Checked, strict: bool, _style: Style) -> str:
     """Render a case for each expectation; what is undecided is skipped, unless strict."""
     from nccl_inspect.report import junit
 
-    by_key = grouped((outcome.key, outcome) for outcome in checked.outcomes)
+    by_key = group_values((outcome.key, outcome) for outcome in checked.outcomes)
     by_key.pop("log", None)  # an input that could not be read is an error
     cases = [_junit_case(key, outcomes, checked, strict) for key, outcomes in by_key.items()]
-    return junit.document([junit.suite("policy", [*cases, *junit.unread(checked.job)])])
+    return junit.document([junit.suite("policy", [*cases, *junit.list_unread(checked.job)])])
 
 
 def _junit_case(key: str, outcomes: list[Outcome], checked: Checked, strict: bool) -> TestCase:
@@ -208,16 +208,16 @@ def _junit_case(key: str, outcomes: list[Outcome], checked: Checked, strict: boo
 
     case, first = junit.new_case(key, "policy"), outcomes[0]
     if first.answer.state == "kept":
-        case.system_out = printable(first.answer.summary)
+        case.system_out = escape_controls(first.answer.summary)
         return case
     if _level(first, strict) != "error":
-        case.result = [Skipped(printable(f"{_sentence(first)}; {first.answer.todo}"))]
+        case.result = [Skipped(escape_controls(f"{_sentence(first)}; {first.answer.todo}"))]
         return case
     texts = []
     for outcome in outcomes:
         answer = outcome.answer
         lines = [_sentence(outcome), f"{_step_label(answer.state):10}{answer.todo}"]
-        lines += [f"evidence  {_quote(line)}" for line in answer.evidence]
+        lines += [f"evidence  {_quote_line(line)}" for line in answer.evidence]
         for finding in [finding for finding in checked.findings if finding.rule == answer.rule][:1]:
             lines += ["", *junit.lines(finding)]
         texts.append("\n".join(lines))
@@ -256,16 +256,19 @@ def _check_sarif(checked: Checked, strict: bool, _style: Style) -> str:
 
 def _check_github(checked: Checked, strict: bool, _style: Style) -> str:
     """Render a command for the result, and one for each expectation that is not kept."""
-    from nccl_inspect.report.github import annotation, unread
+    from nccl_inspect.report.github import annotation, list_unread
 
     kind, text = "notice" if checked.is_met(strict) else "error", _headline(checked, strict)
-    commands = [annotation(kind, "nccl-inspect check", f"{_verdict(checked, strict)}: {text}"), *unread(checked.job)]
+    commands = [
+        annotation(kind, "nccl-inspect check", f"{_verdict(checked, strict)}: {text}"),
+        *list_unread(checked.job),
+    ]
     for outcome in checked.outcomes:
         answer = outcome.answer
         if answer.state != "kept" and outcome.key != "log":
             parts = [f"{answer.state}: {_sentence(outcome)}", f"{_step_label(answer.state)}: {answer.todo}"]
             parts += [f"finding: {answer.rule}"] if answer.rule else []
-            parts += [f"evidence: {_quote(line)}" for line in answer.evidence[:1]]
+            parts += [f"evidence: {_quote_line(line)}" for line in answer.evidence[:1]]
             commands.append(annotation(_level(outcome, strict), outcome.key, "\n".join(parts), answer.evidence))
     return "\n".join(commands) + "\n"
 
@@ -293,12 +296,12 @@ def _diff_headline(difference: Difference) -> str:
 def _renamed_words(difference: Difference) -> str:
     if not difference.renamed:
         return ""
-    names = shortened((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)
+    names = shorten_list((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)
     return f"hosts have different names in B and are compared by rank: {names}"
 
 
 def _run_words(job: Job) -> str:
-    names = shortened([source.name for source in job.sources], 2)
+    names = shorten_list([source.name for source in job.sources], 2)
     size = count(job.world_size, "rank") if job.world_size else "world size not in the log"
     hosts = count(len(job.hosts), "host")
     read = f"; partial: {digest.describe_interruption(job)}" if job.partial else ""
@@ -327,16 +330,15 @@ def _chain_step(change: Change) -> str:
 
 
 def _proof(chain: CausalChain) -> list[str]:
-    """Return the line that proves a chain."""
     lines = chain.findings[0].evidence
     shared = [line for cause in chain.causes for line in cause.evidence if line in lines]
-    return [_quote(line) for line in (shared or lines)[:1]]
+    return [_quote_line(line) for line in (shared or lines)[:1]]
 
 
-def _unexplained(difference: Difference) -> list[Change]:
+def _find_unexplained(difference: Difference) -> list[Change]:
     """Return the findings of B with a fix that are in no chain."""
     explained = {id(change) for chain in difference.explanations for change in chain.findings}
-    return [change for change in difference.in_area("findings") if change.fix and id(change) not in explained]
+    return [change for change in difference.changes_in_area("findings") if change.fix and id(change) not in explained]
 
 
 def _change_words(change: Change) -> str:
@@ -353,7 +355,7 @@ def _change_words(change: Change) -> str:
 
 
 def _pairs(change: Change) -> str:
-    some = listed((f"{src}->{dst}" for src, dst in change.pairs), 3)
+    some = list_words((f"{src}->{dst}" for src, dst in change.pairs), 3)
     scope = f" {change.what}" if change.what != "unknown" else ""
     return f"{count(len(change.pairs), 'pair')}{scope} ({some})"
 
@@ -366,7 +368,7 @@ def _diff_text(difference: Difference, style: Style) -> str:
     parts = [_text_head(difference, style), _text_chains(difference, style)]
     parts += [_text_area(area, difference, style) for area in AREAS]
     if difference.open:
-        lines = [line for text in difference.open for line in block("", printable(text), style, indent=2, hang=0)]
+        lines = [line for text in difference.open for line in block("", escape_controls(text), style, indent=2, hang=0)]
         parts.append(iter([paint("not compared", "bold", style), *lines]))
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
@@ -374,36 +376,34 @@ def _diff_text(difference: Difference, style: Style) -> str:
 def _text_head(difference: Difference, style: Style) -> Iterator[str]:
     yield from block("", _diff_headline(difference), style, indent=0, hang=0)
     for label, job in (("A", difference.a), ("B", difference.b)):
-        yield from _painted_block(
-            label, _run_words(job), job.verdict.upper(), verdict_color(job.verdict), style, hang=3
-        )
+        yield from _paint_block(label, _run_words(job), job.verdict.upper(), verdict_color(job.verdict), style, hang=3)
     if hosts := _renamed_words(difference):
-        yield from block("", printable(hosts), style, indent=0, hang=0)
+        yield from block("", escape_controls(hosts), style, indent=0, hang=0)
 
 
 def _text_chains(difference: Difference, style: Style) -> Iterator[str]:
     if difference.explanations:
         yield paint("what likely explains what", "bold", style)
     for chain in difference.explanations:
-        yield from block("", printable(_chain_words(chain)), style, indent=2, hang=0)
+        yield from block("", escape_controls(_chain_words(chain)), style, indent=2, hang=0)
         for line in _proof(chain):
-            for text in block("", printable(line), style, indent=4, hang=0):
+            for text in block("", escape_controls(line), style, indent=4, hang=0):
                 yield paint(text, "dim", style)
         yield from _text_fix(chain.fix, style)
 
 
 def _text_fix(steps: list[str], style: Style) -> Iterator[str]:
     for label, text in zip(itertools.chain(["fix"], itertools.repeat("")), steps, strict=False):
-        yield from step_block(label, printable(text), style, indent=4, hang=5)
+        yield from step_block(label, escape_controls(text), style, indent=4, hang=5)
 
 
 def _text_area(area: str, difference: Difference, style: Style) -> Iterator[str]:
-    changes, lonely = difference.in_area(area), _unexplained(difference)
+    changes, lonely = difference.changes_in_area(area), _find_unexplained(difference)
     if changes:
         yield paint(area, "bold", style)
     for change in changes:
         sign = SIGNS[change.kind]
-        yield from _painted_block(sign, _change_words(change), sign, _COLORS[change.kind], style, indent=2, hang=2)
+        yield from _paint_block(sign, _change_words(change), sign, _COLORS[change.kind], style, indent=2, hang=2)
         if change in lonely:
             yield from _text_fix(change.fix[:1], style)
 
@@ -422,7 +422,7 @@ def _diff_markdown(difference: Difference, style: Style) -> str:
     for chain in difference.explanations:
         parts += [escape_markdown(_chain_words(chain)), _markdown_fix(chain.fix)]
         parts += [folded_lines("Evidence", lines, style)] if (lines := _proof(chain)) else []
-    if lonely := _unexplained(difference):
+    if lonely := _find_unexplained(difference):
         parts.append("### Other findings of B")
         for change in lonely:
             parts += [f"{code_span(change.what)}: {escape_markdown(change.after or '')}", _markdown_fix(change.fix[:1])]
@@ -430,7 +430,7 @@ def _diff_markdown(difference: Difference, style: Style) -> str:
         rows = [
             [SIGNS[change.kind].replace("-", "\\-").replace("+", "\\+"), area, escape_markdown(_change_words(change))]
             for area in AREAS
-            for change in difference.in_area(area)
+            for change in difference.changes_in_area(area)
         ]
         parts += ["### Changes", markdown_table(("", "area", "change"), rows)]
     if difference.open:
@@ -452,16 +452,16 @@ def diff_document(difference: Difference) -> dict[str, Any]:
             **{
                 name: {
                     "sources": [source.name for source in job.sources],
-                    **picked(job, "verdict", "partial", "world_size", "nccl_versions", "config"),
+                    **pick_fields(job, "verdict", "partial", "world_size", "nccl_versions", "config"),
                 }
                 for name, job in (("a", difference.a), ("b", difference.b))
             },
             "renamed_hosts": [{"a": name, "b": other} for name, other in difference.renamed.items()],
             "changes": [
                 {
-                    **picked(change, "area", "what", "kind", "before", "after"),
+                    **pick_fields(change, "area", "what", "kind", "before", "after"),
                     "pairs": [list(pair) for pair in change.pairs],
-                    **picked(change, "ranks", "rules"),
+                    **pick_fields(change, "ranks", "rules"),
                     "evidence": [evidence_to_dict(line) for line in change.evidence],
                     "severity": change.severity or None,
                     "fix": change.fix,
@@ -496,7 +496,7 @@ def _diff_html(difference: Difference, _style: Style) -> str:
     areas = {
         area: [(SIGNS[change.kind], _change_words(change), change) for change in changes]
         for area in AREAS
-        if (changes := difference.in_area(area))
+        if (changes := difference.changes_in_area(area))
     }
     return (
         page.render(
@@ -505,7 +505,7 @@ def _diff_html(difference: Difference, _style: Style) -> str:
             renamed=_renamed_words(difference),
             chains=chains,
             areas=areas,
-            lonely=_unexplained(difference),
+            lonely=_find_unexplained(difference),
             open=difference.open,
             version=__version__,
             **html.page_look(difference.b.verdict),

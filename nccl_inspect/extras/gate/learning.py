@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sized
 from functools import partial
 
 from nccl_inspect._version import __version__
-from nccl_inspect.extras.gate.policy import SCOPES, all_ways, paths_within, world_communicator
+from nccl_inspect.extras.gate.policy import SCOPES, list_ways, select_scope, world_communicator
 from nccl_inspect.model.job import CommunicatorInfo, Job, Selection, Setting
 from nccl_inspect.model.statements.environment import is_echoed
-from nccl_inspect.util.text import printable
-from nccl_inspect.util.wording import count, listed
+from nccl_inspect.util.text import escape_controls
+from nccl_inspect.util.wording import count, list_words
 
 _HARMFUL = ("NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_IB_DISABLE=1")
 """Settings that take the fast paths away; a good log without them is a reason to keep them out."""
@@ -63,7 +63,7 @@ def _part(ranks: Sized, comm: CommunicatorInfo) -> str:
 
 
 def _head(job: Job) -> Iterator[str]:
-    names = listed(printable(source.name) for source in job.sources)
+    names = list_words(escape_controls(source.name) for source in job.sources)
     yield f"# Written by nccl-inspect {__version__}: check --learn {names}"
     if why := doubt(job):
         yield f"# CAUTION, written with --force: {why}. Look at each line."
@@ -114,7 +114,7 @@ def _paths(job: Job) -> Iterator[str]:
     for number, scope in enumerate(SCOPES):
         if number:
             yield ""
-        paths = paths_within(scope, job)
+        paths = select_scope(scope, job)
         if paths:
             yield f"[paths.{scope}]   # {_SCOPE_WORDS[scope]}"
             yield from _scope(paths)
@@ -123,7 +123,7 @@ def _paths(job: Job) -> Iterator[str]:
 
 
 def _scope(paths: Selection) -> Iterator[str]:
-    ways = [way for kind in paths.kinds for way in all_ways(kind)]
+    ways = [way for kind in paths.kinds for way in list_ways(kind)]
     details = sorted({way.detail for way in ways})
     kinds = sorted({way.transport for way in ways})
     hint = f"   # or any of the transport: transport = [{', '.join(map(_text, kinds))}]"
@@ -149,7 +149,7 @@ def _environment(job: Job) -> Iterator[str]:
 
 def _is_lasting(setting: Setting) -> bool:
     is_users = setting.source == "environment" and setting.ranks is None
-    return is_users and not _OF_ONE_RUN.fullmatch(setting.name) and printable(setting.value) == setting.value
+    return is_users and not _OF_ONE_RUN.fullmatch(setting.name) and escape_controls(setting.value) == setting.value
 
 
 def _list(key: str, words: Iterable[str]) -> str:
@@ -158,4 +158,4 @@ def _list(key: str, words: Iterable[str]) -> str:
 
 def _text(word: str) -> str:
     """Return a TOML string: those of JSON are."""
-    return json.dumps(printable(word), ensure_ascii=False)
+    return json.dumps(escape_controls(word), ensure_ascii=False)

@@ -16,7 +16,6 @@ from typing import Any
 from nccl_inspect.errors import suggestion
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import SEVERITIES
-from nccl_inspect.judging.facts import first_lines, ranks_of_paths
 from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import ACTIONS, Finding
@@ -26,7 +25,7 @@ from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.toml import Table, load
-from nccl_inspect.util.wording import count, listed, ranges
+from nccl_inspect.util.wording import count, list_words, ranges
 
 STATES = ("broken", "undecided", "kept")
 _MAX_EVIDENCE = 3
@@ -101,14 +100,14 @@ class Checked(Frozen):
         """Return the state of the worst outcome."""
         return self.outcomes[0].answer.state if self.outcomes else "kept"
 
-    def in_state(self, state: str) -> list[Outcome]:
+    def list_outcomes(self, state: str) -> list[Outcome]:
         """Return the outcomes in that state."""
         return [outcome for outcome in self.outcomes if outcome.answer.state == state]
 
     @property
     def findings(self) -> list[Finding]:
         """Return the findings that what is broken goes back to."""
-        rules = {outcome.answer.rule for outcome in self.in_state("broken")}
+        rules = {outcome.answer.rule for outcome in self.list_outcomes("broken")}
         return [finding for finding in self.job.findings if finding.rule in rules]
 
     def is_met(self, strict: bool) -> bool:
@@ -144,14 +143,14 @@ class Worst:
         if self._found is None or _badness(checked) > _badness(self._found):
             self._found = checked
 
-    def checked(self, worst: Job) -> Checked:
+    def check_worst(self, worst: Job) -> Checked:
         """Return the worst job by the policy; of equal ones the one that is worst anyway."""
         own = self._policy.check(worst)
         return own if self._found is None or _badness(own) >= _badness(self._found) else self._found
 
 
 def _badness(checked: Checked) -> tuple[int, int]:
-    return len(checked.in_state("broken")), len(checked.in_state("undecided"))
+    return len(checked.list_outcomes("broken")), len(checked.list_outcomes("undecided"))
 
 
 # --- what can be asked of a job -----------------------------------------------------------------------------------
@@ -188,7 +187,7 @@ def _ask_hosts(wanted: int, job: Job) -> Iterator[Answer]:
     elif number == wanted:
         yield answer_kept(count(number, "host"))
     else:
-        names = f" ({listed(host.name for host in job.hosts)})" if len(job.hosts) == number else ""
+        names = f" ({list_words(host.name for host in job.hosts)})" if len(job.hosts) == number else ""
         todo = "check --nnodes and where the scheduler put the ranks; to NCCL each pod is a host"
         yield answer_broken(f"{count(number, 'host')}{names}", todo, comm.evidence if comm else ())
 
@@ -248,16 +247,16 @@ def _ask_forbidden_actions(unwanted: tuple[str, ...], job: Job) -> Iterator[Answ
 def _ask_max_unrecognised_lines(wanted: int, job: Job) -> Iterator[Answer]:
     lines = sum(source.unrecognised_lines for source in job.sources)
     todo = "upgrade nccl-inspect, or report them: summarize -v lists them"
-    yield _at_most(wanted, lines, todo, [entry.example for entry in job.unrecognised])
+    yield _answer_at_most(wanted, lines, todo, [entry.example for entry in job.unrecognised])
 
 
 def _ask_max_damaged_lines(wanted: int, job: Job) -> Iterator[Answer]:
     lines = sum(source.damaged_lines for source in job.sources)
     todo = "let each process write its own file: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log"
-    yield _at_most(wanted, lines, todo, job.damaged)
+    yield _answer_at_most(wanted, lines, todo, job.damaged)
 
 
-def _at_most(wanted: int, lines: int, todo: str, examples: list[Evidence]) -> Answer:
+def _answer_at_most(wanted: int, lines: int, todo: str, examples: list[Evidence]) -> Answer:
     return answer_kept(count(lines, "line")) if lines <= wanted else answer_broken(count(lines, "line"), todo, examples)
 
 
@@ -281,13 +280,13 @@ def _ask_version(what: str, allowed: tuple[str, ...], least: str | None, job: Jo
         if not fits or (least is not None and order(text) < order(least)):
             bad.append(text)
     if bad:
-        lines = [notice.evidence[0] for notice in job.notices if _stated_version(notice.event) in bad]
+        lines = [notice.evidence[0] for notice in job.notices if _find_version(notice.event) in bad]
         yield answer_broken(", ".join(bad), _DRIVER if what == "cuda" else _IMAGE, lines)
     else:
         yield answer_kept(", ".join(exact))
 
 
-def _stated_version(event: events.Event | None) -> str | None:
+def _find_version(event: events.Event | None) -> str | None:
     match event:
         case events.NcclVersion(version=version):
             return version
@@ -316,7 +315,7 @@ def _network_lines(job: Job) -> list[Evidence]:
     name, used = job.network.name, [(notice.event, notice.evidence[0]) for notice in job.notices]
     devices = [line for event, line in used if isinstance(event, events.NetDevices) and event.net == name]
     providers = [line for event, line in used if isinstance(event, events.OfiProvider)]
-    return [*devices[:1], *providers[:1], *first_lines(job.paths.where(lambda kind: kind.net == name))[:1]]
+    return [*devices[:1], *providers[:1], *job.paths.where(lambda kind: kind.net == name).first_lines()[:1]]
 
 
 def _ask_forbidden(name: str, value: str | None, job: Job) -> Iterator[Answer]:
@@ -394,17 +393,17 @@ _NO_RULE = "no rule objects to it: allow it in the policy, or see 'nccl-inspect 
 
 def ask_transport(scope: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:
     """Ask that every pair goes one of these ways: transports (``P2P``) or globs of details (``P2P/CUMEM*``)."""
-    paths = paths_within(scope, job)
+    paths = select_scope(scope, job)
     bad: dict[str, list[PathKind]] = {}
     for kind in paths.kinds:
-        for way in all_ways(kind):
+        for way in list_ways(kind):
             if not is_allowed(way, allowed):
                 bad.setdefault(way.detail, []).append(kind)
     for detail, kinds in bad.items():
-        yield _broken_paths(f"use {detail}", paths.where(kinds.__contains__), job)
+        yield _answer_broken_paths(f"use {detail}", paths.where(kinds.__contains__), job)
     if not bad:
-        used = listed(sorted({way.detail for kind in paths.kinds for way in all_ways(kind)}))
-        yield _kept_paths(scope, paths, f"use {used}", job)
+        used = list_words(sorted({way.detail for kind in paths.kinds for way in list_ways(kind)}))
+        yield _answer_kept_paths(scope, paths, f"use {used}", job)
 
 
 def is_allowed(way: Path | PathKind | AlsoPath, allowed: tuple[str, ...]) -> bool:
@@ -415,50 +414,50 @@ def is_allowed(way: Path | PathKind | AlsoPath, allowed: tuple[str, ...]) -> boo
 
 def ask_gdr(scope: str, job: Job) -> Iterator[Answer]:
     """Ask that every network path uses GPUDirect RDMA on all its channels; P2P and SHM need none."""
-    paths = paths_within(scope, job).where(lambda kind: kind.transport == "NET")
-    states = {kind: [way.gdr for way in all_ways(kind) if way.transport == "NET"] for kind in paths.kinds}
+    paths = select_scope(scope, job).where(lambda kind: kind.transport == "NET")
+    states = {kind: [way.gdr for way in list_ways(kind) if way.transport == "NET"] for kind in paths.kinds}
     without = paths.where(lambda kind: any(state is False for state in states[kind]))
     partly = paths.without(without).where(lambda kind: "partial" in states[kind])
     if without:
-        yield _broken_paths("have no GPUDirect RDMA", without, job)
+        yield _answer_broken_paths("have no GPUDirect RDMA", without, job)
     if partly:
-        yield _broken_paths("have GPUDirect RDMA in part only (at one end, or on some channels)", partly, job)
+        yield _answer_broken_paths("have GPUDirect RDMA in part only (at one end, or on some channels)", partly, job)
     if not without and not partly:
-        yield _kept_paths(scope, paths_within(scope, job), "need it and have it" if paths else "need none", job)
+        yield _answer_kept_paths(scope, select_scope(scope, job), "need it and have it" if paths else "need none", job)
 
 
 def _ask_min_channels_of_pairs(scope: str, wanted: int, job: Job) -> Iterator[Answer]:
-    paths = paths_within(scope, job)
+    paths = select_scope(scope, job)
     few = paths.where(lambda kind: len(kind.channels) < wanted)
     if few:
         least = min(len(kind.channels) for kind in few.kinds)
-        yield _broken_paths(f"have fewer (the least is {least})", few, job)
+        yield _answer_broken_paths(f"have fewer (the least is {least})", few, job)
     else:
-        yield _kept_paths(scope, paths, "have them", job)
+        yield _answer_kept_paths(scope, paths, "have them", job)
 
 
-def paths_within(scope: str, job: Job) -> Selection:
+def select_scope(scope: str, job: Job) -> Selection:
     """Return the paths within hosts, or those between them."""
     return job.paths.where(lambda kind: kind.scope == scope)
 
 
-def all_ways(path: Path | PathKind) -> list[Path | PathKind | AlsoPath]:
+def list_ways(path: Path | PathKind) -> list[Path | PathKind | AlsoPath]:
     """Return the way that a path reports, and the others between its ranks."""
     return [path, *path.also]
 
 
-def _broken_paths(what: str, paths: Selection, job: Job) -> Answer:
-    pairs = listed((f"{src}->{dst}" for src, dst in paths.distinct("src", "dst")), 3)
+def _answer_broken_paths(what: str, paths: Selection, job: Job) -> Answer:
+    pairs = list_words((f"{src}->{dst}" for src, dst in paths.distinct("src", "dst")), 3)
     rules = {rule for kind in paths.kinds for rule in kind.rules}
     about = (f for f in job.findings if f.rule in rules and f.severity != "info" and f.fix)
     finding = next(about, None)
     todo, rule = (finding.fix[0], finding.rule) if finding else (_NO_RULE, "")
     summary = f"{count(len(paths), 'pair')} ({pairs}) {what}"
-    return answer_broken(summary, todo, first_lines(paths), ranks_of_paths(paths), rule)
+    return answer_broken(summary, todo, paths.first_lines(), paths.ends(), rule)
 
 
-def _kept_paths(scope: str, paths: Selection, what: str, job: Job) -> Answer:
-    """Return that it is kept, as far as the log shows all paths of that scope."""
+def _answer_kept_paths(scope: str, paths: Selection, what: str, job: Job) -> Answer:
+    """Answer that it is kept, if the log shows all paths of that scope."""
     missing = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
     if missing:
         seen = f"{count(len(paths), 'pair')} {what}; " if paths else ""

@@ -30,7 +30,6 @@ class JobLog:
     """The file: bytes as they come, and with several streams whole lines as far as possible.
 
     Args:
-        file: to write to.
         several: streams write to it, which must not cut each other's lines.
     """
 
@@ -171,7 +170,7 @@ class Signals:
         """Return the next signal; None when none comes in time."""
         return signal.sigtimedwait(_WAITED, seconds)
 
-    def ending(self, seconds: float) -> bool:
+    def wait_for_end(self, seconds: float) -> bool:
         """Return whether a signal comes in time that ends what is done after the job; others end the wait only."""
         came = self.next(seconds)
         return came is not None and came.si_signo in ENDING
@@ -223,7 +222,6 @@ class Child:
         """Wait for the end of the job; its exit status, as a shell has it.
 
         Args:
-            signals: that are passed on.
             tick: called now and then.
         """
         while (status := self._process.poll()) is None:
@@ -247,12 +245,12 @@ class Child:
         What has a group of its own, such as the workers of torchrun, is left to who started it. The command shares the
         group of this process, which a terminal needs, so that a signal to the group would reach others, too.
         """
-        for pid in _same_group(self._process.pid):
+        for pid in _list_group(self._process.pid):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
 
 
-def _same_group(root: int) -> list[int]:
+def _list_group(root: int) -> list[int]:
     """Return a process and those below it that are in the same process group."""
     below: dict[int, list[int]] = {}
     groups: dict[int, int] = {}

@@ -38,7 +38,7 @@ from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style, digest, text
 from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.util.interruption import PROCESS
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 _EXAMPLES = """
@@ -155,7 +155,7 @@ def command(
         with monitoring.meter(metrics, interval) as meter, PROCESS as interruption, asker or nullcontext():
             meter.update(watch)
             for piece in interruption.until(pieces):
-                resumed = [event for answer in asker.found() for event in watch.take(answer)] if asker else []
+                resumed = [event for answer in asker.take_found() for event in watch.take(answer)] if asker else []
                 news = [*resumed, *_take(watch, piece, screen)]
                 problem = meter.update(watch, is_news=bool(news))  # first: whoever reads the news may ask for them
                 screen.print_news(news)
@@ -176,7 +176,7 @@ def command(
         screen.clear()
     for words in place.problems(job) if place else ():
         print_stderr(words)
-    ended = _ended(alarm, on_exit) if alarm else None
+    ended = _end_on_alarm(alarm, on_exit) if alarm else None
     if adding:  # after the command of --on-exit, which has to end a job
         adding.append([name, *evidence], store, print_stderr, options)
     if ended is not None:
@@ -190,7 +190,6 @@ class _Beside:
 
     Args:
         names: folders and files, which may appear later.
-        log: the watched log.
 
     Raises:
         UsageError: one of them is a second log.
@@ -211,7 +210,7 @@ class _Beside:
         return self._inventory
 
     def problems(self, job: Job | None) -> Iterator[str]:
-        """Unused files and the reasons."""
+        """Yield unused files and the reasons."""
         yield from digest.list_unused_evidence(job.artifacts if job else self._inventory.evidence)
         yield from (f"{log.name}: {log.problem.what}" for log in self._inventory.logs if log.problem)
         watched = os.path.realpath(self._log)
@@ -221,7 +220,7 @@ class _Beside:
             yield f"{count(len(others), 'log')} beside it ({others[0]}) not read; read all when the job is over: {hint}"
 
 
-def _ended(alarm: exit_conditions.Alarm, command: str | None) -> int:
+def _end_on_alarm(alarm: exit_conditions.Alarm, command: str | None) -> int:
     """End because of an alarm; the status is that of the alarm, even if the command fails."""
     print_stderr(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
     try:
@@ -270,7 +269,7 @@ class _Screen:
     def note(self, words: str) -> None:
         """Write a note about the input."""
         self.clear()
-        self._write(f"nccl-inspect: {printable(words)}\n")
+        self._write(f"nccl-inspect: {escape_controls(words)}\n")
 
     def status(self, watch: Watch) -> None:
         """Write the status if it is due and, off a terminal, if it changed."""
@@ -318,14 +317,14 @@ def _progress(status: Status) -> tuple[str, str]:
 
 
 def _words(news: News, style: Style) -> Iterator[str]:
-    """News in lines."""
+    """Yield news in lines."""
     match news:
         case Verdict(job):
             yield from report.load("text").render(job, style).splitlines()
         case End(job):
             yield from text.headline(job, style)
             for label, words in digest.evidence_rows(job):
-                yield from block(label, printable(words), style)
+                yield from block(label, escape_controls(words), style)
         case Turn(before, job):
             now = paint(job.verdict.upper(), verdict_color(job.verdict), style)
             yield f"the verdict is {now} now (it was {before.upper()})"
@@ -337,7 +336,7 @@ def _words(news: News, style: Style) -> Iterator[str]:
             first = f"STALLED: by RAS no operation was launched for {seconds:.0f} s"
             yield first.replace("STALLED", paint("STALLED", "warning", style), 1)
             for index, words in enumerate(late.words):
-                yield from block("" if index else "behind", printable(words), style)
+                yield from block("" if index else "behind", escape_controls(words), style)
         case Resumed(seconds):
             yield f"progress resumed after {seconds:.0f} s"
 
@@ -353,14 +352,14 @@ def _change(change: Change, style: Style) -> Iterator[str]:
     lead = "" if change.how == "severity" else f"{severity} "
     yield f"{lead}{named} {how}"
     if change.how != "gone":
-        yield from block("what", printable(finding.summary), style)
+        yield from block("what", escape_controls(finding.summary), style)
 
 
 def _stall(stall: Stall, style: Style) -> Iterator[str]:
     comm = stall.communicator
     kind = "" if stall.are_global else " (counted within it)"
     first = f"STALLED: communicator {comm.id} ({count(comm.nranks, 'rank')}) made no progress for {stall.seconds:.0f} s"
-    lines = block("", printable(first), style, indent=0, hang=0)
+    lines = block("", escape_controls(first), style, indent=0, hang=0)
     yield lines[0].replace("STALLED", paint("STALLED", "warning", style), 1)
     yield from lines[1:]
     waiting = f"{count(len(stall.waiting), 'rank')}{kind}: {ranges(stall.waiting)}, began and did not finish"
@@ -370,4 +369,4 @@ def _stall(stall: Stall, style: Style) -> Iterator[str]:
             f"{count(len(stall.missing), 'rank')}{kind}: {ranges(stall.missing)}, did not begin, or not in this log"
         )
         yield from block("missing", missing, style)
-    yield from block("last step", printable(stall.last or "none"), style)
+    yield from block("last step", escape_controls(stall.last or "none"), style)

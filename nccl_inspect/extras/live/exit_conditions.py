@@ -13,7 +13,7 @@ from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.digest import reason
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 STALL = "stall"
@@ -50,8 +50,8 @@ class Alarm(Frozen):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of the command; one that is too long is empty, for a part of a list would look like all."""
-        texts = {f"{PREFIX}{name}": printable(getattr(self, name.lower())) for name in VARIABLES}
+        """Return the variables of the command; one that is too long is empty: a part of a list would look like all."""
+        texts = {f"{PREFIX}{name}": escape_controls(getattr(self, name.lower())) for name in VARIABLES}
         return {name: text if len(text.encode()) <= _MAX_BYTES else "" for name, text in texts.items()}
 
 
@@ -64,32 +64,32 @@ def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
     """
     for event in news:
         if isinstance(event, Stall) and STALL in conditions:
-            return _stalled(event)
+            return _alarm_of_stall(event)
         if isinstance(event, Behind) and STALL in conditions:
             words = f"no operation was launched for {event.seconds:.0f} s: {'; '.join(event.late.words)}"
             return Alarm(STALL, "unknown", words, ranks=ranges(event.late.ranks))
         if (
             set(conditions) - {STALL}
             and isinstance(event, Verdict | Change | Turn | End)
-            and (reason_to_end := _first_alarm(event.job, conditions))
+            and (reason_to_end := _find_alarm(event.job, conditions))
         ):
             return reason_to_end
     return None
 
 
-def needing(job: Job, conditions: Collection[str]) -> Iterator[tuple[str, Finding]]:
+def find_needs(job: Job, conditions: Collection[str]) -> Iterator[tuple[str, Finding]]:
     """Yield the findings that need an action of :data:`TO_ACT`, with the condition."""
     for finding in job.findings:
         if (condition := f"{_ACTION}{finding.action}") in conditions:
             yield condition, finding
 
 
-def _first_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
+def _find_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
     limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
     severe = ((f.severity, f) for f in job.findings if limits and SEVERITIES.index(f.severity) >= min(limits))
-    for condition, finding in (*needing(job, conditions), *severe):
+    for condition, finding in (*find_needs(job, conditions), *severe):
         places = Places(job)
-        at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.of(rank).host))
+        at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.locate(rank).host))
         return Alarm(
             condition,
             job.verdict,
@@ -104,7 +104,7 @@ def _first_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
     return Alarm("error", job.verdict, reason(job), severity="error") if limits and job.verdict == "failed" else None
 
 
-def _stalled(stall: Stall) -> Alarm:
+def _alarm_of_stall(stall: Stall) -> Alarm:
     whom = stall.missing or stall.waiting
     what = "did not begin" if stall.missing else "began and did not finish"
     where = "" if stall.are_global else f" of communicator {stall.communicator.id}"

@@ -34,8 +34,6 @@ class Meter:
         """Take the metrics of a watch.
 
         Args:
-            watch: as it is now.
-            is_news: something was reported.
             runs: whether it continues.
 
         Returns:
@@ -64,7 +62,7 @@ def meter(target: str | None, seconds: float) -> Meter:
 
 def metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
     """Return the metrics of a watch: those of the job since its first verdict, and how the watch goes."""
-    status, job = watch.status(), watch.reported
+    status, job = watch.status(), watch.last_report
     if job:
         made = prometheus.collect_metrics(job)
     else:  # what is known of a job that begins: its findings may be those of a moment
@@ -105,7 +103,7 @@ class _InFile(Meter):
             return ""
         self._next = now + self._seconds
         try:
-            atomic_files.lines(self._target, _OPTION, metrics(watch, runs).text().splitlines())
+            atomic_files.write_lines(self._target, _OPTION, metrics(watch, runs).text().splitlines())
         except NcclInspectError as error:
             if self._problem is None:
                 raise

@@ -24,7 +24,6 @@ class Asker:
 
     Args:
         where: ``HOST:PORT`` of any process of the job.
-        seconds: between two questions.
     """
 
     def __init__(self, where: str, seconds: float) -> None:
@@ -55,7 +54,7 @@ class Asker:
             return found.problem or found
         return "no answer"
 
-    def found(self) -> Iterator[Artifact | str]:
+    def take_found(self) -> Iterator[Artifact | str]:
         """Yield what came since the last call."""
         while not self._found.empty():
             yield self._found.get()
@@ -68,7 +67,7 @@ class Asker:
 
 
 class Late(NamedTuple):
-    """Those that hold others up, by an answer."""
+    """Holds those that hold others up, by an answer."""
 
     ranks: list[int]
     """Of the job, as far as they are known."""
@@ -77,7 +76,7 @@ class Late(NamedTuple):
     names: list[str]
 
 
-def counts_of(found: Answer) -> dict[tuple[str, str, int], int]:
+def count_operations(found: Answer) -> dict[tuple[str, str, int], int]:
     """Return how many operations each rank of a communicator launched, as far as the answer shows it."""
     counts = {
         (comm, operation, member.rank): number
@@ -91,13 +90,8 @@ def counts_of(found: Answer) -> dict[tuple[str, str, int], int]:
     return counts
 
 
-def late_in(found: Answer, ranks: Mapping[int, int]) -> Late | None:
-    """Return who launched less than the others, or does not answer; None if nobody.
-
-    Args:
-        found: an answer.
-        ranks: of processes, by pid.
-    """
+def find_late(found: Answer, ranks: Mapping[int, int]) -> Late | None:
+    """Return who launched less than the others, or does not answer; None if nobody."""
     late = ras_counts.last_to_come(found)
     words: dict[str, str] = {}
     for mismatch in found.mismatches:

@@ -60,7 +60,7 @@ _CONFIGURATIONS = ("~/.nccl.conf", "/etc/nccl.conf")
 
 @frozen
 class Launcher(Frozen):
-    """How a launcher numbers processes: the variable that shows it, and those of both numbers."""
+    """Holds how a launcher numbers processes: the variable that shows it, and those of both numbers."""
 
     mark: str
     rank: str
@@ -81,7 +81,7 @@ STEP = "SLURM_STEP_ID"
 _MAX_NAME = 60
 
 
-def variables_for(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+def choose_variables(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return what is to be added to the environment of a job."""
     names = set(environment)
     for path in filter(None, (environment.get(_CONFIGURATION), *_CONFIGURATIONS)):
@@ -136,7 +136,6 @@ def open_run_folder(wanted: str, environment: Mapping[str, str], say: Callable[[
 
     Args:
         wanted: as it was given; may be empty.
-        environment: names and numbers the job.
         say: takes what is worth knowing.
     """
     rank, _ = launcher_ranks(environment)
@@ -183,7 +182,6 @@ class Standstill:
         log: what the job prints to its streams.
         folder: of the run, where NCCL writes its files.
         pattern: of the files that NCCL writes elsewhere; may be empty.
-        now: a clock, as that of files.
     """
 
     def __init__(
@@ -198,7 +196,7 @@ class Standstill:
         self._seen = 0.0
         """When the last thing came before the silence that counted."""
 
-    def came(self) -> bool:
+    def has_come(self) -> bool:
         """Return whether there was silence for so long, for the first time."""
         if not self._seconds or self._now() < self._next:
             return False
@@ -230,7 +228,6 @@ class Gathering:
     """Gathers what settles findings, beside the job: what RAS answers while it stands, and the state of this machine.
 
     Args:
-        folder: of the run.
         between: seconds between two questions: NCCL stands still only where no operation was launched between them.
     """
 
@@ -258,7 +255,7 @@ class Gathering:
         host.gather_machine(collection)
         with suppress(OSError, ValueError):  # there is none, or it has other times
             log = self._folder / host.folder() / host.KERNEL_LOG
-            log.write_bytes(without_earlier_ends(log.read_bytes(), self._began - _SLACK))
+            log.write_bytes(drop_earlier_ends(log.read_bytes(), self._began - _SLACK))
         collection.write_index(host.folder())
 
     def forget_answers(self) -> None:
@@ -287,7 +284,7 @@ class Gathering:
         return Collection(self._folder, lambda _: None, _COMMAND_SECONDS)
 
 
-def without_earlier_ends(log: bytes, begin: float) -> bytes:
+def drop_earlier_ends(log: bytes, begin: float) -> bytes:
     """Return what ``dmesg -T`` printed, without processes that ended before a time.
 
     Args:
@@ -328,7 +325,7 @@ def _report_end(inputs: Sequence[Path], target: str, signals: Signals) -> int | 
         command = _report_command(inputs, *(("-o", target) if target else ()))
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=_STDERR, stderr=errors)
         while (status := process.poll()) is None:
-            if signals.ending(1.0):
+            if signals.wait_for_end(1.0):
                 process.kill()
                 process.wait()
                 return None
@@ -371,7 +368,7 @@ what it writes before it gives up, take less."""
 
 @frozen
 class Options(Frozen):
-    """How a run is watched and reported."""
+    """Holds how a run is watched and reported."""
 
     stall: float = 0
     report: str = ""
@@ -383,9 +380,7 @@ class Session:
     """One run.
 
     Args:
-        files: of the run.
         environment: of this process, by which it is the one that reports or not.
-        options: of the run.
         say: takes what is worth knowing.
     """
 
@@ -395,7 +390,7 @@ class Session:
         self._folder, self._log_name = files.folder, Path(files.log.name)
         self._options = options
         self._say: Callable[[str], None] = (lambda _: None) if options.quiet else say
-        self._environment = {**environment, **variables_for(environment, files.folder)}
+        self._environment = {**environment, **choose_variables(environment, files.folder)}
         self._rank, local = launcher_ranks(environment)
         self._gathers = not local
         self.is_first = self._gathers and not self._rank
@@ -448,7 +443,7 @@ class Session:
         if self._kept_at and self._log.last - self._kept_at > _STALE:
             self._gathering.forget_answers()
             self._kept_at = 0.0
-        if self._standstill and self._standstill.came() and not (self._work and self._work.is_alive()):
+        if self._standstill and self._standstill.has_come() and not (self._work and self._work.is_alive()):
             self._log.flush()
             self._work = threading.Thread(target=self._gather_standstill, daemon=True)
             self._work.start()
@@ -467,7 +462,7 @@ class Session:
         work = threading.Thread(target=self._gathering.gather_machine, daemon=True)
         work.start()
         while work.is_alive():
-            if signals.ending(_TICK):
+            if signals.wait_for_end(_TICK):
                 return False
         return True
 

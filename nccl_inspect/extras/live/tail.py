@@ -15,7 +15,7 @@ from nccl_inspect.ingest.exports.record_lines import Reader
 from nccl_inspect.ingest.lines.torn import Numbered
 from nccl_inspect.ingest.sources.blocks import BLOCK, Lines
 from nccl_inspect.ingest.sources.streams import HEAD
-from nccl_inspect.util.discovery import instead_of
+from nccl_inspect.util.discovery import suggest_path
 
 STDIN = "<stdin>"
 _REMEMBERED = 256
@@ -38,7 +38,6 @@ class Waiter:
     """Waits for input, and notices when nobody reads the output any more.
 
     Args:
-        seconds: the longest wait.
         output: the descriptor to which is written, if there is one.
     """
 
@@ -95,15 +94,14 @@ def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piec
     Args:
         path: need not exist yet, unless it is read until its end; what is not a regular file is read like a pipe.
         waiter: makes the pauses.
-        until_end: stop at the present end.
 
     Raises:
         NoInputError: the file cannot be read, or cannot come into being.
     """
     if not path.exists():
         if until_end or not path.parent.is_dir():
-            raise NoInputError(f"{path}: no such file", instead_of(path, "check the path"))
-        similar = instead_of(path, "")
+            raise NoInputError(f"{path}: no such file", suggest_path(path, "check the path"))
+        similar = suggest_path(path, "")
         yield Note(f"{path} is not there yet: waiting for it" + (f"; {similar}" if similar else ""))
         while not path.exists():
             waiter.wait()
@@ -198,31 +196,31 @@ class Splitter:
         if self._head is None:
             return self._lines(data, len(data))
         self._head += data
-        return self._begun(len(data)) if _tells(self._head) else Lines([], len(data))
+        return self._take_begun(len(data)) if _tells(self._head) else Lines([], len(data))
 
-    def rest(self) -> Iterator[Lines]:
+    def take_rest(self) -> Iterator[Lines]:
         """Return the lines that never ended."""
         if self._head:
-            yield self._begun(0)
+            yield self._take_begun(0)
         if self._reader is not None:
-            yield self._lines_of(self._reader, list(self._reader.finish()), 0)
+            yield self._take_lines(self._reader, list(self._reader.finish()), 0)
         elif self._rest:
             rest, self._rest = self._rest, b""
             yield Lines([rest.rstrip(b"\r")], 0)
 
-    def _begun(self, size: int) -> Lines:
+    def _take_begun(self, size: int) -> Lines:
         head, self._head = self._head or b"", None
         self._reader = record_lines.reader_of(head[:HEAD]) if record_lines.may_be_export(head) else None
         return self._lines(head, size)
 
     def _lines(self, data: bytes, size: int) -> Lines:
         if self._reader is not None:
-            return self._lines_of(self._reader, list(self._reader.feed(data)), size)
+            return self._take_lines(self._reader, list(self._reader.feed(data)), size)
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:BLOCK]
         return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], size)
 
-    def _lines_of(self, reader: Reader, entries: list[Numbered], size: int) -> Lines:
+    def _take_lines(self, reader: Reader, entries: list[Numbered], size: int) -> Lines:
         self._total += len(entries)
         return record_lines.numbered(entries, self._total - len(entries), size, reader.lines)
 

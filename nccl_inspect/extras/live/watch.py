@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from nccl_inspect.artifacts import NOTHING, Inventory, ras_counts
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
-from nccl_inspect.extras.live.ras import Late, counts_of, late_in
+from nccl_inspect.extras.live.ras import Late, count_operations, find_late
 from nccl_inspect.extras.live.tail import STDIN, Splitter
 from nccl_inspect.judging.evidence.ras import ranks_of_pids
 from nccl_inspect.model.finding import Finding
@@ -19,7 +19,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
 from nccl_inspect.util.records import Frozen, Record, frozen, record
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import list_words
 
 _PACKED = b"\x1f\x8b"
 _REST = 5
@@ -28,7 +28,7 @@ _REST = 5
 
 @frozen
 class Timing(Frozen):
-    """How often and how soon; all in seconds."""
+    """Holds how often and how soon; all in seconds."""
 
     interval: float = 10.0
     """Between signs of life; four times as often the job is looked at, if anything came."""
@@ -104,7 +104,7 @@ News: TypeAlias = Verdict | Change | Turn | Stall | Behind | Resumed | End
 
 @record
 class Status(Record):
-    """How far it got."""
+    """Holds how far it got."""
 
     seconds: float = 0.0
     lines: int = 0
@@ -131,8 +131,6 @@ class Watch:
 
     Args:
         judge: gives the findings.
-        timing: how often and how soon.
-        name: of the source.
         clock: the time in seconds.
         beside: reads the evidence next to the log, where somebody named a place for it.
         asks: whether RAS is asked, and :meth:`take` will be called with its answers.
@@ -171,7 +169,7 @@ class Watch:
         self._next_behind = timing.stall
 
     @property
-    def reported(self) -> Job | None:
+    def last_report(self) -> Job | None:
         """Return the job as last reported; None before the first verdict."""
         return self._reported
 
@@ -191,17 +189,17 @@ class Watch:
         if isinstance(answer, str):
             self._ras = f"no answer from RAS ({answer})"
             return
-        counts, now, is_first = counts_of(answer.value), self._clock(), self._answer is None
+        counts, now, is_first = count_operations(answer.value), self._clock(), self._answer is None
         self._is_same = not is_first and all(self._counts.get(key, -1) >= count for key, count in counts.items())
         self._counts |= counts
-        kept, before = self._late(self._job), self._answer
+        kept, before = self._find_late(self._job), self._answer
         self._answer = answer
-        late = self._late(self._job)
+        late = self._find_late(self._job)
         if self._is_same and self._behind and kept and not (late and set(late.names) <= set(kept.names)):
             self._answer, late = before, kept  # what came later shows who was ended by others
         self._ras = "RAS: all in step" if late is None else "RAS: moving"
         if late and self._is_same:
-            self._ras = f"RAS: {listed(late.names, limit=3)} behind"
+            self._ras = f"RAS: {list_words(late.names, limit=3)} behind"
         if self._is_same:
             return
         seconds, self._moved, self._next_behind = now - self._moved, now, self._timing.stall
@@ -209,11 +207,11 @@ class Watch:
             self._behind, self._of_failure, self._extent = None, NOTHING, (-1, -1, -1)  # judge without the answer
             yield Resumed(seconds)
 
-    def _late(self, job: Job | None) -> Late | None:
+    def _find_late(self, job: Job | None) -> Late | None:
         """Return who is behind by the last answer."""
         value = self._answer.value if self._answer else None
         ranks = ranks_of_pids(job, [value]) if job and value else ras_counts.ranks(value) if value else {}
-        return late_in(value, ranks) if value else None
+        return find_late(value, ranks) if value else None
 
     def begin(self) -> None:
         """Count lines from 1 again: what follows is the beginning of a file."""
@@ -222,7 +220,7 @@ class Watch:
         self._fold.start(self._name)
 
     def _finish(self) -> None:
-        for lines in self._splitter.rest():
+        for lines in self._splitter.take_rest():
             self._reader.feed(lines)
 
     def look(self) -> list[News]:
@@ -247,8 +245,8 @@ class Watch:
             elif is_up(self._job, now - self._progress, self._timing):
                 self._reported = self._job = self._judge_now()  # its counts of lines are those of now
                 news.append(Verdict(self._reported))
-            news.extend(self._stalled(self._job, now))
-        news.extend(self._lagging(now))
+            news.extend(self._report_stall(self._job, now))
+        news.extend(self._report_lag(now))
         took = self._clock() - now
         self._next_look = now + max(self._timing.interval / 4, _REST * took)
         return news
@@ -282,7 +280,7 @@ class Watch:
         return [*self._changes(self._reported, job), End(job)], job
 
     def status(self) -> Status:
-        """Return how far it got, cheap enough to be asked at any time."""
+        """Return how far the job got, cheap enough to be asked at any time."""
         sources = self._fold.sources
         status = Status(
             seconds=self._clock() - self._begun,
@@ -297,7 +295,7 @@ class Watch:
         if self._job:
             comms = self._job.communicators
             status.ranks, status.world_size = len(self._job.ranks_seen), self._job.world_size
-            status.communicators, status.complete = len(comms), sum(not _unfinished(comm) for comm in comms)
+            status.communicators, status.complete = len(comms), sum(not _list_unfinished(comm) for comm in comms)
         return status
 
     def _judge_now(self) -> Job:
@@ -319,17 +317,17 @@ class Watch:
         if before.verdict != after.verdict:
             yield Turn(before.verdict, after)
 
-    def _stalled(self, job: Job, now: float) -> Iterator[News]:
+    def _report_stall(self, job: Job, now: float) -> Iterator[News]:
         """Warn after once, twice, four times … the time; what is known to be dead does not stand still."""
         seconds = now - self._progress
         if seconds < self._next_warning:
             return
         if job.verdict == "failed":  # its dumps may have come
             self._next_warning *= 2
-            yield from self._settled(None)
+            yield from self._report_evidence(None)
             return
         for comm in job.communicators:
-            if waiting := _unfinished(comm):
+            if waiting := _list_unfinished(comm):
                 while self._next_warning <= seconds:
                     self._next_warning *= 2
                 missing = sorted(set(range(comm.nranks)) - set(comm.started))
@@ -339,10 +337,10 @@ class Watch:
                     waiting, missing = ([global_ranks[rank] or 0 for rank in ranks] for ranks in (waiting, missing))
                 self._stall = Stall(comm, waiting, missing, are_global, seconds, self._last)
                 yield self._stall
-                yield from self._settled(seconds)
+                yield from self._report_evidence(seconds)
                 return  # what follows the first one waits for it
 
-    def _settled(self, seconds: float | None) -> Iterator[News]:
+    def _report_evidence(self, seconds: float | None) -> Iterator[News]:
         """Yield what the evidence says by now of a stall, or of a failure: then there is no time of it."""
         beside = self._evidence()
         if not beside.evidence:
@@ -358,15 +356,15 @@ class Watch:
     def _evidence(self) -> Inventory:
         """Return the evidence that is there by now, with the answer of RAS if the job stands still by it."""
         beside = self._beside() if self._beside else NOTHING
-        if self._answer is None or not self._is_same or self._late(self._job) is None:
+        if self._answer is None or not self._is_same or self._find_late(self._job) is None:
             return beside
         return beside._replace(evidence=[*beside.evidence, self._answer])
 
-    def _lagging(self, now: float) -> Iterator[News]:
+    def _report_lag(self, now: float) -> Iterator[News]:
         """Yield who holds the job up by RAS, after once, twice, four times … the time, if the log is of that job."""
         seconds = now - self._moved
         is_told = self._behind is not None and self._job is not None and self._job.verdict == "failed"
-        if not self._is_same or is_told or seconds < self._next_behind or (late := self._late(self._job)) is None:
+        if not self._is_same or is_told or seconds < self._next_behind or (late := self._find_late(self._job)) is None:
             return
         if self._job is not None:
             job = self._judge(self._fold, going_on=True, beside=self._evidence())
@@ -378,23 +376,17 @@ class Watch:
         self._behind = Behind(late, seconds)
         yield self._behind
         if self._reported is not None:
-            yield from self._settled(None)
+            yield from self._report_evidence(None)
 
 
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:
-    """Whether enough is known for a verdict: all is complete and connected, or nothing more comes, or it is dead.
-
-    Args:
-        job: so far.
-        seconds: since the last progress.
-        timing: how much of that is enough.
-    """
+    """Return whether enough is known for a verdict: all is connected, or nothing more comes, or it is dead."""
     comms = job.communicators
     quiet = seconds >= timing.settle
     if job.verdict == "failed":
         # What failed first may come last; and what failed before any communicator began may be got over.
         return quiet if job.failed or comms else seconds >= timing.stall
-    if any(map(_unfinished, comms)):
+    if any(map(_list_unfinished, comms)):
         return False
     if quiet:
         return bool(comms or len(job.paths))
@@ -425,8 +417,8 @@ def _take(findings: list[Finding], rule: str, summary: str | None = None) -> Fin
     return None if (at := next(matches, None)) is None else findings.pop(at)
 
 
-def _unfinished(comm: CommunicatorInfo) -> list[int]:
-    """Return its ranks that began and did not finish."""
+def _list_unfinished(comm: CommunicatorInfo) -> list[int]:
+    """Return the ranks of a communicator that began and did not finish."""
     if comm.state in ("destroyed", "aborted") or (comm.connected and comm.completed):
         return []  # it was complete, though a line that says so may be lost
     return sorted(set(comm.started) - set(comm.completed))

@@ -13,20 +13,20 @@ from nccl_inspect.extras.gate.policy import (
     Answer,
     Expectation,
     Policy,
-    all_ways,
     ask_gdr,
     ask_transport,
     is_allowed,
     is_impossible,
+    list_ways,
     policy_from_values,
     read_policy,
     unknown_transport,
 )
-from nccl_inspect.judging.engine import SEVERITIES, selected
+from nccl_inspect.judging.engine import SEVERITIES, select_rules
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, ranges
 
 
@@ -50,7 +50,9 @@ class TestedJob(Job):
         """Assert that every path in the log is as good as expected: the verdict is ``ok``."""
         __tracebackhide__ = True
         if self.verdict != "ok":
-            raise AssertionError(_join(f"the verdict is {self.verdict}, not ok", self._bad_findings(), self._open()))
+            raise AssertionError(
+                _join(f"the verdict is {self.verdict}, not ok", self._bad_findings(), self._list_questions())
+            )
 
     def assert_no_findings(self, severity: str = "warning", *, ignore: str | Iterable[str] = ()) -> None:
         """Assert that there is no finding of this severity or higher, and that the job did not fail.
@@ -63,8 +65,8 @@ class TestedJob(Job):
             NcclInspectError: there is no such severity or rule.
         """
         __tracebackhide__ = True
-        limit = SEVERITIES.index(_one_of("severity", severity, SEVERITIES))
-        counting = {entry.rule.name for entry in selected((), (ignore,) if isinstance(ignore, str) else ignore)}
+        limit = SEVERITIES.index(_require_choice("severity", severity, SEVERITIES))
+        counting = {entry.rule.name for entry in select_rules((), (ignore,) if isinstance(ignore, str) else ignore)}
         violations = [
             finding
             for finding in self.findings
@@ -84,12 +86,12 @@ class TestedJob(Job):
             NcclInspectError: there is no such rule.
         """
         __tracebackhide__ = True
-        selected((rule,))
+        select_rules((rule,))
         for finding in self.findings:
             if finding.rule == rule:
                 return finding
         names = ", ".join(finding.rule for finding in self.findings) or "nothing"
-        raise AssertionError(_join(f"no finding {rule}; found: {names}", self._open()))
+        raise AssertionError(_join(f"no finding {rule}; found: {names}", self._list_questions()))
 
     def assert_transport(self, *allowed: str, scope: str | None = None) -> None:
         """Assert that every pair uses one of these transports, and that there is a pair.
@@ -104,7 +106,7 @@ class TestedJob(Job):
         __tracebackhide__ = True
         _check_ways(allowed)
         if scope is not None:
-            _one_of("scope", scope, SCOPES)
+            _require_choice("scope", scope, SCOPES)
         possible = [name for name in SCOPES if not is_impossible(name, self)] or SCOPES
         scopes = possible if scope is None else (scope,)
         self._demand(
@@ -115,7 +117,9 @@ class TestedJob(Job):
         """Assert that every network path uses GPUDirect RDMA on all its channels, and that there is a path."""
         __tracebackhide__ = True
         if not any(kind.transport == "NET" for kind in self.paths.kinds):
-            raise AssertionError(_join("no network path in the log, so none that uses GPUDirect RDMA", self._open()))
+            raise AssertionError(
+                _join("no network path in the log, so none that uses GPUDirect RDMA", self._list_questions())
+            )
         scopes = [
             scope
             for scope in SCOPES
@@ -139,11 +143,11 @@ class TestedJob(Job):
         try:
             path = self.paths.between(src, dst)
         except KeyError as error:
-            raise AssertionError(_join(str(error.args[0]), self._open())) from None
-        bad = [way for way in all_ways(path) if not is_allowed(way, allowed)]
+            raise AssertionError(_join(str(error.args[0]), self._list_questions())) from None
+        bad = [way for way in list_ways(path) if not is_allowed(way, allowed)]
         if bad:
             head = f"{src} -> {dst} uses {bad[0].detail}, wanted: {' or '.join(allowed)}"
-            raise AssertionError(_join(head, [_lines(path.evidence[:2])], self._about([path])))
+            raise AssertionError(_join(head, [_lines(path.evidence[:2])], self._list_findings([path])))
         return path
 
     def assert_policy(self, policy: str | None = None, *, strict: bool = False, **expectations: Any) -> None:
@@ -165,7 +169,7 @@ class TestedJob(Job):
         checked = policy.check(self)
         if not checked.is_met(strict):
             states = ("broken", "undecided") if strict else ("broken",)
-            bad = [outcome for state in states for outcome in checked.in_state(state)]
+            bad = [outcome for state in states for outcome in checked.list_outcomes(state)]
             parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
             raise AssertionError(_join(f"{count(len(bad), 'expectation')} of {policy.file} not kept", parts))
 
@@ -176,14 +180,14 @@ class TestedJob(Job):
         answers = Policy("", [Expectation(name, wanted, ask) for name, ask in zip(names, asks, strict=True)]).check(
             self
         )
-        bad = [*answers.in_state("broken"), *answers.in_state("undecided")]
+        bad = [*answers.list_outcomes("broken"), *answers.list_outcomes("undecided")]
         if bad:
             ranks = {rank for outcome in bad for rank in outcome.answer.ranks}
             paths = [path for path in self.paths if path.src in ranks and f"{path.scope} paths" in names]
             parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
-            raise AssertionError(_join(f"not every path has {wanted}", parts, self._about(paths)))
+            raise AssertionError(_join(f"not every path has {wanted}", parts, self._list_findings(paths)))
 
-    def _about(self, paths: Iterable[Path]) -> list[str]:
+    def _list_findings(self, paths: Iterable[Path]) -> list[str]:
         """Return the findings about some paths, and their causes."""
         rules = {rule for path in paths for rule in path.rules}
         rules |= {cause for finding in self.findings if finding.rule in rules for cause in finding.because}
@@ -192,12 +196,12 @@ class TestedJob(Job):
     def _bad_findings(self) -> list[str]:
         return _findings(finding for finding in self.findings if finding.severity != "info")
 
-    def _open(self) -> list[str]:
+    def _list_questions(self) -> list[str]:
         """Return what the log leaves open."""
         return [f"not judged: {entry.rule}: {entry.reason}; {entry.needs}" for entry in self.not_judged]
 
 
-def _one_of(noun: str, word: str, choices: Sequence[str]) -> str:
+def _require_choice(noun: str, word: str, choices: Sequence[str]) -> str:
     if word not in choices:
         hint = suggestion(str(word), choices) or f"choose from {', '.join(choices)}"
         raise NcclInspectError(f"no {noun} '{word}'", hint)
@@ -240,4 +244,4 @@ def _lines(evidence: Iterable[Evidence]) -> str:
 def _join(head: str, *groups: Iterable[str]) -> str:
     """Return a message that a terminal can show, whatever the log holds."""
     parts = [head, *(part for group in groups for part in group if part)]
-    return "\n\n".join("\n".join(map(printable, part.split("\n"))) for part in parts)
+    return "\n\n".join("\n".join(map(escape_controls, part.split("\n"))) for part in parts)

@@ -61,9 +61,9 @@ def _nccl_jobs() -> dict[str, TestedJob]:
 
 @pytest.fixture
 def nccl_log(request: pytest.FixtureRequest, _nccl_jobs: dict[str, TestedJob]) -> TestedJob:
-    """The job of the log that the marker ``nccl_log`` or the option ``--nccl-log`` names, with assertions."""
+    """Return the job of the log that the marker ``nccl_log`` or the option ``--nccl-log`` names, with assertions."""
     marker = request.node.get_closest_marker(_MARK)
-    paths = [_resolved(path, request) for path in marker.args] if marker else []
+    paths = [_resolve_path(path, request) for path in marker.args] if marker else []
     paths = paths or [
         str(request.config.invocation_params.dir / path) for path in request.config.getoption("--nccl-log")
     ]
@@ -84,7 +84,7 @@ def nccl_log(request: pytest.FixtureRequest, _nccl_jobs: dict[str, TestedJob]) -
     return _nccl_jobs[key]
 
 
-def _resolved(path: Any, request: pytest.FixtureRequest) -> str:
+def _resolve_path(path: Any, request: pytest.FixtureRequest) -> str:
     """Return a path of a marker: relative to the test file, else to the folder where pytest was started."""
     beside = request.path.parent / path
     is_pattern = any(mark in str(path) for mark in "*?[") and not Path(path).is_absolute()

@@ -15,19 +15,19 @@ from nccl_inspect.ingest.envelopes.in_parts import IN_PARTS
 from nccl_inspect.ingest.exports.json_records import JsonReader, JsonReaders
 from nccl_inspect.ingest.lines.envelope_fields import Inner, Parts, Prefix, Reader, Stated, Whole, worth
 from nccl_inspect.util.levels import ANY
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode, encode
 
-_ANSI = later(
+_ANSI = compile_later(
     rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|_[^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)"
 )
-_NCCL = later(rb"(?:^|[ \]])NCCL (?:" + ANY + rb"|version)\b")
+_NCCL = compile_later(rb"(?:^|[ \]])NCCL (?:" + ANY + rb"|version)\b")
 LOOK = 256
 """Bytes of a block that show whether its lines hold JSON."""
 _WRITTEN_ENDS = b"\\n", b"\\n "
 """How lines end whose line end was written in letters."""
-_WRITTEN_END = later(rb"\\n ?(?:\n|\Z)")
-_NUMBERS = later(rb'("MESSAGE"\s*:\s*)\[(\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*+)\]')
+_WRITTEN_END = compile_later(rb"\\n ?(?:\n|\Z)")
+_NUMBERS = compile_later(rb'("MESSAGE"\s*:\s*)\[(\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*+)\]')
 """journald's message in bytes: ``"MESSAGE" : [ 27, 91 ]``."""
 MAX_DEPTH = 6
 """Nested envelopes; anything deeper is not a log."""

@@ -7,13 +7,13 @@ and its end. All blocks are searched for such lines, so this module is loaded wi
 
 from nccl_inspect.ingest.exports.json_records import JSON, JSON_FIRST, JsonReader
 from nccl_inspect.ingest.lines.envelope_fields import ISO, LOGTAG, PART, Parts, Prefix, Stated, Whole
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 IN_PARTS: dict[str, Prefix | Whole] = {
     # Container runtimes (CRI: containerd, CRI-O), as in ``/var/log/pods``: time, stream and whether the line continues.
     "cri": Prefix(
         b"0123456789",
-        later(rb"(?P<time>" + ISO + rb") (?P<stream>stdout|stderr) (?:F|(?P<partial>P))(?::[^ ]*)? "),
+        compile_later(rb"(?P<time>" + ISO + rb") (?P<stream>stdout|stderr) (?:F|(?P<partial>P))(?::[^ ]*)? "),
         {
             b"2026-11-20T23:13:07.071868123Z stdout F ": Stated(time="2026-11-20T23:13:07.071868123Z", stream="stdout"),
             b"2026-11-20T23:13:07.071868123+01:00 stdout P ": Stated(

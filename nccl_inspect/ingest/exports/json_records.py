@@ -8,13 +8,13 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.ingest.lines.envelope_fields import TIME, Inner, Stated, text_of, worth
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode
 
 if TYPE_CHECKING:
     from json import JSONDecoder
 
-JSON = later(rb'[\s,]*(?:\[\s*)?(?:\{\s*"|"[@\w.]{1,40}"\s*:\s*")')
+JSON = compile_later(rb'[\s,]*(?:\[\s*)?(?:\{\s*"|"[@\w.]{1,40}"\s*:\s*")')
 """How a line with JSON opens: with an object, an array of such, or a member of an object that is spread over lines."""
 JSON_FIRST = b'{[" \t,'
 _MAX_DEPTH = 8
@@ -22,7 +22,7 @@ _MAX_DEPTH = 8
 _MAX_SHAPES = 100
 _LONG = 16_384
 """Bytes of an object whose shape is not remembered: there are few, and they may have thousands of members."""
-_MEMBER = later(rb'[\s,]*("[@\w.]{1,40}"\s*:\s*".*")[\s,}\]]*', re.DOTALL)
+_MEMBER = compile_later(rb'[\s,]*("[@\w.]{1,40}"\s*:\s*".*")[\s,}\]]*', re.DOTALL)
 
 
 class JsonReader:

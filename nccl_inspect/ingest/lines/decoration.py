@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import MARK
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 PASTE = 1 << 17
 """Bytes of the longest text that may be an excerpt; what is longer is a log."""
@@ -75,8 +75,10 @@ def spared(text: bytes) -> Iterator[tuple[int, bytes]]:
 
 _MOST = 32
 """Ways to see a line that are tried: a sentence has more of them, and is none."""
-_MARKUP = later(rb"<(?:/?(?:b|i|em|strong|code|pre|p|li|ul|ol|td|tr|span|div|samp|tt|kbd)|font[^<>]{0,80})>", re.I)
-_CELL_EDGE = later(rb"(?:</?t[dh]>)+")
+_MARKUP = compile_later(
+    rb"<(?:/?(?:b|i|em|strong|code|pre|p|li|ul|ol|td|tr|span|div|samp|tt|kbd)|font[^<>]{0,80})>", re.I
+)
+_CELL_EDGE = compile_later(rb"(?:</?t[dh]>)+")
 _TYPOGRAPHY = {
     b"\xc2\xa0": b" ",
     b"\xe2\x80\xaf": b" ",
@@ -89,25 +91,25 @@ _TYPOGRAPHY = {
     b"\t": b" ",
 }
 """What word processors and chats make of blanks and quotation marks."""
-_COLOR = later(rb"(?:\^\[|\\(?:e|033|x1[bB]|u001[bB])|\xe2\x90\x9b)?\[\d{0,3}(?:;\d{1,3}){0,4}m")
+_COLOR = compile_later(rb"(?:\^\[|\\(?:e|033|x1[bB]|u001[bB])|\xe2\x90\x9b)?\[\d{0,3}(?:;\d{1,3}){0,4}m")
 """A colour whose escape was lost, or was written in letters."""
-_ESCAPED = later(rb"\\([_*\[\]<>#()~`|.!{}+-])")
+_ESCAPED = compile_later(rb"\\([_*\[\]<>#()~`|.!{}+-])")
 """A sign that Markdown would take for its own."""
-_BLANKS = later(rb"(?<=\S) {2,}")
-_BREAKS = later(rb"<br\s?/?>|\xe2\x8f\x8e|\xe2\x86\xb5|\\n", re.IGNORECASE)
+_BLANKS = compile_later(rb"(?<=\S) {2,}")
+_BREAKS = compile_later(rb"<br\s?/?>|\xe2\x8f\x8e|\xe2\x86\xb5|\\n", re.IGNORECASE)
 """What stands for a line end."""
-_BLANK = later(rb"(?<=\S) +(?=\S)")
+_BLANK = compile_later(rb"(?<=\S) +(?=\S)")
 _MOST_WORDS = 64
-_CELL = later(rb"\s\|\s")
+_CELL = compile_later(rb"\s\|\s")
 _CELLS = 3
 """A row of a log has a time, maybe who printed, and the line; others are of a table about something."""
-_ARROWS = later(rb"\s*(?:\xe2\x86\x92|\xe2\x87\x92|\xe2\x9e\x9c|\xe2\x86\x93|\s=>\s)\s*")
-_ARROW = later(rb"\xe2\x86\x92|\xe2\x87\x92")
+_ARROWS = compile_later(rb"\s*(?:\xe2\x86\x92|\xe2\x87\x92|\xe2\x9e\x9c|\xe2\x86\x93|\s=>\s)\s*")
+_ARROW = compile_later(rb"\xe2\x86\x92|\xe2\x87\x92")
 _KEYS = rb"sample|example|line|says|event|fix|cause|means|note|evidence|needs|format|message|text|name|e\.g"
 """Words before a colon that introduce a quotation; others may be the name of who speaks or prints."""
 _SPEAKER = rb"@?[\w.@-]{1,40}(?: [A-Z][\w.-]{0,30})?(?: ?\[[^\[\]]{1,30}\]| ?\([^()]{1,30}\))?"
 _LEADS = tuple(
-    later(lead)
+    compile_later(lead)
     for lead in (
         rb"(?:> ?)+|\|+ ?",
         rb"(?:[-*+\xb7]|\xe2\x80\xa2|\xe2\x80\xa3|\xe2\x97\xa6|\xe2\x80\x93|\xe2\x80\x94|[-*] \[[ x]\]) ",
@@ -125,7 +127,7 @@ _LEADS = tuple(
 )
 """Decorations before a line, one by one."""
 _TRAILS = tuple(
-    later(rb"(?:" + trail + rb")$")
+    compile_later(rb"(?:" + trail + rb")$")
     for trail in (
         rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}",
         rb"[,;]",
@@ -139,11 +141,11 @@ _TRAILS = tuple(
 """Decorations after it."""
 _TRAIL = 120
 """Bytes of the end of a line that hold them: from each blank of a whole line on, they would be looked for."""
-_MARGIN = later(rb"^[\s>|]+")
-_CODE = later(
+_MARGIN = compile_later(rb"^[\s>|]+")
+_CODE = compile_later(
     rb"^[\s>]*(?:`{3,}|~{3,}) *(?P<language>[\w+-]*)[^`\n]*$|^\s*\{(?:code|noformat)(?::(?P<jira>[\w+-]*))?[^{}\n]*\}"
 )
-_REPORT = later(rb"log {10}.{1,400}: [\d,]+ lines?, [\d,]+ of NCCL")
+_REPORT = compile_later(rb"log {10}.{1,400}: [\d,]+ lines?, [\d,]+ of NCCL")
 """How a report of this program begins: it cites lines, and folds them."""
 _PROGRAMS = frozenset(b"python py c cpp c++ cuda sh bash shell zsh toml yaml yml ini json xml make cmake diff".split())
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode
 
 ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)?"
@@ -136,7 +136,7 @@ def worth(inners: list[Inner]) -> tuple[int, int]:
     return len(inners), sum(value is not None for inner in inners[:1] for value in inner.stated[:3])
 
 
-_STRING = later(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
+_STRING = compile_later(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
 
 
 def quoted_reader(line: bytes) -> list[Inner]:
@@ -177,9 +177,9 @@ def text_of(value: Any) -> bytes | None:
         return value.encode("utf-8", "replace")
 
 
-TIME = later((ISO + rb"|\d{10,19}").decode("ascii"))
+TIME = compile_later((ISO + rb"|\d{10,19}").decode("ascii"))
 """What is nothing but a time."""
-CSV = later(rb'"|(?:' + ISO + rb"|\d{10,19}),(?!\d{3} )")
+CSV = compile_later(rb'"|(?:' + ISO + rb"|\d{10,19}),(?!\d{3} )")
 """How a row of CSV opens that holds a log line: with a time, or with a quoted cell; no comma before thousandths."""
 CSV_FIRST = b'"0123456789'
 

@@ -12,14 +12,14 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Inner, Stated
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 MARK = b"Last error:"
 _LOG_ENTRY = b"Last NCCL warning(error) log entry (may be unrelated) "
 """XLA's mark: the text follows in quotes (xla/service/gpu/nccl_utils.cc)."""
 _FAR = 64
 """At most this many lines later: others print in between."""
-_DIGIT = later(rb"\d")
+_DIGIT = compile_later(rb"\d")
 
 
 class _Printer(NamedTuple):

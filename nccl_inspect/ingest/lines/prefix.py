@@ -14,15 +14,15 @@ from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Stated
 from nccl_inspect.util.levels import ANY, LEVELS
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode, encode
 
 MARK = b" NCCL "
 """What stands between a prefix and the level."""
 FATAL = b" [FATAL ERROR]:"
 """What RCCL prints instead of name and level before an error that ends the process (2.27 and later)."""
-_FATAL = later(rb"^(.*?\[-?\d{1,10}\]" + re.escape(FATAL) + rb") (.*)", re.DOTALL)
-_SPLIT = later(rb"^(.*?) NCCL (" + ANY + rb")(?: |$)", re.DOTALL)
+_FATAL = compile_later(rb"^(.*?\[-?\d{1,10}\]" + re.escape(FATAL) + rb") (.*)", re.DOTALL)
+_SPLIT = compile_later(rb"^(.*?) NCCL (" + ANY + rb")(?: |$)", re.DOTALL)
 
 _TIME = rb"(?:(?P<time>\[(?=\d{1,4}[/:-]|\d{9,11}[.\]])\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
 _USUAL_TIME = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
@@ -34,11 +34,11 @@ _HEAD = (
 )
 """Those who pass a line on leave out the number of the line, or make a link of the file."""
 _CORE = re.compile(_HEAD, re.DOTALL)
-_LED = later(rb"(?P<lead>.{0,500}?(?:[\s>|\]]|:(?!\d)))" + _HEAD, re.DOTALL)
+_LED = compile_later(rb"(?P<lead>.{0,500}?(?:[\s>|\]]|:(?!\d)))" + _HEAD, re.DOTALL)
 """Anything that an unknown launcher may have put in front, as long as it is set apart from the host."""
 _NUMBER = rb"\d{1,10}|[Xx]{1,10}|[*#?]{1,10}|<\w{1,10}>|\{\w{1,10}\}|pid|tid|PID|TID|"
 _PLACEHOLDER = rb"<\w[\w.-]{0,63}>|\{{1,2}\w[\w.-]{0,63}\}{1,2}|\[[A-Za-z][\w.-]{0,63}\]"
-_MASKED = later(
+_MASKED = compile_later(
     _TIME
     + rb"(?:(?P<host>[A-Za-z0-9_][\w.-]*|[*#?]{1,64}|"
     + _PLACEHOLDER
@@ -52,7 +52,7 @@ _MASKED = later(
 
 A host that stands ``alone`` has a letter: a number is what is left of others.
 """
-_PLACE = later(
+_PLACE = compile_later(
     rb"(?:/?[a-z_][\w/]{0,120}\.(?:cc|cpp|cu|c|h):\d{1,7}(?: \([^()]{1,200}\))?"
     rb"|[a-z]{2,40}_\w{2,80}:\d{1,7}|[a-z]\w{1,40} [a-z]\w{1,80}\([^()]{0,200}\):\d{1,7})"
 )
@@ -60,7 +60,7 @@ _PLACE = later(
 
 Plugins print the function instead: ``find_ofi_provider:543``, ``tcpxResult_t tcpxCommProgress(tcpxComm*):1231``.
 """
-_NO_HOST = later(
+_NO_HOST = compile_later(
     rb"[Xx*#?]*|(?i:(?:my|your|the)?[_-]?(?:host|hostname|host[_-]name|node|nodename|node[_-]name|server|machine|name|pod)|"
     rb"redacted|masked|removed|hidden|censored|private|anonymi[sz]ed|hostname[_-]redacted|redacted[_-](?:host|hostname|name))"
 )
@@ -242,7 +242,7 @@ def bare(line: bytes) -> bytes | None:
     return line[5:] if match else None
 
 
-_ALONE = later(rb"NCCL (?:" + ANY + rb") ")
+_ALONE = compile_later(rb"NCCL (?:" + ANY + rb") ")
 ALONE = _masked(b"", NOTHING)
 """The origin of such a line."""
 
@@ -260,8 +260,8 @@ def nearest(head: bytes) -> Origin | None:
     return origin or (stated_by(ALONE, Stated(rank=int(rank[1]))) if rank else ALONE)
 
 
-_RANK = later(rb"\[rank(\d{1,7})\]")
-_ANYWHERE = later(
+_RANK = compile_later(rb"\[rank(\d{1,7})\]")
+_ANYWHERE = compile_later(
     rb"(?<![\w.:/-])([A-Za-z0-9_][\w.-]{0,252}:\d{1,10}:\d{1,10}) ?(\[-?\d{1,10}\])(?: ([\w./+-]+:\d{1,7})(?=\W))?"
 )
 
@@ -271,8 +271,8 @@ def is_prose(head: bytes) -> bool:
     return _END.search(head) is None
 
 
-_END = later(rb"[\])\d:*?>] *$|^ *$")
-_DIGITS = later(rb"\d+")
+_END = compile_later(rb"[\])\d:*?>] *$|^ *$")
+_DIGITS = compile_later(rb"\d+")
 _MAX_LEADS = 32
 
 

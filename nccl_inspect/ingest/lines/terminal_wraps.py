@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.ingest.lines.prefix import MARK
 from nccl_inspect.ingest.lines.torn import Numbered
 from nccl_inspect.ingest.sources.streams import BLOCK
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 _WIDTHS = range(40, 401)
 _FEW = 5
@@ -16,8 +16,8 @@ _SHARE = 0.8
 _KINDS = 3
 """Different messages among them: those of one kind may have the same length anyway."""
 _KIND = 16
-_VALUES = later(rb"0x[0-9a-f]+|\d+")
-_OWN = later(rb":\d{1,10}:\d{1,10} \[|^\[?\d{4}-\d\d-\d\d|^[\w.-]{1,100}:\d{1,10}:\d{1,10} ")
+_VALUES = compile_later(rb"0x[0-9a-f]+|\d+")
+_OWN = compile_later(rb":\d{1,10}:\d{1,10} \[|^\[?\d{4}-\d\d-\d\d|^[\w.-]{1,100}:\d{1,10}:\d{1,10} ")
 """Text that marks a line as not continuing the one before."""
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.generations import Memory
 from nccl_inspect.ingest.lines.prefix import MARK, Origin
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 _TIME = re.compile(
     rb"(?:(?<=\d[T_])|(?<![\w.:-]))"
@@ -21,7 +21,7 @@ _TIME = re.compile(
 )
 """The time of the day, or the seconds since 1970, set apart from all else; the date before it is mostly the same."""
 _SECONDS = len(b"23:59:59")
-_FRACTION = later(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
+_FRACTION = compile_later(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
 """The rest of a time of the day, after the seconds."""
 _PRINTER = re.compile(rb"(?<= )(?!\d\d:)([A-Za-z0-9_][\w.-]*):(\d{1,10}):(\d{1,10}) \[(\d{1,10})\]\Z", re.ASCII)
 """What ends a prefix that is as NCCL prints it: the rest of it is what collects logs.

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.envelope_fields import Inner, Stated
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 MARK = b"Traceback (most recent call last):"
 _OF_RAY = b": ray::"
@@ -20,12 +20,12 @@ _FAR = 5_000
 """At most this many lines later: others print in between."""
 _FRAME = b'  File "'
 """Others print lines that are indented, too."""
-_ENDS_NOTHING = later(rb"SystemExit(?:: 0)?|GeneratorExit.*")
+_ENDS_NOTHING = compile_later(rb"SystemExit(?:: 0)?|GeneratorExit.*")
 """With which programs end in order, or not at all."""
-_EXCEPTION = later(rb"[A-Za-z_]\w{0,100}(?:\.\w{1,100}){0,20}(?:: .*)?")
-_IS_NAMED = later(rb"[\w.]*(?:\.|\b)[A-Z]\w*(?:$|:)|\w+\.\w")
+_EXCEPTION = compile_later(rb"[A-Za-z_]\w{0,100}(?:\.\w{1,100}){0,20}(?:: .*)?")
+_IS_NAMED = compile_later(rb"[\w.]*(?:\.|\b)[A-Z]\w*(?:$|:)|\w+\.\w")
 """A class begins with a capital, or comes with its module: ``socket.timeout``."""
-_IS_SAFELY_NAMED = later(
+_IS_SAFELY_NAMED = compile_later(
     rb"[\w.]+\.[A-Z]\w*(?:$|:)|[\w.]+\.\w*(?:error|timeout)(?:$|:)|(?:\w*Error|Exception)(?:$|:)"
     rb"|\w+(?:Exception|Warning|Exit|Interrupt|Iteration|Fail(?:ed|ure)|Timeout|TimedOut|Expired|Empty|Full|Group"
     rb"|Abort(?:ed)?|Cancell?ed|Stop(?:ped)?|Interrupted|Exceeded|Exhausted|Unavailable|Lost|Died|Killed|NotFound)(?:$|:)"

@@ -14,7 +14,7 @@ from nccl_inspect.ingest.sources.files import File, Input
 from nccl_inspect.ingest.sources.limits import Allowance
 from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, as_utf8, counted, failing, grown, peeked
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.sources.archives import Member
@@ -109,7 +109,7 @@ def _members(file: File, members: Iterator[Member], allowance: Allowance) -> Ite
             if member.name in file.without:
                 continue
             empty = False
-            yield Source(f"{file.name}:{printable(member.name)}", member.open, allowance=allowance)
+            yield Source(f"{file.name}:{escape_controls(member.name)}", member.open, allowance=allowance)
     except (StreamError, OSError) as error:
         yield Source(file.name, failing(_problem(error)))
         return

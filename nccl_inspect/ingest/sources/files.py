@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError, failing, pieces, whole
-from nccl_inspect.util.discovery import instead_of
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.discovery import suggest_path
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _of_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
     try:
         status = path.stat()
     except FileNotFoundError:
-        return [unreadable(str(path), "no such file", instead_of(path, "check the path"))]
+        return [unreadable(str(path), "no such file", suggest_path(path, "check the path"))]
     except OSError as error:
         return [unreadable(str(path), error.strerror or str(error), "check the path and its parent folders")]
     if stat.S_ISDIR(status.st_mode):
@@ -310,9 +310,9 @@ def unreadable(name: str, what: str, hint: str) -> File:
 
 
 _PACKED = r"(?:\.(?:gz|zst|xz|bz2))?"
-_NUMBERED = later(rf"(?P<base>.+)\.(?P<number>\d{{1,3}}){_PACKED}")
-_DATED = later(rf"(?P<base>.+)[.-](?P<date>\d{{4}}-?\d\d-?\d\d(?:[-_T]?\d\d[:-]?\d\d(?:[:-]?\d\d)?)?){_PACKED}")
-_PREVIOUS = later(rf"(?P<stem>.+)[._-](?:previous|prev|old)(?P<suffix>\.[A-Za-z]+)?{_PACKED}")
+_NUMBERED = compile_later(rf"(?P<base>.+)\.(?P<number>\d{{1,3}}){_PACKED}")
+_DATED = compile_later(rf"(?P<base>.+)[.-](?P<date>\d{{4}}-?\d\d-?\d\d(?:[-_T]?\d\d[:-]?\d\d(?:[:-]?\d\d)?)?){_PACKED}")
+_PREVIOUS = compile_later(rf"(?P<stem>.+)[._-](?:previous|prev|old)(?P<suffix>\.[A-Za-z]+)?{_PACKED}")
 
 
 def order(names: Sequence[str]) -> list[int]:

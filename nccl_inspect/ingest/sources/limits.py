@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 VARIABLE = "NCCLINSPECT_MAX_UNPACKED"
 """The environment variable that sets the limit, such as ``200G``; the option ``--max-unpacked`` is the same."""
@@ -19,7 +19,7 @@ _FREE = 2 << 30
 _RATIO = 2000
 """Logs pack to a twentieth, a flood of one line to a thousandth."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = later(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_SIZE = compile_later(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
 _GIVEN: ContextVar[str | None] = ContextVar("limit", default=None)

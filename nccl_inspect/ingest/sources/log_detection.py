@@ -7,16 +7,16 @@ import re
 from nccl_inspect.ingest.sources import compression
 from nccl_inspect.ingest.sources.streams import HEAD, StreamError
 from nccl_inspect.util.levels import ANY
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
-_PACKED = later(r"\.(?:gz|bz2|xz|lzma|zst|zstd)$", re.IGNORECASE)
-_ARCHIVE = later(r"\.(?:tar|tgz|tbz2?|txz|tzst|zip)$", re.IGNORECASE)
-_PLAUSIBLE = later(
+_PACKED = compile_later(r"\.(?:gz|bz2|xz|lzma|zst|zstd)$", re.IGNORECASE)
+_ARCHIVE = compile_later(r"\.(?:tar|tgz|tbz2?|txz|tzst|zip)$", re.IGNORECASE)
+_PLAUSIBLE = compile_later(
     r"(?:^|[._-])(?:logs?|out|output|err|error|txt|stdout|stderr)(?:[._-]|$)|^(?:nccl|slurm)[._-]|\.[oe]\d+$",
     re.IGNORECASE,
 )
 """``job.log-20261120``, ``slurm-123_4.out``, ``nccl.HOST.PID``, PBS's ``job.o123``, Open MPI's ``rank.0/stdout``."""
-_OTHER = later(
+_OTHER = compile_later(
     r"\.(?:"
     r"bin|pt|pth|ckpt|safetensors|distcp|h5|hdf5|onnx|engine|gguf|np[yz]|pkl|pickle|arrow|parquet|sqlite3?|db|"
     r"so|o|a|whl|pyc|nsys-rep|qdrep|ncu-rep|core|png|jpe?g|svg|pdf|"
@@ -25,10 +25,12 @@ _OTHER = later(
     re.IGNORECASE,
 )
 """Checkpoints, libraries and cores are big; documents, reports and programs quote logs without being logs."""
-_DOCUMENT = later(r"\.(?:json|ya?ml|xml|pkl|pickle|sh|sbatch)$", re.IGNORECASE)
-_PROGRAM = later(r"\.(?:py|sh|c|cc|cpp|h|hpp|cu|cuh|rs|go|grammar|ya?ml|toml|ini|xml|cmake|ipynb)$", re.IGNORECASE)
-_NCCL_LINE = later(rb":\d+:\d+ (?:\[-?\d+\] )?[^\n]{0,300}?NCCL (?:" + ANY + rb") |NCCL version \d")
-_REPORT = later(
+_DOCUMENT = compile_later(r"\.(?:json|ya?ml|xml|pkl|pickle|sh|sbatch)$", re.IGNORECASE)
+_PROGRAM = compile_later(
+    r"\.(?:py|sh|c|cc|cpp|h|hpp|cu|cuh|rs|go|grammar|ya?ml|toml|ini|xml|cmake|ipynb)$", re.IGNORECASE
+)
+_NCCL_LINE = compile_later(rb":\d+:\d+ (?:\[-?\d+\] )?[^\n]{0,300}?NCCL (?:" + ANY + rb") |NCCL version \d")
+_REPORT = compile_later(
     rb"""(?:partial:\ interrupted\ [^\n]*\n)?(?:OK|DEGRADED|FAILED|WAITING|UNKNOWN)[:,]\ (?:[^\n]+\n){1,20}\nlog\ {10}
     |\#\#\ (?:OK|DEGRADED|FAILED|WAITING|UNKNOWN)[:,]\ [^\n]*\n\n(?:(?:-\ [^\n]*\n)+\n)?\|\ \ \|
     |::(?:error|warning|notice)\ title=nccl-inspect::
@@ -40,7 +42,7 @@ _REPORT = later(
     re.VERBOSE,
 )
 """How summaries, pictures in text and tables begin that this program has written."""
-_BEGINS_WITH_NCCL = later(rb"^(?!\S{1,300}:\d+: )[^\s|].{0,300}? NCCL (?:" + ANY + rb") ", re.MULTILINE)
+_BEGINS_WITH_NCCL = compile_later(rb"^(?!\S{1,300}:\d+: )[^\s|].{0,300}? NCCL (?:" + ANY + rb") ", re.MULTILINE)
 """A line of NCCL that is not quoted: a report has none, but a job may have gone on to write where one stands."""
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\a\b\t\n\v\f\r\x1b")
 _MAX_CONTROL = 0.05
@@ -62,7 +64,7 @@ SOCKET, PIPE, DEVICE, FOLDER_LINK, NO_LINK, LOOP = (
 )
 HARMLESS = (EMPTY, ZEROS, SOCKET, PIPE, DEVICE, FOLDER_LINK, NO_LINK, LOOP)
 """Reasons why nobody can have meant a file to be read."""
-_DIGITS = later(r"(\d+)")
+_DIGITS = compile_later(r"(\d+)")
 _MAX_DIGITS = 1000
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.streams import StreamError
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.secrets import masked
+from nccl_inspect.util.secrets import mask_secrets
 
 _WEB = re.compile(r"https?://[^?#]*")
 WHOLE = 4 << 20
@@ -141,7 +141,7 @@ def _named(system: Any, name: str, url: str) -> str:
 def shown(url: str) -> str:
     """A URL without what it may hold of secrets: passwords, and the signature of one that was made for a while."""
     web = _WEB.match(url)
-    return masked(web[0] if web else url)
+    return mask_secrets(web[0] if web else url)
 
 
 def _system(url: str) -> tuple[Any, str]:
@@ -192,4 +192,4 @@ def _problem(error: Exception) -> StreamError:
 def _words(error: Exception) -> str:
     """Return an error in one line: some hold a page."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return masked(text[:_MAX_WORDS])
+    return mask_secrets(text[:_MAX_WORDS])

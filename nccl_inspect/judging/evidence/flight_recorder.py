@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
 from nccl_inspect.judging.evidence.kernel_log import is_near
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.watchdog import latecomers, waits
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.statements import ages
-from nccl_inspect.util.grouping import grouped_sets
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.times import line_seconds
-from nccl_inspect.util.wording import does, listed, ranks_word
+from nccl_inspect.util.wording import conjugate, list_words, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.calls import Call
@@ -47,7 +47,7 @@ def all_standstills(facts: Facts) -> list[Standstill]:
         return []
     from nccl_inspect.artifacts import standstill  # most logs have no dumps
 
-    standstills = standstill.of(dumps, {*being_made(facts), *_waiting_without_dump(facts)})
+    standstills = standstill.find_standstills(dumps, {*being_made(facts), *_waiting_without_dump(facts)})
     return [still for still in standstills if still.kind == causes.DIFFERENT] if is_running(facts) else standstills
 
 
@@ -170,7 +170,7 @@ def chain(facts: Facts, still: Standstill) -> str:
     made = being_made(facts)
     culprits = ranks_of(still.culprits) or set(still.unknown)
     links = [
-        f"{ranks_word(link.ranks)} {does(len(link.ranks), 'wait')} for {ranks_word(link.awaited)} in "
+        f"{ranks_word(link.ranks)} {conjugate(len(link.ranks), 'wait')} for {ranks_word(link.awaited)} in "
         f"{work(link.call, link.group, link.call.seq)}"
         for link in still.chain
         if link.ranks
@@ -181,7 +181,7 @@ def chain(facts: Facts, still: Standstill) -> str:
         for rank, comm in made.items()
         if rank not in culprits and still.culprits
     ]
-    return f"Because of that, {listed(links, limit=3)}" if links else ""
+    return f"Because of that, {list_words(links, limit=3)}" if links else ""
 
 
 def dumped_before(still: Standstill) -> float:
@@ -226,7 +226,7 @@ def fixes_of_dumps(still: Standstill) -> Iterator[str]:
 
 def dumps_of(facts: Facts) -> list[Dump]:
     """Return all dumps beside the log."""
-    return artifacts.of(facts.job.artifacts, "flight_recorder")
+    return contents_of(facts.job.artifacts, "flight_recorder")
 
 
 def ranks_of(parts: Iterable[Part]) -> set[int]:
@@ -253,14 +253,14 @@ def described(call: Call) -> str:
 
 def by_call(parts: Sequence[Part]) -> str:
     """Return each call with the ranks that made it."""
-    made = grouped_sets((described(part.call), part.rank) for part in parts if part.call)
+    made = group_sets((described(part.call), part.rank) for part in parts if part.call)
     return "; ".join(f"{call} on {ranks_word(ranks)}" for call, ranks in made.items())
 
 
-def places(parts: Sequence[Part]) -> str:
+def list_frames(parts: Sequence[Part]) -> str:
     """Return where the program made these calls, with the ranks; empty if the dumps have no stacks."""
-    made = grouped_sets((part.call.frame, part.rank) for part in parts if part.call and part.call.frame)
-    return listed([f"{frame} ({ranks_word(ranks)})" for frame, ranks in made.items()], limit=3)
+    made = group_sets((part.call.frame, part.rank) for part in parts if part.call and part.call.frame)
+    return list_words([f"{frame} ({ranks_word(ranks)})" for frame, ranks in made.items()], limit=3)
 
 
 def label(facts: Facts, part: Part) -> str:

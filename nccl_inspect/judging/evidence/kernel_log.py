@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import moment
 
-_PID = later(r"\bpid=(\d+)")
-_STAMP = later(r"\[?(?:(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2} +\d+ [\d:]{8})|(\d{4}-\d\d-\d\d[ T][\d:]{8}))")
+_PID = compile_later(r"\bpid=(\d+)")
+_STAMP = compile_later(r"\[?(?:(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2} +\d+ [\d:]{8})|(\d{4}-\d\d-\d\d[ T][\d:]{8}))")
 """The time in front of a line, without its year: syslog prints none."""
 _DAY, _YEAR = 86_400.0, 366 * 86_400.0
 
@@ -117,5 +117,5 @@ def _hosts(facts: Facts, notice: Notice) -> set[str]:
     hosts = set(notice.hosts)
     for line in notice.evidence:
         named = _named_host(line.text)
-        hosts.add((job_hosts.same(named) if named else job_hosts.of_path(line.source)) or "")
+        hosts.add((job_hosts.same(named) if named else job_hosts.find_host(line.source)) or "")
     return hosts & set(job_hosts.names)

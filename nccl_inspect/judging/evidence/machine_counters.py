@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nccl_inspect.judging.evidence.machines import Finder, Sighting, cards_in_use, items
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.machine import Item
@@ -50,7 +50,7 @@ def grown(which: re.Pattern[str]) -> Finder:
             bad = {counter: (item, by) for counter, (item, by) in grew.items() if by and which.fullmatch(counter)}
             if bad:
                 item, by = next(iter(bad.values()))
-                words = listed([f"{counter} by {change}" for counter, (_, change) in bad.items()], limit=3)
+                words = list_words([f"{counter} by {change}" for counter, (_, change) in bad.items()], limit=3)
                 text = f"{item.text} ({item.values['value'] - by} before)"
                 yield Sighting(
                     f"{card or 'a NIC'} counted errors ({words})", host, Evidence(name, item.line, text), card

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts
+from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, hosts_with
 from nccl_inspect.judging.line_order import short
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Job
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Member
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def answers(facts: Facts) -> list[Answer]:
     """Return all answers, in the order of the files."""
-    return artifacts.of(facts.job.artifacts, "ras")
+    return contents_of(facts.job.artifacts, "ras")
 
 
 def ranks_by_pid(facts: Facts) -> dict[int, int]:
@@ -76,7 +76,7 @@ def in_step(facts: Facts) -> str:
             for operation, number in launched.items():
                 counts[operation] = counts.get(operation, 0) + number
         if counts and len(answer.launched) == len(answer.sizes) and not (answer.mismatches or answer.lost):
-            words = listed([f"{number} {operation}" for operation, number in counts.items()])
+            words = list_words([f"{number} {operation}" for operation, number in counts.items()])
             return (
                 f". RAS ({short(Evidence(answer.name, 1, ''))}) counts the same collectives on all ranks "
                 f"({words}): no rank lags in these. RAS does not count sends and receives: one without a partner, "

@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.evidence.machine_faults import CERTAIN, FAULTS, LIKELY, Fault
 from nccl_inspect.judging.evidence.machines import Sighting, cards
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.networks import gdr_statements
-from nccl_inspect.judging.page_words import Hit
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import list_words
 
 _ORDER = (CERTAIN, LIKELY, "possible")
 _MAX_LINES = 5
@@ -38,7 +38,7 @@ def find_clues(facts: Facts, rule: str) -> Iterator[Hit]:
         if fault.clue == rule and seen:
             named = {
                 "file": _words(seen),
-                "lines": listed(_lines(seen), limit=3),
+                "lines": list_words(_lines(seen), limit=3),
                 "costs": fault.costs,
                 "steps": [step.replace(_NIC, seen[0].part or _NIC) for step in fault.fix],
             }
@@ -86,7 +86,7 @@ def _doubted(facts: Facts, finding: Finding) -> Finding:
             continue
         seen = [sighting for sighting in fault.against(facts) if sighting.host and sighting.host in finding.hosts]
         if seen and {sighting.host for sighting in seen} == set(finding.hosts):
-            cause = f"{finding.cause}. But {_words(seen)} ({listed(_lines(seen), limit=3)})"
+            cause = f"{finding.cause}. But {_words(seen)} ({list_words(_lines(seen), limit=3)})"
             lines = [*finding.evidence[: _MAX_LINES - 1], seen[0].evidence]
             return replace(finding, cause=cause, evidence=lines)
     return finding
@@ -128,7 +128,7 @@ def _confidence(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sig
 
 
 def _with(finding: Finding, sure: str, fault: Fault, seen: Sequence[Sighting]) -> Finding:
-    proof = f"{_words(seen)} ({listed(_lines(seen), limit=3)})"
+    proof = f"{_words(seen)} ({list_words(_lines(seen), limit=3)})"
     is_sure = sure == CERTAIN
     part = next((sighting.part for sighting in seen if sighting.part), _NIC)
     steps = [step.replace(_NIC, part) for step in fault.fix]
@@ -153,7 +153,7 @@ def _words(seen: Sequence[Sighting]) -> str:
     places: dict[str, list[str]] = {}
     for sighting in seen:
         places.setdefault(sighting.words, []).extend([sighting.host] if sighting.host else [])
-    parts = [f"{words} on {listed(hosts)}" if hosts else words for words, hosts in places.items()]
+    parts = [f"{words} on {list_words(hosts)}" if hosts else words for words, hosts in places.items()]
     return "; ".join(parts[:3]) + (f"; and {len(parts) - 3} more" if len(parts) > 3 else "")
 
 

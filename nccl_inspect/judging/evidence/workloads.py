@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccl_inspect import artifacts, platforms
+from nccl_inspect import platforms
 from nccl_inspect.judging.engine import SEVERITIES, Rule, registered
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms import Platform
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import count, listed
+from nccl_inspect.util.wording import count, list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts import located
@@ -61,12 +62,12 @@ def pods(facts: Facts) -> list[Pod]:
 @once
 def related(facts: Facts) -> list[Pod]:
     """Like :func:`pods`, including pods without a GPU such as launchers."""
-    files = artifacts.of(facts.job.artifacts, "manifest", "docker_inspect")
+    files = contents_of(facts.job.artifacts, "manifest", "docker_inspect")
     everything = [pod for file in files for pod in file.pods]
     if any(pod.runtime for pod in everything):
         from nccl_inspect.artifacts import trainjobs  # few jobs have one
 
-        everything = trainjobs.joined(everything)
+        everything = trainjobs.join_pods(everything)
     joined = [pod for pod in everything if hosts(facts, pod)]
     owners = {pod.owner for pod in joined if pod.owner}
     joined_ids = set(map(id, joined))
@@ -86,7 +87,7 @@ def hosts(facts: Facts, pod: Pod) -> list[str]:
 @once
 def _names(facts: Facts) -> dict[str, list[str]]:
     """Return the hosts of the log by their own names and by those that the log collector gives them."""
-    by_name = grouped((_short(host.name), host.name) for host in facts.job.hosts)
+    by_name = group_values((_short(host.name), host.name) for host in facts.job.hosts)
     for last in facts.job.last_lines:
         for part in filter(None, last.process.apart.split("/")):
             by_name.setdefault(_short(part), []).append(last.process.host)
@@ -149,7 +150,7 @@ def effects_on(facts: Facts, cases: Iterable[Case], shown: Iterable[Finding]) ->
 
 def names_of(cases: Sequence[Case]) -> str:
     """These containers in words."""
-    names = listed((case.pod.label for case in cases), limit=3)
+    names = list_words((case.pod.label for case in cases), limit=3)
     what = {case.container.name for case in cases if case.pod.kind != "container" and case.container.name}
     return f"{names} (container {what.pop()})" if len(what) == 1 else names
 
@@ -200,7 +201,7 @@ def finding_of(
     finding = rule.finding(
         summary,
         cause=cause,
-        impact=f"explains {listed(effect.rule for effect in shown)}: {shown[0].impact}",
+        impact=f"explains {list_words(effect.rule for effect in shown)}: {shown[0].impact}",
         fix=fix,
         confirm=(confirm or shown[0].confirm) if is_clue else "",
         severity=max((effect.severity for effect in shown), key=SEVERITIES.index),
@@ -242,7 +243,7 @@ def steps(case: Case, *changes: Change) -> Iterator[str]:
         keys = (place.names.get(change.keys[0], change.keys[0]), *change.keys[1:])
         node, under, missing = located.slot(place.tree, place.path, keys)
         for piece in _pieces(node, missing, change.value):
-            yield f"{piece}{COMMENT}{_place(pod, place.file, node, under)}{_instead(pod, node, piece)}"
+            yield f"{piece}{COMMENT}{_place_words(pod, place.file, node, under)}{_instead(pod, node, piece)}"
     if pod.kind in MERGED and changes:
         yield _command(case, changes)
 
@@ -297,7 +298,7 @@ def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]
     return [f"{key}: {flow(entry)}" for key, entry in value.items()]
 
 
-def _place(pod: Pod, file: str, node: located.Node, under: str) -> str:
+def _place_words(pod: Pod, file: str, node: located.Node, under: str) -> str:
     """Return where a piece belongs."""
     if pod.kind == "Pod":
         owner = f" of {pod.owner}" if pod.owner else ""

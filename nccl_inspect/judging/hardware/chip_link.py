@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_inspect.judging.facts import Facts, as_shell
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.wording import listed
+from nccl_inspect.util.wording import list_words
 
 _SWITCH = "NCCL_NET_GDR_C2C"
 
@@ -21,7 +21,7 @@ def words(facts: Facts) -> str:
     name, since = (platform.name, platform.gdr_since) if platform else ("", "")
     if off := _off(facts):
         return f"{as_shell(off)} disables it where the NIC is reached over NVLink-C2C, as on a {name}"
-    releases = listed(facts.job.nccl_versions) or "not in the log"
+    releases = list_words(facts.job.nccl_versions) or "not in the log"
     return (
         f"a {name} supports it, but NCCL uses it there by default only since {since} (2.26: with {_SWITCH}=1); the "
         f"release here: {releases}"

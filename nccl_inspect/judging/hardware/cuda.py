@@ -17,7 +17,7 @@ from nccl_inspect.judging.hardware.cuda_codes import (
 )
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.records import Frozen, frozen
 
 __all__ = ["ANSWERS", "CUDA_CODES", "DO_THEY_FIT", "KERNEL_ERRORS", "MEANINGS", "Answer"]
@@ -90,7 +90,7 @@ def failures(facts: Facts) -> list[Failure]:
     """Failed CUDA calls with the file that made each: for a shared header, the file of the first frame above."""
     calls = []
     for notice in failed_calls(facts):
-        if job_end.is_shutting_down(notice.event):
+        if job_failure.is_shutting_down(notice.event):
             continue
         assert isinstance(notice.event, CudaFailure)
         file = notice.event.file or _caller(facts, notice)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.page_words import Hit
 
 
 def make_hit(

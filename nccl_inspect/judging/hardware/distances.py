@@ -48,11 +48,11 @@ def name(distance: int, releases: Iterable[str]) -> str | None:
         distance: as printed.
         releases: of the log; an inferred one may be any of a range.
     """
-    names = {_named(distance, release) for release in releases}
+    names = {_name_in_release(distance, release) for release in releases}
     return names.pop() if len(names) == 1 else None
 
 
-def _named(distance: int, release: str) -> str | None:
+def _name_in_release(distance: int, release: str) -> str | None:
     if "inferred" in release:
         return None
     classes = next((text.split() for first, text in _CLASSES if order(release) >= first), [])

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 
 
@@ -26,18 +26,18 @@ class Generation(Frozen):
 GENERATIONS = (
     Generation(
         "Ampere and Ada (sm_80, sm_86, sm_89)",
-        later(r"\b(?:A100|A800|A30|A40|A16|A10G?|A2|L4|L20|L40S?|RTX A\d{3,4}|RTX [34]0\d0|RTX \d{4} Ada)\b"),
+        compile_later(r"\b(?:A100|A800|A30|A40|A16|A10G?|A2|L4|L20|L40S?|RTX A\d{3,4}|RTX [34]0\d0|RTX \d{4} Ada)\b"),
         (2, 7, 3),
     ),
-    Generation("Hopper (sm_90)", later(r"\b(?:G?H100|G?H200|H800|H20)\b"), (2, 15, 1)),
-    Generation("Blackwell (sm_100, sm_103)", later(r"\b(?:B100|G?B200|G?B300)\b"), (2, 25, 1)),
+    Generation("Hopper (sm_90)", compile_later(r"\b(?:G?H100|G?H200|H800|H20)\b"), (2, 15, 1)),
+    Generation("Blackwell (sm_100, sm_103)", compile_later(r"\b(?:B100|G?B200|G?B300)\b"), (2, 25, 1)),
     # The makefile has sm_120 since 2.25.1, whose kernels ask for more shared memory than these GPUs have.
-    Generation("RTX Blackwell (sm_120, sm_121)", later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), (2, 26, 2)),
-    Generation("Thor (sm_110)", later(r"\bThor\b"), (2, 27, 5)),
+    Generation("RTX Blackwell (sm_120, sm_121)", compile_later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), (2, 26, 2)),
+    Generation("Thor (sm_110)", compile_later(r"\bThor\b"), (2, 27, 5)),
 )
 
 
-def of(names: Iterable[str]) -> Generation | None:
+def newest_generation(names: Iterable[str]) -> Generation | None:
     """Return the newest generation among GPUs with these names; None if no name is known."""
     generations = [generation for name in names for generation in GENERATIONS if generation.names.search(name)]
     return max(generations, key=lambda generation: generation.first, default=None)

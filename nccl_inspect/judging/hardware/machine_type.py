@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts, platforms
+from nccl_inspect import platforms
 from nccl_inspect.judging.hardware import signs
 from nccl_inspect.judging.statements import value
+from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.platforms import Platform, recognise_platform
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def platform_of(job: Job) -> Platform | None:
     """Return the machine type by a sign in the log, else by the names of the GPUs."""
-    return recognise_platform(signs.of(job, gpu_names(job)))
+    return recognise_platform(signs.find_signs(job, gpu_names(job)))
 
 
 def expected_of(platform: Platform | None, job: Job) -> Platform | None:
@@ -26,7 +27,7 @@ def expected_of(platform: Platform | None, job: Job) -> Platform | None:
     settings = {(setting.name, setting.value) for setting in job.environment}
     if platform and platform.p2p is False and platform.nvlink_pairs and _uses_p2p(job):
         platform = replace(platform, p2p=None)  # it has bridges, between some GPUs
-    return platform and platforms.expected_of(platform, job.nccl_versions, signs.local_ranks(job), settings)
+    return platform and platforms.expect_of_job(platform, job.nccl_versions, signs.local_ranks(job), settings)
 
 
 def _uses_p2p(job: Job) -> bool:
@@ -59,5 +60,5 @@ def _listed(job: Job) -> nvidia_smi.Shown:
 
 def _beside(job: Job) -> list[Item]:
     """Return the GPUs that files beside the log name."""
-    reports = artifacts.of(job.artifacts, "nvidia_smi_list", "nvidia_smi_query")
+    reports = contents_of(job.artifacts, "nvidia_smi_list", "nvidia_smi_query")
     return [item for report in reports for item in report.items if item.part == "gpu" and "model" in item.values]

@@ -59,7 +59,7 @@ _NOT_SHAREABLE = (1, 304, 400, 800)
 _EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
 
 
-def not_shared(facts: Facts) -> list[Notice]:
+def find_unshared(facts: Facts) -> list[Notice]:
     """CUDA's refusals to export, open or map the memory of another GPU."""
     peers = facts.notices("nccl/p2p-peer-access-failed")
     return [

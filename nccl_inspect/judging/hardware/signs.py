@@ -15,7 +15,7 @@ _BLOCK = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"
 _LOADED = ("loading", "loaded")
 
 
-def of(job: Job, gpu_names: set[str]) -> Shown:
+def find_signs(job: Job, gpu_names: set[str]) -> Shown:
     """Return the signs of the machine type in a job, together with the names of its GPUs."""
     chosen = {(setting.name, setting.value) for setting in job.environment if setting.source != "plugin"}
     cliques = [notice for notice in job.notices if notice.production == "nccl/mnnvl-clique"]

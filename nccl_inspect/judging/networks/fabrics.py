@@ -14,7 +14,7 @@ from nccl_inspect.judging.propagated_errors import frames
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice, Selection, Setting
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import count, some_names
 
 
@@ -156,7 +156,7 @@ def card_lists(facts: Facts) -> list[Notice]:
     return facts.with_event(events.NetDevices, lambda event: event.net == "IB" and bool(event.devices))
 
 
-_A_PLUGIN = later(r"ccl|plugin")
+_A_PLUGIN = compile_later(r"ccl|plugin")
 """Matches file names of plugins, and of none of the libraries that they need."""
 
 

@@ -9,16 +9,16 @@ from nccl_inspect.judging.facts import Facts, hosts_in
 from nccl_inspect.judging.networks.fabrics import card_lists
 from nccl_inspect.judging.networks.fallback import is_on_one_host
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.wording import folded
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import fold_names
 
 _WEAK = "aws-ofi-nccl/ofi-gdr-not-supported"
 """The plugin reports this for every provider without it; EFA has it on some instance types."""
 _SETTINGS = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",)}
 """Values that disable it."""
-_WITHOUT = later(r"roce(?:P2)?p1s0f[01]")
+_WITHOUT = compile_later(r"roce(?:P2)?p1s0f[01]")
 """The NICs of DGX Spark (GB10) as Linux names them: that machine has no GPUDirect RDMA."""
-_MAYBE_WITHOUT = later(r"(?:rdmap|efa_).*")
+_MAYBE_WITHOUT = compile_later(r"(?:rdmap|efa_).*")
 """EFA devices: some instance types have GPUDirect RDMA, others do not."""
 
 
@@ -79,7 +79,7 @@ def nics(notices: Iterable[Notice]) -> list[str]:
 
 def in_ranges(names: Iterable[str]) -> str:
     """Names that differ in numbers, as one: ``mlx5_[0-3], mlx5_bond_0``."""
-    return ", ".join(folded(names))
+    return ", ".join(fold_names(names))
 
 
 def _gpu(notice: Notice) -> object:

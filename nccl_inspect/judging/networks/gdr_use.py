@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from operator import methodcaller
 
-from nccl_inspect import platforms
 from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, once
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import Selection
+from nccl_inspect.platforms.fabrics import find_nic_family
 
 
 @once
-def one_sided(facts: Facts) -> Selection:
+def one_sided_paths(facts: Facts) -> Selection:
     """Paths with GPUDirect at one end only, and those of the only hosts that lack it."""
     paths = facts.inter_host_rdma_paths()
     without = hosts_without(paths)
@@ -43,12 +43,12 @@ def paths_without_gdr(facts: Facts) -> Selection:
 
     Where it is missing at one end only, or on some hosts only, gdr-one-sided tells it.
     """
-    return facts.inter_host_rdma_paths().where(lambda kind: kind.gdr is not True).without(one_sided(facts))
+    return facts.inter_host_rdma_paths().where(lambda kind: kind.gdr is not True).without(one_sided_paths(facts))
 
 
 def lacking(facts: Facts) -> tuple[str, str] | None:
     """Return the machine type or the NICs with which GPUDirect RDMA does not work, and where that is stated."""
     if facts.platform and facts.platform.gdr is False:
         return facts.platform.name, facts.platform.source("gdr")
-    family = platforms.find_nic_family(facts.job.network.devices) if facts.job.network.name == "IB" else None
+    family = find_nic_family(facts.job.network.devices) if facts.job.network.name == "IB" else None
     return (family.name, family.source) if family and not family.gdr else None

@@ -42,7 +42,7 @@ def reason(aborted: Notice) -> str:
     return str(value(aborted, "status") or "")
 
 
-def aborted(facts: Facts, *reasons: str) -> list[Notice]:
+def find_aborts(facts: Facts, *reasons: str) -> list[Notice]:
     """Reports that TCPXO's plugin ends its process for one of these reasons, given as parts of the text."""
     return [
         notice

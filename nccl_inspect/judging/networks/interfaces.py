@@ -11,10 +11,10 @@ from nccl_inspect.judging.facts import Facts, hosts_in, once
 from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.model.versions import order
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 
-_OF_ONE_MACHINE = later(
+_OF_ONE_MACHINE = compile_later(
     r"docker|br-[0-9a-f]{12}|veth[0-9a-f]{4}|cni|cbr|virbr|lxc|lxdbr|podman|nerdctl|flannel|cali[0-9a-f]|cilium|weave|"
     r"kube|nodelocaldns|vxlan|genev|azv[0-9a-f]|ip6tnl|ip6gre|tunl|sit\d|gre\d|gretap|tun\d|tap|wg|tailscale|zt|ppp|"
     r"vmnet|vboxnet|dummy"
@@ -23,13 +23,13 @@ _OF_ONE_MACHINE = later(
 
 Names such as ``veth0`` are left out: containers use them for the interface that makes them reachable.
 """
-_OVER_INFINIBAND = later(r"ib(?:\d|[pP]\d|s\d|o\d|_|bond)|bond-?ib", re.IGNORECASE)
+_OVER_INFINIBAND = compile_later(r"ib(?:\d|[pP]\d|s\d|o\d|_|bond)|bond-?ib", re.IGNORECASE)
 """``ib0``, ``ibp12s0``, ``ibs1f0``, ``ibP257p0s0``: names of IPoIB interfaces."""
-_FOR_RDMA = later(r"rdma|roce|mlx|.*rdma\d", re.IGNORECASE)
+_FOR_RDMA = compile_later(r"rdma|roce|mlx|.*rdma\d", re.IGNORECASE)
 """Names that administrators give to interfaces of RoCE cards: ``rdma0``, ``gpu0rdma0``."""
 _LINK_LOCAL = ("169.254.", "fe80:", "[fe80:")
 _LOOPBACK = ("127.", "::1<", "[::1]")
-_ZONE = later(r"%([^\s<\]]+)")
+_ZONE = compile_later(r"%([^\s<\]]+)")
 
 
 @frozen
@@ -110,23 +110,25 @@ def listed_interfaces(facts: Facts) -> list[Interface]:
     interfaces: list[Interface] = []
     for notice in facts.with_event(BootstrapInterface):
         assert isinstance(notice.event, BootstrapInterface)
-        interfaces.append(_made(notice.event.interface, notice.event.address, True, notice))
-        interfaces += [_made(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
+        interfaces.append(_make_interface(notice.event.interface, notice.event.address, True, notice))
+        interfaces += [_make_interface(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
     for notice in facts.with_event(NetDevices):
         assert isinstance(notice.event, NetDevices)
         if notice.event.net == "Socket":
             interfaces += [
-                _made(device[1], device[2], False, notice) for device in notice.event.devices if len(device) > 2
+                _make_interface(device[1], device[2], False, notice)
+                for device in notice.event.devices
+                if len(device) > 2
             ]
     begun: set[Process] = set()
     for notice in facts.notices("nccl/interface-found-old"):
         is_first = not begun.issuperset(notice.processes)
-        interfaces.append(_made(value(notice, "interface"), value(notice, "address"), is_first, notice))
+        interfaces.append(_make_interface(value(notice, "interface"), value(notice, "address"), is_first, notice))
         begun.update(notice.processes)
     return interfaces
 
 
-def _made(name: object, address: object, for_setup: bool, notice: Notice) -> Interface:
+def _make_interface(name: object, address: object, for_setup: bool, notice: Notice) -> Interface:
     return Interface(str(name), str(address or "").partition("<")[0], for_setup, notice)
 
 

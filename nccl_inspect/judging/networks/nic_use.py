@@ -62,7 +62,7 @@ class _Judged(Frozen):
 
 
 @once
-def idle(facts: Facts) -> list[Idle]:
+def idle_nics(facts: Facts) -> list[Idle]:
     """Return the hosts with idle NICs, if all ranks of the host are connected with other hosts.
 
     Missing connections of other hosts or communicators prove nothing about the NICs of this one. Left out are devices
@@ -71,8 +71,8 @@ def idle(facts: Facts) -> list[Idle]:
     """
     used, lists = nics_used(facts.inter_host_rdma_paths()), _lists(facts)
     results = (
-        _of_host(facts, candidate, lists.get(candidate.host.name, []), used.get(candidate.host.name, {}))
-        for candidate in _judged(facts)
+        _find_idle(facts, candidate, lists.get(candidate.host.name, []), used.get(candidate.host.name, {}))
+        for candidate in _judged_hosts(facts)
     )
     return [candidate for candidate in results if candidate]
 
@@ -80,7 +80,7 @@ def idle(facts: Facts) -> list[Idle]:
 @once
 def _usual(facts: Facts) -> dict[_Alike, set[frozenset[int]]]:
     """Return the NICs that hosts use which are alike."""
-    judged = {candidate.host.name: candidate for candidate in _judged(facts)}
+    judged = {candidate.host.name: candidate for candidate in _judged_hosts(facts)}
     compared = {name: candidate.comms for name, candidate in judged.items() if not candidate.absent}
     usual: dict[_Alike, set[frozenset[int]]] = {}
     for name, nics in _nics_in(facts, compared).items():
@@ -89,7 +89,7 @@ def _usual(facts: Facts) -> dict[_Alike, set[frozenset[int]]]:
 
 
 @once
-def _judged(facts: Facts) -> list[_Judged]:
+def _judged_hosts(facts: Facts) -> list[_Judged]:
     """Return the hosts whose ranks in the log are all connected with other hosts."""
     crossing = _by_host(facts)
     started = {comm.id: global_ranks(comm, comm.started) for comm in facts.job.communicators}
@@ -100,7 +100,7 @@ def _judged(facts: Facts) -> list[_Judged]:
     judged = []
     for host in facts.job.hosts:
         ranks = begun.intersection(host.ranks)
-        comms = _connected(ranks, crossing.get(host.name, []), started, done)
+        comms = _connected_comms(ranks, crossing.get(host.name, []), started, done)
         if comms and sizes[host.name] == fewest >= len(ranks):
             judged.append(_Judged(host, ranks, fewest - len(ranks), comms))
     return judged
@@ -132,7 +132,7 @@ def _size(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | 
     return max((comm.local_ranks for comm in comms if comm.local_ranks), default=None)
 
 
-def _connected(
+def _connected_comms(
     here: set[int], comms: Iterable[CommunicatorInfo], started: Mapping[str, set[int]], done: Mapping[str, set[int]]
 ) -> list[CommunicatorInfo]:
     """Return the communicators in which all ranks of a host are connected; none if these leave out some of its ranks.
@@ -163,7 +163,7 @@ def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[
     return nics_of
 
 
-def _of_host(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]]) -> Idle | None:
+def _find_idle(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]]) -> Idle | None:
     kinds = {_devices(notice.event) for notice in lists}
     if len(kinds) != 1 or not used:
         return None  # no list, or lists for single ranks
@@ -178,7 +178,7 @@ def _of_host(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int,
     }
     if len(unused) <= judged.absent:
         return None
-    ports, shared = len(unused) + len(used), _shared(facts).get(judged.host.name)
+    ports, shared = len(unused) + len(used), _shared_nics(facts).get(judged.host.name)
     # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU.
     meant = (
         any(unused.keys() <= nics for nics in _usual(facts).get(_alike(judged), ()))
@@ -209,7 +209,7 @@ def _has_one_each(judged: _Judged, nics: int, shared: Shared | None) -> bool:
 
 
 @once
-def _shared(facts: Facts) -> dict[str, Shared]:
+def _shared_nics(facts: Facts) -> dict[str, Shared]:
     """For each host the largest group of ranks that send, or receive, only through the same NIC."""
     groups: dict[tuple[str, str, int], set[int]] = {}
     for (host, side, rank), nics in _nics_of_ranks(facts).items():
@@ -232,7 +232,7 @@ def _nics_of_ranks(facts: Facts) -> dict[tuple[str, str, int], set[int]]:
     return by_rank
 
 
-def crossing(facts: Facts) -> Selection:
+def crossing_paths(facts: Facts) -> Selection:
     """Paths that cross rails, between hosts that use several NICs each: with one NIC there are no rails.
 
     The networks behind libfabric (EFA, Slingshot) have no rails.

@@ -8,9 +8,9 @@ from typing import Any
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.paths.table import Selection
-from nccl_inspect.util.grouping import grouped
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, Slotted, frozen, record
-from nccl_inspect.util.wording import listed, ranks_word
+from nccl_inspect.util.wording import list_words, ranks_word
 
 ABSENT = "none"
 """The value of a sibling that is known to state none."""
@@ -138,7 +138,7 @@ def find_odd(
 def _keep_common_host(found: Iterable[Odd]) -> list[Odd]:
     """Return what is odd on the only host that all slow paths touch: the others are only connected to it."""
     kept = []
-    for entries in grouped((one.label, one) for one in found).values():
+    for entries in group_values((one.label, one) for one in found).values():
         paths = [sibling.paths and sibling.paths() for one in entries for sibling in one.found]
         ends = [set(pair) for some in paths for pair in (some.distinct("src_host", "dst_host") if some else [()])]
         common = set.intersection(*ends)
@@ -158,8 +158,8 @@ def join(found: Iterable[Odd], ranks_of: Mapping[str, frozenset[int]]) -> list[l
         found: in all groups.
         ranks_of: hosts.
     """
-    alike = grouped(((one.label, one.hosts, one.is_likely), one) for one in _keep_common_host(found)).values()
-    by_hosts = grouped((one.hosts, one) for one in (_merge(entries, ranks_of) for entries in alike)).values()
+    alike = group_values(((one.label, one.hosts, one.is_likely), one) for one in _keep_common_host(found)).values()
+    by_hosts = group_values((one.hosts, one) for one in (_merge(entries, ranks_of) for entries in alike)).values()
     results = []
     for entries in by_hosts:
         ordered = sorted(entries, key=lambda one: (one.is_likely, -len(one.ranks)))
@@ -195,11 +195,11 @@ def _merge(entries: list[Odd], ranks_of: Mapping[str, frozenset[int]]) -> Odd:
 def tell(entries: list[Odd]) -> str:
     """Return who differs from whom, and in what."""
     first = entries[0]
-    by_kind = grouped((sibling.kind, sibling) for sibling in first.siblings)
-    who = listed(
+    by_kind = group_values((sibling.kind, sibling) for sibling in first.siblings)
+    who = list_words(
         ranks_word(rank for one in some for rank in one.ranks)
         if kind == "rank"
-        else f"{kind if len(some) == 1 else f'{kind}s'} {listed(one.name for one in some)}"
+        else f"{kind if len(some) == 1 else f'{kind}s'} {list_words(one.name for one in some)}"
         for kind, some in by_kind.items()
     )
     others = f"the {first.others} other" if first.others > 1 else "the other one of two"
@@ -211,6 +211,6 @@ def tell(entries: list[Odd]) -> str:
 def _difference(odd: Odd) -> str:
     value, usual = odd.value, odd.usual
     if isinstance(value, frozenset) and isinstance(usual, frozenset):  # of lines
-        own, theirs = (listed(f"'{line}'" for line in sorted(some)) for some in (value - usual, usual - value))
+        own, theirs = (list_words(f"'{line}'" for line in sorted(some)) for some in (value - usual, usual - value))
         return f"it says {own} instead of {theirs}".replace("{}", "N")
     return f"{odd.label}: {value} instead of {usual}"

@@ -18,8 +18,8 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin
 from nccl_inspect.model.job import CommunicatorInfo, Notice, PathKind, Selection
 from nccl_inspect.model.statements.unrecognised import template
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 
 _SPEEDS = {"P2P": 3, "SHM": 2, "NET": 1}
 _AMOUNTS = ("none", "some", "all")
@@ -76,7 +76,7 @@ _OWN = (
 """Ends of variables that one rank reads, or that every rank may have of its own."""
 _COMPARED = (events.EnvSetting, events.NetDevices, events.NcclVersion, events.CudaDriver)
 """Statements of which the values are compared."""
-_ADDRESS = later(r"0x[0-9a-f]+|\d+(?:\.\d+){3}|<\d+>")
+_ADDRESS = compile_later(r"0x[0-9a-f]+|\d+(?:\.\d+){3}|<\d+>")
 _TOPIC = 2
 """Words at its beginning that say what a line is about."""
 
@@ -107,7 +107,7 @@ class _Observer:
         self._host_of = {rank: host for host, ranks in self._ranks_on.items() for rank in ranks}
         self._local = {rank: at for ranks in self._ranks_on.values() for at, rank in enumerate(sorted(ranks))}
         self._starts = self._find_starts()
-        self._shapes = grouped((process.host, start.shape) for process, start in self._starts.items())
+        self._shapes = group_values((process.host, start.shape) for process, start in self._starts.items())
         self._machines = self._find_machines()
         self._found: list[Odd] = []
 
@@ -202,12 +202,12 @@ class _Observer:
         """Compare the ranks of each host, those of the job, and hosts."""
         siblings, values = {}, {}
         for process, start in self._starts.items():
-            value, lines = _stated(table.get(process), start.begin)
+            value, lines = _find_statement(table.get(process), start.begin)
             if value != ABSENT or attribute is _SETTING:
                 kind, name = ("rank", "") if start.ranks else ("process", f"{process.pid} of {process.host}")
                 one = Sibling(kind, name, frozenset((process.host,)), start.ranks, partial(iter, lines))
                 siblings[process], values[one] = one, value
-        groups = grouped(
+        groups = group_values(
             ((f"ranks of host {process.host}", self._starts[process].shape), process)
             for process in siblings
             if process.host in self._ranks_on
@@ -222,7 +222,7 @@ class _Observer:
             self._check(attribute, {one: values[one] for one in own}, group, label, may_lack=False)
         if label not in _CHOICES:
             self._compare_hosts(
-                attribute, label, grouped((process.host, one) for process, one in siblings.items()), values
+                attribute, label, group_values((process.host, one) for process, one in siblings.items()), values
             )
 
     def _compare_hosts(
@@ -261,7 +261,7 @@ class _Observer:
             exact = Counter(chain.from_iterable(table.values()))
             if len(exact) < 2:
                 continue
-            alike = grouped((template(words), words) for words in exact)
+            alike = group_values((template(words), words) for words in exact)
             shown = {
                 words: words if 2 * max(map(exact.__getitem__, some)) > sum(map(exact.__getitem__, some)) else general
                 for general, some in alike.items()
@@ -295,7 +295,7 @@ class _Observer:
 
     def _compare_channels(self) -> None:
         """Compare communicators of one split, or of one shape, that have no GPU in common."""
-        twins = grouped(
+        twins = group_values(
             ((comm.parent, comm.ordinal, comm.nranks, comm.nnodes, comm.local_ranks), comm)
             for comm in self._facts.job.communicators
             if comm.nranks > 1 and comm.nnodes is not None and (comm.ordinal or len(comm.started) == comm.nranks)
@@ -353,7 +353,7 @@ class _Observer:
             if host in self._ranks_on:
                 ways[rank, host] = min(ways.get((rank, host), way), way, key=_speed)
         if len(set(ways.values())) > 1:
-            of_way = grouped((_slowest(kind), kind) for kind in between.kinds)
+            of_way = group_values((_slowest(kind), kind) for kind in between.kinds)
             slow = {way: between.where(kinds.__contains__) for way, kinds in of_way.items()}
             for group in self._by_gpu(ways, side, between, slow).values():
                 self._check(_BETWEEN, group, "ranks with the same GPU")
@@ -400,7 +400,7 @@ class _Observer:
             for rank, host in between.distinct(RANKS[side], HOSTS[side]):
                 if host in used and host in self._ranks_on:
                     gpus[host].add(self._local[rank])
-        for hosts in grouped((self._kind(host), host) for host in gpus).values():
+        for hosts in group_values((self._kind(host), host) for host in gpus).values():
             if len({frozenset(gpus[host]) for host in hosts}) == 1:
                 shown = {host: partial(between.only, ("src_host",), partial(_are, (host,))) for host in hosts}
                 group = {self._host(host, partial(_first, shown[host])): len(used[host]) for host in hosts}
@@ -423,7 +423,7 @@ class _Observer:
         return Sibling(kind, name, frozenset((host,)), frozenset(ranks), partial(_first, shown), paths)
 
 
-def _stated(entry: tuple[Any, Notice, int] | None, begin: Begin) -> tuple[Any, list[Evidence]]:
+def _find_statement(entry: tuple[Any, Notice, int] | None, begin: Begin) -> tuple[Any, list[Evidence]]:
     """Return what a process states, and the line; what it states later not all state."""
     value, notice, row = entry or (ABSENT, None, 0)
     line = notice.lines[row] if notice else None

@@ -30,7 +30,7 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers, with_more
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, part_of, ranks_column, rows_of
 from nccl_inspect.model.fold.process_log import Burst
-from nccl_inspect.util.columns import Column, distinct, groups, joined, joint, order_of, ranges
+from nccl_inspect.util.columns import Column, concatenate, groups, join_keys, number_groups, ranges, sort_rows
 
 _UNNAMED = -2
 """Instead of the name of a GPU that no connection names."""
@@ -83,7 +83,9 @@ class MemberTable:
         if world is not None and id(world) in index:
             number = index[id(world)]
             of_world = np.append(self._by_rank[begin[number] : begin[number] + listed[number]], NOTHING)
-            global_ranks = joined([*(ranks_column(some.global_ranks) for some in comms.values()), np.array([NOTHING])])
+            global_ranks = concatenate(
+                [*(ranks_column(some.global_ranks) for some in comms.values()), np.array([NOTHING])]
+            )
             self._by_rank = np.where(self._by_rank == NOTHING, of_world[global_ranks], self._by_rank)
 
     def mate(self, member: Column, rank: Column) -> Column:
@@ -132,7 +134,7 @@ class LooseBursts:
         self.passed_over = np.flatnonzero(~is_small).tolist()
         """The other processes, by their numbers."""
         at = np.flatnonzero(is_loose & is_small[process])
-        at = at[order_of(process[at], table.place[table.begins[at]])]
+        at = at[sort_rows(process[at], table.place[table.begins[at]])]
         first, self.size = table.begins[at], table.begins[at + 1] - table.begins[at]
         self.process, self.place, self.last = process[at], table.place[first], table.place[first + self.size - 1]
         """The process of each burst, and its first and its last line."""
@@ -288,7 +290,7 @@ class Exclusion:
         np.bitwise_or.at(self._used, slot[had] * self._members + member[rows[had]], channels[rows[had]])
         wanted = np.flatnonzero(unit != NOTHING)
         rows, slot, unit = rows[wanted], slot[wanted], unit[wanted]
-        order = order_of(slot, unit)
+        order = sort_rows(slot, unit)
         rows, slot, unit = rows[order], slot[order], unit[order]
         begins = np.flatnonzero(np.append(True, (slot[1:] != slot[:-1]) | (unit[1:] != unit[:-1]))[: len(rows)])
         self._slot, self._unit = slot[begins], unit[begins]
@@ -469,7 +471,7 @@ class Certainty:
         table, process = self._table, self._owner
         conn = self.conn.copy()
         conn[loose.rows] = loose.conn_of_unit[loose.unit]
-        slots = joint(process, conn, table.src, table.dst, self.receives)
+        slots = join_keys(process, conn, table.src, table.dst, self.receives)
         bits = np.array([channels & _CHANNELS for channels in table.channel_sets], np.uint64)[table.channels]
         index = np.where(self.member == NOTHING, NOTHING, self.member - self._members.begin[process])
         turn = Exclusion(loose, slots, bits, index).turn
@@ -487,7 +489,7 @@ class Certainty:
         self.member[loose.rows] = member[loose.unit]
         self.conn[loose.rows] = np.where(member[loose.unit] == NOTHING, NOTHING, loose.conn_of_unit[loose.unit])
         size = np.where(loose.is_of_alike, np.bincount(loose.unit, minlength=loose.units), 1)[units]
-        self._count_uses(process, member[units], size, order_of(process, turn[units], loose.place_of_unit[units]))
+        self._count_uses(process, member[units], size, sort_rows(process, turn[units], loose.place_of_unit[units]))
         is_whole = loose.is_alike | ~loose.is_alone
         whole = np.flatnonzero(is_whole & (turn[loose.unit_of_burst] != NOTHING))
         owners = member[loose.unit_of_burst[whole]].tolist()
@@ -498,7 +500,7 @@ class Certainty:
             tid, conn, _ = burst.key
             made[index].setdefault(tid, []).append(Made(place, conn, one))
         apart = np.flatnonzero(~is_whole[loose.burst] & (turn[loose.unit] != NOTHING))
-        for group in groups(joint(loose.burst[apart], member[loose.unit[apart]])):
+        for group in groups(join_keys(loose.burst[apart], member[loose.unit[apart]])):
             some = apart[group]
             first = int(some[0])
             burst, owner = loose.bursts[int(loose.burst[first])], members.all[int(member[loose.unit[first]])]
@@ -531,7 +533,7 @@ class Certainty:
             fitting = _Fitting(process.members, self._fitting)
             self._left[index] += burst_units(process, [loose.bursts[at] for at in bursts], fitting)
         left = np.flatnonzero(loose.is_alone[loose.burst] & (turn[loose.unit] == NOTHING))
-        for group in groups(joint(loose.burst[left], loose.is_doubtful[loose.unit[left]])):
+        for group in groups(join_keys(loose.burst[left], loose.is_doubtful[loose.unit[left]])):
             some = left[group]
             at = int(loose.burst[some[0]])
             process = self._processes[int(loose.process[at])]
@@ -561,7 +563,7 @@ class Certainty:
     def like(self) -> Iterator[tuple[Member, int, Ends]]:
         """Connections that went to members and join the ranks that some that are left do in the same process."""
         table, process, rows = self._table, self._owner, self._of_open()
-        ends = joint(process[rows], table.src[rows], table.dst[rows])
+        ends = join_keys(process[rows], table.src[rows], table.dst[rows])
         is_like = np.isin(ends, ends[self.member[rows] == NOTHING])
         rows = rows[is_like & (self.member[rows] != NOTHING) & (self.conn[rows] != NOTHING)]
         columns = (column[rows].tolist() for column in (self.member, self.conn))
@@ -588,7 +590,7 @@ class Certainty:
             return set()
         conn = table.of_kinds(lambda event: NOTHING if event.conn is None else event.conn)[rows]
         number = np.array([channels.bit_count() for channels in table.channel_sets])[table.channels[rows]]
-        first, group = distinct(conn, table.src[rows], table.dst[rows])
+        first, group = number_groups(conn, table.src[rows], table.dst[rows])
         left = np.bincount(group, np.where(self.receives[rows], -number, number))
         return {(end.kind.conn, end.src, end.dst) for end in self._ends(rows[first[left != 0]])}
 

@@ -15,7 +15,7 @@ from nccl_inspect.model.fold.fold import ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.inventory import Begin, InitTiming, Stage
 from nccl_inspect.model.statements.index import Quotes, StatementLine
-from nccl_inspect.util.times import in_order, moment
+from nccl_inspect.util.times import are_in_order, moment
 
 _BOOTSTRAP = "nccl/bootstrap-timings"
 _PLACE = attrgetter("place")
@@ -126,7 +126,7 @@ def _stage(name: str, steps: Iterable[Step | None], seconds: Iterable[float] = (
     took = list(seconds)
     stage = Stage(name, len(reached) or len(took), seconds=max(took, default=None))
     times = [(time, step.origin.time) for step in reached if (time := moment(step.origin.time))]
-    if len(times) == len(reached) and times and in_order(*(time for time, _ in times)):
+    if len(times) == len(reached) and times and are_in_order(*(time for time, _ in times)):
         stage.first, stage.last = min(times)[1], max(times)[1]
     return stage
 

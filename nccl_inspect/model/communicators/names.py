@@ -14,10 +14,10 @@ from nccl_inspect.model.communicators.members import SEND_RECV, Member, ProcessM
 from nccl_inspect.model.inventory import Parallelism
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements.index import Statements, by_process
-from nccl_inspect.util.grouping import grouped
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.patterns import compile_later
 
-GROUP = later(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
+GROUP = compile_later(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
 """A process group in a line of PyTorch: its name, and what the program calls it."""
 _NOTHING = ("undefined", "")
 
@@ -92,7 +92,7 @@ def _told_by_torch(communicators: Sequence[Communicator], notices: Iterable[Noti
 
 def _by_pointer(communicators: Iterable[Communicator]) -> dict[tuple[str, int], list[Member]]:
     """Return the members of communicators by their pointers and ranks."""
-    return grouped(
+    return group_values(
         ((member.init.comm, member.rank), member) for comm in communicators for member in comm.members.values()
     )
 

@@ -18,18 +18,19 @@ from nccl_inspect.model.jobs.parts import Part, Unions
 from nccl_inspect.model.jobs.shares import Claim
 from nccl_inspect.model.processes import gathering
 from nccl_inspect.model.processes.gathering import Gathered
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.model.statements import job_failure
+from nccl_inspect.model.statements.job_failure import NODE_FAILURE, PREEMPTED, REQUEUED
 from nccl_inspect.util.levels import STATEMENTS
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 
 if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share
 
 
 _TESTS = "nccl-tests"
-_AGAIN = later(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
+_AGAIN = compile_later(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
 """What distinguishes the attempts of one job in the names of files."""
-_DIGITS = later(r"\d+")
+_DIGITS = compile_later(r"\d+")
 """What distinguishes its ranks there."""
 _LOOK_BACK = 64
 """Number of earlier parts, or jobs, among which the continuing one is searched."""
@@ -310,7 +311,7 @@ def _requeued(fold: Fold) -> dict[int, list[int]]:
     places: dict[int, list[int]] = {}
     for log in fold.processes.values():
         for note in log.notes.values():
-            if job_end.reason(note.event) in (job_end.PREEMPTED, job_end.REQUEUED, job_end.NODE_FAILURE):
+            if job_failure.reason(note.event) in (PREEMPTED, REQUEUED, NODE_FAILURE):
                 places.setdefault(source_and_line(note.place)[0], []).append(note.place)
     return places
 

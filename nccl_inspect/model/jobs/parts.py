@@ -10,7 +10,7 @@ from nccl_inspect.event.base import NO_HOST, Process, is_named
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.util.times import in_order, moment
+from nccl_inspect.util.times import are_in_order, moment
 
 _BEGINNING = (events.NcclVersion, events.CudaDriver, events.NetDevices)
 
@@ -62,7 +62,7 @@ class Part:
 
         opening = [moment(log.opening.time) for log in logs]
         final = [moment(log.final.time) for log in logs]
-        is_ordered = in_order(*opening, *final)
+        is_ordered = are_in_order(*opening, *final)
         self.began = min(time for time in opening if time) if is_ordered else None
         """When the first process began, where all lines have times of one clock."""
         self.ended = max(time for time in final if time) if is_ordered else None
@@ -159,7 +159,7 @@ class Part:
         if shared:
             mine, theirs = self.extents, other.extents
             return any(mine[key][0] < theirs[key][1] and theirs[key][0] < mine[key][1] for key in shared)
-        if self.began and self.ended and other.began and other.ended and in_order(self.began, other.began):
+        if self.began and self.ended and other.began and other.ended and are_in_order(self.began, other.began):
             return self.began < other.ended and other.began < self.ended
         return None
 

@@ -27,9 +27,9 @@ from nccl_inspect.model.processes.gathering import Gathered
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.util.levels import STATEMENTS
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record, record
-from nccl_inspect.util.text import printable
+from nccl_inspect.util.text import escape_controls
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.fold import Fold
@@ -99,8 +99,8 @@ class Landmarks:
         return source_and_line(last)[1] if last < self.places[-1] else 0
 
 
-_WORD = later(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
-_PID = later(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
+_WORD = compile_later(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PID = compile_later(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _NOBODY = -1
 _Line = TypeVar("_Line", bound=tuple[Any, ...])
 
@@ -424,7 +424,7 @@ def _is_closing(note: Note) -> bool:
         job_end.is_end(event)
         or note.level in STATEMENTS
         or isinstance(event, ErrorCascade)
-        or (event is not None and (engine.is_of(event, "test-end") or getattr(event, "tone", "") == "error"))
+        or (event is not None and (engine.has_role(event, "test-end") or getattr(event, "tone", "") == "error"))
     )
 
 
@@ -442,10 +442,10 @@ def _events(log: ProcessLog) -> Iterator[Event]:
     yield from (note.event for note in log.notes.values() if note.event)
 
 
-_END = later(r"[^A-Za-z0-9]*$")
+_END = compile_later(r"[^A-Za-z0-9]*$")
 _POD = "pod/"
 """What kubectl puts in front of the name of a pod; that of the container follows it."""
-_SUFFIX = later(r"(?:\.(?:log|txt|out|err|gz|bz2|xz|zst))+$")
+_SUFFIX = compile_later(r"(?:\.(?:log|txt|out|err|gz|bz2|xz|zst))+$")
 
 
 def titles(shares: Sequence[Share]) -> list[str]:
@@ -464,14 +464,16 @@ def _labels(share: Share) -> list[str]:
     """Return the names of pods or nodes; what else collectors print holds pids."""
     labels = (log.opening.label for log in share.processes.values() if log.process.host)
     plain = (label for label in labels if label and not any(map(str.isspace, label)))
-    return list(dict.fromkeys(printable(label.removeprefix(_POD).partition("/")[0]) for label in plain))
+    return list(dict.fromkeys(escape_controls(label.removeprefix(_POD).partition("/")[0]) for label in plain))
 
 
 def _short(names: Mapping[int, str]) -> dict[int, str]:
     """Files without the folder that all of them are in; one that is alone in its folder has the name of that."""
     folders = [name.rpartition("/")[0] for name in names.values()]
     top = os.path.commonpath(folders) if len(names) > 1 and all(folders) else ""
-    short = {number: printable(name.removeprefix(top).lstrip("/") if top else name) for number, name in names.items()}
+    short = {
+        number: escape_controls(name.removeprefix(top).lstrip("/") if top else name) for number, name in names.items()
+    }
     alone = Counter(name.rpartition("/")[0] for name in short.values())
     return {
         number: folder if (folder := name.rpartition("/")[0]) and alone[folder] == 1 else _SUFFIX.sub("", name) or name

@@ -22,7 +22,7 @@ from nccl_inspect.model.paths.numbers import Columns
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of
 from nccl_inspect.model.paths.placement import Placed, owners
 from nccl_inspect.scanning.found import Edge
-from nccl_inspect.util.columns import Column, distinct, joined, joint, order_of
+from nccl_inspect.util.columns import Column, concatenate, join_keys, number_groups, sort_rows
 
 
 class Rows:
@@ -51,12 +51,12 @@ class Rows:
         self.unplaced = int(table.lines[rows[~is_known & ~reduces]].sum())
         kept = np.flatnonzero(is_known & ~reduces)
         self._number = np.array(owners(self._placements), np.int32)
-        kept = kept[order_of(self._number[owner[at[kept]]], table.place[rows[kept]])]
+        kept = kept[sort_rows(self._number[owner[at[kept]]], table.place[rows[kept]])]
         self.networks = self._counted(table.kind[rows[kept]])
         """How many connections each network has."""
         self.spaces, space = _named([placement.space for placement in self._placements])
         of_space = np.argsort(np.argsort(self.spaces))[space]
-        pair = joint(self._flat[src[kept]], self._flat[dst[kept]], of_space[owner[at[kept]]])
+        pair = join_keys(self._flat[src[kept]], self._flat[dst[kept]], of_space[owner[at[kept]]])
         by_pair = np.argsort(pair, kind="stable")
         kept, pair = kept[by_pair], pair[by_pair]
         self.begins = np.flatnonzero(np.append(True, pair[1:] != pair[:-1])[: len(pair)])
@@ -85,7 +85,7 @@ class Rows:
         self._sizes = np.array([len(placement.ranks) for placement in lists.values()], np.int32)
         self._begins = np.cumsum(self._sizes) - self._sizes
         ranks = [ranks_column(placement.ranks) for placement in lists.values()]
-        self._flat = joined([*ranks, np.array([NOTHING])]).astype(np.int32)
+        self._flat = concatenate([*ranks, np.array([NOTHING])]).astype(np.int32)
         self._lists = [(placement.space, len(placement.ranks)) for placement in lists.values()]
         return np.array([number[id(placement.ranks)] for placement in self._placements], np.int32)
 
@@ -139,7 +139,7 @@ class Rows:
 
     def _counted(self, kind: Column) -> Counter[str]:
         counts: Counter[str] = Counter()
-        heads, number = distinct(kind)
+        heads, number = number_groups(kind)
         for place, count in zip(kind[heads].tolist(), np.bincount(number).tolist(), strict=True):
             if net := self.table.kinds[place].net:
                 counts[net] += count
@@ -155,8 +155,8 @@ class Rows:
         local = np.flatnonzero(self.is_local)
         if not (np.minimum(src_host, dst_host)[local] == NOTHING).any():
             return
-        rows = local[distinct(self.pair[local])[0]]
-        rows = rows[order_of(self._number[self._owner[rows]], self.place[rows])]
+        rows = local[number_groups(self.pair[local])[0]]
+        rows = rows[sort_rows(self._number[self._owner[rows]], self.place[rows])]
         for space, src, dst in zip(
             *(column[rows].tolist() for column in (self.space, self.src, self.dst)), strict=True
         ):
@@ -178,7 +178,7 @@ class Rows:
     def devices(self) -> Iterator[tuple[str, int, str | None]]:
         """Yield the GPUs of ranks by their spaces."""
         for rank, device in ((self.src, self.table.src_dev[self.row]), (self.dst, self.table.dst_dev[self.row])):
-            heads = distinct(self.space, rank, device)[0]
+            heads = number_groups(self.space, rank, device)[0]
             columns = (column[heads].tolist() for column in (self.space, rank, device))
             for space, number, name in zip(*columns, strict=True):
                 yield self.spaces[space], number, self._devices[name]
@@ -253,7 +253,7 @@ class Grouping:
         communicator = np.where(self._is_mixed(self._detail)[rows.pair], rows.communicator, NOTHING - 1 - self._nth())
         nic = self._nics(nic_name)
         channels = rows.table.channels[rows.row]
-        return distinct(rows.kind, channels, nic, rows.proxy, rows.guessed, communicator, self._scopes(scope))[1]
+        return number_groups(rows.kind, channels, nic, rows.proxy, rows.guessed, communicator, self._scopes(scope))[1]
 
     def _nth(self) -> Column:
         """Return for each connection whether its communicator is the first of its pair, the second, …"""
@@ -261,7 +261,7 @@ class Grouping:
         mixed = np.flatnonzero(self.mixed[self._rows.pair])
         if len(mixed):
             pair = self._rows.pair[mixed]
-            number = distinct(pair, self._rows.communicator[mixed])[1]
+            number = number_groups(pair, self._rows.communicator[mixed])[1]
             begins = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
             nth[mixed] = number - np.repeat(number[begins], np.diff(begins, append=len(pair)))
         return nth
@@ -272,7 +272,7 @@ class Grouping:
         nics = [(kind.net, kind.nic_index) for kind in rows.table.kinds]
         numbers: dict[object, int] = {}
         nic = np.array([numbers.setdefault(nic, len(numbers)) for nic in nics])[rows.kind]
-        first, group = distinct(rows.log, nic)
+        first, group = number_groups(rows.log, nic)
         names: dict[str | None, int] = {}
         named = []
         for row, kind in zip(first.tolist(), rows.kind[first].tolist(), strict=True):
@@ -286,8 +286,8 @@ class Grouping:
         rows, (src_host, dst_host) = self._rows, self._hosts
         both = (src_host != NOTHING) & (dst_host != NOTHING)
         ends = np.where(both, src_host == dst_host, 2 + rows.pair)
-        devices = joint(rows.table.src_dev[rows.row], rows.table.dst_dev[rows.row])
-        first, group = distinct(rows.communicator, rows.is_local, ends, np.where(both, 0, devices))
+        devices = join_keys(rows.table.src_dev[rows.row], rows.table.dst_dev[rows.row])
+        first, group = number_groups(rows.communicator, rows.is_local, ends, np.where(both, 0, devices))
         scopes: dict[str, int] = {}
         return np.array([scopes.setdefault(scope(line), len(scopes)) for line in rows.lines(first)])[group]
 
@@ -302,7 +302,7 @@ class Grouping:
             hosts: their names.
         """
         rows, table = self._rows, self._rows.table
-        first, like = distinct(self._likeness)
+        first, like = number_groups(self._likeness)
         number: dict[object, int] = {}
         kinds: list[PathKind] = []
         kind, detail = [], []
@@ -363,11 +363,11 @@ class Grouping:
         mixed = np.flatnonzero(self.mixed[rows.pair] & is_chosen)
         if not len(mixed):
             return list(sets), numbers
-        some = mixed[distinct(rows.pair[mixed], rows.communicator[mixed])[0]]
+        some = mixed[number_groups(rows.pair[mixed], rows.communicator[mixed])[0]]
         pair, communicator = rows.pair[some], rows.communicator[some]
         begins = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
         sizes = np.diff(begins, append=len(pair))
-        first, like = distinct(_alike(communicator, begins, sizes))
+        first, like = number_groups(_alike(communicator, begins, sizes))
         places = []
         for begin, size in zip(begins[first].tolist(), sizes[first].tolist(), strict=True):
             names = [rows.communicators[place] for place in communicator[begin : begin + size].tolist()]
@@ -389,5 +389,5 @@ def _alike(signs: Column, begins: Column, sizes: Column) -> Column:
     for place in range(min(_LONG, int(sizes.max(initial=0)))):
         at = np.minimum(begins + place, len(signs) - 1)
         sign = np.where(is_long | (sizes <= place), NOTHING, signs[at])
-        signature = distinct(signature, sign)[1]
+        signature = number_groups(signature, sign)[1]
     return signature

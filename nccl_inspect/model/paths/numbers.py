@@ -61,9 +61,9 @@ def chosen(rows: Numbers, wanted: Numbers) -> Numbers:
 def combinations(columns: Sequence[Numbers]) -> tuple[list[int], Numbers]:
     """Return the first row of each combination of numbers, in their order, and for each row the place of its own."""
     if not isinstance(columns[0], list):
-        from nccl_inspect.util.columns import distinct  # loads numpy
+        from nccl_inspect.util.columns import number_groups  # loads numpy
 
-        heads, group = distinct(*columns)
+        heads, group = number_groups(*columns)
         return heads.tolist(), group
     firsts: list[int] = []
     numbers: dict[tuple[int, ...], int] = {}

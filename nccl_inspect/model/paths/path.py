@@ -25,6 +25,9 @@ _SHARED = (
 _LISTED = ("channels", "also", "links")
 _JUDGED = ("gpu_class", "link", "expected", "verdict")
 
+P2P_CLASSES = ("NV", "PIX", "PXB")
+"""Classes over which NCCL uses P2P by default on every platform (src/graph/paths.cc, 2.4 to 2.31)."""
+
 
 class TwoEnded:
     """Holds what the links of a path say of both of its ends."""

@@ -25,7 +25,7 @@ from nccl_inspect.model.processes import identity
 from nccl_inspect.model.statements import job_end
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.levels import STATEMENTS
-from nccl_inspect.util.times import in_order
+from nccl_inspect.util.times import are_in_order
 
 
 class _Copy:
@@ -411,7 +411,7 @@ def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
         ends: places of lines that say that a job ended.
     """
     shared_hosts = part.hosts & other.hosts
-    if shared_hosts and part.ended and other.began and in_order(part.ended, other.began):
+    if shared_hosts and part.ended and other.began and are_in_order(part.ended, other.began):
         return part.ended < other.began
     shared = part.extents.keys() & other.extents.keys()
     if any(part.extents[key][1] >= other.extents[key][0] for key in shared):
@@ -431,7 +431,7 @@ def superseded(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]
     if len(runs) < 2:
         return []
     times = [run.began for run in runs]
-    if in_order(*times):
+    if are_in_order(*times):
         runs.sort(key=lambda run: run.began or times[0])  # type: ignore[arg-type,return-value]
     else:
         runs.sort(key=lambda run: run.begin)

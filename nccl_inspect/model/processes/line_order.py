@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nccl_inspect.event import types as events
 from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.util.times import in_order, moment
+from nccl_inspect.util.times import are_in_order, moment
 
 _MAX_PROCESSES = 64
 _MAX_MARKS = 200
@@ -66,7 +66,7 @@ def _order(log: ProcessLog) -> _Order:
     steps = [
         after.seconds - before.seconds
         for before, after in pairwise(times)
-        if before and after and in_order(before, after)
+        if before and after and are_in_order(before, after)
     ]
     return _Order(sum(step > 0 for step in steps), sum(step < 0 for step in steps))
 

@@ -95,7 +95,7 @@ def _setting(
     lines = sorted(entry.lines, key=lambda statement: statement.place)
     return Setting(
         name=name,
-        value=secrets.value_of(name, value),
+        value=secrets.mask_value(name, value),
         source=entry.source,
         ranks=None if everywhere else own,
         hosts=list(dict.fromkeys(process[0] for process in entry.processes)),

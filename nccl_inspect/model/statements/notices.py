@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nccl_inspect.event import types as events
-from nccl_inspect.event.base import Process, without_secrets
+from nccl_inspect.event.base import Process, hide_secrets
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Late
@@ -19,9 +19,9 @@ from nccl_inspect.model.inventory import Calls, Progress, Stamp
 from nccl_inspect.model.job import Earliest, Notice
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE
 from nccl_inspect.model.statements.index import Line, Statement
-from nccl_inspect.util.secrets import masked
+from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
-from nccl_inspect.util.times import Moment, in_order, moment
+from nccl_inspect.util.times import Moment, are_in_order, moment
 
 Completed = Callable[[Process, int], int]
 """Where a thread of a process completed a communicator for the last time; -1 where it did not."""
@@ -64,10 +64,10 @@ def _notice(
 ) -> Notice:
     event, printers = statement.event, statement.processes
     notice = Notice(
-        event=event and without_secrets(event),
+        event=event and hide_secrets(event),
         production=event.qualified_name if event else "",
         level=statement.level,
-        message=masked(decode(statement.message)),
+        message=mask_secrets(decode(statement.message)),
         count=sum(statement.counts),
         place=statement.places[0],
         ranks=[],
@@ -76,15 +76,19 @@ def _notice(
         evidence=[],
         earliest=_UNMADE,
         releases=releases.get(event.production, "") if event else "",
-        rule=engine.rule_of(event) if event else "",
-        roles=engine.roles_of(event) if event else frozenset(),
+        rule=engine.find_rule(event) if event else "",
+        roles=engine.find_roles(event) if event else frozenset(),
         location=statement.location,
     )
     return notice.defer(
         ranks=lambda: sorted({rank for process in printers for rank in ranks.get(process, ())}),
         hosts=lambda: list(dict.fromkeys([process.host for process in printers if process.host])),
         evidence=lambda: [statement.line(row, line) for row in range(min(len(printers), MAX_EVIDENCE))],
-        lines=lambda: [statement.line(row, line) for row in range(len(printers))],
+        lines=lambda: (
+            notice.evidence
+            if len(printers) <= MAX_EVIDENCE
+            else [statement.line(row, line) for row in range(len(printers))]
+        ),
         earliest=lambda: _earliest(statement, line) if len(printers) > 1 else _only(statement, notice.evidence[0]),
         until=lambda: [source_and_line(place)[1] for place in statement.lasts],
         outlived=lambda: _is_outlived(statement, completed),
@@ -115,7 +119,7 @@ def _earliest(statement: Statement, line: Line) -> Earliest:
     """Return who said it first: by time where all have times of one clock, else the first in the log."""
     row, origins = 0, statement.origins
     times = [moment(origin.time) for origin in origins] if origins[0].time else [None]
-    ordered = in_order(*times)
+    ordered = are_in_order(*times)
     processes = statement.processes[:1]
     if ordered:
         seconds = [time.seconds for time in times if time]

@@ -9,15 +9,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Stated
 from nccl_inspect.model.job import Job, Notice
-from nccl_inspect.util.patterns import later
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import decode, encode
 
-_BEGINS = later(rb"\s*(?:GPU ?\d|MIG )")
+if TYPE_CHECKING:
+    from nccl_inspect.ingest.lines.envelope_fields import Stated
+
+_BEGINS = compile_later(rb"\s*(?:GPU ?\d|MIG )")
 
 
 @frozen
@@ -56,6 +58,9 @@ def most_gpus(job: Job) -> int:
 
 def _without_envelopes(line: str) -> tuple[str, Stated] | None:
     """Return the output of nvidia-smi and the text before it; None if that is not a known envelope."""
+    from nccl_inspect.ingest import envelopes  # few logs show it
+    from nccl_inspect.ingest.lines.envelope_fields import NOTHING
+
     text, stated = encode(line), NOTHING
     for _ in range(envelopes.MAX_DEPTH):
         if _BEGINS.match(text):

@@ -14,16 +14,18 @@ from nccl_inspect.model.fold.fold import Fold, Note
 from nccl_inspect.model.fold.places import source_and_line
 from nccl_inspect.model.fold.process_log import ProcessLog, Step
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.patterns import later
-from nccl_inspect.util.secrets import masked
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode, encode
 
 if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share
 
 
-_VARIABLE = later(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
-_CONNECTION = later(rb"(?:Channel|Ring) \d+(?:/\d+)? : (?P<src>\d{1,9})\[(?:[^\s\[\]]{1,20}\] -> (?P<dst>\d{1,9})\[)?")
+_VARIABLE = compile_later(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
+_CONNECTION = compile_later(
+    rb"(?:Channel|Ring) \d+(?:/\d+)? : (?P<src>\d{1,9})\[(?:[^\s\[\]]{1,20}\] -> (?P<dst>\d{1,9})\[)?"
+)
 """How connection lines begin; the order of a ring has lines of its own."""
 _MAX_TEMPLATES = 1000
 _SMALL = 1 << 20
@@ -74,21 +76,21 @@ def cut_widths(fold: Fold) -> dict[str, int]:
 
 def _is_beginning(message: bytes) -> bool:
     """Return whether a message is the beginning of one that the grammar knows."""
-    return any(production.is_cut(message) for production in engine.shipped().beginnings(message))
+    return any(production.is_cut(message) for production in engine.load_grammar().beginnings(message))
 
 
-def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int], bool]) -> int:
+def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int | None], bool]) -> int:
     """Return how many lines are of a connection, but not of which: cut off, or of a release that the grammar lacks.
 
     Args:
         notes: unrecognised messages with their counts.
-        is_shown: whether whole lines show a path between two ranks that a process names.
+        is_shown: whether whole lines show the path between two ranks that a process names; the second may be cut off.
     """
     found = ((note, match) for note in notes if (match := _CONNECTION.match(note.message)))
     return sum(
         note.count
         for note, match in found
-        if not (match["dst"] and is_shown(note.origin.process, int(match["src"]), int(match["dst"])))
+        if not is_shown(note.origin.process, int(match["src"]), int(match["dst"]) if match["dst"] else None)
     )
 
 
@@ -100,7 +102,7 @@ def grouped(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:
     """
     groups: dict[str, tuple[int, Note]] = {}
     for note in notes:
-        shape = template(masked(decode(note.message)))
+        shape = template(mask_secrets(decode(note.message)))
         count, first = groups.get(shape, (0, note))
         groups[shape] = (count + note.count, first if first.place <= note.place else note)
     ordered = sorted(groups.items(), key=lambda group: (-group[1][0], group[0]))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import rule_pages
 import sample_data
-from anonymized_logs import PRIVATE, anonymized
+from anonymized_logs import PRIVATE, anonymize_log
 from call_count import calls
 from envelope_samples import PREFIXES, WHOLE, wrapper
 from hypothesis import given
@@ -25,7 +25,7 @@ import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.anonymize import Anonymizer
 from nccl_inspect.extras.anonymize.learning import Learned
-from nccl_inspect.extras.anonymize.names import Names, hosts_in, load_table
+from nccl_inspect.extras.anonymize.names import Names, load_table, split_hosts
 from nccl_inspect.extras.anonymize.text import Scrubber
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.model.job import Job
@@ -50,22 +50,22 @@ def document(job: Job, anonymizer: Anonymizer | None = None) -> Any:
     for finding in found["findings"]:
         finding["fix"] = [step for step in finding["fix"] if not step.startswith("kubectl describe pod ")]
         finding["evidence"] = [re.sub(r".*? NCCL ", "NCCL ", entry["text"]) for entry in finding["evidence"]]
-    return renamed(found, Scrubber(anonymizer.names)) if anonymizer else found
+    return rename_hosts(found, Scrubber(anonymizer.names)) if anonymizer else found
 
 
-def renamed(value: Any, scrubber: Scrubber) -> Any:
+def rename_hosts(value: Any, scrubber: Scrubber) -> Any:
     if isinstance(value, str):
         return scrubber.host(value)
     if isinstance(value, list):
-        return [renamed(item, scrubber) for item in value]
+        return [rename_hosts(item, scrubber) for item in value]
     if isinstance(value, dict):
-        return {key: item if key in _NOT_OF_THE_LOG else renamed(item, scrubber) for key, item in value.items()}
+        return {key: item if key in _NOT_OF_THE_LOG else rename_hosts(item, scrubber) for key, item in value.items()}
     return value
 
 
 def differences(name: str, *logs: bytes, hidden: str = "llama") -> Iterator[str]:
     """Yield what logs say otherwise after they are anonymized, and names that are left."""
-    anonymizer, after = anonymized(*logs)
+    anonymizer, after = anonymize_log(*logs)
     wanted, got = document(nccl_inspect.read(list(logs)), anonymizer), document(nccl_inspect.read(after))
     yield from (f"{name}: {key}: {got[key]}, before: {wanted[key]}" for key in wanted if got[key] != wanted[key])
     names = [host for host in anonymizer.names.table["host"] if len(host) > 3]
@@ -73,7 +73,7 @@ def differences(name: str, *logs: bytes, hidden: str = "llama") -> Iterator[str]
     yield from (f"{name}: {found[0]!r} is left" for log in after if (found := re.search(hidden.encode(), log)))
 
 
-def in_envelope(envelope: str, sample: str) -> bytes:
+def wrap_line(envelope: str, sample: str) -> bytes:
     return b"\n".join(map(wrapper(envelope), sample_data.contents(sample)[0].split(b"\n")))
 
 
@@ -82,7 +82,7 @@ def test_logs_say_the_same() -> None:
     wrong = [line for name in FEW for line in differences(name, *sample_data.contents(name), hidden=r"llama|192\.0\.2")]
     for number, envelope in enumerate([*PREFIXES, *WHOLE]):
         if number % 16 == 0:
-            wrong += differences(envelope, in_envelope(envelope, "peer-killed"))
+            wrong += differences(envelope, wrap_line(envelope, "peer-killed"))
     assert not wrong, "\n".join(wrong)
 
 
@@ -92,21 +92,21 @@ def test_samples_in_all_envelopes_and_examples_of_rules_say_the_same() -> None:
     for name in sample_data.names()[::3]:
         wrong += differences(name, *sample_data.contents(name), hidden=r"llama|192\.0\.2\.\d")
         if sample_data.is_torn(name):
-            text = decode(b"".join(anonymized(*sample_data.contents(name))[1]))
+            text = decode(b"".join(anonymize_log(*sample_data.contents(name))[1]))
             wrong += [f"{name}: vm is left"] if re.search(r"(?:^|[^a-z])vm:\d", text) else []
     for log in sorted((sample_data.FOLDER / "field-notes").glob("*.log")):
         wrong += differences(log.name, log.read_bytes())
     for envelope, sample in zip((*PREFIXES, *WHOLE), cycle(FEW)):
-        wrong += differences(f"{sample} in {envelope}", in_envelope(envelope, sample))
+        wrong += differences(f"{sample} in {envelope}", wrap_line(envelope, sample))
     for example in [example for rule in rule_pages.RULES for example in rule_pages.examples(rule)][::9]:
         data = example.log * int(example.options.get("repeat", 1))
-        before, after = (nccl_inspect.read(one).findings for one in (data, anonymized(data)[1][0]))
+        before, after = (nccl_inspect.read(one).findings for one in (data, anonymize_log(data)[1][0]))
         if [(f.rule, f.severity, f.ranks) for f in after] != [(f.rule, f.severity, f.ranks) for f in before]:
             wrong.append(f"nccl_inspect/rules/{example.rule.replace('-', '_')}.md: {example.id}")
     assert not wrong, "\n".join(wrong)
 
 
-def in_document(kind: str, lines: Iterable[str]) -> Any:
+def write_document(kind: str, lines: Iterable[str]) -> Any:
     around, each = LINES["documents"][kind]
     return json.loads(around.replace("LINES", ",".join(each.replace("LINE", json.dumps(line)) for line in lines)))
 
@@ -114,21 +114,21 @@ def in_document(kind: str, lines: Iterable[str]) -> Any:
 def test_documents_say_the_same_on_one_line_and_on_many() -> None:
     lines = decode(sample_data.contents("peer-killed")[0]).splitlines()[:40]
     wrong: list[str] = []
-    documents = {kind: in_document(kind, lines) for kind in LINES["documents"]} | {"one-string": "\n".join(lines)}
+    documents = {kind: write_document(kind, lines) for kind in LINES["documents"]} | {"one-string": "\n".join(lines)}
     for kind, whole in documents.items():
         for indent in (None, 2):
             data = json.dumps(whole, indent=indent).encode()
             wrong += differences(f"{kind} {indent}", data, hidden="llama|acme|ip-10-0-1-2")
-            assert json.loads(anonymized(data)[1][0]), kind
+            assert json.loads(anonymize_log(data)[1][0]), kind
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
 def test_a_document_is_longer_than_a_line_may_be() -> None:
     lines = decode(sample_data.contents("v2.28.9-libfabric-2node")[0]).splitlines()
-    before = json.dumps(in_document("elastic", lines * (2 * BLOCK // sum(map(len, lines)) + 1))).encode()
+    before = json.dumps(write_document("elastic", lines * (2 * BLOCK // sum(map(len, lines)) + 1))).encode()
     assert len(before) > 2 * BLOCK
-    _, (after,) = anonymized(before)
+    _, (after,) = anonymize_log(before)
     assert len(json.loads(after)["hits"]["hits"]) == len(json.loads(before)["hits"]["hits"])
     assert b"llama" not in after
 
@@ -155,7 +155,7 @@ def test_no_name_is_left() -> None:
     cases += [(HEAD + file.read_text("utf-8"), LEAKS) for file in sorted((TESTS / "logs" / "leaks").glob("*.log"))]
     wrong: list[str] = []
     for text, hidden in cases:
-        after = anonymized(text.encode())[1][0].decode()
+        after = anonymize_log(text.encode())[1][0].decode()
         wrong += [line for line in after.splitlines() if hidden.search(line)]
         wrong += [text] if after.count("\n") != text.count("\n") else []
     assert not wrong, "\n".join(wrong)
@@ -165,11 +165,11 @@ def test_names_do_not_hide_in_numbers() -> None:
     lines = [HEAD.encode(), b"\x1b[0mgpu-a17:1:1 [0] NCCL INFO NET/IB : No device found."]
     log = "".join(json.dumps({"_HOSTNAME": "n-1", "MESSAGE": [*line]}) + "\n" for line in lines).encode()
     assert not [*differences("numbers", log, hidden="gpu-a17|103, ?112")]
-    assert b"NCCL INFO cudaDriverVersion 13000" in anonymized(log)[1][0]
+    assert b"NCCL INFO cudaDriverVersion 13000" in anonymize_log(log)[1][0]
 
 
 def test_what_goes_has_its_shape_and_the_rest_stays() -> None:
-    anonymizer, (after,) = anonymized(PRIVATE)
+    anonymizer, (after,) = anonymize_log(PRIVATE)
     host = anonymizer.names.table["host"]["gpu-a17"]
     for kept in (
         *("eth0:", "mlx5_0:1/RoCE", "OOB bond0.112:", "^docker0,lo", "socket.cc:500", "%eth0<0>", "fe80::"),
@@ -178,17 +178,17 @@ def test_what_goes_has_its_shape_and_the_rest_stays() -> None:
     ):
         assert kept.encode() in after
     one, two = PRIVATE.splitlines(keepends=True)[:4], PRIVATE.splitlines(keepends=True)[4:]
-    again, parts = anonymized(b"".join(one), b"".join(two))
+    again, parts = anonymize_log(b"".join(one), b"".join(two))
     assert b"".join(parts).splitlines()[1:10] == after.splitlines()[1:10], "the same in all logs"
     assert again.names.table["host"] == anonymizer.names.table["host"]
 
 
 def test_a_table_of_names_is_gone_on_with(tmp_path: Path) -> None:
-    first, _ = anonymized(PRIVATE)
+    first, _ = anonymize_log(PRIVATE)
     first.names.save(str(tmp_path / "names.json"))
     assert (tmp_path / "names.json").stat().st_mode & 0o777 == 0o600
     more = b"aaa-1:1:1 [0] NCCL INFO Bootstrap: Using eth0:10.77.3.10<0>\n" + PRIVATE.splitlines(keepends=True)[1]
-    second, (after,) = anonymized(more, names=Names(load_table(str(tmp_path / "names.json"))))
+    second, (after,) = anonymize_log(more, names=Names(load_table(str(tmp_path / "names.json"))))
     for kind, name in (("host", "gpu-a17"), ("ipv4", "10.77.3.9")):
         assert second.names.table[kind][name] == first.names.table[kind][name]
     assert all(len(set(entries.values())) == len(entries) for entries in second.names.table.values())
@@ -202,7 +202,7 @@ def test_sorted_names_stay_sorted() -> None:
     hosts = [f"n{number:03}-x" for number in range(120)]
     random.Random(1).shuffle(hosts)
     log = "".join(f"{host}:1:1 [0] NCCL INFO cudaDriverVersion 13000\n" for host in hosts).encode()
-    table = anonymized(log)[0].names.table["host"]
+    table = anonymize_log(log)[0].names.table["host"]
     assert sorted(table.values()) == [table[host] for host in sorted(hosts)]
 
 
@@ -224,11 +224,11 @@ def test_what_goes_and_what_stays() -> None:
             wrong.append((text, got))
     mails = ([f"{front}jane.doe@mail.zenithcorp.com", f"{front}user-1@mail.invalid"] for front in MAIL)
     for text, *wanted in (*LINES["lines"], *mails):
-        got = anonymized(f"{HEAD}{text}\n".encode())[1][0].decode().partition("\n")[2][:-1]
+        got = anonymize_log(f"{HEAD}{text}\n".encode())[1][0].decode().partition("\n")[2][:-1]
         if got != [text.replace("gpu-a17", "host-1"), *wanted][-1]:
             wrong.append((text, got))
     for case in LINES["logs"]:
-        got = anonymized(case["before"].encode("latin-1"))[1][0].decode("latin-1")
+        got = anonymize_log(case["before"].encode("latin-1"))[1][0].decode("latin-1")
         wrong += [] if got == case["after"] else [(case["before"], got)]
     assert not wrong
 
@@ -242,7 +242,7 @@ def test_no_host_is_left_in_a_list() -> None:
         heads = "".join(f"{name}:1:1 [0] NCCL INFO cudaDriverVersion 13000\n" for name in known)
         for line in LINES["lists"]:
             is_stated = known != ["other-x9"] or not re.match(r"4711|srun: error|NODE", line)
-            made = anonymized(f"{heads}{line}\n".encode())[1][0].decode()
+            made = anonymize_log(f"{heads}{line}\n".encode())[1][0].decode()
             if is_stated and re.search(r"(?i)gpu-|[ab]?\b(?:17|18|19|02|03)\b(?!:)", made):
                 wrong.append((len(known), made))
     assert not wrong
@@ -259,7 +259,7 @@ def test_a_host_list_stands_for_its_hosts() -> None:
         "n[1-100000000]": "n[1-100000000]",
         "n[1-999999999999999999999999]": "n1-999999999999999999999999",
     }
-    assert {text: " ".join(hosts_in(text)) for text in lists} == lists
+    assert {text: " ".join(split_hosts(text)) for text in lists} == lists
 
 
 # --- any input, in time that grows with it
@@ -267,7 +267,7 @@ def test_a_host_list_stands_for_its_hosts() -> None:
 
 @given(st.binary(max_size=300))
 def test_no_bytes_break_it(data: bytes) -> None:
-    assert b"gpu-a17" not in anonymized(HEAD.encode() + data)[1][0]
+    assert b"gpu-a17" not in anonymize_log(HEAD.encode() + data)[1][0]
 
 
 @pytest.mark.slow
@@ -288,7 +288,7 @@ def test_settling_is_work_that_is_linear() -> None:
 
     def settle(names: Iterable[tuple[int, str]]) -> int:
         log = "".join(f"SLURM_NODELIST=q{name}zk[1-4] host=gq{name}-{number}\n" for number, name in names)
-        return calls(lambda: anonymized((HEAD + log).encode()))
+        return calls(lambda: anonymize_log((HEAD + log).encode()))
 
     few, many = (
         settle((number, "".join(letters[number // 26**place % 26] for place in range(4))) for number in range(count))

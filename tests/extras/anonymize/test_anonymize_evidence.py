@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import rule_pages
 import yaml
-from anonymized_evidence import FILES, HOST, LOG, POD, leaks, plant, planted, run
+from anonymized_evidence import FILES, HOST, LOG, POD, leaks, list_planted, plant, run
 from few_examples import FEW
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -45,7 +45,7 @@ def document(job: Job) -> Any:
     return found
 
 
-def mapped(found: Any, folder: Path, names: Names) -> Any:
+def map_names(found: Any, folder: Path, names: Names) -> Any:
     """Return a document with the names replaced; numbers of LIDs and short words that are no names stay."""
     table = {
         name: new
@@ -63,8 +63,8 @@ def differences(folder: Path, place: Path) -> Iterator[str]:
     """Yield what a folder says otherwise after it is anonymized."""
     run(folder, "-o", place / "out", "--map", place / "names.json")
     names = Names(load_table(str(place / "names.json")))
-    before = mapped(document(nccl_inspect.read(str(folder))), folder, names)
-    after = mapped(document(nccl_inspect.read(str(place / "out"))), place / "out", Names())
+    before = map_names(document(nccl_inspect.read(str(folder))), folder, names)
+    after = map_names(document(nccl_inspect.read(str(place / "out"))), place / "out", Names())
     yield from (
         f"{folder.name}: {key}: {after[key]}, before: {before[key]}" for key in before if after[key] != before[key]
     )
@@ -89,7 +89,7 @@ def test_every_recording_and_print_of_a_tool_says_the_same(tmp_path: Path) -> No
     assert not wrong, "\n".join(wrong)
 
 
-def shown(job: Job) -> Any:
+def show_document(job: Job) -> Any:
     """Return what is found and in which lines: they stay where they are, since findings name them."""
     return (
         job.verdict,
@@ -111,7 +111,9 @@ def test_files_beside_an_example_say_the_same(tmp_path: Path) -> None:
             shutil.copy(file, folder / "in")
         run(folder / "in", "-o", folder / "out")
         platform = given_example.options.get("platform")
-        before, after = (shown(nccl_inspect.read(str(folder / name), platform=platform)) for name in ("in", "out"))
+        before, after = (
+            show_document(nccl_inspect.read(str(folder / name), platform=platform)) for name in ("in", "out")
+        )
         wrong += [f"{given_example.id}: {after}, before: {before}"] if after != before else []
     assert not wrong, "\n".join(wrong)
 
@@ -119,7 +121,7 @@ def test_files_beside_an_example_say_the_same(tmp_path: Path) -> None:
 def test_what_was_planted_is_gone(tmp_path: Path) -> None:
     wrong: list[object] = []
     for number, name in enumerate(FILES):
-        folder = planted(tmp_path / f"in-{number}", name)
+        folder = list_planted(tmp_path / f"in-{number}", name)
         (folder / "job.log").write_bytes(LOG.replace(b"gpu-a17", HOST.encode()))
         run(folder, "-o", tmp_path / f"{number}")
         written = [path for path in (tmp_path / f"{number}").rglob("*") if path.is_file()]
@@ -131,7 +133,7 @@ def test_what_was_planted_is_gone(tmp_path: Path) -> None:
 def test_what_was_planted_is_gone_from_all_together_and_joins_stay(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = planted(tmp_path / "in", *FILES)
+    folder = list_planted(tmp_path / "in", *FILES)
     (folder / "job.log").write_bytes(LOG.replace(b"gpu-a17", POD.encode()))
     run(folder, "-o", tmp_path / "out.tar.gz", "--map", tmp_path / "names.json")
     assert capsys.readouterr().err == ""
@@ -179,7 +181,7 @@ FORMS: list[tuple[Kind, Callable[[Any], bytes], Callable[[bytes], Any]]] = [
 ]
 
 
-def changed(kind: Kind, data: bytes) -> bytes:
+def change_document(kind: Kind, data: bytes) -> bytes:
     anonymizer = Anonymizer(Names())
     evidence = Evidence(anonymizer)
     evidence.learn(kind, "file", data)
@@ -203,12 +205,12 @@ def test_any_values_keep_their_shape(value: dict[str, Any]) -> None:
     # New keys may be equal to each other in theory; none is lost here since each has a number of its own.
     value = {"entries": [value]}
     for kind, write, read in FORMS:
-        assert shape(read(changed(kind, write(value)))) == shape(value)
+        assert shape(read(change_document(kind, write(value)))) == shape(value)
 
 
 def test_a_secret_number_stays_a_number_and_is_hidden() -> None:
     secret = {"password": 12345678, "token": -2.5, "serial": [10**14], "replicas": 4, "paused": True, "x": None}
-    got = yaml.safe_load(changed(MANIFEST, as_yaml(secret)))
+    got = yaml.safe_load(change_document(MANIFEST, as_yaml(secret)))
     assert {key: type(value) for key, value in got.items()} == {key: type(value) for key, value in secret.items()}
     assert [got[key] for key in ("replicas", "paused", "x")] == [4, True, None]
     assert not {12345678, -2.5} & {got["password"], got["token"]}
@@ -225,7 +227,7 @@ def test_an_unknown_key_hides_its_value(secret: str, keys: list[str]) -> None:
         value = {key: [value]}
     for kind in ("flight recorder dump", "RAS answer", "docker inspect", "Kubernetes manifest"):
         for data in (pickle.dumps({"custom": value}, 2), json.dumps({"custom": value}).encode()):
-            assert secret.encode() not in changed(KINDS[kind], data), kind
+            assert secret.encode() not in change_document(KINDS[kind], data), kind
 
 
 def test_all_meanings_are_known() -> None:
@@ -238,16 +240,16 @@ def test_a_kind_that_states_nothing_is_masked() -> None:
         __name__ = "new"
         KIND = "new"
 
-    after = changed(New(), b'{"who": "zenith", "count": 3, "when": "2026-11-20T23:10:41Z"}')  # type: ignore[arg-type]
+    after = change_document(New(), b'{"who": "zenith", "count": 3, "when": "2026-11-20T23:10:41Z"}')  # type: ignore[arg-type]
     assert json.loads(after) == {"who": "name-1", "count": 3, "when": "2026-11-20T23:10:41Z"}
-    assert changed(New(), b"who: /home/zenith/x\n") == b"who: /home/user-1/x\n"  # type: ignore[arg-type]
+    assert change_document(New(), b"who: /home/zenith/x\n") == b"who: /home/user-1/x\n"  # type: ignore[arg-type]
 
 
 def test_a_variable_may_have_its_value_before_its_name() -> None:
     variables = [{"value": "eth0", "name": "NCCL_SOCKET_IFNAME"}, {"value": "zenith", "name": "ORION_OWNER"}]
     pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "image": "b", "env": variables}]}}
     for data in (json.dumps(pod, indent=1).encode(), as_yaml(pod)):
-        after = yaml.safe_load(changed(MANIFEST, data))["spec"]["containers"][0]["env"]
+        after = yaml.safe_load(change_document(MANIFEST, data))["spec"]["containers"][0]["env"]
         assert after[0] == variables[0]
         assert not {"zenith", "ORION_OWNER"} & set(after[1].values())
 
@@ -256,4 +258,4 @@ def test_what_a_hostile_pickle_shares_is_not_multiplied() -> None:
     value: Any = ["x"]
     for _ in range(60):
         value = [value, value]
-    assert len(changed(KINDS["flight recorder dump"], pickle.dumps({"entries": value}, 2))) < 10_000
+    assert len(change_document(KINDS["flight recorder dump"], pickle.dumps({"entries": value}, 2))) < 10_000

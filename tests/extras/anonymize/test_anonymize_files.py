@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import sample_data
-from anonymized_evidence import FILES, HOST, LOG, PROJECT, USER, leaks, planted, run
-from anonymized_logs import PRIVATE, anonymized
+from anonymized_evidence import FILES, HOST, LOG, PROJECT, USER, leaks, list_planted, run
+from anonymized_logs import PRIVATE, anonymize_log
 from command_line import execute
 from repository import TESTS
 
@@ -25,7 +25,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def written(folder: Path) -> dict[str, list[str]]:
+def list_written(folder: Path) -> dict[str, list[str]]:
     """Return the lines of the files, by their names, without numbers: names are numbered in the order of reading."""
     return {
         Path(name).name: re.sub(r"[0-9]+", "0", (folder / name).read_bytes().decode("latin-1")).splitlines()
@@ -35,12 +35,12 @@ def written(folder: Path) -> dict[str, list[str]]:
 
 def test_what_is_piped_in_comes_out(tmp_path: Path) -> None:
     done = execute("anonymize", data=PRIVATE)
-    assert (done.returncode, done.stderr, done.stdout) == (0, b"", anonymized(PRIVATE)[1][0])
+    assert (done.returncode, done.stderr, done.stdout) == (0, b"", anonymize_log(PRIVATE)[1][0])
     args = ["-o", str(tmp_path / "out.log"), "--map", str(tmp_path / "names.json")]
     assert execute("anonymize", "-", *args, data=PRIVATE).returncode == 0
-    assert (tmp_path / "out.log").read_bytes() == anonymized(PRIVATE)[1][0]
+    assert (tmp_path / "out.log").read_bytes() == anonymize_log(PRIVATE)[1][0]
     assert "gpu-a17" in json.loads((tmp_path / "names.json").read_text())["names"]["host"]
-    done = execute("anonymize", str(planted(tmp_path, "pods.json") / "pods.json"))
+    done = execute("anonymize", str(list_planted(tmp_path, "pods.json") / "pods.json"))
     assert json.loads(done.stdout)["kind"] == "Pod"
 
 
@@ -84,7 +84,7 @@ def test_an_error_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_folders_that_are_not_empty_and_inputs_are_safe(tmp_path: Path) -> None:
-    folder = planted(tmp_path / "in", "pods.json", "ras.json")
+    folder = list_planted(tmp_path / "in", "pods.json", "ras.json")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("x")
     with pytest.raises(NcclInspectError, match=r"not empty.*--overwrite"):
@@ -99,7 +99,7 @@ def test_folders_that_are_not_empty_and_inputs_are_safe(tmp_path: Path) -> None:
 
 
 def test_what_is_not_recognized_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = planted(tmp_path / "in", "ras.json")
+    folder = list_planted(tmp_path / "in", "ras.json")
     (folder / "notes.html").write_text(f"run by {USER} in /home/{USER}/x\n")
     (folder / "weights.bin").write_bytes(b"\0" * 9)
     (folder / "nccl_trace_rank_0").write_bytes(FILES[f"{PROJECT}_rank_0"][:-9])
@@ -125,7 +125,7 @@ def test_a_name_that_is_left_is_told(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.slow
 def test_packed_evidence_is_written_as_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = planted(tmp_path / "in", *FILES)
+    folder = list_planted(tmp_path / "in", *FILES)
     (folder / "job.log").write_bytes(LOG)
     run(folder, "-o", tmp_path / "plain")
     assert len(names(tmp_path / "plain")) == len(FILES) + 1
@@ -138,7 +138,7 @@ def test_packed_evidence_is_written_as_what_it_is(tmp_path: Path, capsys: pytest
     archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", folder)
     for number, packed in enumerate((folder, Path(zipped), Path(archive))):
         run(packed, "-o", tmp_path / f"{number}")
-        assert written(tmp_path / f"{number}") == written(tmp_path / "plain")
+        assert list_written(tmp_path / f"{number}") == list_written(tmp_path / "plain")
         assert leaks(tmp_path / f"{number}") == []
         assert ("other.bin" in capsys.readouterr().err) == (packed != Path(zipped))
 

@@ -17,7 +17,7 @@ import click
 import pytest
 import sample_data
 import yaml
-from assistant_client import asked, call, problem, reader, texts, values
+from assistant_client import ask_server, call, problem, reader, texts, values
 from command_line import execute
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -116,7 +116,7 @@ def test_without_the_sdk_the_command_says_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_tools_say_that_they_only_read_and_what_they_give() -> None:
-    listed = asked(LOGS, lambda client: client.list_tools())
+    listed = ask_server(LOGS, lambda client: client.list_tools())
     assert {tool.name for tool in listed.tools} == _TOOLS
     for tool in listed.tools:
         assert tool.annotations
@@ -202,7 +202,7 @@ def test_resources_are_the_pages_of_rules_and_messages() -> None:
         pages = [await client.read_resource(f"nccl-inspect://{name}") for name in names]
         return [page.contents[0].text for page in pages if isinstance(page.contents[0], TextResourceContents)]
 
-    rules, rule, messages, family = asked(LOGS, ask)
+    rules, rule, messages, family = ask_server(LOGS, ask)
     assert "- `peer-death` (" in rules
     assert rule.startswith("# peer-death")
     assert "nccl-inspect://messages/nccl/transport" in messages
@@ -218,12 +218,12 @@ def _refusal(address: str) -> str:
             await client.read_resource(f"nccl-inspect://{address}")
         return str(caught.value)
 
-    return asked(LOGS, ask)
+    return ask_server(LOGS, ask)
 
 
 def test_prompts_name_the_tools_and_how_to_word_doubt() -> None:
     for name in ("why-does-my-job-hang", "why-is-it-slow"):
-        result = asked(LOGS, partial(Client.get_prompt, name=name, arguments={"log": "job.log"}))
+        result = ask_server(LOGS, partial(Client.get_prompt, name=name, arguments={"log": "job.log"}))
         content = result.messages[0].content
         assert isinstance(content, TextContent)
         assert "'summarize'" in content.text
@@ -265,7 +265,7 @@ def test_what_a_log_orders_is_a_quote(tmp_path: Path) -> None:
         assert not {"\u200b", "\x1b", hidden[0]} & set(shown)
         assert "hunter2secret" not in shown
     assert any(_INJECTED in line["quoted_log_text"] for line in values(results[1])["around"])
-    assert "untrusted data" in str(asked(tmp_path, _instructions))
+    assert "untrusted data" in str(ask_server(tmp_path, _instructions))
 
 
 async def _instructions(client: Client) -> str | None:
@@ -279,11 +279,11 @@ def test_a_log_is_read_once_and_again_when_it_has_changed(tmp_path: Path, monkey
     times: list[int] = []
     read = reading.fold
 
-    def counted(*args: Any) -> Any:
+    def count_reads(*args: Any) -> Any:
         times.append(1)
         return read(*args)
 
-    monkeypatch.setattr(reading, "fold", counted)
+    monkeypatch.setattr(reading, "fold", count_reads)
 
     async def ask() -> None:
         async with Client(make_server(reads)) as client:
@@ -306,7 +306,7 @@ def test_progress_grows_and_a_request_that_is_given_up_ends_the_reading(tmp_path
         assert total == len(log)
         seen.append(progress)
 
-    asked(tmp_path, lambda client: client.call_tool("summarize", {"logs": "long.log"}, progress_callback=note))
+    ask_server(tmp_path, lambda client: client.call_tool("summarize", {"logs": "long.log"}, progress_callback=note))
     assert seen == sorted(set(seen))
     assert len(seen) > 2
     before_it_ended: list[float] = []

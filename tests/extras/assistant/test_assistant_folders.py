@@ -25,7 +25,7 @@ OUTSIDE = "outside of the folders that may be read"
 
 @pytest.fixture
 def inside(tmp_path: Path) -> Path:
-    """A folder with a log; beside it lies a secret one."""
+    """Return a folder with a log; beside it lies a secret one."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret.log").write_bytes(LOG)
     (tmp_path / "inside" / "sub").mkdir(parents=True)
@@ -73,11 +73,11 @@ def test_a_pattern_lists_no_folder_outside(inside: Path, monkeypatch: pytest.Mon
     listed: list[str] = []
     scan = os.scandir
 
-    def watched(path: Path) -> object:
+    def watch_open(path: Path) -> object:
         listed.append(os.path.realpath(path))
         return scan(path)
 
-    monkeypatch.setattr(os, "scandir", watched)
+    monkeypatch.setattr(os, "scandir", watch_open)
     patterns = {
         "*": ["sub"],
         "*/*.log": ["sub/job.log"],
@@ -86,7 +86,7 @@ def test_a_pattern_lists_no_folder_outside(inside: Path, monkeypatch: pytest.Mon
         "sub/[j-k]*": ["sub/job.log"],
         "sub/**/*.log": ["sub/deep/er.log", "sub/job.log"],
     }
-    found = {pattern: Folders([str(inside)])._matching(pattern) for pattern in patterns}
+    found = {pattern: Folders([str(inside)])._list_matching(pattern) for pattern in patterns}
     assert found == {pattern: [str(inside / name) for name in names] for pattern, names in patterns.items()}
     assert str(inside.parent / "outside") not in listed
 

@@ -26,7 +26,7 @@ def plugin(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def answer_as_a_job_by_its_name(programs: Path) -> None:
-    """Kubernetes with the job ``llama``: no pod has this name, and its pods have the label of a PyTorchJob."""
+    """Answer as Kubernetes with the job ``llama``: its pods have other names, and the label of a PyTorchJob."""
     answer_as_kubernetes(programs)
     none = json.dumps({"kind": "List", "items": []})
     answers = json.loads((programs / "answers.json").read_text())

@@ -37,7 +37,7 @@ from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest.lines import prefix
 
 LOGS = ("efa-provider-missing-socket-fallback", "timestamps", "v2.19.4-socket-2node", "v2.30.7-shm-4gpu")
-PRODUCTIONS = [one for file in files.shipped() for one in files.read(file.read_text(encoding="utf-8"), file.name)]
+PRODUCTIONS = [one for file in files.list_files() for one in files.read(file.read_text(encoding="utf-8"), file.name)]
 
 
 def log(name: str) -> Path:
@@ -45,12 +45,12 @@ def log(name: str) -> Path:
 
 
 @cache
-def exported(name: str) -> str:
+def export_grammar(name: str) -> str:
     return grammar_exports.load(name).export(PRODUCTIONS)
 
 
 def fields_of(production: Production, message: str) -> dict[str, Any]:
-    """What the reader makes of a message, without flags and lists, which are text elsewhere."""
+    """Return what the reader makes of a message, without flags and lists, which are text elsewhere."""
     values = production.read(message.encode()) or {}
     return {name: value for name, value in values.items() if is_shown(name) and not isinstance(value, bool | tuple)}
 
@@ -73,11 +73,11 @@ def test_an_export_is_the_same_each_time(name: str) -> None:
     module = grammar_exports.load(name)
     part = PRODUCTIONS[::40]
     assert module.export(part) == module.export(part)
-    assert exported(name).endswith("\n")
+    assert export_grammar(name).endswith("\n")
     assert module.USE.format(out="x")
 
 
-def _named(shape: Shape, syntax: Syntax) -> str:
+def _name_fields(shape: Shape, syntax: Syntax) -> str:
     names = {group: name for group, (name, _) in field_groups(shape).items() if is_shown(name)}
 
     def capture(group: int, text: str) -> str:
@@ -92,7 +92,7 @@ def test_translated_patterns_read_what_the_reader_reads(syntax: Syntax) -> None:
     for production in PRODUCTIONS:
         if syntax is AUTOMATON and "(?!" in production.shape.pattern:
             continue  # its document says that it is not exact
-        ways = [_named(shape, syntax) for shape in split_message(production)]
+        ways = [_name_fields(shape, syntax) for shape in split_message(production)]
         for sample in production.samples:
             found = next(filter(None, (regex.fullmatch(way, sample) for way in ways)), None)
             assert found, f"{production.name}: {sample}"
@@ -108,7 +108,7 @@ def test_orders_that_contradict_each_other_have_none() -> None:
 
 @pytest.mark.slow
 def test_the_document_fits_its_schema() -> None:
-    document = json.loads(exported("json"))
+    document = json.loads(export_grammar("json"))
     schema = ROOT / "nccl_inspect" / "schema" / "nccl-inspect-grammar-1.json"
     Draft202012Validator(json.loads(schema.read_text(encoding="utf-8"))).validate(document)
     assert len(document["messages"]) == len(PRODUCTIONS)
@@ -121,7 +121,7 @@ def test_the_document_fits_its_schema() -> None:
 
 @pytest.mark.slow
 def test_the_head_is_that_of_the_reader() -> None:
-    head = regex.compile(json.loads(exported("json"))["head"]["pattern"])
+    head = regex.compile(json.loads(export_grammar("json"))["head"]["pattern"])
     for line in log("timestamps").read_bytes().splitlines():
         parts = prefix.split(line)
         if parts is None or (origin := prefix.parse(parts[0])) is None:
@@ -142,7 +142,7 @@ def lnav(tmp_path_factory: pytest.TempPathFactory) -> Any:
     home = tmp_path_factory.mktemp("lnav")
     env = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "TERM": "xterm"}
     format_ = home / "nccl_log.json"
-    format_.write_text(exported("lnav"), encoding="utf-8")
+    format_.write_text(export_grammar("lnav"), encoding="utf-8")
 
     def run(*arguments: str) -> str:
         done = subprocess.run([program, *arguments], env=env, cwd=home, capture_output=True, text=True, timeout=120)
@@ -201,7 +201,7 @@ def test_the_command_counts_lists_and_writes(tmp_path: Path) -> None:
     assert "Channel {channel:02}" in invoke("grammar", "--dialect", "nccl").stdout
     assert invoke("grammar", "--export", "json", "--dialect", "fastsocket").stdout.startswith('{\n "schema"')
     invoke("grammar", "--export", "lnav", "--out", str(tmp_path))
-    assert (tmp_path / "nccl_log.json").read_text(encoding="utf-8") == exported("lnav")
+    assert (tmp_path / "nccl_log.json").read_text(encoding="utf-8") == export_grammar("lnav")
 
 
 def test_the_command_says_what_is_wrong() -> None:

@@ -20,7 +20,7 @@ import pytest
 import simulate_fleet
 from chromium import BROWSER
 from repository import ROOT
-from schemas import closed
+from schemas import close_schema
 
 from nccl_inspect.extras.fleet import adding, formats, report, suspects
 from nccl_inspect.extras.fleet.store import MOST_FILES, Store
@@ -97,7 +97,7 @@ def test_which_logs_are_read_together(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(text)
     inputs = [str(tmp_path / name) for name in names]
-    found, problems = adding.units([*inputs, str(tmp_path / "gone.log")])
+    found, problems = adding.group_logs([*inputs, str(tmp_path / "gone.log")])
     together = {tuple(sorted(os.path.relpath(log, tmp_path) for log in unit.logs)) for unit in found}
     assert together == {
         ("a/rank-0.log", "a/rank-1.log"),
@@ -107,7 +107,7 @@ def test_which_logs_are_read_together(tmp_path: Path) -> None:
         ("b/zero",),
     }
     assert "gone.log" in problems[0]
-    assert len(adding.units(inputs, together=True)[0]) == 1
+    assert len(adding.group_logs(inputs, together=True)[0]) == 1
 
 
 def test_small_files_are_merged_and_what_a_killed_process_left_counts_for_nothing(tmp_path: Path) -> None:
@@ -129,29 +129,28 @@ def test_small_files_are_merged_and_what_a_killed_process_left_counts_for_nothin
     assert counts == [{"jobs": MOST_FILES, "ranks": 2 * MOST_FILES}]
     os.utime(orphan, (0, 0))
     store.tidy(["2026-11-01"])
-    assert len(list(tmp_path.rglob("*.parquet"))) == sum(1 for table in TABLES if model[table].num_rows)
+    assert len(list(tmp_path.rglob("*.parquet"))) == len(TABLES)
     assert pq.read_table(tmp_path / "job").num_rows == MOST_FILES  # as pandas and Spark read it
 
 
 def test_chances_are_those_of_the_books() -> None:
-    logs = suspects.Logs(100)
     for values, chance in (((3, 4, 4, 8), 17 / 70), ((4, 4, 4, 8), 1 / 70), ((0, 4, 4, 8), 1.0)):  # Fisher's tea
-        assert math.exp(logs.fisher(*values)) == pytest.approx(chance)
-    assert math.exp(logs.binomial(3, 4, 0.5)) == pytest.approx(5 / 16)
+        assert math.exp(suspects.fisher(*values)) == pytest.approx(chance)
+    assert math.exp(suspects.binomial(3, 4, 0.5)) == pytest.approx(5 / 16)
     assert suspects.wilson(10, 100) == pytest.approx((0.0552, 0.1744), abs=1e-4)
     assert suspects.wilson(0, 0) == (0.0, 1.0)
 
 
-def filled(place: Path, number: int, seed: int, background: float, hosts: int = 40) -> simulate_fleet.Truth:
+def filled_store(place: Path, number: int, seed: int, background: float, hosts: int = 40) -> simulate_fleet.Truth:
     simulated = simulate_fleet.Fleet(seed, hosts, background, most=4)
     simulate_fleet.fill(str(place), simulated.jobs(number))
     return simulated.truth
 
 
 def test_the_planted_faults_are_found_and_nothing_else(tmp_path: Path) -> None:
-    truth = filled(tmp_path, 1500, 5, 0.1, hosts=20)
+    truth = filled_store(tmp_path, 1500, 5, 0.1, hosts=20)
     document = json.loads(fleet("report", "--store", str(tmp_path), "--format", "json", "--by", "host"))
-    assert not list(closed("nccl-inspect-fleet-1").iter_errors(document))
+    assert not list(close_schema("nccl-inspect-fleet-1").iter_errors(document))
     assert {(one["kind"], one["name"]) for one in document["suspects"]} == truth.names
     assert {one["host"] for one in document["suspects"]} == {None, *truth.hosts, truth.nic.split()[0]}
     assert sum(one["suspect"] for one in document["by"]["rows"]) == len(truth.hosts)
@@ -175,7 +174,7 @@ def document_of(place: Path, jobs: list[tuple[int, list[str], str, str]]) -> dic
         for n, (day, hosts, image, fault) in enumerate(jobs)
     ]
     simulate_fleet.fill(str(place), simulated)
-    return report.report(Store(str(place)))
+    return report.make_report(Store(str(place)))
 
 
 def test_one_bad_job_accuses_nobody_and_company_is_cleared(tmp_path: Path) -> None:
@@ -230,9 +229,9 @@ def test_a_store_is_told_from_other_folders_and_a_missing_library_is_named(
 def test_a_store_may_be_in_a_bucket(tmp_path: Path) -> None:
     """Memory stands for one: whatever fsspec opens is written by whole objects."""
     (tmp_path / "a.log").write_bytes(log(1))
-    outcome = adding.add(adding.units([str(tmp_path / "a.log")])[0], adding.Terms("memory://fleet/x", Options()))
+    outcome = adding.add(adding.group_logs([str(tmp_path / "a.log")])[0], adding.Target("memory://fleet/x", Options()))
     assert outcome.added.total() == 1
-    assert report.report(Store("memory://fleet/x"))["jobs"] == 1
+    assert report.make_report(Store("memory://fleet/x"))["jobs"] == 1
 
 
 @pytest.mark.slow
@@ -240,7 +239,7 @@ def test_a_store_may_be_in_a_bucket(tmp_path: Path) -> None:
 def test_faults_among_a_thousand_hosts(tmp_path: Path, seed: int, background: float) -> None:
     simulated = simulate_fleet.Fleet(seed, 1000, background, most=64)
     simulate_fleet.fill(str(tmp_path), simulated.jobs(20_000))
-    document = report.report(Store(str(tmp_path)))
+    document = report.make_report(Store(str(tmp_path)))
     assert {(one["kind"], one["name"]) for one in document["suspects"]} == simulated.truth.names
 
 
@@ -256,7 +255,7 @@ def test_kill_9_at_any_moment_loses_nothing_and_adds_nothing_twice(tmp_path: Pat
         "from nccl_inspect.pipeline.options import Options\n"
         "adding._MOST_JOBS = 1; store.MOST_FILES = 3; plain = store.Store.tidy\n"
         "store.Store.tidy = lambda self, days, most=2: plain(self, days, 2)\n"
-        "adding.add(adding.units(sys.argv[2:])[0], adding.Terms(sys.argv[1], Options()))"
+        "adding.add(adding.group_logs(sys.argv[2:])[0], adding.Target(sys.argv[1], Options()))"
     )
     chance = random.Random(4)
     seen: set[str] = set()
@@ -303,7 +302,7 @@ def test_several_processes_add_at_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium")
 def test_the_page_fits_a_phone_and_asks_for_nothing(tmp_path: Path, browser: Any) -> None:
-    filled(tmp_path / "s", 600, 3, 0.1, hosts=12)
+    filled_store(tmp_path / "s", 600, 3, 0.1, hosts=12)
     fleet("report", "--store", str(tmp_path / "s"), "--by", "nic", "-o", str(tmp_path / "f.html"))
     page = browser.new_page(viewport={"width": 390, "height": 800})
     said: list[str] = []

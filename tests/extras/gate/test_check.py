@@ -16,7 +16,7 @@ import pytest
 import sample_data
 from command_line import execute, invoke
 from repository import ROOT, TESTS
-from schemas import closed
+from schemas import close_schema
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
@@ -24,7 +24,7 @@ from nccl_inspect.extras.gate.formats import check_document
 from nccl_inspect.extras.gate.policy import EXAMPLE, policy_from_values, read_policy
 from nccl_inspect.model.job import Job
 
-VALIDATOR = closed("nccl-inspect-check-1")
+VALIDATOR = close_schema("nccl-inspect-check-1")
 POLICIES = tomllib.loads((TESTS / "extras" / "gate" / "policies.toml").read_text(encoding="utf-8"))
 HEALTHY = "p2p-nvlink-8gpu"
 SHM = "v2.30.7-shm-4gpu"
@@ -70,7 +70,7 @@ def job(name: str) -> Job:
     return nccl_inspect.read(MADE[name].encode() if name in MADE else log(name))
 
 
-def checked(folder: Path, name: str, policy: str, *args: str) -> dict[str, Any]:
+def check_job(folder: Path, name: str, policy: str, *args: str) -> dict[str, Any]:
     """Return the document of a log and a policy."""
     (folder / "policy.toml").write_text(policy, encoding="utf-8")
     result = invoke("check", log(name), "--policy", "policy.toml", "--format", "json", *args)
@@ -98,7 +98,7 @@ def test_expectations() -> None:
 def test_what_is_accepted_breaks_nothing_and_the_text_fits(folder: Path) -> None:
     accepted = '[[suppress]]\nrule = "{}"\nreason = "no P2P here"\n'
     (folder / "nccl-inspect.toml").write_text(accepted.format("p2p-*") + accepted.format("shm-*"))
-    document = checked(folder, SHM, 'max_severity = "none"')
+    document = check_job(folder, SHM, 'max_severity = "none"')
     assert (document["is_met"], document["config"]) == (True, str(folder / "nccl-inspect.toml"))
     (folder / "policy.toml").write_text('world_size = 8\n[environment]\nforbidden = ["NCCL_P2P_DISABLE=1"]\n')
     for columns in (40, 80, 120):

@@ -13,7 +13,7 @@ import command_line
 import pytest
 import sample_data
 from click.testing import Result
-from schemas import closed
+from schemas import close_schema
 
 from nccl_inspect.extras.gate.differences import compare
 
@@ -38,7 +38,9 @@ def invoke(*args: str, data: bytes | None = None) -> Result:
 
 def test_the_document_fits_its_schema_and_the_page_says_the_same() -> None:
     for before, after in ((HEALTHY, SHM), (SOCKET, "timestamps"), (OFI, OFI)):
-        closed("nccl-inspect-diff-1").validate(json.loads(invoke(log(before), log(after), "--format", "json").stdout))
+        close_schema("nccl-inspect-diff-1").validate(
+            json.loads(invoke(log(before), log(after), "--format", "json").stdout)
+        )
     page = invoke(log(HEALTHY), log(SHM), "--format", "html").stdout
     for words in ("NCCL_P2P_DISABLE=1", "shm-instead-of-p2p", "unset NCCL_P2P_DISABLE", "set by environment to 1"):
         assert words in page, words

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from repository import ROOT
-from running_jobs import LIMIT, SET, command, environment, python, quietly, run, shell, started
+from running_jobs import LIMIT, SET, command, environment, python, quietly, run, shell, start_job
 from terminals import read_until
 
 from nccl_inspect.extras.live.session import Gathering
@@ -40,14 +40,14 @@ def test_a_command_that_cannot_run_ends_as_in_a_shell(tmp_path: Path) -> None:
 
 
 def test_who_leaves_the_output_open_does_not_hold_the_end(tmp_path: Path) -> None:
-    with started(tmp_path, *quietly(shell("sleep 30 & exit 3"))) as process:
+    with start_job(tmp_path, *quietly(shell("sleep 30 & exit 3"))) as process:
         assert process.wait(15) == 3
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_reader_that_has_enough_ends_the_job_as_without(tmp_path: Path) -> None:
     """``| head -1``: the job gets SIGPIPE."""
-    with started(tmp_path, *quietly(shell("yes"))) as process:
+    with start_job(tmp_path, *quietly(shell("yes"))) as process:
         process.stdout.read(10)
         process.stdout.close()
         process.stdout = None  # type: ignore[assignment]
@@ -62,12 +62,12 @@ def test_signals_reach_the_job_once(tmp_path: Path) -> None:
             "print('ready', flush=True)\n"
             "time.sleep(30)\n"
         )
-        with started(tmp_path, *quietly(python(script))) as process:
+        with start_job(tmp_path, *quietly(python(script))) as process:
             assert process.stdout.readline() == b"ready\n"
             process.send_signal(number)
             out, _ = process.communicate(timeout=LIMIT)
         assert (process.returncode, out) == (9, b"got\n")
-    with started(tmp_path, *quietly(shell("grep SigBlk /proc/self/status; exec sleep 30"))) as process:
+    with start_job(tmp_path, *quietly(shell("grep SigBlk /proc/self/status; exec sleep 30"))) as process:
         assert int(process.stdout.readline().split()[1], 16) == 0, "none is held back"
         process.terminate()
         assert process.wait(LIMIT) == 128 + signal.SIGTERM
@@ -108,7 +108,7 @@ def test_streams_to_one_place_keep_their_order(tmp_path: Path) -> None:
 
 
 def test_output_comes_while_the_job_runs_which_may_close_it(tmp_path: Path) -> None:
-    with started(tmp_path, *shell("printf partial; sleep 30")) as process:
+    with start_job(tmp_path, *shell("printf partial; sleep 30")) as process:
         assert os.read(process.stdout.fileno(), 100) == b"partial"
     done = run(tmp_path, *quietly(shell("exec 1>&- 2>&-; sleep 0.3; touch went-on; exit 5")))
     assert done.returncode == 5
@@ -288,7 +288,7 @@ def test_a_stand_still_is_reported_while_the_job_runs_unless_it_is_only_quiet(tm
     hang = f"xz -dc {SAMPLES / 'mesh' / 'sigstop-eager' / 'job.log.xz'}; sleep 30"
     quiet = f"cat {SAMPLES / 'field-notes' / 'p4d-4pod-1gpu-efa.log'}; sleep 30"
     for name, script, own in (("hang", hang, {"NCCL_RAS_ADDR": ras.address}), ("quiet", quiet, {})):
-        with started(tmp_path, "--out", name, "--stall", "0.5", "--", "sh", "-c", script, **own) as process:
+        with start_job(tmp_path, "--out", name, "--stall", "0.5", "--", "sh", "-c", script, **own) as process:
             threading.Thread(target=process.stdout.read, daemon=True).start()
             shown = read_until(process.stderr.fileno(), b"process-unresponsive" if own else b"\n")
             assert process.poll() is None

@@ -10,27 +10,27 @@ import pytest
 from nccl_inspect.extras.live.child import JobLog
 from nccl_inspect.extras.live.session import (
     Standstill,
+    choose_variables,
     launcher_ranks,
     nccl_log_pattern,
     open_run_folder,
-    variables_for,
 )
 
 
 def test_settings_are_added_and_none_is_replaced(tmp_path: Path) -> None:
     runs = Path("/runs/50%")
-    given = variables_for({}, runs)
+    given = choose_variables({}, runs)
     assert given["NCCL_DEBUG"] == "INFO"
     assert given["NCCL_DEBUG_FILE"] == "/runs/50%%/nccl.%h.%p.log"
     assert given["NCCL_TOPO_DUMP_FILE"] == "/runs/50%/topology.xml"
     assert given["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == "/runs/50%/nccl_trace_rank_"
     assert given["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
-    assert not {"NCCL_DEBUG", "NCCL_DEBUG_FILE"} & variables_for({"NCCL_DEBUG": "INFO"}, runs).keys(), "lines stay"
+    assert not {"NCCL_DEBUG", "NCCL_DEBUG_FILE"} & choose_variables({"NCCL_DEBUG": "INFO"}, runs).keys(), "lines stay"
     own = {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}
-    assert not own & variables_for({"TORCH_FR_BUFFER_SIZE": "7"}, runs).keys()
+    assert not own & choose_variables({"TORCH_FR_BUFFER_SIZE": "7"}, runs).keys()
     assert nccl_log_pattern({"NCCL_DEBUG_FILE": "/l/50%%/n.%h.%p"}) == "/l/50%/n.*.*"
     (tmp_path / "nccl.conf").write_text("# ours\nNCCL_DEBUG=WARN\n")
-    assert "NCCL_DEBUG" not in variables_for({"NCCL_CONF_FILE": str(tmp_path / "nccl.conf")}, runs)
+    assert "NCCL_DEBUG" not in choose_variables({"NCCL_CONF_FILE": str(tmp_path / "nccl.conf")}, runs)
 
 
 def test_the_innermost_launcher_numbers() -> None:
@@ -66,9 +66,9 @@ def test_each_silence_counts_once(tmp_path: Path) -> None:
         watch = Standstill(60, log, tmp_path, now=lambda: clock[0])
         looks = []
         for clock[0] in (1030.0, 1061.0, 1062.0, 1500.0):
-            looks.append(watch.came())
+            looks.append(watch.has_come())
         (tmp_path / "nccl.node.1.log").write_text("a line")
         os.utime(tmp_path / "nccl.node.1.log", (1510, 1510))
         for clock[0] in (1561.0, 1571.0, 1580.0):
-            looks.append(watch.came())
+            looks.append(watch.has_come())
     assert looks == [False, True, False, False, False, True, False]

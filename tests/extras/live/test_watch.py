@@ -42,14 +42,14 @@ def differences_when_looked_at(name: str) -> list[str]:
             for reader in (looked_at, left_alone):
                 reader.feed(lines[start : start + step])
             first, second = judge(looked_at.fold), judge(looked_at.fold)
-            wrong += [f"{name}: judged twice"] if _shown(first) != _shown(second) else []
-            jobs.append((first, _shown(second)))
-    wrong += [f"{name}: a job changed when more was read" for job, before in jobs if _shown(job) != before]
-    whole = _shown(judge(left_alone.fold))
-    return wrong + ([f"{name}: the whole"] if _shown(judge(looked_at.fold)) != whole else [])
+            wrong += [f"{name}: judged twice"] if _show_news(first) != _show_news(second) else []
+            jobs.append((first, _show_news(second)))
+    wrong += [f"{name}: a job changed when more was read" for job, before in jobs if _show_news(job) != before]
+    whole = _show_news(judge(left_alone.fold))
+    return wrong + ([f"{name}: the whole"] if _show_news(judge(looked_at.fold)) != whole else [])
 
 
-def _shown(job: Job) -> str:
+def _show_news(job: Job) -> str:
     return repr((job.to_dict(), job.without_nvls, job.communicators))
 
 
@@ -91,19 +91,19 @@ def lines_without(data: bytes, *words: bytes) -> bytes:
 
 def test_the_verdict_comes_when_all_is_connected_or_nothing_comes_any_more() -> None:
     watched = Watched()
-    (news,) = watched.after(3, HEALTHY)
+    (news,) = watched.news_after(3, HEALTHY)
     assert isinstance(news, Verdict)
     assert news.job.verdict == watched.watch.status().verdict == "ok"
-    assert watched.after(100) == []
+    assert watched.news_after(100) == []
     unconnected = lines_without(HEALTHY, b" via ", b"Connected", b"Destroy", b"Abort")
     for data in (unconnected, b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"):
         watched = Watched()
-        assert watched.after(0, data) == []
-        assert watched.after(2.5) == []
-        assert kinds(watched.after(2.5)) == [Verdict]
+        assert watched.news_after(0, data) == []
+        assert watched.news_after(2.5) == []
+        assert kinds(watched.news_after(2.5)) == [Verdict]
     watched = Watched()
-    watched.after(0, lines_without(HEALTHY, b" via "))
-    looks = [watched.after(2.5, b"step 17 loss 0.25\n" * 100) for _ in range(4)]
+    watched.news_after(0, lines_without(HEALTHY, b" via "))
+    looks = [watched.news_after(2.5, b"step 17 loss 0.25\n" * 100) for _ in range(4)]
     assert [kinds(news) for news in looks] == [[], [Verdict], [], []], "a busy log without NCCL lines is quiet"
 
 
@@ -117,23 +117,23 @@ def test_the_job_is_looked_at_four_times_in_an_interval_and_only_when_something_
 
     watched = Watched(Timing(interval=10, settle=1e9, stall=1e9), Counting(Options()))
     for line in lines_without(HEALTHY, b"COMPLETE").splitlines(keepends=True)[:100]:
-        watched.after(0.25, line)
+        watched.news_after(0.25, line)
     assert all(later - earlier >= 2.5 for earlier, later in pairwise(judged))
     assert len(judged) <= 10
     done = len(judged)
     for _ in range(100):
-        watched.after(2.5, b"step\n")
+        watched.news_after(2.5, b"step\n")
     assert len(judged) <= done + 1
 
 
 def test_each_new_finding_comes_once_and_the_turn_of_the_verdict_with_it() -> None:
     watched = Watched()
-    assert kinds(watched.after(0, HEALTHY)) == [Verdict]
-    whole = watched.after(5, TWO_HOSTS)
+    assert kinds(watched.news_after(0, HEALTHY)) == [Verdict]
+    whole = watched.news_after(5, TWO_HOSTS)
     changes = [one for one in whole if isinstance(one, Change)]
     assert ("new", "socket-instead-of-rdma") in [(one.how, one.finding.rule) for one in changes]
     assert [one.before for one in whole if isinstance(one, Turn)] == ["ok"]
-    assert watched.after(5) == []
+    assert watched.news_after(5) == []
     last, job = watched.watch.end()
     assert isinstance(last[-1], End)
     shown = {one.finding.rule for one in (*changes, *last) if isinstance(one, Change)}
@@ -163,10 +163,10 @@ def test_what_disappears_and_what_gets_worse_is_told() -> None:
             return job
 
     watched = Watched(judge=Scripted(Options()))
-    assert kinds(watched.after(0, HEALTHY)) == [Verdict]
+    assert kinds(watched.news_after(0, HEALTHY)) == [Verdict]
     shown = []
     for step in (1, 2):
-        news = watched.after(5, b"vm:7:7 [0] NCCL INFO Failed to initialize NET plugin X%d\n" % step)
+        news = watched.news_after(5, b"vm:7:7 [0] NCCL INFO Failed to initialize NET plugin X%d\n" % step)
         shown.append([(one.how, one.finding.rule, one.before) for one in news if isinstance(one, Change)])
     assert shown == [[("severity", "b", "warning"), ("gone", "a", "")], [("back", "a", "")]]
 
@@ -174,13 +174,13 @@ def test_what_disappears_and_what_gets_worse_is_told() -> None:
 def test_dumps_of_a_job_that_failed_are_read_while_the_log_goes_on(tmp_path: Path) -> None:
     sample = sample_data.FOLDER / "mesh" / "order-lazy"
     watched = Watched(Timing(settle=5, stall=60), beside=lambda: artifacts.beside([str(tmp_path)]))
-    watched.after(0, lzma.decompress((sample / "job.log.xz").read_bytes()))
-    assert [news.job.verdict for news in watched.after(10) if isinstance(news, Verdict)] == ["failed"]
+    watched.news_after(0, lzma.decompress((sample / "job.log.xz").read_bytes()))
+    assert [news.job.verdict for news in watched.news_after(10) if isinstance(news, Verdict)] == ["failed"]
     for dump in sample.glob("nccl_trace_rank_*"):
         shutil.copy(dump, tmp_path)
-    shown = [(news.how, news.finding.rule) for news in watched.after(60) if isinstance(news, Change)]
+    shown = [(news.how, news.finding.rule) for news in watched.news_after(60) if isinstance(news, Change)]
     assert ("new", "groups-out-of-order") in shown
-    assert watched.after(10, b"another line\n") == []
+    assert watched.news_after(10, b"another line\n") == []
 
 
 # --- stalls and ends
@@ -188,10 +188,10 @@ def test_dumps_of_a_job_that_failed_are_read_while_the_log_goes_on(tmp_path: Pat
 
 def test_a_stall_is_warned_of_with_growing_distance_and_its_end_is_told() -> None:
     watched = Watched(Timing(stall=60))
-    assert watched.after(0, HANG) == []
+    assert watched.news_after(0, HANG) == []
     warned = {}
     for second in range(10, 600, 10):
-        for news in watched.after(10):
+        for news in watched.news_after(10):
             assert isinstance(news, Stall)
             warned[second] = news
     assert list(warned) == [60, 120, 240, 480]
@@ -200,9 +200,9 @@ def test_a_stall_is_warned_of_with_growing_distance_and_its_end_is_told() -> Non
     assert (stall.seconds, stall.communicator.id, stall.last) == (120, "world", "init began (rank 3)")
     start = next(line for line in HANG.splitlines() if b"rank 3 nranks 4" in line)
     late = start.replace(b"rank 3", b"rank 2").replace(b":5182:5182 [1]", b":5181:5181 [0]")
-    assert watched.after(10, late + b"\n") == [Resumed(600)]
-    assert watched.after(50) == []
-    (again,) = watched.after(10)
+    assert watched.news_after(10, late + b"\n") == [Resumed(600)]
+    assert watched.news_after(50) == []
+    (again,) = watched.news_after(10)
     assert isinstance(again, Stall)
     assert (again.waiting, again.missing) == ([0, 1, 2, 3], [])
 
@@ -211,8 +211,8 @@ def test_after_a_stall_the_end_says_what_the_stall_said() -> None:
     hang = b"".join(HANG.splitlines(keepends=True)[:-1])
     for interrupted in (True, False):
         watched = Watched(Timing(stall=60))
-        assert watched.after(0, hang) == []
-        assert kinds(watched.after(60)) == [Stall]
+        assert watched.news_after(0, hang) == []
+        assert kinds(watched.news_after(60)) == [Stall]
         news, job = watched.watch.end(interrupted)
         assert Stall not in kinds(news), "the verdict says it"
         assert (job.verdict, job.findings[0].rule, job.findings[0].ranks) == ("failed", "rank-missing", [2])
@@ -220,21 +220,21 @@ def test_after_a_stall_the_end_says_what_the_stall_said() -> None:
         assert job.waiting is not None
         assert (job.waiting.missing, job.waiting.age) == ([2], 60)
     watched = Watched(Timing(stall=60))
-    watched.after(0, hang)
+    watched.news_after(0, hang)
     assert watched.watch.end(interrupted=True)[1].verdict == "unknown", "waiting alone is no failure yet"
     watched = Watched()
-    assert watched.after(0, HANG + b"init_process_group(timeout=1800)\n") + watched.after(30) == [], (
+    assert watched.news_after(0, HANG + b"init_process_group(timeout=1800)\n") + watched.news_after(30) == [], (
         "a word ends nothing"
     )
 
 
 def test_the_end_without_a_line_of_nccl_is_an_error_and_compressed_data_too() -> None:
     watched = Watched()
-    watched.after(0, b"one\ntwo")
+    watched.news_after(0, b"one\ntwo")
     with pytest.raises(NoInputError, match="no NCCL line among 2 lines"):
         watched.watch.end()
     with pytest.raises(NoInputError, match="compressed"):
-        Watched().after(0, b"\x1f\x8b\x08")
+        Watched().news_after(0, b"\x1f\x8b\x08")
 
 
 # --- bytes as they come: lines that wait for their end, files that grow, are cut and replaced
@@ -244,9 +244,9 @@ def test_a_line_waits_for_its_end() -> None:
     splitter = Splitter()
     pieces = [list(splitter.split(data)) for data in (b"on", b"e\r\ntw", b"o", b"\n\nthr")]
     assert pieces == [[], [b"one"], [], [b"two", b""]]
-    (rest,) = splitter.rest()
+    (rest,) = splitter.take_rest()
     assert (list(rest), rest.size) == ([b"thr"], 0)
-    assert list(splitter.rest()) == []
+    assert list(splitter.take_rest()) == []
     lines = [json.dumps({"log": f"a:1:1 [0] NCCL INFO {n}\n", "stream": "stdout"}).encode() + b"\n" for n in range(3)]
     assert [len(splitter.split(line).lines) for line in lines] == [1, 1, 1], "of Docker, each object at once"
 
@@ -330,8 +330,8 @@ def test_after_the_verdict_the_metrics_are_those_of_summarize(tmp_path: Path) ->
 
 def test_metrics_of_a_stall(tmp_path: Path) -> None:
     watched = Watched()
-    watched.after(0, BEGUN)
-    watched.after(61)
+    watched.news_after(0, BEGUN)
+    watched.news_after(61)
     with metrics.meter(str(tmp_path / "x.prom"), 0) as meter:
         assert meter.update(watched.watch) == ""
     text = (tmp_path / "x.prom").read_text(encoding="utf-8")

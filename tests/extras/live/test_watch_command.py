@@ -32,7 +32,7 @@ DEAD = (sample_data.FOLDER / "peer-killed" / "job.log").read_bytes()
 
 
 @contextmanager
-def started(*args: str, **how: Any) -> Iterator[Piped]:
+def start_watch(*args: str, **how: Any) -> Iterator[Piped]:
     with Piped([*WATCH, *args], env=ENV, bufsize=0, **how) as process:
         try:
             yield process
@@ -44,7 +44,7 @@ def started(*args: str, **how: Any) -> Iterator[Piped]:
 
 
 def test_on_a_pipe_status_verdict_findings_and_end_come_one_after_the_other() -> None:
-    with started(*FAST, "--fail-on", "warning") as process:
+    with start_watch(*FAST, "--fail-on", "warning") as process:
         process.stdin.write(HEALTHY[:3000])
         assert b"\r" not in read_until(process.stderr, b"nccl-inspect: ")
         process.stdin.write(HEALTHY[3000:])
@@ -60,14 +60,14 @@ def test_on_a_pipe_status_verdict_findings_and_end_come_one_after_the_other() ->
 
 
 def test_half_a_line_waits_and_the_whole_summary_comes_at_the_end_if_none_came() -> None:
-    with started() as process:
+    with start_watch() as process:
         process.stdin.write(HANG[:-40])
         out, err = process.communicate(HANG[-40:], PATIENCE)
     assert (process.returncode, out, err) == (0, execute("summarize", data=HANG).stdout, b"")
 
 
 def test_a_stall_is_told_on_the_standard_output() -> None:
-    with started(*FAST, "--stall", "0.1") as process:
+    with start_watch(*FAST, "--stall", "0.1") as process:
         process.stdin.write(HANG)
         shown = read_until(process.stdout, b"last step")
     assert shown.startswith(b"STALLED: communicator world (4 ranks)")
@@ -78,7 +78,7 @@ def test_a_stall_is_told_on_the_standard_output() -> None:
 def test_on_a_terminal_the_status_is_rewritten_in_place_and_the_verdict_has_colour() -> None:
     ours, theirs = pty.openpty()
     try:
-        with started(*FAST, stdout=theirs, stderr=theirs) as process:
+        with start_watch(*FAST, stdout=theirs, stderr=theirs) as process:
             os.close(theirs)
             process.stdin.write(HEALTHY[:3000])
             shown = read_until(ours, b"ranks ")
@@ -98,7 +98,7 @@ def test_on_a_terminal_the_status_is_rewritten_in_place_and_the_verdict_has_colo
 def test_ctrl_c_ends_with_what_is_known_and_status_130(tmp_path: Path) -> None:
     for data, stream, words in ((HEALTHY, "stdout", b"intra"), (HANG, "stderr", b"3/4")):
         (tmp_path / "job.log").write_bytes(data)
-        with started(str(tmp_path / "job.log"), *FAST) as process:
+        with start_watch(str(tmp_path / "job.log"), *FAST) as process:
             seen = read_until(getattr(process, stream), words)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=PATIENCE)
@@ -107,7 +107,7 @@ def test_ctrl_c_ends_with_what_is_known_and_status_130(tmp_path: Path) -> None:
             assert (seen + out).rstrip().rpartition(b"\n")[2].startswith(b"OK: ")
         else:
             assert out.startswith(b"partial: interrupted after 36 lines\n")
-    with started(*FAST) as process:
+    with start_watch(*FAST) as process:
         process.stdin.write(b"hello\n")
         read_until(process.stderr, b"none of NCCL yet")
         process.send_signal(signal.SIGINT)
@@ -117,7 +117,7 @@ def test_ctrl_c_ends_with_what_is_known_and_status_130(tmp_path: Path) -> None:
 
 
 def test_a_closed_output_ends_in_silence_though_the_input_stays_open() -> None:
-    with started(*FAST) as process:
+    with start_watch(*FAST) as process:
         process.stdin.write(HEALTHY)
         read_until(process.stdout, b"OK: ")
         process.stdout.close()
@@ -161,7 +161,7 @@ def test_the_watch_ends_by_itself_and_runs_the_command_once(tmp_path: Path) -> N
     ):
         (folder := tmp_path / f"{number}").mkdir()
         asked = [word for name in conditions for word in ("--exit-on", name)]
-        with started(*FAST, "--stall", "0.4", *asked, "--on-exit", HOOK.format(folder=folder)) as process:
+        with start_watch(*FAST, "--stall", "0.4", *asked, "--on-exit", HOOK.format(folder=folder)) as process:
             process.stdin.write(data)
             assert process.wait(PATIENCE) == 1
             said = process.stderr.read().decode()
@@ -175,7 +175,7 @@ def test_the_watch_ends_by_itself_and_runs_the_command_once(tmp_path: Path) -> N
 
 def test_a_healthy_job_is_left_alone(tmp_path: Path) -> None:
     asked = [word for name in ("error", "warning", "stall") for word in ("--exit-on", name)]
-    with started(*FAST, "--stall", "0.4", *asked, "--on-exit", HOOK.format(folder=tmp_path)) as process:
+    with start_watch(*FAST, "--stall", "0.4", *asked, "--on-exit", HOOK.format(folder=tmp_path)) as process:
         process.stdin.write(HEALTHY)
         read_until(process.stdout, b"OK: ")
         process.communicate(timeout=PATIENCE)
@@ -190,7 +190,7 @@ def test_a_variable_that_is_too_long_for_a_command_is_empty(tmp_path: Path) -> N
     assert (tmp_path / "runs").read_text(encoding="utf-8") == "failed|\n"
 
 
-def fetched(port: int, path: str = "/metrics") -> str:
+def fetch_metrics(port: int, path: str = "/metrics") -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
         text: str = answer.read().decode()
         return text
@@ -200,19 +200,19 @@ def test_metrics_are_served_while_the_log_grows_and_no_longer() -> None:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
-    with started(*FAST, "--stall", "0.4", "--metrics", str(port)) as process:
+    with start_watch(*FAST, "--stall", "0.4", "--metrics", str(port)) as process:
         process.stdin.write(BEGUN)
         read_until(process.stdout, b"last step")
         first, second = (
-            re.findall(r"^nccl_inspect_watch_quiet_seconds (\S+)$", fetched(port), re.MULTILINE) for _ in range(2)
+            re.findall(r"^nccl_inspect_watch_quiet_seconds (\S+)$", fetch_metrics(port), re.MULTILINE) for _ in range(2)
         )
         assert 0 < float(first[0]) < float(second[0])
-        assert "nccl_inspect_watch_running 1.0\n" in fetched(port)
-        named = fetched(port, "/metrics?name[]=nccl_inspect_watch_stalled")
+        assert "nccl_inspect_watch_running 1.0\n" in fetch_metrics(port)
+        named = fetch_metrics(port, "/metrics?name[]=nccl_inspect_watch_stalled")
         assert re.findall(r"^nccl_inspect_\w+", named, re.MULTILINE) == ["nccl_inspect_watch_stalled"]
         process.communicate(timeout=PATIENCE)
     with pytest.raises(OSError, match="refused"):
-        fetched(port)
+        fetch_metrics(port)
     for target in ("127.0.0.1:0", "localhost:0", ":0", "0"):
         with metrics.meter(target, 1) as meter:
             meter.update(Watched().watch)

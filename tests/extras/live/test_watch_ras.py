@@ -74,16 +74,16 @@ def serving(answers: list[str]) -> Iterator[str]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-def watched(*answers: str, log: bytes = b"") -> Watched:
+def watch_job(*answers: str, log: bytes = b"") -> Watched:
     """Return a watch of a job that is up, with what RAS answers every 10 s."""
     watching = Watched()
     watching.watch.feed(log or job())
-    watching.after(10)
+    watching.news_after(10)
     with serving(list(answers)) as where:
         asker = Asker(where, 1)
         for _ in answers:
             assert not list(watching.watch.take(asker.ask()))
-            assert not [one for one in watching.after(10) if isinstance(one, Behind)], "too early"
+            assert not [one for one in watching.news_after(10) if isinstance(one, Behind)], "too early"
     return watching
 
 
@@ -104,33 +104,33 @@ CASES = {
 def test_who_lags_is_named_while_the_job_runs() -> None:
     wrong: list[object] = []
     for words, answers in CASES.items():
-        watching = watched(*answers)
-        news = watching.after(61)
+        watching = watch_job(*answers)
+        news = watching.news_after(61)
         found = [(one.late.ranks, one.late.words) for one in news if isinstance(one, Behind)]
         is_told = words.startswith("rank")
         wrong += [(words, found)] if found != ([([int(words[5])], [words])] if is_told else []) else []
         wrong += [(words, "alarm")] if bool(exit_conditions.alarm(news, ["stall"])) != is_told else []
         wrong += [(words, "finding")] if any(isinstance(one, Change) for one in news) != is_told else []
-        assert not [one for one in watching.after(10) if isinstance(one, Behind)], f"{words}: told twice"
+        assert not [one for one in watching.news_after(10) if isinstance(one, Behind)], f"{words}: told twice"
     assert not wrong
 
 
 def test_progress_takes_back_what_was_said() -> None:
-    watching = watched(as_json(LATE), as_json(LATE))
-    assert any(isinstance(one, Behind) for one in watching.after(61))
+    watching = watch_job(as_json(LATE), as_json(LATE))
+    assert any(isinstance(one, Behind) for one in watching.news_after(61))
     with serving([as_json({2: 9}, {0: True, 1: True, 3: True}), as_json(EVEN)]) as where:
         gone, moved = (Asker(where, 1).ask() for _ in range(2))
     assert not list(watching.watch.take(gone)), "that processes are gone is no progress"
     assert (watching.watch.status().stalled, watching.watch.status().ras) == (True, "RAS: rank 2 behind")
     assert [type(one) for one in watching.watch.take(moved)] == [Resumed]
-    news = watching.after(10)
+    news = watching.news_after(10)
     assert {(one.how, one.finding.rule) for one in news if isinstance(one, Change)} == {("gone", "ranks-out-of-step")}
     assert [one.job.verdict for one in news if isinstance(one, Turn)] == ["ok"]
     list(watching.watch.take("Connection refused"))
     status = watching.watch.status()
     assert (status.stalled, status.ras) == (False, "no answer from RAS (Connection refused)")
-    other = watched(as_json(LATE), as_json(LATE), log=job("0x8", 300))
-    assert not [one for one in other.after(61) if isinstance(one, Behind)], "RAS of another job accuses nobody"
+    other = watch_job(as_json(LATE), as_json(LATE), log=job("0x8", 300))
+    assert not [one for one in other.news_after(61) if isinstance(one, Behind)], "RAS of another job accuses nobody"
     with pytest.raises(Exception, match="needs HOST:PORT"):
         invoke("watch", "--ras", "localhost")
 

@@ -121,8 +121,8 @@ def test_messages_are_safe_to_show() -> None:
 
 
 @pytest.fixture
-def plugged(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A pytest that finds the plugin by the entry point of pyproject.toml, as when the package is installed."""
+def plugged_pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Return a pytest that finds the plugin by the entry point of pyproject.toml, as when the package is installed."""
     points = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]["pytest11"]
     site = pytester.mkdir("site")
     info = site / "plugged-1.dist-info"
@@ -134,16 +134,16 @@ def plugged(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     return pytester
 
 
-def outcome(plugged: pytest.Pytester, code: str, *options: object) -> pytest.RunResult:
-    plugged.makepyfile(code)
-    return plugged.runpytest_subprocess("--strict-markers", *map(str, options))
+def outcome(plugged_pytester: pytest.Pytester, code: str, *options: object) -> pytest.RunResult:
+    plugged_pytester.makepyfile(code)
+    return plugged_pytester.runpytest_subprocess("--strict-markers", *map(str, options))
 
 
 @pytest.mark.slow
-def test_loader_marker_and_option_give_jobs(plugged: pytest.Pytester) -> None:
-    plugged.path.joinpath("beside.log").write_bytes(SHM.read_bytes())
+def test_loader_marker_and_option_give_jobs(plugged_pytester: pytest.Pytester) -> None:
+    plugged_pytester.path.joinpath("beside.log").write_bytes(SHM.read_bytes())
     result = outcome(
-        plugged,
+        plugged_pytester,
         f"""
         import pytest
 
@@ -180,25 +180,25 @@ def test_loader_marker_and_option_give_jobs(plugged: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_log_a_test_fails_and_is_not_passed_over(plugged: pytest.Pytester) -> None:
-    result = outcome(plugged, "def test_it(nccl_log):\n    pass\n")
+def test_without_a_log_a_test_fails_and_is_not_passed_over(plugged_pytester: pytest.Pytester) -> None:
+    result = outcome(plugged_pytester, "def test_it(nccl_log):\n    pass\n")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*test_it has no log: run pytest with --nccl-log PATH*"])
-    result = outcome(plugged, "def test_it(nccl_log):\n    pass\n", "--nccl-log", "missing.log")
+    result = outcome(plugged_pytester, "def test_it(nccl_log):\n    pass\n", "--nccl-log", "missing.log")
     result.stdout.fnmatch_lines(["*missing.log: no such file*"])
 
 
 @pytest.mark.slow
-def test_it_is_told_in_the_help(plugged: pytest.Pytester) -> None:
-    plugged.runpytest_subprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.nccl_log(*"])
-    plugged.runpytest_subprocess("--help").stdout.fnmatch_lines(["*--nccl-log=PATH*"])
-    plugged.runpytest_subprocess("--fixtures").stdout.fnmatch_lines(["nccl_job *", "nccl_log *"])
+def test_it_is_told_in_the_help(plugged_pytester: pytest.Pytester) -> None:
+    plugged_pytester.runpytest_subprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.nccl_log(*"])
+    plugged_pytester.runpytest_subprocess("--help").stdout.fnmatch_lines(["*--nccl-log=PATH*"])
+    plugged_pytester.runpytest_subprocess("--fixtures").stdout.fnmatch_lines(["nccl_job *", "nccl_log *"])
 
 
 @pytest.mark.slow
-def test_unused_it_loads_nothing(plugged: pytest.Pytester) -> None:
+def test_unused_it_loads_nothing(plugged_pytester: pytest.Pytester) -> None:
     result = outcome(
-        plugged,
+        plugged_pytester,
         """
         import sys
 
@@ -213,15 +213,15 @@ def test_unused_it_loads_nothing(plugged: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_shows_what_a_failure_says(plugged: pytest.Pytester) -> None:
+def test_the_page_shows_what_a_failure_says(plugged_pytester: pytest.Pytester) -> None:
     page = (ROOT / "docs" / "howto" / "pytest.md").read_text(encoding="utf-8")
     code, shown = (
         re.findall(rf"^```{name}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0] for name in ("python", "text")
     )
-    plugged.path.joinpath("job.log").write_bytes(LOST.read_bytes())
-    result = outcome(plugged, code, "--nccl-log", "job.log")
+    plugged_pytester.path.joinpath("job.log").write_bytes(LOST.read_bytes())
+    result = outcome(plugged_pytester, code, "--nccl-log", "job.log")
     result.assert_outcomes(failed=3, passed=1)
     result.stdout.no_fnmatch_line("*acceptance.py*")
-    printed = [line.replace(f"{plugged.path}/", "").removeprefix("E").strip() for line in result.outlines]
+    printed = [line.replace(f"{plugged_pytester.path}/", "").removeprefix("E").strip() for line in result.outlines]
     missing = [line for line in shown.splitlines() if line != "…" and line.removeprefix("E").strip() not in printed]
     assert not missing

@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from nccl_inspect.report import Style, html
 from nccl_inspect.report.words import paint
-from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.text import cut, escape_controls
 
 _MARKED = re.compile("⟦(.*?)⟧")
 _MIN_WIDTH, _INDENT = 40, " " * 14
@@ -36,9 +36,13 @@ def render(document: dict[str, Any], style: Style) -> str:
 
 
 def context(document: dict[str, Any]) -> dict[str, Any]:
-    """What templates print."""
+    """Return what templates print."""
     drained = [suspect for suspect in document["suspects"] if suspect["host"]]
-    return {"document": document, "drained": drained, "rate": rate, "chance": _chance}
+    undated, left_out = document["undated"], document["left_out"]
+    uncounted = [f"without a date, and in no trend: {undated:,}"] if undated else []
+    if any(left_out.values()):
+        uncounted.append(f"left out by --since: {left_out['older']:,} older, {left_out['undated']:,} without a date")
+    return {"document": document, "drained": drained, "uncounted": uncounted, "rate": rate, "chance": _chance}
 
 
 def rate(counted: dict[str, Any]) -> str:
@@ -51,9 +55,14 @@ def _chance(suspect: dict[str, Any]) -> str:
 
 
 def _table(rows: Iterable[dict[str, Any]], heads: Sequence[str], keys: Sequence[str]) -> str:
-    """Rows by their keys: a date is cut to its day, and the rate of a row has no key. The template keeps its lines."""
+    """Return rows by their keys: a date is cut to its day, the rate of a row has no key. Templates keep its lines."""
     cells = [
-        [printable(str(row[key]))[: 10 if key in ("first", "last") else None] if key else rate(row) for key in keys]
+        [
+            escape_controls("-" if row[key] is None else str(row[key]))[: 10 if key in ("first", "last") else None]
+            if key
+            else rate(row)
+            for key in keys
+        ]
         for row in rows
     ]
     return Markup(textwrap.indent(tabulate(cells, heads, tablefmt="plain", disable_numparse=True), "  "))  # noqa: S704

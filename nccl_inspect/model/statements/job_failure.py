@@ -1,0 +1,65 @@
+"""What statements say of the failure of a job: calls of NCCL that failed, and why Slurm ended it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import CudaFailure, ErrorCascade, Event, Notice
+from nccl_inspect.model import job
+
+
+def is_shutting_down(event: Event | None) -> bool:
+    """Whether a CUDA call failed because its process was ending already: an effect of the end, whatever its reason."""
+    return isinstance(event, CudaFailure) and (event.code == _SHUTTING_DOWN or event.error == "driver shutting down")
+
+
+_SHUTTING_DOWN = 4
+"""cudaErrorCudartUnloading, CUDA_ERROR_DEINITIALIZED."""
+
+
+TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE = "time limit", "preempt", "requeue", "node failure"
+_REASONS = (TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE)
+"""What Slurm names as its reason to end a job (src/slurmd/slurmstepd/req.c)."""
+
+
+def reason(event: Event | None) -> str | None:
+    """Why Slurm ended the job, as far as it says so: no failed rank leads to such an end."""
+    if not isinstance(event, Notice):
+        return None
+    if event.qualified_name == "launchers/slurm-node-failure":
+        return NODE_FAILURE
+    if event.qualified_name != "launchers/slurm-cancelled":
+        return None
+    given = str(event.value("reason") or "").lower()
+    return next((word for word in _REASONS if word in given), None)
+
+
+_INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
+"""Files whose frames in a cascade mean that the error reached the caller of NCCL."""
+_IN_PROGRESS = 7
+_INTERNAL = 3
+
+
+def failed_calls(notices: Sequence[job.Notice]) -> Iterator[job.Notice]:
+    """Yield what says that a call of NCCL failed.
+
+    What fails because its process is ending already does not count, nor what a thread survived.
+    """
+    ending: dict[Process, int] = {}
+    for notice in notices:
+        if is_shutting_down(notice.event):
+            ending.update({process: notice.place for process in notice.processes if process not in ending})
+    for notice in notices:
+        is_late = all(ending.get(process, notice.place) < notice.place for process in notice.processes)
+        if not is_late and _is_failed_call(notice) and not notice.outlived:
+            yield notice
+
+
+def _is_failed_call(notice: job.Notice) -> bool:
+    event = notice.event
+    if not isinstance(event, ErrorCascade) or event.code in (0, _IN_PROGRESS):
+        return "failed-call" in notice.roles and "timeout" not in notice.message
+    if event.thread is not None and "Async" not in event.thread:
+        return event.code != _INTERNAL  # which its threads report of a communicator that was aborted, too
+    return event.file.rpartition("src/")[2] in _INTERFACE  # not transport/net_ib/init.cc
