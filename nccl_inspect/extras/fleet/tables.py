@@ -51,7 +51,7 @@ def schema(table: str) -> Any:
 
 
 def make_rows(job: Job, ident: str, written: float | None, image: str | None) -> Tables:
-    """Return the rows of a judged job; its log was written so many seconds after 1970, or nobody knows when."""
+    """Return the rows of a judged job; its log was written at a time in seconds since 1970, or None."""
     begin, end, clock = _find_times(job, written)
     shared = {"job": ident, "start": begin, "verdict": job.verdict, "bad": job.verdict in BAD}
     headline = next((found for found in job.findings if job.head and found.rule == job.head.rule), None)
