@@ -234,7 +234,7 @@ def fleet_tables_page() -> Iterator[str]:
     described = tomllib.loads((ROOT / "nccl_inspect" / "extras" / "fleet" / "tables.toml").read_text(encoding="utf-8"))
     for name, about in described.items():
         yield f"\n## {name if name != 'shared' else 'All tables'}\n\n{about['about']}\n"
-        yield from table(("column", "type", "meaning"), ((f"`{column}`", *rest) for column, *rest in about["columns"]))
+        yield from table(("column", "type", "meaning"), [(f"`{column}`", *rest) for column, *rest in about["columns"]])
 
 
 PAGES: dict[str, Callable[[], Iterator[str]]] = {

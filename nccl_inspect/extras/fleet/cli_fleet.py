@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccl_inspect.cli import prepared, print_stderr, shared
+from nccl_inspect.cli import prepared, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.fleet import formats as forms
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _SINCE = re.compile(r"([1-9]\d{0,3})([dw])")
 _KINDS = ("image", "release", "setting", "host", "nic", "gpu")
-_MAX_PROBLEMS = 20
 _EXAMPLES = texts("examples")
 
 
@@ -90,10 +89,7 @@ def add(
         target = adding.Target(store, shared.with_settings_file(options), image)
         outcome = adding.add(groups, target, jobs, cluster)
     problems += outcome.problems
-    for problem in problems[:_MAX_PROBLEMS]:
-        print_stderr(problem)
-    if len(problems) > _MAX_PROBLEMS:
-        print_stderr(f"{len(problems) - _MAX_PROBLEMS} more logs could not be read")
+    shared.print_problems(problems)
     added = outcome.added.total()
     if not added and not outcome.known:
         return NoInputError.exit_code

@@ -17,7 +17,7 @@ def render(document: dict[str, Any], style: Style) -> str:
     verdicts, day, suspects = document["verdicts"], (document["days"] or [{}])[-1], document["suspects"]
     newest = datetime.fromisoformat(document["last"] or "1970-01-01").replace(tzinfo=UTC).timestamp()
     keys = [(one["kind"], one["name"], one["host"] or "") for one in suspects]
-    rows = {
+    rows: dict[str, Any] = {
         "jobs": [((one,), number) for one, number in verdicts.items()],
         "newest_day_jobs": [((one,), day.get(one, 0)) for one in verdicts],
         "newest_job_timestamp_seconds": [((), newest)],
