@@ -36,6 +36,8 @@ _HEAD = 1 << 20
 """Bytes in which the first communicator of a log is searched for."""
 _SHARES = 8
 """Shares of the logs for each worker of a cluster: some take longer than others."""
+_LEAST_SHARE = 1 << 20
+"""Bytes of logs that are worth what each share takes: the jobs that are there are read, and files written."""
 _PER_LOG = 20_000
 """Bytes of a log that take as long as what each log takes, whatever its size."""
 _MOST_JOBS, _MOST_SECONDS = 256, 20.0
@@ -80,12 +82,7 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
     """Return the logs in the inputs, those of one job together, and what cannot be read.
 
     Files belong to one job if they name the same communicator, or if only a rank, a node or a rotation distinguishes
-    their names.
-
-    Args:
-        inputs: files, folders, globs and URLs.
-        together: all are of one job, or to be read as one input.
-        stdin: the one of the inputs that holds standard input.
+    their names. One of the inputs may be a file that holds standard input.
     """
     found = files.find(list(inputs), artifacts.is_artifact)
     problems = [f"{file.name}: {file.problem.what}; {file.problem.hint}" for file in found if file.problem]
@@ -199,6 +196,7 @@ def _share(groups: Sequence[LogGroup], number: int) -> list[list[LogGroup]]:
     """Return logs in shares of about the same size, in their order: those of a day are mostly near each other."""
     shares: dict[int, list[LogGroup]] = defaultdict(list)
     total, before = sum(group.size + _PER_LOG for group in groups), 0
+    number = min(number, total // _LEAST_SHARE + 1)
     for group in groups:
         shares[before * number // total].append(group)
         before += group.size + _PER_LOG

@@ -55,14 +55,7 @@ def make_report(store: Store, since: timedelta | None = None, by: str = "") -> d
 
 
 def ask(connection: Any, query: str, values: dict[str, Any] | None = None, **tables: str) -> list[dict[str, Any]]:
-    """Return the rows of a query, with times as text.
-
-    Args:
-        connection: to a store.
-        query: its name.
-        values: its parameters.
-        tables: the names in braces.
-    """
+    """Return the rows of a query that is named, with times as text; ``tables`` are the names in its braces."""
     done = connection.execute(_QUERIES[query].format(**tables), values)
     columns = [column[0] for column in done.description or ()]
     return [dict(zip(columns, map(_simplify, row), strict=True)) for row in done.fetchall()]
@@ -79,11 +72,7 @@ def _simplify(value: Any) -> Any:
 
 
 def list_suspects(rows: Any) -> tuple[int, list[dict[str, Any]]]:
-    """Return how many things were compared, and the suspects in the order in which they were found: the surest first.
-
-    Args:
-        rows: asks a query.
-    """
+    """Return how many things were compared, and the suspects as they were found, the surest first."""
     rows("compared")
     rows("pairs")
     (compared,) = rows("comparisons")

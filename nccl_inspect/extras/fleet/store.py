@@ -118,7 +118,7 @@ class Store:
                 if match and not is_there and tries < _TRIES:
                     continue
                 if match and is_there:
-                    hint = f"delete the files {match[2]}.parquet of all tables, and add the logs of {match[1]} again"
+                    hint = f"delete {match[2]}.parquet from every table, and add the logs of its jobs again"
                 raise NcclInspectError(f"{self._name}: {str(error).splitlines()[0]}", hint) from None
 
     def connect(self, since: timedelta | None = None, day: str = "", tables: Sequence[str] = TABLES) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -243,6 +245,62 @@ def test_a_store_may_be_in_a_bucket(tmp_path: Path) -> None:
     outcome = adding.add(adding.group_logs([str(tmp_path / "a.log")])[0], adding.Target("memory://fleet/x", Options()))
     assert outcome.added.total() == 1
     assert report.make_report(Store("memory://fleet/x"))["jobs"] == 1
+
+
+def test_a_query_reads_the_store_and_nothing_else(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    filled(store, 3, 1, 0.1, hosts=8)
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    assert rows(store, "WITH bad AS (SELECT * FROM job WHERE bad) SELECT count(*) >= 0 AS n FROM bad") == [{"n": True}]
+    before = sorted(store.rglob("*"))
+    for sql in (
+        "", "SELECT 1; SELECT 2", "COPY job TO 'x.csv'", "ATTACH 'x.db'", "INSTALL httpfs", "PRAGMA threads = 1",
+        "SET enable_external_access = true", "CREATE TABLE x AS SELECT 1", "EXPLAIN ANALYZE SELECT 1",
+        f"SELECT * FROM '{tmp_path}/secret.csv'", f"SELECT * FROM read_text('{tmp_path}/secret.csv')",
+        f"SELECT * FROM read_text('{store}/../secret.csv')", f"SELECT * FROM glob('{tmp_path}/*')",
+        "SELECT * FROM opened", "SELECT * FROM read_csv('https://example.org/x.csv')",
+    ):  # fmt: skip
+        done = command_line.execute("fleet", "query", sql, "--store", str(store), cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1), (sql, done)
+    assert sorted(store.rglob("*")) == before
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "secret.csv"}
+
+
+def test_jobs_without_a_date_are_counted_and_days_without_jobs_are_gaps(tmp_path: Path) -> None:
+    store = str(tmp_path / "s")
+    undated = re.sub(rb"(?m)^\[2026[^\]]*\] ", b"", log(1))
+    assert command_line.execute("fleet", "add", "--store", store, data=undated).stdout.startswith(b"1 job added")
+    assert rows(store, "SELECT name, logs, start, day FROM job") == [
+        {"name": "<stdin>", "logs": ["<stdin>"], "start": None, "day": None}
+    ]
+    assert (tmp_path / "s" / "job" / "day=undated").is_dir()
+    assert "left out by --since: 0 older, 1 without a date" in fleet("report", "--store", store, "--since", "7d")
+    for number in (2, 3, 9):
+        (tmp_path / f"{number}.log").write_bytes(log(number))
+        fleet("add", str(tmp_path / f"{number}.log"), "--store", store)
+    document = json.loads(fleet("report", "--store", store, "--format", "json", "--since", "1d"))
+    assert not list(closed("nccl-inspect-fleet-1").iter_errors(document))
+    assert (document["jobs"], document["left_out"]) == (1, {"older": 2, "undated": 1})
+    document = report.make_report(Store(store))
+    assert (document["jobs"], document["undated"], len(document["days"])) == (4, 1, 3)
+    page = formats.load("html").render(document, Style())
+    assert page.count("<polyline") == 4  # two trends, each of the third and fourth, and of the tenth
+    assert "without a date, and in no trend: 1" in page
+    for since in ("0d", "-1d", "d", "99999d", "7"):
+        done = command_line.execute("fleet", "report", "--store", store, "--since", since)
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+
+
+def test_a_log_is_the_same_when_it_is_compressed_and_a_broken_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(log(1))
+    (tmp_path / "a.log.gz").write_bytes(gzip.compress(log(1)))
+    store = str(tmp_path / "s")
+    fleet("add", str(tmp_path / "a.log"), "--store", store)
+    assert fleet("add", str(tmp_path / "a.log.gz"), "--store", store) == "0 jobs added; 1 log already there\n"
+    (broken,) = Path(store, "rank").rglob("*.parquet")
+    broken.write_text("x")
+    done = command_line.execute("fleet", "report", "--store", store)
+    assert (done.returncode, f"delete {broken.name} from every table".encode() in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.slow
