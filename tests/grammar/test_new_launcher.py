@@ -95,7 +95,7 @@ def grammar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for file, text in zip(own, (GRAMMAR, WORDINGS), strict=True):
         file.write_text(text, encoding="utf-8")
     shipped = list(files.list_files())
-    monkeypatch.setattr(files, "shipped", lambda: iter([*shipped, *own]))
+    monkeypatch.setattr(files, "list_files", lambda: iter([*shipped, *own]))
     engine.load_grammar.cache_clear()
     yield
     monkeypatch.undo()
