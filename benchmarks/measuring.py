@@ -49,7 +49,7 @@ def compare(command: list[str], other: list[str], rounds: int = ROUNDS) -> Compa
 
 
 def cost(command: list[str]) -> Cost:
-    """Return one run; its output goes to a file, as a user's would."""
+    """Return what a run takes; its output goes to a file, as a user's would."""
     with tempfile.TemporaryFile() as out:
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, env={**os.environ, "LC_ALL": "C"})

@@ -54,7 +54,14 @@ FORMATS = ("", ".1f", "", ".2f", ".2f", "", ".2f", ".2f", ".2f", ".0f")
 
 def main() -> None:
     """Measure, print tables, and write them into the page."""
-    arguments = _arguments()
+    about, _, examples = (__doc__ or "").partition("\nexamples:")
+    parser = argparse.ArgumentParser(
+        description=about, epilog=f"examples:{examples}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--large", action="store_true", help="also measure jobs of 4,096 and 8,192 ranks")
+    parser.add_argument("--stream", action="store_true", help="also measure the memory for a stream of 2 GB")
+    parser.add_argument("--write", action="store_true", help=f"write the tables into {PAGE.name}")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = _rows(Path(folder), RANKS + LARGE * arguments.large)
         tables = {"speed": _table(list(rows), HEAD, FORMATS)}
@@ -66,17 +73,6 @@ def main() -> None:
         print(f"{table}\n")
         if arguments.write:
             _write(name, table)
-
-
-def _arguments() -> argparse.Namespace:
-    about, _, examples = (__doc__ or "").partition("\nexamples:")
-    parser = argparse.ArgumentParser(
-        description=about, epilog=f"examples:{examples}", formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--large", action="store_true", help="also measure jobs of 4,096 and 8,192 ranks")
-    parser.add_argument("--stream", action="store_true", help="also measure the memory for a stream of 2 GB")
-    parser.add_argument("--write", action="store_true", help=f"write the tables into {PAGE.name}")
-    return parser.parse_args()
 
 
 def _rows(folder: Path, sizes: Iterable[int]) -> Iterator[tuple[object, ...]]:

@@ -58,7 +58,7 @@ class Group:
 
     @cached_property
     def rings(self) -> list[list[int]]:
-        """Return one ring for each GPU that may enter a node first; the channels take them in turn."""
+        """Return a ring for each GPU that may enter a node first; the channels take them in turn."""
         return [[rank for node in self.nodes for rank in _rotate(node, first)] for first in range(len(self.nodes[0]))]
 
     @cached_property

@@ -172,7 +172,8 @@ def _properties(kind: type) -> Iterator[tuple[str, str, str]]:
     for name, member in vars(kind).items():
         if isinstance(member, property):
             returns = inspect.get_annotations(member.fget)["return"]  # type: ignore[arg-type]
-            yield name, str(returns), inspect.getdoc(member.fget) or ""
+            meaning = (inspect.getdoc(member.fget) or "").removeprefix("Return ")
+            yield name, str(returns), meaning[:1].upper() + meaning[1:]
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------

@@ -42,7 +42,6 @@ class Traits:
     """The traits of a job's paths and ranks.
 
     Args:
-        job: that they are of.
         by_rank: settings and versions of each rank, as kind and name.
         with_nics: whether NICs and rails of paths count.
     """
@@ -106,7 +105,6 @@ class Traits:
         Args:
             hosts: one, or two with a transfer between them.
             host: the one of them whose NIC is known.
-            nic: its name.
         """
         things = [thing for end in hosts for thing in _host(end)]
         if nic:
@@ -245,7 +243,6 @@ def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) ->
 
     Args:
         group: what is bad and what is good.
-        traits: by number.
         order: of the kinds of traits; among those that explain the same, the first is named.
     """
     if not group.bad or not group.goods:

@@ -57,8 +57,6 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     """Run the rules over a job.
 
     Args:
-        facts: about the job.
-        rules: to run.
         terms: the user's severities and suppressions; None for those of the rules.
     """
     wanted = {entry.rule.name for entry in rules}
@@ -204,7 +202,6 @@ def _add_causes(
 def _sort_findings(
     findings: list[Finding], by_name: dict[str, Rule], aside: set[str], place: Mapping[str, int]
 ) -> list[Finding]:
-    """Return the findings in the order of the report."""
     worst = {finding.rule: _worst_severity(finding, findings, by_name) for finding in findings}
     causes = {name for finding in findings for name in finding.because}
     nested = {name for name in causes if by_name[name].nest_under_effect}
@@ -223,9 +220,7 @@ def _is_repeated(
     """Return whether it is a symptom whose lines all appear in findings that say more.
 
     Args:
-        symptom: maybe.
         findings: all.
-        by_name: the rules.
         joining: whether findings that join statements of several processes count.
     """
     if by_name[symptom.rule].reach != Layer.CALL:
@@ -243,7 +238,6 @@ def _find_unexplained(facts: Facts, returned: Results) -> list[Notice]:
     If none does, every warning may matter, even one that is harmless elsewhere.
 
     Args:
-        facts: about the job.
         returned: by all rules, including ignored ones: an error is explained even if its finding is not reported.
     """
     about_the_job = [finding for finding in returned.findings if finding.category != CATEGORIES[-1]]
@@ -283,8 +277,6 @@ def _join_causes(
 
     Args:
         finding: as returned by its rule, or with its causes by the story.
-        rule: its rule.
-        present: rules with findings.
         accepted: rules with findings that the user accepts.
         able: rules with findings that may lead it: as severe ones, and surer ones. A cause that the user made less
             severe does not hide it.
@@ -317,11 +309,8 @@ def _order(
     A setting of which the log shows neither a bad path nor a failed job comes last.
 
     Args:
-        finding: with its causes.
-        rule: its rule.
         severity: its own, or that of the causes nested under it.
         aside: rules whose findings are accepted or ignored; their effects follow the reported roots.
-        place: of rules in the story.
         is_nested: whether it is shown under its effect.
     """
     confidence = ("certain", "likely", "possible").index(finding.confidence)

@@ -176,7 +176,6 @@ def count_traffic(job: Job, names: list[str]) -> Traffic:
     """Return the traffic of a job.
 
     Args:
-        job: what the log shows.
         names: only these communicators; all when empty.
     """
     calls = [entry for entry in job.calls if not names or entry.communicator in names]
@@ -363,7 +362,7 @@ def render_json(traffic: Traffic, by: str, style: Style) -> str:
 
 
 def operation_to_dict(operation: Operation) -> dict[str, Any]:
-    """Return one kind of call."""
+    """Return a kind of call as documents have it."""
     return {
         **pick_fields(operation, "communicator", "nranks"),
         "operation": operation.func,
@@ -435,7 +434,7 @@ def _fit_table(head: list[str], rows: list[list[str]], style: Style) -> str:
 
 
 def _operations(operations: list[Operation]) -> list[list[str]]:
-    """Return one row per kind of call; communicators that do the same share it, a Recv is counted with its Send."""
+    """Return a row per kind of call; communicators that do the same share it, a Recv is counted with its Send."""
     sending = {operation.communicator for operation in operations if operation.func == "Send"}
     rows: dict[tuple[str, ...], list[Operation]] = {}
     for operation in operations:

@@ -127,7 +127,7 @@ _Key = tuple[str, str, str]
 
 
 def list_nics(job: Job) -> list[NicRow]:
-    """Return one for each NIC: hosts with idle ones first, each host's NICs by index."""
+    """Return a row for each NIC: hosts with idle ones first, each host's NICs by index."""
     listed = _find_listed(job)
     nics = _find_used(job.paths, {(host, net, index): name for (host, net, name), (index, _) in listed.items()})
     busy = {(host, network) for host, network, _ in nics}
@@ -175,7 +175,6 @@ def _nic_row(key: _Key, nic: _Nic, job: Job, hosts_in_use: set[str], speeds: dic
 
 
 def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
-    """Return the NICs at the ends of network paths."""
     nics: dict[_Key, _Nic] = {}
     over_net = paths.where(lambda kind: kind.net is not None)
     for side, columns in (("send", ("src_host", "src")), ("receive", ("dst_host", "dst"))):
@@ -242,7 +241,6 @@ def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, 
 
 
 def _find_speeds(job: Job) -> dict[tuple[str, str], int]:
-    """Return speeds by host and name."""
     return {
         (host, str(value(notice, _SPEEDS[notice.production]))): int(value(notice, "speed"))
         for notice in job.notices
@@ -316,7 +314,7 @@ class _Gathered(Record):
 
 
 def list_hosts(job: Job) -> list[HostRow]:
-    """Return one for each host: those with the worst findings first, then by slower paths than expected."""
+    """Return a row for each host: those with the worst findings first, then by slower paths than expected."""
     by_host = {host.name: _Gathered() for host in job.hosts}
     _gather_paths(job, by_host)
     for nic in list_nics(job):
@@ -436,7 +434,7 @@ _BANDWIDTH_COLUMNS = (
 
 
 def list_bandwidths(job: Job, *, of_sizes: bool = False) -> list[BandwidthRow]:
-    """Return one row for each operation, the furthest behind first, or one for each size."""
+    """Return a row for each operation, the furthest behind first, or one for each size."""
     entries = sorted(job.bandwidth, key=lambda entry: (entry.verdict != "low", entry.ratio or 0))
     rows = []
     for entry in entries:

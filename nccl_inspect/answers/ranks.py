@@ -215,7 +215,7 @@ def _find_silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process
 
 
 def _count_local_ranks(job: Job) -> dict[int, int]:
-    """Return local ranks by the order of ranks on a host, as NCCL counts them, if the log has all ranks."""
+    """Return the local ranks by the order of ranks on a host, as NCCL counts them, if the log has all ranks."""
     if job.world_size is None or len(job.ranks_seen) < job.world_size:
         return {}
     hosts: Sequence[list[int]] = [sorted(host.ranks) for host in job.hosts if is_named(host.name)]
@@ -253,7 +253,7 @@ _SETTING_COLUMNS = (
 
 
 def list_settings(job: Job) -> list[SettingRow]:
-    """Return one for each variable and value, by name."""
+    """Return a row for each variable and value, by name."""
     sizes: dict[str, dict[str, int]] = {}
     for setting in job.environment:
         sizes.setdefault(setting.name, {})[setting.value] = len(setting.processes)
@@ -333,7 +333,7 @@ _TIMING_COLUMNS = (
 
 
 def list_timings(job: Job) -> list[TimingRow]:
-    """Return one for each communicator and rank, as far as NCCL says it (2.22 and later), the longest first."""
+    """Return a row for each communicator and rank, as far as NCCL says it (2.22 and later), the longest first."""
     table = [_timing_row(comm, timing) for comm in job.communicators for timing in comm.timings]
     return sorted(table, key=lambda row: -row.total)
 
@@ -426,10 +426,9 @@ class _Sum(Record):
 
 
 def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
-    """Return one for each process, communicator and kind, the largest first.
+    """Return a row for each process, communicator and kind, the largest first.
 
     Args:
-        job: knows the ranks of processes.
         events: of the same inputs, in the order of their lines.
     """
     sums: dict[_Key, _Sum] = {}

@@ -115,11 +115,7 @@ def match_rules(patterns: Sequence[str]) -> set[str]:
 
 
 def match_transports(words: Sequence[str], paths: Selection) -> set[str]:
-    """Return the transports, as in tables, that words match: a prefix of one or of its parts, ignoring case.
-
-    Raises:
-        NcclInspectError: a word is not a transport, and the log has none with that prefix.
-    """
+    """Return the transports, as in tables, that words match: a prefix of one or of its parts, ignoring case."""
     kinds = {(kind.transport, kind.detail) for kind in paths.kinds} if words else set()
     details: set[str] = set()
     for word in words:
@@ -144,11 +140,7 @@ def _parts(detail: str) -> list[str]:
 
 
 def parse_ranges(noun: str, words: tuple[str, ...]) -> list[range]:
-    """Return the numbers that an option names: ``3``, ``0-7``, ``0-56:8``, or several with commas.
-
-    Raises:
-        NcclInspectError: a word has another form.
-    """
+    """Return the numbers that an option names: ``3``, ``0-7``, ``0-56:8``, or several with commas."""
     ranges = []
     for word in ",".join(words).split(",") if words else ():
         some = read_range(word)
@@ -159,11 +151,7 @@ def parse_ranges(noun: str, words: tuple[str, ...]) -> list[range]:
 
 
 def require_numbers(noun: str, wanted: Sequence[range], present: Iterable[int]) -> None:
-    """Check that each range has at least one number that is present.
-
-    Raises:
-        NcclInspectError: a range has none.
-    """
+    """Check that each range has at least one number that is present."""
     there = set(present) if wanted else set()
     for some in wanted:
         if there.isdisjoint(some):
@@ -173,11 +161,7 @@ def require_numbers(noun: str, wanted: Sequence[range], present: Iterable[int]) 
 
 
 def match_names(noun: str, patterns: Sequence[str], present: Iterable[str]) -> list[str]:
-    """Return the names that match patterns.
-
-    Raises:
-        NcclInspectError: a pattern matches none.
-    """
+    """Return the names that match patterns."""
     there = list(dict.fromkeys(present)) if patterns else []
     names: list[str] = []
     for pattern in patterns:

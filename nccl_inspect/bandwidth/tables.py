@@ -142,7 +142,7 @@ class Table(Record):
 
     @property
     def per_node(self) -> int:
-        """Return GPUs of a host; where the list is cut, by the highest number of a device."""
+        """Return the number of GPUs of a host; where the list is cut, that of the highest device."""
         return max((len(seen) if self.is_whole else max(seen) + 1 for seen in self.hosts.values()), default=0)
 
     @property

@@ -171,12 +171,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
-    """Run a command: errors become one line on stderr, a closed pipe ends in silence.
-
-    Args:
-        program: the command to run.
-        name: of the program, as typed.
-    """
+    """Run a command: errors become one line on stderr, a closed pipe ends in silence."""
     interruption.guard()
     # glibc keeps memory of a size that was freed once: else it would request each block from the system again.
     bytes(_KEPT)
@@ -195,8 +190,6 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
 
     Args:
         then: :data:`EXITS_AFTERWARDS` if the process exits afterwards.
-        program: the command to run.
-        name: of the program, as typed.
     """
     settings: dict[str, Any] = {"complete_var": COMPLETE_VARIABLE, "standalone_mode": False, "obj": then}
     try:

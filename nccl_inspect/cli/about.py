@@ -59,7 +59,7 @@ def rules(categories: tuple[str, ...], search: str, form: str, out: shared.Outpu
 
 
 def _rules_table(listed: list[Rule], style: Style, whole: int) -> str:
-    """Return one row for each rule; in a narrow terminal one paragraph."""
+    """Return a row for each rule, or on a narrow terminal a paragraph."""
     width = whole - _BESIDE
     if width < _MIN_TITLE:
         lines = []

@@ -115,7 +115,6 @@ class _Margin:
         }
 
     def _production(self, line: bytes, hides: bool) -> Production | None:
-        """Return the production that knows a line."""
         parts = prefix.split(line)
         if hides or parts is None or line.startswith(b"NCCL ") or envelopes.is_whole(line):
             return self._find_slowly(line)

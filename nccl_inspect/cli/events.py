@@ -160,11 +160,7 @@ def _write(
 
 
 def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
-    """Return the file or stream to write to.
-
-    Raises:
-        NcclInspectError: the format cannot go to standard output.
-    """
+    """Return the file or stream to write to."""
     if output != "-":
         return atomic_files.open_compressed(output, "-o")
     form = writers.FORMATS[name]

@@ -56,11 +56,7 @@ def _separate_texts(what: tuple[str, ...]) -> list[str]:
 
 
 def _read_stdin() -> list[str]:
-    """Return the lines of standard input.
-
-    Raises:
-        NcclInspectError: there are none, or too many.
-    """
+    """Return the lines of standard input."""
     if sys.stdin is None or sys.stdin.isatty():
         raise NcclInspectError("nothing to explain", f"name a rule or give a line; {explaining.LIST_RULES}")
     nonempty = [line for line in decode(sys.stdin.buffer.read(_MAX_PIPED)).splitlines() if line.strip()]
@@ -81,11 +77,7 @@ def _join_wrapped(lines: list[str]) -> list[str]:
 
 
 def _explain_each(texts: list[str], style: Style, width: int, is_shown: bool) -> Iterator[str]:
-    """Yield each text with its meaning below it.
-
-    Raises:
-        NcclInspectError: none is known.
-    """
+    """Yield each text with its meaning below it."""
     problems = 0
     for text in texts:
         try:

@@ -194,7 +194,6 @@ def fit_examples(rows: Sequence[Example], width: int) -> Iterator[str]:
 
 
 def _long_name(parameter: click.Parameter) -> str:
-    """Return the long name of an option."""
     return max((*parameter.opts, ""), key=len).lstrip("-")
 
 

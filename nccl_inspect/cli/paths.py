@@ -166,7 +166,7 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
 
 
 def _matrix_csv(matrix: Grid) -> str:
-    """Return one row for each sender; several ways between two hosts are separated by semicolons."""
+    """Return a row for each sender; semicolons separate several ways between two hosts."""
     rows = ([src, *(_kinds(matrix, src, dst) for dst in matrix.names)] for src in matrix.names)
     return tables.write_csv([["src\\dst", *matrix.names], *rows])
 

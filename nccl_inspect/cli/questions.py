@@ -37,7 +37,6 @@ def question(
     Args:
         answer: makes the rows.
         noun: of one row: ``host``.
-        tells_logs: the function gets the inputs, too.
     """
 
     def decorate(rows_of: Callable[..., Answered]) -> Callable[..., int]:

@@ -90,11 +90,7 @@ class Output(Frozen):
 
 
 def write_lines(lines: Iterable[str], target: str) -> None:
-    """Write lines as they come, to a file or to standard output.
-
-    Raises:
-        NcclInspectError: they cannot be written.
-    """
+    """Write lines as they come, to a file or to standard output."""
     if target not in atomic_files.STDOUT:
         atomic_files.write_lines(target, "-o", lines)
         return
@@ -121,7 +117,6 @@ def _pack_options(command: _Command, into: str, pack: Callable[..., object], **p
 
     Args:
         command: that takes the argument.
-        into: the name of the argument.
         pack: makes the argument from the options.
         parts: names of the options, with defaults for those that the command lacks.
     """
@@ -346,11 +341,7 @@ def verbose_option(words: str) -> Callable[[_Command], _Command]:
 
 
 def inputs_or_stdin(logs: tuple[str, ...]) -> list[str]:
-    """Return the inputs, or standard input if something is piped in.
-
-    Raises:
-        NcclInspectError: there is no input, and standard input is a terminal.
-    """
+    """Return the inputs, or standard input if something is piped in."""
     if logs:
         return list(logs)
     if sys.stdin is None or sys.stdin.isatty():
@@ -375,8 +366,6 @@ def read(
     Ctrl-C ends the reading: the job is then partial, and the exit status is that of the signal.
 
     Args:
-        logs: as given.
-        options: as given.
         tells_runs: the report mentions earlier runs in the log; otherwise stderr does.
         tells_jobs: the report mentions other jobs in the input; otherwise stderr does.
         is_last: only the report remains to be done, and an interruption lets it finish.
@@ -453,7 +442,6 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
     """Add --format; the default is the format of the suffix of FILE, else the first name.
 
     Args:
-        names: of the formats.
         load: gives the module of a format, whose ``SUFFIXES`` are those that differ from its name.
     """
     choices = tuple(names)
@@ -511,7 +499,6 @@ def rank_and_host_options(of_ranks: str, on_hosts: str) -> Callable[[_Command], 
 
     Args:
         of_ranks: help of --rank: ``Only paths from or to these ranks``.
-        on_hosts: help of --host.
     """
 
     def decorate(command: _Command) -> _Command:
@@ -539,11 +526,7 @@ _OTHER_COMPRESSIONS = frozenset((".7z", ".bz2", ".lz4", ".xz", ".zip", ".zst"))
 
 
 def require_known_compression(ctx: click.Context) -> None:
-    """Make sure, before anything is read, that the name after ``-o`` does not ask for a compression that is not there.
-
-    Raises:
-        NcclInspectError: it does.
-    """
+    """Refuse, before anything is read, a name after ``-o`` that asks for a compression that is not there."""
     target = PurePath(str(ctx.params.get(_OUTPUT, "-")))
     if target.suffix.lower() in _OTHER_COMPRESSIONS:
         raise NcclInspectError(
@@ -553,11 +536,7 @@ def require_known_compression(ctx: click.Context) -> None:
 
 
 def require_no_input(ctx: click.Context) -> None:
-    """Make sure, before anything is read, that ``-o`` does not replace an input.
-
-    Raises:
-        NcclInspectError: an input would be lost.
-    """
+    """Make sure, before anything is read, that ``-o`` does not replace an input."""
     target = ctx.params.get(_OUTPUT, "-")
     if target in atomic_files.STDOUT:
         return

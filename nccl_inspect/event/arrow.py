@@ -88,7 +88,6 @@ def batches(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) 
     """Yield the events as record batches of at most 20,000 rows, in their order.
 
     Args:
-        events: each with where it stood.
         kinds: their classes, where these are known: then other classes have no columns.
     """
     stream = iter(events)
@@ -97,7 +96,7 @@ def batches(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) 
 
 
 def _batch(events: list[PlacedEvent], columns: pa.Schema) -> pa.RecordBatch:
-    """Return one batch: each event once, those of a class together, is put wherever a line states it."""
+    """Return a batch that holds each event once, those of a class together, wherever lines state it."""
     by_kind: dict[type[Event], dict[int, Event]] = {}
     for _, event in events:
         by_kind.setdefault(type(event), {})[id(event)] = event
@@ -120,11 +119,7 @@ def _batch(events: list[PlacedEvent], columns: pa.Schema) -> pa.RecordBatch:
 
 
 class _Group:
-    """Holds what events of one class state, by column.
-
-    Args:
-        events: at least one.
-    """
+    """Holds what events of one class state, by column."""
 
     def __init__(self, events: list[Event]) -> None:
         self._size = len(events)

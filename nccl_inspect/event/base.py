@@ -82,7 +82,7 @@ class Event(Frozen):
 
     @property
     def line(self) -> int:
-        """Return number of the line in its source, from 1."""
+        """Return the number of the line in its source, from 1."""
         return self.where.line
 
     @property

@@ -131,8 +131,6 @@ def join_lines(number: int, event: ProcessEnded, near: list[tuple[int, ProcessEn
     """Join a line of a report with those of the same reporter near it: what completes another line becomes part of it.
 
     Args:
-        number: of the line.
-        event: that it states.
         near: the lines before it that may be of the same report, with their numbers; this one is added.
     """
     near[:] = [entry for entry in near if number - entry[0] <= NEAR]
@@ -424,6 +422,11 @@ class ChannelConnect(Event):
     def is_local(self) -> bool:
         """Return whether this transport proves that both ranks are on one host; multi-node NVLink does not."""
         return self.transport == "SHM" or (self.transport == "P2P" and self.mechanism != "MNNVL")
+
+    @property
+    def rank(self) -> int:
+        """Return the rank that prints: the sender, or the receiver of a ``[receive]`` line."""
+        return self.dst if self.direction == "receive" and self.dst is not None else self.src
 
 
 @keyword_only

@@ -37,11 +37,7 @@ class Format(NamedTuple):
 
 
 def find_kinds(names: Iterable[str]) -> frozenset[str]:
-    """Return the event classes that a user names.
-
-    Raises:
-        NcclInspectError: there is no such class.
-    """
+    """Return the event classes that a user names."""
     by_lower = {name.lower(): name for name in KINDS if name != "Event"}
     names = tuple(names)
     for name in names:
@@ -52,11 +48,7 @@ def find_kinds(names: Iterable[str]) -> frozenset[str]:
 
 
 def format_of(target: str) -> str:
-    """Return the format that a file name asks for.
-
-    Raises:
-        NcclInspectError: its suffix says nothing.
-    """
+    """Return the format that a file name asks for."""
     inner = strip_compression(target)
     suffix = PurePath(inner).suffix.lower()
     for name, form in FORMATS.items():
@@ -170,7 +162,6 @@ def _lines(
     """Yield a line for each event: what lines have alike is written once, and all but the number of the line mostly is.
 
     Args:
-        events: each with where it stood.
         begun: writes the kind of an event and its source, up to the number of the line.
         placed: writes who printed it, and when: what is known of its place behind that number.
         stated: writes what an event states.

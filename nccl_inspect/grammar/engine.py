@@ -123,12 +123,7 @@ class Grammar:
         ]
 
     def find_bare(self, block: bytes, following: bool) -> list[bytes]:
-        """Return beginnings of lines without a prefix that occur in many lines at once, whatever precedes them.
-
-        Args:
-            block: the lines.
-            following: include lines that continue a message.
-        """
+        """Return beginnings of lines without a prefix that occur in many lines at once, whatever precedes them."""
         leads = (
             lead
             for lead, productions in self._bare.items()
@@ -152,7 +147,6 @@ class Grammar:
         """Return the parsed line of another program, if it matters for the job; None for any other line.
 
         Args:
-            line: a whole line.
             among: the result of :meth:`find_foreign` for its block. Default: all.
         """
         for production in self._foreign if among is None else among:
@@ -185,8 +179,12 @@ class Grammar:
         return None
 
     def _needles_of(self, begins: bytes) -> list[tuple[bytes, bytes, Production]]:
-        """Return the productions with this lead, each with its needle; a short run needs few."""
+        """Return the productions with this lead, each with its needle; a short run needs few.
+
+        Those whose needle is in the lead come last: they fit most messages with it, and few are theirs.
+        """
         needles = [(lead, production.needle, production) for lead, production in self._by_lead[begins]]
+        needles.sort(key=lambda entry: entry[1] in entry[0])
         self._needled[begins] = needles
         return needles
 

@@ -77,10 +77,7 @@ def layer_of(stated: str, event: str, roles: Collection[str], tone: str, dialect
 
     Args:
         stated: in its ``layer:``; empty where it states none.
-        event: the class of its event.
         roles: in its ``role:``.
-        tone: of its event.
-        dialect: whose message it is.
     """
     if stated:
         return BY_NAME[stated]

@@ -616,7 +616,6 @@ class Shape:
 
 
 def _has_free(node: Node) -> bool:
-    """Return whether a node contains free text."""
     return any(field.spec in ("t", "e") for field in fields((node,)))
 
 

@@ -54,7 +54,6 @@ class Production:
     Args:
         name: unique within the dialect, such as ``channel-p2p``.
         dialect: whose message it is: ``nccl``, ``aws-ofi-nccl``, …
-        family: the grammar file it is in.
         line: the shape in the notation of :mod:`nccl_inspect.grammar.notation`.
         load: reads the other keys; called on first use, because a short log needs few productions.
     """
@@ -96,12 +95,12 @@ class Production:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return dialect and name: no other one has both."""
+        """Return the dialect and the name: no other production has both."""
         return self.dialect, self.name
 
     @property
     def details(self) -> Details:
-        """Return event, versions, meaning, samples.
+        """Return the event, releases, meaning and samples.
 
         Raises:
             GrammarError: the file is not well formed here.
@@ -139,7 +138,7 @@ class Production:
 
     @property
     def versions(self) -> str:
-        """Return first and last release that print it; empty for all."""
+        """Return the first and the last release that print it; empty for all."""
         return self.details.versions
 
     @property
@@ -170,7 +169,7 @@ class Production:
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Return messages of this shape."""
+        """Return the messages of this shape."""
         return self.details.samples
 
     @property

@@ -179,7 +179,7 @@ def _is_called(platform: Platform, plain: str) -> bool:
 
 
 def list_signed() -> Iterator[Platform]:
-    """Return those that a log may name by a sign."""
+    """Yield the platforms that a log may name by a sign."""
     return (platform for platform in _load_all("[signs]"))
 
 
@@ -225,11 +225,7 @@ def drop_maker(names: Iterable[str]) -> set[str]:
 
 
 def require_platform(name: str) -> Platform:
-    """Return the platform that a user names.
-
-    Raises:
-        NcclInspectError: there is none; the message names similar ones.
-    """
+    """Return the platform that a user names."""
     if platform := find(name):
         return platform
     raise NcclInspectError(f"no platform '{name}'", _suggest_name(_file_name(name)))
@@ -261,10 +257,8 @@ def expect_of_job(
     it. Only a setting leaves open what it would do without.
 
     Args:
-        platform: the machine type.
         releases: of NCCL in the job, as far as they are known; also ranges such as ``2.22.3 to 2.26.6 (inferred)``.
         gpus: the most GPUs of a host that one communicator joins, 0 where that is not known.
-        settings: names and values.
     """
     few = bool(platform.p2p_least_gpus and 0 < gpus < platform.p2p_least_gpus)
     may_use_it = few or any(

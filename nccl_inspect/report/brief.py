@@ -67,7 +67,6 @@ def render(job: Job, form: str = "text") -> str:
     """Return the lines as text that ends with a line end.
 
     Args:
-        job: judged.
         form: ``text`` or ``markdown``.
     """
     if form != "markdown":

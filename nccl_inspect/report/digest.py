@@ -38,7 +38,6 @@ def describe_gap(job: Job, are_ok: bool) -> str:
     """Return which part of the log is missing, or where it ends, if that leaves the job without a verdict.
 
     Args:
-        job: without a verdict.
         are_ok: whether all paths in the log are as good as expected.
     """
     stops = (f for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or (f.clue and f.category == "failures"))
@@ -333,7 +332,6 @@ def _failed_ranks(lead: Finding, job: Job) -> str:
 
 
 def _path_summary(job: Job) -> str:
-    """Return the paths in the log, summed up."""
     if left_out := _describe_left_out(job):
         return left_out[0]
     if _count_unjudged(job) or not job.paths:
@@ -371,15 +369,6 @@ def _pick_first(unexplained: list[Notice]) -> Notice:
     return next((notice for notice in errors if not is_propagated_error(notice)), (errors or unexplained)[0])
 
 
-def _earlier_runs(job: Job) -> Iterator[tuple[str, str]]:
-    runs, verdicts = job.earlier_runs, job.earlier_verdicts
-    if len(runs) > _MAX_PROBLEMS:
-        yield "earlier runs", f"{len(runs)}, --run N reports one of them; the last ones:"
-    first = len(runs) - len(verdicts) + 1
-    for number, (run, verdict) in enumerate(zip(runs[first - 1 :], verdicts, strict=True), first):
-        yield "earlier run", f"{run}: {verdict.upper()} (--run {number})"
-
-
 def list_facts(job: Job) -> Iterator[tuple[str, str]]:
     """Yield the facts of a job as labels and texts; a text without a label continues the previous one."""
     yield "log", _sources(job)
@@ -393,7 +382,12 @@ def list_facts(job: Job) -> Iterator[tuple[str, str]]:
     if commands := [notice for notice in job.notices if notice.rule == _COMMAND]:
         yield "command", shorten_list([notice.message.partition("the command ")[2] for notice in commands], 3)
     yield "job", _size(job)
-    yield from _earlier_runs(job)
+    runs, verdicts = job.earlier_runs, job.earlier_verdicts
+    if len(runs) > _MAX_PROBLEMS:
+        yield "earlier runs", f"{len(runs)}, --run N reports one of them; the last ones:"
+    first = len(runs) - len(verdicts) + 1
+    for number, (run, verdict) in enumerate(zip(runs[first - 1 :], verdicts, strict=True), first):
+        yield "earlier run", f"{run}: {verdict.upper()} (--run {number})"
     versions = ", ".join(job.nccl_versions) or "version not in the log"
     cuda = f", CUDA driver {', '.join(job.cuda_versions)}" if job.cuda_versions else ""
     yield "NCCL", versions + cuda

@@ -20,7 +20,7 @@ _VERDICT = {"ok": "notice", "unknown": "warning", "degraded": "warning", "failed
 
 
 def render(job: Job, style: Style) -> str:
-    """Return one command for the verdict and one for each finding; GitHub shows the first ten of each kind."""
+    """Return a command for the verdict and one for each finding; GitHub shows the first ten of each kind."""
     return "\n".join([*_jobs(job), *_commands(job)]) + "\n"
 
 
@@ -70,7 +70,6 @@ def annotation(name: str, title: str, message: str, evidence: Sequence[Evidence]
 
     Args:
         name: ``error``, ``warning`` or ``notice``.
-        title: in bold.
         message: below it, of any number of lines.
         evidence: may be empty.
     """

@@ -30,14 +30,15 @@ def make_head(job: Job, is_now: bool = False) -> Head:
     """Return the head of a judged job.
 
     Args:
-        job: with its verdict.
         is_now: also state the age of the last line; documents must not depend on the time of the report.
     """
     if job.verdict == "ok":
         return Head(verdict_line(job))
     lead, notice = find_lead(job), find_unexplained(job)
     located = next(_list_located(lead, job), lead) if lead else None
-    places = _list_places(job, located, notice)
+    index = Places(job)
+    ranks = culprit_ranks(located) if located else notice.ranks if notice else []
+    places = [index.locate(rank) for rank in ranks] if ranks else _reporters(job, located, notice)
     reporters = _reporters(job, located, notice) if located and _are_only_named(located, job) else []
     since = (
         "" if has_story(job) else _describe_begin(job, lead, notice),
@@ -65,13 +66,6 @@ def _list_located(lead: Finding, job: Job) -> Iterator[Finding]:
     for finding in (lead, *find_nested(lead, job)):
         if finding.where and (finding is lead or finding.root):
             yield finding
-
-
-def _list_places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
-    """Return the places of the ranks in the headline."""
-    index = Places(job)
-    ranks = culprit_ranks(lead) if lead else notice.ranks if notice else []
-    return [index.locate(rank) for rank in ranks] if ranks else _reporters(job, lead, notice)
 
 
 def _reporters(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:

@@ -475,7 +475,7 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
 
 
 def _find_latest(moments: list[float], seconds: float) -> float:
-    """Return when the last got there, if that is well after the others; else never."""
+    """Return when the last rank got there, if well after the others; else infinity."""
     if len(moments) < 2 or max(moments) - median(moments) < max(_LATE * seconds, 0.01):
         return math.inf
     return max(moments)

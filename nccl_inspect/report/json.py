@@ -42,7 +42,6 @@ def pieces(job: Job, style: Style) -> Iterator[str]:
 
 
 def _entries(paths: Selection, text: Callable[[Any, int], str], pad: str, gap: str) -> Iterator[str]:
-    """Yield the entries of ``paths``."""
     new = f"\n{pad * 3}" if pad else ""
     begin, end = f"{pad * 2}{{{new}", f"\n{pad * 2}}}" if pad else "}"
 

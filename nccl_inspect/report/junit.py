@@ -49,7 +49,7 @@ def document(suites: Iterable[TestSuite]) -> str:
 
 
 def suite(name: str, cases: Iterable[TestCase]) -> TestSuite:
-    """Return cases under a name."""
+    """Return the cases as a suite under a name."""
     made = TestSuite(name)
     made.add_testcases(list(cases))
     return made

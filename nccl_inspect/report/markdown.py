@@ -123,7 +123,13 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
     for finding in whole:
         yield from _finding(finding, style, names, shown)
         for other in find_nested(finding, job) if style.verbose else find_untold(finding, job):
-            yield from _folded_finding(other, style, names, finding, shown)
+            kind = "Because" if other.rule in finding.because else "Effect"
+            yield f"**{kind}** `{other.rule}` ({other.confidence}): {escape_markdown(other.summary)}"
+            if other.where and other.where != finding.where:
+                yield f"**Where:** {escape_markdown(other.where)}"
+            if steps := shown.steps(other, list_own_steps(other, finding), 2):
+                yield "\n".join(map(step_item, steps))
+            yield from _evidence([line for line in other.evidence if line not in finding.evidence], style, names)
         for words in accepted_causes(finding, job):
             yield f"**Because** {escape_markdown(words)}"
     if others := [
@@ -149,19 +155,6 @@ def _finding(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
     yield from _evidence(finding.evidence, style, names)
     if finding.references:
         yield f"[^{finding.rule}]: {escape_markdown('; '.join(map(str, finding.references)))}"
-
-
-def _folded_finding(
-    finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: AlreadyShown
-) -> Iterator[str]:
-    """Yield a cause or an effect of the finding before."""
-    kind = "Because" if finding.rule in lead.because else "Effect"
-    yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {escape_markdown(finding.summary)}"
-    if finding.where and finding.where != lead.where:
-        yield f"**Where:** {escape_markdown(finding.where)}"
-    if steps := shown.steps(finding, list_own_steps(finding, lead), 2):
-        yield "\n".join(map(step_item, steps))
-    yield from _evidence([line for line in finding.evidence if line not in lead.evidence], style, names)
 
 
 def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> Iterator[str]:

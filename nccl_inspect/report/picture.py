@@ -84,7 +84,6 @@ def make_views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] =
     """Return the communicators to draw.
 
     Args:
-        job: what the log shows.
         wanted: their names; all when empty. A log without any gives one view of its connections.
         channels: only these; all when empty.
     """

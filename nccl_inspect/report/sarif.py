@@ -35,7 +35,7 @@ _TITLE = re.compile(r"\A# .*\n+")
 
 
 def render(job: Job, style: Style) -> str:
-    """Return one run; open questions are notifications, because they have no line."""
+    """Return a document with one run; open questions are notifications, because they have no line."""
     findings = [(finding, "") for finding in job.findings]
     findings += [(entry.finding, entry.reason) for entry in job.suppressed]
     used = {finding.rule for finding, _ in findings}

@@ -32,7 +32,7 @@ def gdr_word(gdr: bool | str | None) -> str:
 
 
 def rows_by_kind(paths: Selection) -> list[list[str]]:
-    """Return one row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
+    """Return a row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
     alike: dict[tuple[str, str, str, str], list[tuple[PathKind, int]]] = {}
     for kind, number in paths.counted():
         alike.setdefault((kind.scope, kind.detail, gdr_word(kind.gdr), kind.verdict), []).append((kind, number))
@@ -90,7 +90,6 @@ def grid(paths: Selection, by: str | None) -> Grid:
     """Return the paths by their ends.
 
     Args:
-        paths: that are shown.
         by: ``rank`` or ``host``; None: rank by rank until there are too many ranks.
     """
     ranks = sorted(paths.ends())
@@ -134,7 +133,6 @@ def matrix(paths: Selection, among: Selection, width: int, by: str | None = None
     """Return the rank by rank matrix; above 64 ranks host by host, with the number of pairs.
 
     Args:
-        paths: that are shown.
         among: all paths of the job; where more than are shown, rows and columns without any of these are left out.
         width: columns; where names of hosts as heads need more, the heads are numbers.
         by: ``rank`` or ``host``, as in :func:`grid`.
@@ -413,15 +411,13 @@ _COMMUNICATORS = Column("communicators", "communicator")
 
 
 def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: Sequence[Column] = ()) -> Table:
-    """Return one row for each directed pair, so that the table fits a width if it can.
+    """Return a row for each directed pair, in a table that fits a width if it can.
 
     Communicators are named where ranks are not global, so that the same pair appears for each.
 
     Args:
-        paths: of the rows.
         width: that lines may have.
         is_global: whether ranks are those of the job.
-        more: columns after the usual ones.
     """
     columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
     table = fit_table(columns, make_cells(columns, paths), width)
@@ -464,7 +460,6 @@ def fold_hosts(paths: Selection, among: Selection, width: int) -> tuple[list[str
     """Return the lines of the matrix, and its legend.
 
     Args:
-        paths: that are shown.
         among: all paths of the job.
         width: in columns; if the hosts do not fit, those that look alike are folded, then neighbors.
     """
@@ -499,7 +494,7 @@ def _group_hosts(worst: _Worst) -> Iterator[list[list[str]]]:
 
 
 def _draw_groups(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
-    """Return head and rows; in a group, paths within hosts precede those between them."""
+    """Return the head and the rows; in a group, paths within hosts precede those between them."""
     cells = _group_cells(groups, worst)
     senders, receivers = (sorted({pair[side] for pair in cells}) for side in (0, 1))
     rows = [[f"{cut(_group_label(groups[at]), _MAX_LABEL)} = {at + 1}"] for at in senders]

@@ -123,14 +123,16 @@ def _story(job: Job, style: Style) -> Iterator[str]:
     if not has_story(job):
         return
     yield paint("what happened", "bold", style)
-    told = digest.story_lines(job)
-    width = max(len(line.where) for line in told)
-    for line in told[: _STORY[style.tight]]:
+    lines = digest.story_lines(job)
+    is_whole = style.verbose or style.width < NARROW
+    places = [line.where if is_whole else _shorten_place(line.where, style.width) for line in lines]
+    width = max(map(len, places))
+    for place, line in list(zip(places, lines, strict=True))[: _STORY[style.tight]]:
         text = escape_controls(line.text)
-        if style.verbose or style.width < NARROW:
-            yield from block(line.where, text, style, hang=width + 2)
+        if is_whole:
+            yield from block(place, text, style, hang=width + 2)
         else:
-            yield cut(f"  {line.where:{width}}  {text}", style.width)
+            yield cut(f"  {place:{width}}  {text}", style.width)
     yield ""
 
 
@@ -175,7 +177,14 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         yield from _summary(finding, style, None if style.verbose else first)
         yield from _details(finding, style, names, shown)
         for other in find_nested(finding, job) if style.verbose else find_untold(finding, job):
-            yield from _folded_finding(other, style, names, finding, shown)
+            kind = "because" if other.rule in finding.because else "effect"
+            yield from block(kind, escape_controls(f"{other.rule} ({other.confidence}): {other.summary}"), style)
+            if other.where and other.where != finding.where:
+                yield from block("where", escape_controls(other.where), style)
+            for fix in shown.steps(other, list_own_steps(other, finding), _STEPS_UNDER):
+                yield from step_block("", f"fix: {escape_controls(fix)}", style)
+            fresh = [line for line in other.evidence if line not in finding.evidence]
+            yield from _evidence(shown.evidence(fresh), style, names)
         for words in accepted_causes(finding, job):
             yield from block("because", escape_controls(words), style)
         yield ""
@@ -229,7 +238,7 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
 
 
 def _summary(finding: Finding, style: Style, first: Head | None = None) -> Iterator[str]:
-    """Yield heading, what and where; the last two only if the head of the report lacks them."""
+    """Yield the heading, and what and where if the head of the report lacks them."""
     severity = finding.severity.upper()
     for line in block(
         "", escape_controls(f"{severity} {finding.rule} ({describe_subject(finding)})"), style, indent=0, hang=0
@@ -240,19 +249,6 @@ def _summary(finding: Finding, style: Style, first: Head | None = None) -> Itera
         yield from block("what", escape_controls(finding.summary), style)
     if finding.where and (first is None or finding.where not in first.where):
         yield from block("where", escape_controls(finding.where), style)
-
-
-def _folded_finding(
-    finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: AlreadyShown
-) -> Iterator[str]:
-    kind = "because" if finding.rule in lead.because else "effect"
-    yield from block(kind, escape_controls(f"{finding.rule} ({finding.confidence}): {finding.summary}"), style)
-    if finding.where and finding.where != lead.where:
-        yield from block("where", escape_controls(finding.where), style)
-    for fix in shown.steps(finding, list_own_steps(finding, lead), _STEPS_UNDER):
-        yield from step_block("", f"fix: {escape_controls(fix)}", style)
-    fresh = [line for line in finding.evidence if line not in lead.evidence]
-    yield from _evidence(shown.evidence(fresh), style, names)
 
 
 def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> Iterator[str]:
@@ -266,10 +262,16 @@ def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> 
 
 def _cut_quote(label: str, text: str, style: Style) -> str:
     """Return a quoted line cut to the width, if need be without what precedes NCCL's message."""
+    width = max(style.width, 40)
     place, _, quoted = text.partition(": ")
     _, mark, message = quoted.partition(" NCCL ")
-    line = f"  {label:10}{place}: {f'…NCCL {message}' if mark else quoted}"
-    return cut(line.rstrip(), max(style.width, 40))
+    line = f"  {label:10}{_shorten_place(place, width)}: {f'…NCCL {message}' if mark else quoted}"
+    return cut(line.rstrip(), width)
+
+
+def _shorten_place(place: str, width: int) -> str:
+    """Return the file and line without the beginning of a name that would leave no room for anything else."""
+    return place if len(place) <= width // 2 else f"…{place[1 - width // 2 :]}"
 
 
 def _errors(job: Job, style: Style) -> Iterator[str]:

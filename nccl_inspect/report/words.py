@@ -46,10 +46,7 @@ def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, 
 
     Args:
         label: may be empty.
-        text: of the paragraph.
         style: says how wide it may be.
-        indent: of the label.
-        hang: width of the column of labels.
         deeper: more indent of all lines but the first.
     """
     lead = " " * indent + label.ljust(hang)
@@ -90,7 +87,6 @@ def fit_page(page: str, width: int) -> str:
 
     Args:
         page: with paragraphs and list items of one line or several.
-        width: in columns.
     """
     page = add_proofs(page)
     if width >= PAGE_WIDTH:

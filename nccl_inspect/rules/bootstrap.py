@@ -52,13 +52,8 @@ def bootstrap_connect_refused(facts: Facts) -> Iterator[Hit]:
     if failures or (retries and facts.job.ended_by and not has_built_communicator(facts)):
         yield Hit(failures or retries, named)
     elif retries and not has_built_communicator(facts):
-        known = "open" if any(map(_is_beyond_start, retries)) else "starting"
+        known = "open" if any(int(value(one, "attempt") or _START + 1) > _START for one in retries) else "starting"
         yield Hit(retries, named, (known,), evidence=retries[-3:])
-
-
-def _is_beyond_start(notice: Notice) -> bool:
-    attempt = value(notice, "attempt")
-    return attempt is None or int(attempt) > _START
 
 
 def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
@@ -253,7 +248,10 @@ def gloo_not_connected(facts: Facts) -> Iterator[Hit | Effects]:
 def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
     """Find the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
     interfaces = [interface for interface in listed_interfaces(facts) if interface.for_setup and interface.is_loopback]
-    setup, data = [interface.notice for interface in interfaces], facts.with_event(NetDevices, _is_loopback)
+    setup = [interface.notice for interface in interfaces]
+    data = facts.with_event(
+        NetDevices, lambda event: event.net == "Socket" and any(str(device[1]) == "lo" for device in event.devices[:1])
+    )
     lo = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
     let_in = list(filter(allows_loopback, facts.user_settings("NCCL_SOCKET_IFNAME")))
     job, is_built = facts.job, has_built_communicator(facts)
@@ -272,7 +270,3 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
         yield Hit([*setup, *data], named | known, evidence=shown, paths=carried)
     elif lo and not is_built:
         yield Hit(named=named | {"unnamed interface": True}, settings=lo)
-
-
-def _is_loopback(event: NetDevices) -> bool:
-    return event.net == "Socket" and any(str(device[1]) == "lo" for device in event.devices[:1])

@@ -24,7 +24,6 @@ from nccl_inspect.util.patterns import compile_later
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
-    from nccl_inspect.artifacts.slurm_script import Option
 
 
 _BY_BUS_ID, _NOT_FOUND = "DeviceGetHandleByPciBusId", "Not Found"
@@ -109,7 +108,12 @@ def gpus_bound_to_tasks(facts: Facts, findings: Sequence[Finding]) -> Iterator[H
     """Find options of sbatch and srun that explain GPU memory that could not be shared."""
     faults = workloads.faults("gpus-bound-to-tasks", findings)
     scripts = contents_of(facts.job.artifacts, "slurm_script") if faults else ()
-    bound = [(script.name, option) for script in scripts for option in script.options if _binds(option)]
+    bound = [
+        (script.name, option)
+        for script in scripts
+        for option in script.options
+        if option.name == "--gpus-per-task" or (option.name == "--gpu-bind" and option.value.startswith(_BINDINGS))
+    ]
     if bound:
         file, option = bound[0]
         named = {
@@ -118,11 +122,6 @@ def gpus_bound_to_tasks(facts: Facts, findings: Sequence[Finding]) -> Iterator[H
             "place": f"{file.rpartition('/')[2]}:{option.line}",
         }
         yield Hit([], named, evidence=[Evidence(name, one.line, one.text) for name, one in bound], effects=faults)
-
-
-def _binds(option: Option) -> bool:
-    is_bound = option.name == "--gpu-bind" and option.value.startswith(_BINDINGS)
-    return is_bound or option.name == "--gpus-per-task"
 
 
 _OF_NODE = compile_later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|eth[1-9])")

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from nccl_inspect.scanning.spans import Rows
-
 _WIDTH = 4
 """Bytes that are compared at once."""
 _WINDOW = 2 * _WIDTH - 1
@@ -68,12 +66,12 @@ class Grams:
         spans = zip(rows.tolist(), begins.tolist(), line_ends[rows].tolist(), strict=True)
         return len(line_ends), [(row, text[begin:end]) for row, begin, end in spans]
 
-    def _matches(self, part: NDArray[np.uint8]) -> Rows:
+    def _matches(self, part: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Return where four bytes of a text stand."""
         words = part[: len(part) // _WIDTH * _WIDTH].view(np.uint32)
         rows = np.flatnonzero(self._may_be[_mixed(words)])
         at = np.searchsorted(self._grams, words[rows]).clip(max=len(self._grams) - 1)
-        places: Rows = rows[self._grams[at] == words[rows]] * _WIDTH
+        places: NDArray[np.int64] = rows[self._grams[at] == words[rows]] * _WIDTH
         return places
 
 

@@ -156,7 +156,7 @@ _PROVED = ("NVL", "NVB", "PIX", "PXB")
 
 
 def topologies(job: Job) -> list[Topology]:
-    """Return one for each host whose log shows paths, and the matrix in the log."""
+    """Return a topology for each host whose log shows paths, and the matrix in the log."""
     lines_by_host: dict[str, list[_PathLine]] = {}
     for notice in job.notices:
         event = notice.event

@@ -39,12 +39,8 @@ def open_replacement(target: str, option: str, mode: int | None = None) -> Itera
     made are written to directly: to take their place would change what they are.
 
     Args:
-        target: its path.
         option: the option that named it, for errors.
         mode: its permissions, of which the umask takes some away; None for those of the file that is replaced.
-
-    Raises:
-        NcclInspectError: it cannot be written.
     """
     path = Path(os.path.realpath(target))
     try:

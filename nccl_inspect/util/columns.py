@@ -19,7 +19,7 @@ _SPARSE = 8
 
 
 def join_keys(*columns: Column) -> Column:
-    """Return one number for each row, the same in rows that are equal in all columns, and in the order of these."""
+    """Return a number for each row, the same in rows that are equal in all columns, and in the order of these."""
     key: Column = _join_keys(columns, _MAX_KEY)[0].astype(np.int64, copy=False)
     return key
 
@@ -28,7 +28,6 @@ def _join_keys(columns: Sequence[Column], most: int) -> tuple[Column, int]:
     """Return the same with how many numbers there may be.
 
     Args:
-        columns: one behind the other.
         most: how many there may be before gaps between them are closed, as long as few are known to be left.
     """
     key, size = np.zeros(len(columns[0]), np.int32), 1

@@ -64,7 +64,6 @@ def suggest_path(path: Path, otherwise: str) -> str:
     """Return what to do about a path that leads nowhere: a question that names similar ones, if there are any.
 
     Args:
-        path: as it was given.
         otherwise: what to do where nothing is similar.
     """
     if _exists(path):

@@ -67,7 +67,6 @@ class Helpers:
 
         Args:
             work: a function of a module; what it gives can be pickled.
-            values: its arguments.
         """
         with Held():
             try:
@@ -91,12 +90,7 @@ class _NotStarted:
 
 
 class _Fork:
-    """A fork of this process; what its work gave is in memory that both have, so columns are not copied.
-
-    Args:
-        work: what it does.
-        values: the arguments.
-    """
+    """A fork of this process; what its work gave is in memory that both have, so columns are not copied."""
 
     def __init__(self, work: Callable[..., object], values: tuple[object, ...]) -> None:
         self._file = _file()
@@ -121,7 +115,7 @@ class _Fork:
         return None
 
     def _wait_for_end(self) -> int:
-        """Return its exit status, once it has ended."""
+        """Return the exit status of the fork, once it has ended."""
         try:
             _, status = os.waitpid(self.pid, 0)
         except ChildProcessError:  # SIGCHLD is ignored here, or its handler takes the status of every process

@@ -24,7 +24,6 @@ class Bar:
 
     Args:
         wanted: whether to show it at once, or never; None for: on a terminal, when it is long.
-        label: the current work.
     """
 
     def __init__(self, wanted: bool | None, label: str = "reading") -> None:

@@ -18,8 +18,6 @@ class Table:
     """A table of which each key is asked for; what nobody asked for is unknown.
 
     Args:
-        file: its name, for errors.
-        values: what it holds.
         where: the name of the table within the file; empty for the file itself.
     """
 
@@ -122,11 +120,7 @@ def load(path: Path, option: str) -> Table:
     """Return the tables of a file.
 
     Args:
-        path: the file.
         option: with which a user names it, for errors.
-
-    Raises:
-        NcclInspectError: it cannot be read, or is not TOML.
     """
     import tomllib  # takes time that a run without such a file does not have to spend
 

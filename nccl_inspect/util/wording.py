@@ -54,7 +54,7 @@ def read_range(word: str) -> range | None:
 
 
 def range_word(part: range, width: int = 0) -> str:
-    """Return one part in words, filled up with zeros to a width."""
+    """Return a range in words, with zeros in front up to a width."""
     first = f"{part[0]:0{width}}"
     if len(part) == 1:
         return first
@@ -73,7 +73,7 @@ def _parts(numbers: Iterable[int]) -> list[range]:
 
 
 def _runs(ordered: Sequence[int]) -> list[range]:
-    """Return neighbours together."""
+    """Return neighbouring numbers as ranges."""
     ends = [at for at, step in enumerate(map(sub, ordered[1:], ordered), 1) if step != 1]
     borders = [0, *ends, len(ordered)] if ordered else []
     return [range(ordered[begin], ordered[end - 1] + 1) for begin, end in pairwise(borders)]
@@ -96,7 +96,7 @@ def _join_steps(parts: Sequence[range]) -> list[range]:
 
 
 def _end_of_stride(parts: Sequence[range], at: int) -> int:
-    """Return index after the last number that keeps the step of the first two."""
+    """Return the index after the last number that keeps the step of the first two."""
     end = at + 1
     while (
         end < len(parts)

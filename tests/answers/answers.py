@@ -199,7 +199,7 @@ def answer(one: Input) -> tuple[dict[str, Any], Job | None]:
         "jobs": document.get("jobs"),
         "job": _fill_command(document["job"]),
         "findings": [_finding(entry) for entry in document["findings"]],
-        "paths": _count_items(_path(entry) for entry in document["paths"]),
+        "paths": dict(sorted(Counter(_path(entry) for entry in document["paths"]).items())),
         "communicators": [_communicator(entry) for entry in document["communicators"]],
         "sources": [" ".join([entry["name"], *(f"{entry[key]}" for key in _COUNTS)]) for entry in document["sources"]],
         "digest": _digest(document),
@@ -239,10 +239,6 @@ def _path(entry: dict[str, Any]) -> str:
     more = [key for key in ("guessed", "shared", "also", "expected") if entry.get(key)]
     rules = ",".join(entry["rules"])
     return " ".join(filter(None, [entry["scope"], f"{entry['detail']}{gdr}", entry["verdict"], rules, *more]))
-
-
-def _count_items(lines: Iterator[str]) -> dict[str, int]:
-    return dict(sorted(Counter(lines).items()))
 
 
 def _communicator(entry: dict[str, Any]) -> str:

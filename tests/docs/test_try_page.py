@@ -126,7 +126,7 @@ class Visitor:
 
 @pytest.fixture(scope="module")
 def visitor(browser: Browser, address: str) -> Iterator[Visitor]:
-    """Yield one visitor for most tests: loading takes some seconds."""
+    """Yield the visitor of most tests: loading takes some seconds."""
     visitor = Visitor(browser, address)
     assert visitor.error == ""
     loaded = len(visitor.requests)

@@ -23,10 +23,6 @@ MOVING = re.compile(r"github\.com/(?!MicrosoftDocs/)[^/]+/[^/]+/(?:blob|tree)/(?
 NETWORKS = (*(file.stem for file in (Path(platforms.__file__).parent / "networks").glob("*.toml")), None)
 
 
-def table_of(file: Path) -> dict[str, Any]:
-    return tomllib.loads(file.read_text(encoding="utf-8"))
-
-
 def list_unsourced(table: dict[str, Any]) -> Iterator[str]:
     """Yield what is wrong with the sources of a platform; nothing where each fact has one that can be opened."""
     sources = table.get("sources", [])
@@ -92,7 +88,7 @@ def impossible(one: Platform) -> Iterator[str]:
 def test_each_platform_is_sound() -> None:
     wrong = []
     for file in FILES:
-        table = table_of(file)
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
         one = platforms.require_platform(file.stem)
         assert table["name"] == file.stem == one.name
         wrong += [f"{file}: {what}" for what in (*list_unsourced(table), *list_mistyped(table), *impossible(one))]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
+from functools import cache
+from typing import Any
 
 import large_job
 import pytest
 import sample_data
 from command_line import invoke
-from questions import TWO_HOSTS, rails, records
 from schemas import close_schema, schema
 
 import nccl_inspect
@@ -23,7 +25,35 @@ QUESTIONS = {
     **{"ranks": ranks.RANKS, "timings": ranks.TIMINGS},
 }
 KILLED = str(sample_data.FOLDER / "peer-killed")
+TWO_HOSTS = str(sample_data.FOLDER / "timestamps" / "job.log")
 MISSING = str(sample_data.FOLDER / "rank-missing-hang")
+
+
+@cache
+def rails() -> bytes:
+    """Return a job of 2 hosts with 8 GPUs and a NIC for each."""
+    listed = " ".join(f"[{nic}]mlx5_{nic}:1/IB" for nic in range(8))
+    lines = []
+    for line in large_job.log(2).decode().splitlines():
+        head, _, message = line.partition(" NCCL INFO ")
+        if message.startswith("Using network"):
+            lines += [f"{head} NCCL INFO NET/IB : Using {listed} [RO]; OOB eth0:192.0.2.2<0>"]
+            lines += [f"{head} NCCL INFO NCCL_IB_HCA set by environment to mlx5", f"{head} NCCL INFO Using network IB"]
+        elif message.startswith("Connected all rings"):
+            rank = int(head.rpartition(":")[2].partition(" ")[0]) - 4000
+            other, gpu = (rank + 8) % 16, rank % 8
+            for src, dst, end in ((rank, other, "send"), (other, rank, "receive")):
+                way = f"{src}[{gpu}] -> {dst}[{gpu}] [{end}] via NET/IB/{gpu}/GDRDMA"
+                lines.append(f"{head} NCCL INFO Channel 00/0 : {way}")
+            lines.append(line)
+        elif "Libfabric" not in message:
+            lines.append(line)
+    return "\n".join([*lines, ""]).encode()
+
+
+def records(command: str, *args: str, data: bytes | None = None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(invoke(*command.split(), *args, "--format", "json", data=data).stdout)
+    return found
 
 
 # --- all of them

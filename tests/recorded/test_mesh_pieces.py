@@ -94,14 +94,14 @@ Logs = Callable[[Recording], dict[str, str]]
 
 
 def log_of(hosts: Iterable[int] = HOSTS, lead: str = "") -> Logs:
-    """Return one log of some hosts, in the order of its lines."""
+    """Return a log of some hosts, in the order of its lines."""
     return lambda recording: {
         "job.log": "".join(f"{lead.format(line.host)}{line.text}" for line in lines_of(recording) if line.host in hosts)
     }
 
 
 def hosts_in(order: Iterable[int]) -> Logs:
-    """Return one log, one host behind the other."""
+    """Return a log with one host behind the other."""
     return lambda recording: {"job.log": "".join(on(recording, {host}) for host in order)}
 
 

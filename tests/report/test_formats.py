@@ -302,3 +302,16 @@ def test_metrics_of_a_hostile_log_are_read_back() -> None:
     found = metrics(nasty())
     (labels,) = found["nccl_inspect_paths"]
     assert dict(labels)["path"] == escape_controls(NASTY)
+
+
+def test_a_long_name_of_a_source_leaves_room_for_the_line_and_the_message() -> None:
+    name = f"{'job-of-the-night-' * 8}rank-3.log"
+    text = b"node-a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct\n"
+    job = nccl_inspect.read(text)
+    for finding in job.findings:
+        finding.evidence[:] = [Evidence(name, line.line, line.text) for line in finding.evidence]
+    job.sources[0].name = name
+    for width in (60, 100):
+        cited = [line for line in show_job("text", job, width=width).splitlines() if "rank-3.log:1: " in line]
+        assert cited and all(len(line) <= width for line in cited), cited
+        assert any(re.search(r"rank-3\.log:1: …NCCL", line) for line in cited), cited

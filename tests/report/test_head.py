@@ -82,17 +82,13 @@ def test_a_step_of_a_log_without_a_name_is_that_of_a_file(tmp_path: Path) -> Non
     assert nameless.do == named.do.replace("job.log", "<bytes>")
 
 
-def labels(text: str) -> list[str]:
-    return [line.partition(": ")[0] for line in text.splitlines()[1:]]
-
-
 def misshapen_brief(job: Job) -> Iterator[str]:
     text = brief.render(job)
     if len(text.splitlines()) > brief.MAX_LINES:
         yield "too long"
     if not text.startswith((f"{job.verdict.upper()}:", f"{job.verdict.upper()}, ", "WAITING")):
         yield "begins without the verdict"
-    found = labels(text)
+    found = [line.partition(": ")[0] for line in text.splitlines()[1:]]
     if job.verdict in ("failed", "degraded") and (not {"fix", "evidence"} & set(found) or found.count("evidence") > 3):
         yield f"a fault with {found}"
     if job.verdict == "ok" and found != ["job", "paths"]:

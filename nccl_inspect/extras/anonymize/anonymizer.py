@@ -183,7 +183,6 @@ class Anonymizer:
 
         Args:
             meaning: ``host``, ``user``, ``secret``, ``object`` (others are made from its name) or another name.
-            names: the names.
         """
         by_meaning = {
             "host": self._hosts,

@@ -149,7 +149,6 @@ class _Job:
     """Learns names from all inputs, then writes them.
 
     Args:
-        gathered: the inputs.
         names: the table of replacements, which may hold some already.
         progress: takes the progress, if wanted.
     """

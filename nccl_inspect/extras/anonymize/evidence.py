@@ -34,8 +34,6 @@ class Layout:
     """A kind of text.
 
     Args:
-        kind: in words.
-        begins: how it begins.
         names: what stands for names; the groups are called after the meanings, with a number where there are several.
     """
 

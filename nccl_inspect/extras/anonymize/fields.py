@@ -129,7 +129,6 @@ def change_json(text: str, change: Change, other: Callable[[str], str]) -> Itera
     """Yield JSON with its texts replaced, piece by piece; anything around it that is not JSON is plain text.
 
     Args:
-        text: of the file.
         change: gives the new texts.
         other: gives the replacement for a text that is not JSON.
     """
@@ -173,7 +172,6 @@ def change_yaml(text: str, change: Change, mark: Callable[[str], str]) -> Iterat
     """Yield YAML with other texts, piece by piece; without its comments, which may say anything.
 
     Args:
-        text: of the file.
         change: gives the new texts.
         mark: gives the new name of an anchor.
 

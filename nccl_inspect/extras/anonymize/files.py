@@ -200,8 +200,6 @@ class Target:
     """The output: a single file, a folder or an archive.
 
     Args:
-        output: as it was given.
-        roots: the inputs that are folders.
         several: whether there is a file for each input.
         rename: gives the new name of a file within a folder.
         stack: closes what is open at the end.
@@ -235,9 +233,6 @@ class Target:
         Args:
             inputs: all files that are read.
             overwrite: whether the folder may hold files.
-
-        Raises:
-            NcclInspectError: it would be.
         """
         own = self.folder if self.folder and not self.is_archive else None
         if own and not overwrite and own.is_dir() and any(own.iterdir()):
@@ -247,11 +242,7 @@ class Target:
                 raise NcclInspectError(f"{self._output}: it holds an input, {path}", _HINT)
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Open the file for an input.
-
-        Raises:
-            NcclInspectError: it cannot be made.
-        """
+        """Open the file for an input."""
         if self.folder is None and self._output == "-":
             return nullcontext(atomic_files.standard_output())
         if self.folder is None:

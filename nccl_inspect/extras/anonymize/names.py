@@ -106,11 +106,7 @@ _DIGITS = "0123456789abcdefABCDEF"
 
 
 class Names:
-    """Every name with its replacement, by category.
-
-    Args:
-        known: an earlier table to extend.
-    """
+    """Every name with its replacement, by category."""
 
     def __init__(self, table: dict[str, dict[str, str]] | None = None) -> None:
         self.table: dict[str, dict[str, str]] = {category: {} for category in CATEGORIES}
@@ -252,11 +248,7 @@ def _fill_digits(name: str, number: int) -> str:
 
 
 def load_table(path: str) -> dict[str, dict[str, str]]:
-    """Load a table that was written before; an empty one where there is no such file.
-
-    Raises:
-        NcclInspectError: the file is something else.
-    """
+    """Load a table that was written before; an empty one where there is no such file."""
     if not Path(path).exists():
         return {}
     try:

@@ -38,7 +38,6 @@ class Folders:
     """Folders below which files may be read.
 
     Args:
-        roots: as they were named.
         max_entries: files below one folder, or that match one pattern.
         max_bytes: of all files of one question: a larger log takes longer than assistants wait.
 
@@ -63,22 +62,14 @@ class Folders:
         return [str(root) for root in self._roots]
 
     def logs(self, names: Iterable[str]) -> list[File]:
-        """Return the files of paths, folders and globs, as :func:`nccl_inspect.ingest.sources.files.find` takes them.
-
-        Raises:
-            NcclInspectError: one of them is not there, lies outside, or is nothing that can be read.
-        """
+        """Return the files of paths, folders and globs, as :mod:`nccl_inspect.ingest.sources.files` takes them."""
         chosen = [file for name in names for file in self._logs(_require_plain(name))]
         if sum(file.size or 0 for file in chosen) > self._max_bytes:
             raise NcclInspectError(f"more than {self._max_bytes >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
         return chosen
 
     def text(self, name: str) -> str:
-        """Return what a small file holds.
-
-        Raises:
-            NcclInspectError: it is not there, lies outside, or is not a small file.
-        """
+        """Return what a small file holds."""
         path = self._resolve(_require_plain(name))
         _status(path, name)
         try:
@@ -213,11 +204,7 @@ class _Held(PosixPath):
         return os.fdopen(self._descriptor(), mode, buffering)
 
     def _descriptor(self) -> int:
-        """Return a descriptor of the file, from the folder downwards.
-
-        Raises:
-            NcclInspectError: it is no longer a plain file at that place.
-        """
+        """Return a descriptor of the file, from the folder downwards."""
         *above, name = Path(self).relative_to(self.base).parts or (".",)
         at = os.dup(self.folder)
         try:
@@ -235,11 +222,7 @@ class _Held(PosixPath):
 
 
 def _require_plain(name: str) -> str:
-    """Return a path, and nothing else that the command line takes for an input.
-
-    Raises:
-        NcclInspectError: it is none.
-    """
+    """Return a path, and nothing else that the command line takes for an input."""
     if name == "-" or not name.strip():
         raise NcclInspectError("no path", "name a log file or a folder")
     if files.is_url(name):
@@ -250,11 +233,7 @@ def _require_plain(name: str) -> str:
 
 
 def _status(path: Path, name: str) -> os.stat_result:
-    """Return what a path is.
-
-    Raises:
-        NcclInspectError: nothing that can be read.
-    """
+    """Return what a path is."""
     try:
         status = path.lstat()
     except FileNotFoundError:

@@ -40,7 +40,6 @@ def quote(line: Evidence, most: int = MAX_QUOTE) -> Quote:
 
     Args:
         line: as the model has it, without secrets.
-        most: characters of it.
     """
     return Quote(source=cut_text(line.source, MAX_TEXT), line=line.line, quoted_log_text=cut_text(line.text, most))
 
@@ -49,8 +48,6 @@ def quote_raw(source: str, number: int, text: str) -> Quote:
     """Return a line that comes from the file itself.
 
     Args:
-        source: the file.
-        number: of the line.
         text: of the line; secrets in it are hidden.
     """
     return Quote(

@@ -82,8 +82,6 @@ class LogReader:
         """Return the job of some logs.
 
         Args:
-            logs: paths, folders and globs.
-            wish: how it is judged.
             tells: takes notice of progress.
             visit: is shown each job of several; they are then read anew.
 

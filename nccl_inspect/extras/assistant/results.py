@@ -77,10 +77,8 @@ def cut_list(rows: Sequence[_Row], total: int, offset: int, room: int, narrower:
 
     Args:
         rows: from the offset on, as many as were asked for.
-        total: how many there are.
         offset: how many are left out before them.
         room: bytes that they may take.
-        narrower: how to get fewer, better ones.
     """
     kept: list[_Row] = []
     for row in rows:
@@ -103,7 +101,6 @@ def shrink_result(result: _Result, *shorter: Callable[[_Result], bool]) -> _Resu
     """Return a result that fits: its parts are shortened in turn until it does.
 
     Args:
-        result: is changed.
         shorter: each takes something away and says whether there is more to take.
     """
     for step in shorter:

@@ -46,7 +46,6 @@ _MAX_COMPLETIONS = 100
 
 
 def _add_resources(server: MCPServer) -> None:
-    """Add the resources to a server."""
     server.resource(
         f"{_SCHEME}://rules",
         name="rules",
@@ -190,12 +189,8 @@ def listen(reader: LogReader, port: int, ready: Callable[[str], None]) -> None:
     """Serve over HTTP on this machine until interrupted.
 
     Args:
-        reader: reads the logs.
         port: 0 picks a free one.
         ready: called with the address.
-
-    Raises:
-        NcclInspectError: the port is taken.
     """
     import uvicorn  # only for --http
 

@@ -323,11 +323,7 @@ def _answer_paths(
 
 
 def _choose_findings(job: Job, rule: str | None) -> list[Finding]:
-    """Return the findings of a rule, or all.
-
-    Raises:
-        NcclInspectError: the rule has no finding, or does not exist.
-    """
+    """Return the findings of a rule, or all."""
     chosen = [finding for finding in job.findings if rule in (None, finding.rule)]
     if rule is None or chosen:
         return chosen
@@ -342,11 +338,7 @@ def _choose_findings(job: Job, rule: str | None) -> list[Finding]:
 
 
 def _quote_around(files: Iterable[File], wanted: str, number: int, about: int) -> list[Quote]:
-    """Quote a line of a source, which may be how its path ends, with the lines before and after it.
-
-    Raises:
-        NcclInspectError: there is no such source, or it has no such line.
-    """
+    """Quote a line of a source, which may be how its path ends, with the lines before and after it."""
     for source in blocks.find(list(files)):
         if source.name == wanted or source.name.endswith(f"/{wanted}"):
             first, last = max(1, number - about), number + about

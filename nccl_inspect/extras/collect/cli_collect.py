@@ -105,11 +105,7 @@ def _collect(module: Target, wanted: Wanted, timeout: float, folder: Path, name:
 
 
 def new_folder(name: str, option: str) -> Path:
-    """Make the folder if need be.
-
-    Raises:
-        NcclInspectError: it cannot be written, or holds a collection.
-    """
+    """Make the folder if need be."""
     folder = Path(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -89,11 +89,7 @@ def follow(collection: Collection, wanted: Wanted) -> Command:
 
 
 def _find_pods(collection: Collection, wanted: Wanted) -> tuple[Command, list[dict[str, Any]]]:
-    """Find the pods; return the first command that gives some, and them.
-
-    Raises:
-        NcclInspectError: there is none.
-    """
+    """Find the pods; return the first command that gives some, and them."""
     for command in _lookups(wanted.argument):
         pods = list(_pods(collection.run(_add_context(command, wanted))))
         if collection.is_dry:

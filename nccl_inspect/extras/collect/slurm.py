@@ -33,11 +33,7 @@ _OF_TASK = re.compile(r"%\d*[A-Za-z]")
 
 
 def collect(collection: Collection, wanted: Wanted) -> None:
-    """Gather the files.
-
-    Raises:
-        NcclInspectError: the number is none, or nobody knows the job.
-    """
+    """Gather the files."""
     if not _NUMBER.fullmatch(wanted.argument):
         raise NcclInspectError(f"{wanted.argument}: not the number of a job", "squeue --me and sacct list them")
     description = collection.run(JOB.fill(job=wanted.argument)).decode("utf-8", "replace")

@@ -15,7 +15,7 @@ DRAWS = True
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
-    """Return one graph: a cluster for each communicator and kind of link, in it a cluster for each host."""
+    """Return a graph: a cluster for each communicator and kind of link, in it a cluster for each host."""
     lines = ["digraph nccl {", '  node [shape=box, fontname="sans-serif"];', '  edge [fontname="sans-serif"];']
     lines += ["  compound=true;", "  newrank=true;"]
     number = 0

@@ -30,7 +30,7 @@ _MAX_FACTS = 5
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
-    """Return one paragraph per communicator, then the known machines."""
+    """Return a paragraph per communicator, then the known machines."""
     parts = [_view(view, style) for view in views] or [["no communicator and no connection in this log"]]
     parts += [_machine(machine, style) for machine in machines]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"

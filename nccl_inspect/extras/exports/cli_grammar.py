@@ -77,7 +77,6 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
 
 
 def _choose_productions(dialects: tuple[str, ...]) -> list[Production]:
-    """Return all productions, or those of some dialects."""
     productions = [
         production
         for file in files.list_files()

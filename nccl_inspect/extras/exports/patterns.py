@@ -152,7 +152,6 @@ def translate(shape: Shape, syntax: Syntax, capture: Capture) -> str:
     """Return the pattern of a whole message, without anchors.
 
     Args:
-        shape: the compiled message.
         syntax: of the program that is to match it.
         capture: writes the groups of fields; those of options are never captured.
     """

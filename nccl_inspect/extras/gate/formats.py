@@ -330,7 +330,6 @@ def _chain_step(change: Change) -> str:
 
 
 def _proof(chain: CausalChain) -> list[str]:
-    """Return the line that proves a chain."""
     lines = chain.findings[0].evidence
     shared = [line for cause in chain.causes for line in cause.evidence if line in lines]
     return [_quote_line(line) for line in (shared or lines)[:1]]

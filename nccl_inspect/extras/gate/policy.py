@@ -457,7 +457,7 @@ def _answer_broken_paths(what: str, paths: Selection, job: Job) -> Answer:
 
 
 def _answer_kept_paths(scope: str, paths: Selection, what: str, job: Job) -> Answer:
-    """Return that it is kept, as far as the log shows all paths of that scope."""
+    """Answer that it is kept, if the log shows all paths of that scope."""
     missing = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
     if missing:
         seen = f"{count(len(paths), 'pair')} {what}; " if paths else ""

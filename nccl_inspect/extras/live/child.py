@@ -30,7 +30,6 @@ class JobLog:
     """The file: bytes as they come, and with several streams whole lines as far as possible.
 
     Args:
-        file: to write to.
         several: streams write to it, which must not cut each other's lines.
     """
 
@@ -223,7 +222,6 @@ class Child:
         """Wait for the end of the job; its exit status, as a shell has it.
 
         Args:
-            signals: that are passed on.
             tick: called now and then.
         """
         while (status := self._process.poll()) is None:

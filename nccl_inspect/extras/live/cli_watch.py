@@ -190,7 +190,6 @@ class _Beside:
 
     Args:
         names: folders and files, which may appear later.
-        log: the watched log.
 
     Raises:
         UsageError: one of them is a second log.

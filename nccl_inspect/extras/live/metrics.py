@@ -34,8 +34,6 @@ class Meter:
         """Take the metrics of a watch.
 
         Args:
-            watch: as it is now.
-            is_news: something was reported.
             runs: whether it continues.
 
         Returns:

@@ -24,7 +24,6 @@ class Asker:
 
     Args:
         where: ``HOST:PORT`` of any process of the job.
-        seconds: between two questions.
     """
 
     def __init__(self, where: str, seconds: float) -> None:
@@ -92,12 +91,7 @@ def count_operations(found: Answer) -> dict[tuple[str, str, int], int]:
 
 
 def find_late(found: Answer, ranks: Mapping[int, int]) -> Late | None:
-    """Return who launched less than the others, or does not answer; None if nobody.
-
-    Args:
-        found: an answer.
-        ranks: of processes, by pid.
-    """
+    """Return who launched less than the others, or does not answer; None if nobody."""
     late = ras_counts.last_to_come(found)
     words: dict[str, str] = {}
     for mismatch in found.mismatches:

@@ -136,7 +136,6 @@ def open_run_folder(wanted: str, environment: Mapping[str, str], say: Callable[[
 
     Args:
         wanted: as it was given; may be empty.
-        environment: names and numbers the job.
         say: takes what is worth knowing.
     """
     rank, _ = launcher_ranks(environment)
@@ -183,7 +182,6 @@ class Standstill:
         log: what the job prints to its streams.
         folder: of the run, where NCCL writes its files.
         pattern: of the files that NCCL writes elsewhere; may be empty.
-        now: a clock, as that of files.
     """
 
     def __init__(
@@ -230,7 +228,6 @@ class Gathering:
     """Gathers what settles findings, beside the job: what RAS answers while it stands, and the state of this machine.
 
     Args:
-        folder: of the run.
         between: seconds between two questions: NCCL stands still only where no operation was launched between them.
     """
 
@@ -383,9 +380,7 @@ class Session:
     """One run.
 
     Args:
-        files: of the run.
         environment: of this process, by which it is the one that reports or not.
-        options: of the run.
         say: takes what is worth knowing.
     """
 

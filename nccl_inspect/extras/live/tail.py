@@ -38,7 +38,6 @@ class Waiter:
     """Waits for input, and notices when nobody reads the output any more.
 
     Args:
-        seconds: the longest wait.
         output: the descriptor to which is written, if there is one.
     """
 
@@ -95,7 +94,6 @@ def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piec
     Args:
         path: need not exist yet, unless it is read until its end; what is not a regular file is read like a pipe.
         waiter: makes the pauses.
-        until_end: stop at the present end.
 
     Raises:
         NoInputError: the file cannot be read, or cannot come into being.

@@ -131,8 +131,6 @@ class Watch:
 
     Args:
         judge: gives the findings.
-        timing: how often and how soon.
-        name: of the source.
         clock: the time in seconds.
         beside: reads the evidence next to the log, where somebody named a place for it.
         asks: whether RAS is asked, and :meth:`take` will be called with its answers.
@@ -282,7 +280,7 @@ class Watch:
         return [*self._changes(self._reported, job), End(job)], job
 
     def status(self) -> Status:
-        """Return how far it got, cheap enough to be asked at any time."""
+        """Return how far the job got, cheap enough to be asked at any time."""
         sources = self._fold.sources
         status = Status(
             seconds=self._clock() - self._begun,
@@ -382,13 +380,7 @@ class Watch:
 
 
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:
-    """Return whether enough is known for a verdict: all is connected, or nothing more comes, or it is dead.
-
-    Args:
-        job: so far.
-        seconds: since the last progress.
-        timing: how much of that is enough.
-    """
+    """Return whether enough is known for a verdict: all is connected, or nothing more comes, or it is dead."""
     comms = job.communicators
     quiet = seconds >= timing.settle
     if job.verdict == "failed":
@@ -426,7 +418,7 @@ def _take(findings: list[Finding], rule: str, summary: str | None = None) -> Fin
 
 
 def _list_unfinished(comm: CommunicatorInfo) -> list[int]:
-    """Return its ranks that began and did not finish."""
+    """Return the ranks of a communicator that began and did not finish."""
     if comm.state in ("destroyed", "aborted") or (comm.connected and comm.completed):
         return []  # it was complete, though a line that says so may be lost
     return sorted(set(comm.started) - set(comm.completed))

@@ -436,7 +436,7 @@ def _productions(logs: Iterable[ProcessLog]) -> set[tuple[str, str]]:
 def _events(log: ProcessLog) -> Iterator[Event]:
     for step in log.steps:
         if isinstance(step, Burst):
-            yield from step.kinds
+            yield from (edge.event for edge in step.edges.values())
         else:
             yield step.event
     yield from (note.event for note in log.notes.values() if note.event)

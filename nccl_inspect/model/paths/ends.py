@@ -13,8 +13,9 @@ from typing import NamedTuple
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, NetDevices
 from nccl_inspect.model.connection import End, Link
-from nccl_inspect.model.fold.fold import Edge, ProcessLog
+from nccl_inspect.model.fold.fold import ProcessLog
 from nccl_inspect.model.statements.index import Statements
+from nccl_inspect.scanning.found import Edge
 
 _SEND_RECV = 1
 """The connection set of send/recv; 0 is that of rings and trees."""

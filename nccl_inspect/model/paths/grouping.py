@@ -15,12 +15,13 @@ import numpy as np
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
-from nccl_inspect.model.fold.process_log import Edge, ProcessLog
+from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column, rows_of
+from nccl_inspect.model.fold.process_log import ProcessLog
 from nccl_inspect.model.paths.ends import Line, NicName
 from nccl_inspect.model.paths.numbers import Columns
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of
 from nccl_inspect.model.paths.placement import Placed, owners
+from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.columns import Column, concatenate, join_keys, number_groups, sort_rows
 
 
@@ -38,9 +39,9 @@ class Rows:
         self._bursts = [burst for placement in self._placements for burst in placement.bursts]
         sizes = [len(placement.bursts) for placement in self._placements]
         owner = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        ats = [burst.at for burst in self._bursts]
-        rows = concatenate(ats)
-        at = np.repeat(np.arange(len(ats), dtype=np.int32), list(map(len, ats)))
+        rows = rows_of(self._bursts)
+        sizes = [len(burst.edges) for burst in self._bursts]
+        at = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         rank_lists = self._flatten()
         lists = rank_lists[owner][at]
         proxy = table.of_kinds(lambda event: NOTHING if event.pxn_rank is None else event.pxn_rank)[rows]
@@ -126,7 +127,7 @@ class Rows:
             src,
             dst,
             event,
-            Edge(event, self._bursts[at].origin, place, self.table.channel_sets[channels]),
+            Edge(event, event.channel, self._bursts[at].printed, place, self.table.channel_sets[channels]),
             placement.communicator,
             placement.log,
             guessed > 0,
@@ -205,12 +206,12 @@ class _Evidence:
         self._of_ends = of_ends
 
     def __getitem__(self, row: int) -> list[Evidence]:
-        return [self._evidence(self._table.edge(self._first[row]))]
+        return [self._evidence(self._table.edges[self._first[row]])]
 
     def of_end(self, row: int, side: str) -> list[Evidence]:
         """See :class:`~.columns.EndLines`."""
         line = int(self._of_ends[side][row])
-        return [] if line == NOTHING else [self._evidence(self._table.edge(line))]
+        return [] if line == NOTHING else [self._evidence(self._table.edges[line])]
 
 
 def _is_printed_at(side: str, event: ChannelConnect) -> bool:
