@@ -179,10 +179,10 @@ def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
 
 # Dumps that an earlier run of the same job left in the folder: what timed out by the log is not in them.
 #
-# PyTorch writes a dump when a call runs out of time, and the log names that call: its number and its size. A dump of
-# the same run holds it, and there it is not over: it began as long before as the log says that it ran. The log tells the
-# time by the clock of the host, without year and zone, the dump by that of the world: they differ by quarters of an
-# hour. A process writes one dump: what it calls and waits for later is not in it.
+# PyTorch writes a dump when a call runs out of time, and the log names that call: its number and its size. A
+# dump of the same run holds it, and there it is not over: it began as long before as the log says that it ran.
+# The log tells the time by the clock of the host, without year and zone, the dump by that of the world: they
+# differ by quarters of an hour. A process writes one dump: what it calls and waits for later is not in it.
 
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "BATCH_ISEND_IRECV")
 _READER = "flight_recorder"
