@@ -249,7 +249,7 @@ def test_a_store_may_be_in_a_bucket(tmp_path: Path) -> None:
 
 def test_a_query_reads_the_store_and_nothing_else(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    filled(store, 3, 1, 0.1, hosts=8)
+    filled_store(store, 3, 1, 0.1, hosts=8)
     (tmp_path / "secret.csv").write_text("a\n1\n")
     assert rows(store, "WITH bad AS (SELECT * FROM job WHERE bad) SELECT count(*) >= 0 AS n FROM bad") == [{"n": True}]
     before = sorted(store.rglob("*"))
@@ -279,7 +279,7 @@ def test_jobs_without_a_date_are_counted_and_days_without_jobs_are_gaps(tmp_path
         (tmp_path / f"{number}.log").write_bytes(log(number))
         fleet("add", str(tmp_path / f"{number}.log"), "--store", store)
     document = json.loads(fleet("report", "--store", store, "--format", "json", "--since", "1d"))
-    assert not list(closed("nccl-inspect-fleet-1").iter_errors(document))
+    assert not list(close_schema("nccl-inspect-fleet-1").iter_errors(document))
     assert (document["jobs"], document["left_out"]) == (1, {"older": 2, "undated": 1})
     document = report.make_report(Store(store))
     assert (document["jobs"], document["undated"], len(document["days"])) == (4, 1, 3)
