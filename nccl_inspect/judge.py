@@ -19,9 +19,9 @@ from nccl_inspect.judging.engine import (
 )
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import machine_type
-from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
+from nccl_inspect.judging.verdicts import Judgement
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Job, Notice

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -94,37 +94,30 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
     logs = [file for file in found if file.name not in evidence]
     if not logs and not problems:
         problems.append(f"{', '.join(inputs)}: no log of a job; name one, or a folder with some")
-    by_key: dict[object, int] = {}
-    group: list[int] = []
-    nameless: set[object] = set()
-
-    def find_root(place: int) -> int:
-        while group[place] != place:
-            place = group[place]
-        return place
-
-    def join(keys: Iterable[object], own: int) -> None:
-        for key in keys:
-            group[find_root(by_key.setdefault(key, own))] = own
-
-    for place, file in enumerate(logs):
-        group.append(place)
+    keys = {}
+    for file in logs:
+        names = {_PART.sub("", file.name).encode()}
         communicators = _find_communicators(file)
-        name = ("name", _PART.sub("", file.name))
-        if together:
-            join([""], place)
-        elif communicators:
-            join(communicators, place)
-            if name in nameless:
-                join([name], place)
-            by_key.setdefault(name, place)
-        elif name[1] != file.name or name in by_key:
-            nameless.add(name)
-            join([name], place)
+        keys[file.name] = ({b""}, names) if together else (communicators or names, names)
+    first: dict[bytes, str] = {}
+    group = {file.name: file.name for file in logs}
+
+    def find_root(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    # Logs without a communicator come last: they belong to the first one of their name.
+    for file in sorted(logs, key=lambda file: keys[file.name][0] == keys[file.name][1]):
+        own, names = keys[file.name]
+        for key in own:
+            group[find_root(first.setdefault(key, file.name))] = file.name
+        for key in names:
+            first.setdefault(key, file.name)
     members = defaultdict(list)
-    for place, file in enumerate(logs):
-        members[find_root(place)].append(file)
-    return [_make_group(own, evidence, stdin) for own in members.values()], problems
+    for file in logs:
+        members[find_root(file.name)].append(file)
+    return [_make_group(some, evidence, stdin) for some in members.values()], problems
 
 
 def _find_communicators(file: File) -> set[bytes]:
@@ -149,14 +142,7 @@ def _make_group(logs: Sequence[File], evidence: Sequence[str], stdin: str) -> Lo
 
 
 def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str = "") -> Outcome:
-    """Judge logs and append their jobs.
-
-    Args:
-        groups: the logs.
-        target: where they go.
-        jobs: how many processes judge.
-        cluster: the scheduler of the workers that do.
-    """
+    """Judge logs and append their jobs, in a number of processes or on the workers of a scheduler."""
     store = Store(target.store, make=True)
     reading.Judge(target.options)  # what is wrong with the options is said before anything is read
     total = Outcome(Counter(), [], [], set())
@@ -177,13 +163,11 @@ def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str 
             futures = client.map(add_share, shares, target=target, pure=False)
             distributed.wait(futures)
             outcomes = [future.exception() or future.result() for future in futures]
-    elif jobs > 1 and len(groups) > 1:
+    else:
         shares = _share(groups, jobs)
         with Helpers() as helpers:
-            started = [helpers.start(add_share, share, target) for share in shares]
-            outcomes = [helper.result() for helper in started]
-    else:
-        shares, outcomes = [list(groups)], [add_share(groups, target)]
+            started = [helpers.start(add_share, share, target) for share in shares] if len(shares) > 1 else []
+            outcomes = [one.result() for one in started] or [add_share(share, target) for share in shares]
     for share, outcome in zip(shares, outcomes, strict=True):
         if isinstance(outcome, Outcome):
             total.added.update(outcome.added)

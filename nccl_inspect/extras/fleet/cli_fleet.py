@@ -19,13 +19,13 @@ from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.fleet import formats as forms
 from nccl_inspect.extras.fleet import library
-from nccl_inspect.extras.fleet.suspects import KINDS
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.pipeline.options import Options
 
 _SINCE = re.compile(r"([1-9]\d{0,3})([dw])")
+_KINDS = ("image", "release", "setting", "host", "nic", "gpu")
 _MAX_PROBLEMS = 20
 _ADD = """
 Examples:
@@ -147,9 +147,9 @@ def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | Non
 @click.option(
     "--by",
     "by_kind",
-    type=click.Choice(KINDS),
+    type=click.Choice(_KINDS),
     metavar="KIND",
-    help=f"Also list all of a kind, worst first: {', '.join(KINDS)}.",
+    help=f"Also list all of a kind, worst first: {', '.join(_KINDS)}.",
 )
 @shared.output_options
 def report(store: str, form: str, since: timedelta | None, by_kind: str | None, out: shared.Output) -> int:

@@ -22,7 +22,7 @@ from chromium import BROWSER
 from repository import ROOT
 from schemas import close_schema
 
-from nccl_inspect.extras.fleet import adding, formats, report, suspects
+from nccl_inspect.extras.fleet import adding, formats, report
 from nccl_inspect.extras.fleet.store import MOST_FILES, Store
 from nccl_inspect.extras.fleet.tables import TABLES
 from nccl_inspect.pipeline.options import Options
@@ -133,12 +133,23 @@ def test_small_files_are_merged_and_what_a_killed_process_left_counts_for_nothin
     assert pq.read_table(tmp_path / "job").num_rows == MOST_FILES  # as pandas and Spark read it
 
 
-def test_chances_are_those_of_the_books() -> None:
+def test_chances_are_those_of_the_books(tmp_path: Path) -> None:
+    connection = Store(str(tmp_path), make=True).connect()
+    report.ask(connection, "statistics")
+
+    def value(sql: str) -> float:
+        ((found,),) = connection.execute(f"SELECT {sql}").fetchall()
+        return float(found)
+
     for values, chance in (((3, 4, 4, 8), 17 / 70), ((4, 4, 4, 8), 1 / 70), ((0, 4, 4, 8), 1.0)):  # Fisher's tea
-        assert math.exp(suspects.fisher(*values)) == pytest.approx(chance)
-    assert math.exp(suspects.binomial(3, 4, 0.5)) == pytest.approx(5 / 16)
-    assert suspects.wilson(10, 100) == pytest.approx((0.0552, 0.1744), abs=1e-4)
-    assert suspects.wilson(0, 0) == (0.0, 1.0)
+        assert value(f"exp(fisher{values})") == pytest.approx(chance)
+    assert value("exp(binomial(3, 4, 0.5))") == pytest.approx(5 / 16)
+    assert value("exp(binomial(9000, 20000, 0.5))") == 1
+    bounds = (value("wilson(10, 100, -1)"), value("wilson(10, 100, 1)"))
+    assert bounds == pytest.approx((0.0552, 0.1744), abs=1e-4)
+    assert (value("rated(0, 0).low"), value("rated(0, 0).high")) == (0.0, 1.0)
+    ways = [math.comb(90, n) * math.comb(910, 100 - n) for n in range(40, 91)]
+    assert value("fisher(40, 100, 90, 1000)") == pytest.approx(math.log(sum(ways) / math.comb(1000, 100)))
 
 
 def filled_store(place: Path, number: int, seed: int, background: float, hosts: int = 40) -> simulate_fleet.Truth:
