@@ -70,11 +70,11 @@ def _broken(lines: Sequence[bytes], grammar: Grammar) -> Iterator[tuple[int, tup
     for place, line in zip(others, map(lines.__getitem__, others), strict=True):
         if prefix.MARK in line and _OWN.search(lines[place + 1]) is None and len(line) >= _NARROWEST:
             parts = prefix.split(line)
-            if parts and not _is_known(parts[1], grammar) and (made := _made(lines, place, width, grammar)):
+            if parts and not _is_known(parts[1], grammar) and (made := _rejoin_pieces(lines, place, width, grammar)):
                 yield place, made
 
 
-def _made(lines: Sequence[bytes], place: int, width: int, grammar: Grammar) -> tuple[int, bytes] | None:
+def _rejoin_pieces(lines: Sequence[bytes], place: int, width: int, grammar: Grammar) -> tuple[int, bytes] | None:
     """Return the number of lines and what they are together; None when that is not a message."""
     quote = _QUOTE.match(lines[place])
     tried = [lines[place]]

@@ -53,7 +53,7 @@ class Records:
             if len(self._forms) >= _MAX_FORMS:
                 self._forms.clear()
             at = clock.start() if clock.start() < begin else clock.start() - 1 - begin + end
-            self._forms[form] = _stated(line, begin, end, at)
+            self._forms[form] = _read_form(line, begin, end, at)
         return line if self._forms[form] is None else form + line[begin - 1 : end]
 
     def frame_of(self, head: bytes, origin: Origin) -> RecordFrame | None:
@@ -82,7 +82,7 @@ def clock_of(line: bytes) -> bytes:
     return clock[0] if clock else b""
 
 
-def _stated(line: bytes, begin: int, end: int, clock: int) -> Stated | None:
+def _read_form(line: bytes, begin: int, end: int, clock: int) -> Stated | None:
     """Return what an object states, if that is the same whatever line and time of day it has.
 
     Args:

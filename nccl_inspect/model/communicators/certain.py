@@ -550,7 +550,7 @@ class Certainty:
         for member, order in self._first_uses:
             yield self._members.all[member], order
 
-    def _of_open(self) -> Column:
+    def _find_open(self) -> Column:
         """Connections of processes that have some which are not certain."""
         is_open = np.zeros(len(self._processes), bool)
         is_open[self._owner[self.member == NOTHING]] = True
@@ -562,7 +562,7 @@ class Certainty:
 
     def like(self) -> Iterator[tuple[Member, int, Ends]]:
         """Connections that went to members and join the ranks that some that are left do in the same process."""
-        table, process, rows = self._table, self._owner, self._of_open()
+        table, process, rows = self._table, self._owner, self._find_open()
         ends = join_keys(process[rows], table.src[rows], table.dst[rows])
         is_like = np.isin(ends, ends[self.member[rows] == NOTHING])
         rows = rows[is_like & (self.member[rows] != NOTHING) & (self.conn[rows] != NOTHING)]

@@ -137,7 +137,7 @@ class Fold:
         """Take in a line that matters, and whose order does not."""
         how = text.use.how
         if how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
-            log.note(place, printed, self._kept((text.level, text.message, printed.location), text.parsed))
+            log.note(place, printed, self._choose_kept((text.level, text.message, printed.location), text.parsed))
             if how == BOOTSTRAP:
                 insort(log.bootstraps, place)
         elif how == LOOSE:
@@ -152,7 +152,7 @@ class Fold:
             assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
             counted(log.calls, place, text.parsed.event)
 
-    def _kept(self, wording: Wording, parsed: Parsed | None) -> Stated:
+    def _choose_kept(self, wording: Wording, parsed: Parsed | None) -> Stated:
         return self._wordings.kept(wording, parsed, len(self.processes))
 
     def _log(self, place: int, printed: Origin | Late) -> ProcessLog:
@@ -184,7 +184,7 @@ class Fold:
                 self._unknown(place, repeated.origin, repeated.text, repeated.number)
             if how == NOTE or repeated.text.level in STATEMENTS:
                 text, origin = repeated.text, repeated.origin
-                said = self._kept((text.level, text.message, origin.location), text.parsed)
+                said = self._choose_kept((text.level, text.message, origin.location), text.parsed)
                 log.note(place, origin, said, end, repeated.number)
 
     def _refuse(self, place: int, lines: int = 1) -> None:

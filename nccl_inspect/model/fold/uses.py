@@ -20,32 +20,32 @@ MAX_CHANNELS = 4096
 """MAXCHANNELS is 32 until 2.18 and 64 after; plugins and later releases may have more."""
 
 
-def _of_init(event: events.CommInit) -> bool:
+def _is_init_plausible(event: events.CommInit) -> bool:
     return 0 <= event.rank < event.nranks <= MAX_RANKS
 
 
-def _of_connection(event: events.ChannelConnect) -> bool:
+def _is_connection_plausible(event: events.ChannelConnect) -> bool:
     ranks = event.src, event.dst or 0, event.pxn_rank or 0
     is_sound = 0 <= event.channel < MAX_CHANNELS and min(ranks) >= 0 and max(ranks) < MAX_RANKS
     return is_sound and (event.nic_index or 0) >= 0
 
 
-def _of_ring(event: events.RingOrder) -> bool:
+def _is_ring_plausible(event: events.RingOrder) -> bool:
     ranks = event.ranks
     return 0 <= event.channel < MAX_CHANNELS and (not ranks or (min(ranks) >= 0 and max(ranks) < MAX_RANKS))
 
 
-def _of_trees(event: events.TreeLinks) -> bool:
+def _are_trees_plausible(event: events.TreeLinks) -> bool:
     trees = event.trees
     channels = [tree[0] for tree in trees]
     return not trees or (min(chain.from_iterable(trees)) >= -1 and min(channels) >= 0 and max(channels) < MAX_CHANNELS)
 
 
 ARE_PLAUSIBLE: Mapping[type[Event], Callable[[Any], bool]] = {
-    events.CommInit: _of_init,
-    events.ChannelConnect: _of_connection,
-    events.RingOrder: _of_ring,
-    events.TreeLinks: _of_trees,
+    events.CommInit: _is_init_plausible,
+    events.ChannelConnect: _is_connection_plausible,
+    events.RingOrder: _is_ring_plausible,
+    events.TreeLinks: _are_trees_plausible,
 }
 """Whether the ranks and channels of an event can be real, by its kind; events of other kinds are not checked."""
 

@@ -54,7 +54,7 @@ class Rows:
         kept = kept[sort_rows(self._number[owner[at[kept]]], table.place[rows[kept]])]
         self.networks = self._counted(table.kind[rows[kept]])
         """How many connections each network has."""
-        self.spaces, space = _named([placement.space for placement in self._placements])
+        self.spaces, space = _number_names([placement.space for placement in self._placements])
         of_space = np.argsort(np.argsort(self.spaces))[space]
         pair = join_keys(self._flat[src[kept]], self._flat[dst[kept]], of_space[owner[at[kept]]])
         by_pair = np.argsort(pair, kind="stable")
@@ -68,9 +68,9 @@ class Rows:
         self.src, self.dst, self.proxy = (self._flat[each] for each in (self._src, self._dst, proxy[kept]))
         self._owner = owner[self._at]
         self.space = space[self._owner]
-        self.communicators, communicator = _named([placement.communicator for placement in self._placements])
+        self.communicators, communicator = _number_names([placement.communicator for placement in self._placements])
         self.communicator = communicator[self._owner]
-        self.log = _named([id(placement.log) for placement in self._placements])[1][self._owner]
+        self.log = _number_names([id(placement.log) for placement in self._placements])[1][self._owner]
         self.guessed = np.array(placed.doubts(self._bursts), np.int8)[self._at]
         self.kind, self.place = table.kind[self.row], table.place[self.row]
         self.is_local = table.of_kinds(lambda event: event.is_local)[self.row]
@@ -184,7 +184,7 @@ class Rows:
                 yield self.spaces[space], number, self._devices[name]
 
 
-def _named(names: Sequence[Hashable]) -> tuple[list[Any], Column]:
+def _number_names(names: Sequence[Hashable]) -> tuple[list[Any], Column]:
     """Return the distinct names of placements in their order, and for each placement the place of its own."""
     number = {name: index for index, name in enumerate(dict.fromkeys(names))}
     return list(number), np.array([number[name] for name in names], np.int32)
