@@ -63,6 +63,7 @@ def read(
 
     from nccl_inspect import artifacts
     from nccl_inspect.pipeline import configuration, reading
+    from nccl_inspect.util.gc_pause import pause_collector
 
     # A string is also a sequence: of characters.
     files, wanted, unwanted = (
@@ -78,8 +79,9 @@ def read(
     )
     if config is not None:
         options = configuration.applied(options, Path(config))
-    inventory = artifacts.inventory(inputs)
-    return reading.Judge(options).worst(reading.fold(inventory.logs), beside=inventory)
+    with pause_collector():
+        inventory = artifacts.inventory(inputs)
+        return reading.Judge(options).worst(reading.fold(inventory.logs), beside=inventory)
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
