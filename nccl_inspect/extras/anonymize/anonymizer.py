@@ -432,7 +432,11 @@ class Anonymizer:
         hosts = {name for name in self._hosts if not name.isdigit() and not _is_address(name)}
         listed = self._find_brackets(hosts)
         hosts.update(*listed.values())
-        domains = {name: domain for name in hosts if (domain := _domain_of(name))}
+        domains = {}  # of the hosts that are called by their whole names, in words
+        for name in hosts:
+            first, *rest = name.split(".")
+            if len(rest) > 1 and not any(map(str.isdigit, (first, *rest))):
+                domains[name] = ".".join(rest)
         hosts |= {name.partition(".")[0] for name in domains}
         users = {name for name in self.learned.users if name.lower() not in ACCOUNTS} - hosts
         labels = {name for name in self._labels | self.learned.labels | self._objects if not _is_address(name)}
@@ -542,12 +546,6 @@ class Anonymizer:
         if name in _IDENTIFIERS:
             return value if not value.strip("0x:") else self.names.get(_IDENTIFIERS[name], value)
         return self.scrubber.text(value)
-
-
-def _domain_of(host: str) -> str:
-    """Return the domain of a host that is called by its whole name, in words."""
-    parts = host.split(".")
-    return "" if len(parts) < 3 or any(part.isdigit() for part in parts) else ".".join(parts[1:])
 
 
 def _is_address(name: str) -> bool:

@@ -114,7 +114,7 @@ def write_policy(job: Job) -> str:
     Args:
         job: judged, and healthy: else the first lines say that it is not.
     """
-    parts = (_head(job), _size(job), _findings(job), _versions(job), _network(job), _paths(job), _environment(job))
+    parts = (_head(job), _size(job), _versions(job), _paths(job), _environment(job))
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
 
@@ -166,10 +166,7 @@ def _size(job: Job) -> Iterator[str]:
         yield f"hosts = {nodes}   # to NCCL each pod is a host"
     if comm and comm.channels:
         yield f"min_channels = {comm.channels}   # of the communicator of all ranks"
-
-
-def _findings(job: Job) -> Iterator[str]:
-    yield 'max_severity = "info"   # findings above it break the policy: none, info, warning, error'
+    yield '\nmax_severity = "info"   # findings above it break the policy: none, info, warning, error'
     for key, number, words in (
         ("max_unrecognised_lines", sum(s.unrecognised_lines for s in job.sources), "NCCL lines not recognized"),
         ("max_damaged_lines", sum(s.damaged_lines for s in job.sources), "torn lines that could not be repaired"),
@@ -185,11 +182,8 @@ def _versions(job: Job) -> Iterator[str]:
         yield _list("cuda", job.cuda_versions) + "   # of the driver"
     if job.network.plugin_version:
         yield _list("plugin", [job.network.plugin_version]) + "   # the network plugin"
-
-
-def _network(job: Job) -> Iterator[str]:
     if job.network.name and any(kind.transport == "NET" for kind in job.paths.kinds):
-        yield "[network]"
+        yield "\n[network]"
         yield _list("name", [job.network.name])
         if job.network.provider:
             yield _list("provider", [job.network.provider])

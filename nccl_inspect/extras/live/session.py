@@ -176,29 +176,27 @@ class NotStartedError(NcclInspectError):
         self.exit_code = status
 
 
-class Signals:
-    """Waits for signals, which wait to be waited for: none is lost, and none interrupts anything."""
+def next_signal(seconds: float) -> signal.struct_siginfo | None:
+    """Return the next signal that was held back; None when none comes in time."""
+    return signal.sigtimedwait(_WAITED, seconds)
 
-    def next(self, seconds: float) -> signal.struct_siginfo | None:
-        """Return the next signal; None when none comes in time."""
-        return signal.sigtimedwait(_WAITED, seconds)
 
-    def wait_for_end(self, seconds: float) -> bool:
-        """Return whether a signal comes in time that ends what is done after the job; others end the wait only."""
-        came = self.next(seconds)
-        return came is not None and came.si_signo in ENDING
+def wait_for_end(seconds: float) -> bool:
+    """Return whether a signal comes in time that ends what is done after the job; others end the wait only."""
+    came = next_signal(seconds)
+    return came is not None and came.si_signo in ENDING
 
-    @staticmethod
-    @contextmanager
-    def hold() -> Iterator[Signals]:
-        """Hold signals back; a system without sigtimedwait has no GPU either."""
-        if not hasattr(signal, "sigtimedwait"):
-            raise NcclInspectError("run needs Linux", "run the command alone, and give its log to summarize")
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
-        try:
-            yield Signals()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+@contextmanager
+def hold_signals() -> Iterator[None]:
+    """Hold signals back until somebody waits for them: none is lost, and none interrupts anything."""
+    if not hasattr(signal, "sigtimedwait"):  # a system without it has no GPU either
+        raise NcclInspectError("run needs Linux", "run the command alone, and give its log to summarize")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Child:
@@ -231,14 +229,14 @@ class Child:
         for pump in self._pumps:
             pump.start()
 
-    def wait(self, signals: Signals, tick: Callable[[], None]) -> int:
+    def wait(self, tick: Callable[[], None]) -> int:
         """Wait for the end of the job; its exit status, as a shell has it.
 
         Args:
             tick: called now and then.
         """
         while (status := self._process.poll()) is None:
-            came = signals.next(_TICK)
+            came = next_signal(_TICK)
             if came is None:
                 tick()
             elif came.si_signo == signal.SIGWINCH:
@@ -248,7 +246,7 @@ class Child:
                 self._signal_group(came.si_signo)
         for pump in self._pumps:
             pump.join(_DRAIN)
-        while signals.next(0):  # what came together with the end of the job was meant for it
+        while next_signal(0):  # what came together with the end of the job was meant for it
             pass
         return _BY_SIGNAL - status if status < 0 else status
 
@@ -578,19 +576,19 @@ def _report_command(inputs: Sequence[Path], *options: str) -> list[str]:
     return [sys.executable, "-P", "-m", "nccl_inspect", "summarize", *map(str, inputs), "--no-progress", *options]
 
 
-def _report_end(inputs: Sequence[Path], target: str, signals: Signals) -> int | None:
+def _report_end(inputs: Sequence[Path], target: str) -> int | None:
     """Write the report at the end to a file or stderr; return its exit status, None where a signal broke it off."""
     with tempfile.TemporaryFile() as errors:
         command = _report_command(inputs, *(("-o", target) if target else ()))
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=_STDERR, stderr=errors)
         while (status := process.poll()) is None:
-            if signals.wait_for_end(1.0):
+            if wait_for_end(1.0):
                 process.kill()
                 process.wait()
                 return None
         errors.seek(0)
         if status != _NO_LINES:
-            _write_stderr(errors.read())
+            _write_all(_STDERR, errors.read())
         return status
 
 
@@ -602,16 +600,9 @@ def _report_standstill(inputs: Sequence[Path]) -> bool:
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_REPORT_SECONDS, check=False
         ).stdout
         if report.startswith(_STUCK):
-            _write_stderr(report)
+            _write_all(_STDERR, report)
             return True
     return False
-
-
-def _write_stderr(data: bytes) -> None:
-    view = memoryview(data)
-    with suppress(OSError):
-        while view:
-            view = view[os.write(_STDERR, view) :]
 
 
 # --- the run ------------------------------------------------------------------------------------------------------
@@ -667,7 +658,7 @@ class Session:
         Raises:
             NotStartedError: the command cannot be started.
         """
-        with Signals.hold() as signals:
+        with hold_signals():
             if self.is_first:
                 pattern = nccl_log_pattern(self._environment)
                 self._standstill = Standstill(self._options.stall, self._log, self._folder, pattern)
@@ -678,7 +669,7 @@ class Session:
                     self._log_name.unlink()
                     self._folder.rmdir()
                 raise
-            status = child.wait(signals, self._look_for_standstill)
+            status = child.wait(self._look_for_standstill)
             self._log.flush()
             self._gathering.ended.set()
             if self._work:
@@ -694,8 +685,8 @@ class Session:
             with suppress(OSError):  # beside the log, so that a later report says how the command ended
                 name = self._log_name.name.replace("job", "exit-status", 1)
                 self._log_name.with_name(name).write_text(f"nccl-inspect: {ending}\n", encoding="utf-8")
-            if self._gathers and self._gather(signals) and self.is_first:
-                self._report(ending, signals)
+            if self._gathers and self._gather() and self.is_first:
+                self._report(ending)
         return status
 
     def _look_for_standstill(self) -> None:
@@ -716,20 +707,20 @@ class Session:
         if self._options.quiet or self._gathering.ended.is_set() or not _report_standstill(self._inputs()):
             self._say(silence)
 
-    def _gather(self, signals: Signals) -> bool:
+    def _gather(self) -> bool:
         """Gather the state of the machine; False where a signal breaks it off."""
         work = threading.Thread(target=self._gathering.gather_machine, daemon=True)
         work.start()
         while work.is_alive():
-            if signals.wait_for_end(_GATHER_TICK):
+            if wait_for_end(_GATHER_TICK):
                 return False
         return True
 
-    def _report(self, ending: str, signals: Signals) -> None:
+    def _report(self, ending: str) -> None:
         self._say(f"{ending}; files of this run: {self._folder}")
         if self._options.quiet and not self._options.report:
             return
-        if _report_end(self._inputs(), self._options.report, signals) == _NO_LINES:
+        if _report_end(self._inputs(), self._options.report) == _NO_LINES:
             level = self._environment.get("NCCL_DEBUG", "")
             is_full = level.upper() in ("INFO", "TRACE")
             why = "" if is_full else f" (NCCL_DEBUG={level} was set; leave it out)"
