@@ -20,6 +20,7 @@ from nccl_inspect.extras.anonymize.names import (
     ACCOUNTS,
     KEPT_ROOTS,
     LIBRARIES,
+    LISTS,
     PUBLIC_DOMAINS,
     PUBLIC_HOSTS,
     PUBLIC_PLACES,
@@ -51,20 +52,7 @@ from nccl_inspect.util.text import decode, encode
 
 # --- names in text ----------------------------------------------------------------------------------------------------
 
-_USERS = frozenset(("user", "username", "login", "logname", "owner", "author"))
-_HOSTS = frozenset(("host", "hostname", "computer", "node", "nodename"))
-_SUBJECTS = frozenset(
-    (
-        *("account", "acct", "project", "experiment", "exp", "job", "jobname", "run", "cluster", "partition", "qos"),
-        *("reservation", "namespace", "pod", "instance", "app", "tenant", "team", "org", "organization", "company"),
-        *("entity", "customer", "department", "profile", "bucket", "workspace", "domain", "domainname", "realm"),
-        *("container", "dataset", "resource", "release", "repo", "repository", "rdzv", "default env", "run group"),
-        *("log group", "log stream", "group id", "endpoint", "addr"),
-    )
-)
-"""What the last words of a key say that its value is the name of."""
-_OF_PROGRAMS = frozenset(("nccl", "rccl", "ucx", "fi", "ofi", "cuda", "nvidia", "torch", "pytorch", "python", "ld"))
-"""First words of variables that are settings of programs which everybody has."""
+_USERS, _HOSTS, _SUBJECTS, _OF_PROGRAMS = (LISTS[f"keys-of-{what}"] for what in ("users", "hosts", "names", "programs"))
 _NO_NAMES = frozenset(("tcp", "sha256", "o2ib", "plt"))
 _KEYED = re.compile(
     rb"""(?<![\w./-])([A-Za-z_][\w./-]{1,80}+)(?:
@@ -245,7 +233,7 @@ def find_kind(key: bytes) -> str:
     parts = [part.lower() for part in parts]
     if not parts or (parts[0] in _OF_PROGRAMS and len(parts) > 1):
         return ""
-    if " ".join(parts[-2:]) in _SUBJECTS:
+    if "-".join(parts[-2:]) in _SUBJECTS:
         return "label"
     if len(parts) > 1 and parts[-1] in ("name", "id"):
         parts.pop()
@@ -254,7 +242,7 @@ def find_kind(key: bytes) -> str:
         return "user"
     if last in _HOSTS:
         return "host"
-    return "label" if last in _SUBJECTS or " ".join(parts[-2:]) in _SUBJECTS or parts[0] == "kube" else ""
+    return "label" if last in _SUBJECTS or "-".join(parts[-2:]) in _SUBJECTS or parts[0] == "kube" else ""
 
 
 def words(label: str) -> list[str]:

@@ -258,7 +258,15 @@ _REBUILT = 1.0
 
 
 class Meter:
-    """Publishes metrics: nowhere, unless a subclass says where."""
+    """Publishes metrics: nowhere, unless a subclass says where.
+
+    Args:
+        seconds: between two sets of metrics, unless there are news.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+        self._next = 0.0
 
     def __enter__(self) -> Self:
         """Begin; the first metrics are there at once."""
@@ -268,7 +276,7 @@ class Meter:
         """End."""
 
     def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
-        """Take the metrics of a watch.
+        """Take the metrics of a watch when it is time for that, when there are news, and at the end.
 
         Args:
             runs: whether it continues.
@@ -279,6 +287,13 @@ class Meter:
         Raises:
             NcclInspectError: the first ones cannot be published.
         """
+        now = time.monotonic()
+        if not is_news and runs and now < self._next:
+            return ""
+        self._next = now + self._seconds
+        return self._publish(watch, runs)
+
+    def _publish(self, watch: Watch, runs: bool) -> str:
         return ""
 
 
@@ -327,18 +342,12 @@ class _InFile(Meter):
     """A file that is whole at any moment."""
 
     def __init__(self, target: str, seconds: float) -> None:
+        super().__init__(seconds)
         self._target = target
-        self._seconds = seconds
-        self._next = 0.0
         self._problem: str | None = None
         """That of the last time; None before the first."""
 
-    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
-        """Write the file when it is time for that, when there are news, and at the end."""
-        now = time.monotonic()
-        if not (is_news or not runs or now >= self._next):
-            return ""
-        self._next = now + self._seconds
+    def _publish(self, watch: Watch, runs: bool) -> str:
         try:
             atomic_files.write_lines(self._target, _OPTION, collect_metrics(watch, runs).text().splitlines())
         except NcclInspectError as error:
@@ -356,7 +365,7 @@ class _Served(Meter):
     def __init__(self, target: str, host: str, port: int) -> None:
         from prometheus_client import MetricsHandler
 
-        self._next = 0.0
+        super().__init__(_REBUILT)
         self._handler = MetricsHandler.factory(prometheus.Metrics().registry)
 
         class Server(ThreadingHTTPServer):
@@ -381,12 +390,8 @@ class _Served(Meter):
         self._thread.join()
         self._server.server_close()
 
-    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
-        """Answer with these from now on."""
-        now = time.monotonic()
-        if is_news or not runs or now >= self._next:
-            self._next = now + _REBUILT
-            self._handler.registry = collect_metrics(watch, runs).registry  # type: ignore[attr-defined]
+    def _publish(self, watch: Watch, runs: bool) -> str:
+        self._handler.registry = collect_metrics(watch, runs).registry  # type: ignore[attr-defined]
         return ""
 
 
