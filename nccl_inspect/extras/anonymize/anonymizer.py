@@ -193,14 +193,12 @@ class Learned:
 
     def _learn_domain(self, name: str) -> None:
         """Learn whose a domain is from the name before its last part: ``acme`` of ``gpu-1.cluster.acme.internal``."""
-        public = PUBLIC_HOSTS
         parts = name.split(".")
         if parts[-1] in _INNER and any(map(str.isdigit, parts[0])):
             self.hosts.add(parts[0])
-        if name.lower() not in public and ".".join(name.lower().split(".")[-2:]) not in PUBLIC_DOMAINS:
-            owner = name.split(".")[-2]
-            if len(owner) > 3:
-                self.labels.add(owner)
+        is_public = name.lower() in PUBLIC_HOSTS or ".".join(parts[-2:]).lower() in PUBLIC_DOMAINS
+        if not is_public and len(parts[-2]) > 3:
+            self.labels.add(parts[-2])
 
     def _learn_path(self, path: str) -> None:
         if path.startswith(KEPT_ROOTS):

@@ -25,7 +25,7 @@ from nccl_inspect.extras.gate.policy import (
     world_communicator,
 )
 from nccl_inspect.extras.live import exit_conditions
-from nccl_inspect.model.job import CommunicatorInfo, Job, Selection, Setting
+from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.text import escape_controls
@@ -195,23 +195,18 @@ def _paths(job: Job) -> Iterator[str]:
         if number:
             yield ""
         paths = select_scope(scope, job)
-        if paths:
-            yield f"[paths.{scope}]   # {_SCOPE_WORDS[scope]}"
-            yield from _scope(paths)
-        else:
+        if not paths:
             yield f"# [paths.{scope}]: the log has no path {_SCOPE_WORDS[scope]}"
-
-
-def _scope(paths: Selection) -> Iterator[str]:
-    ways = [way for kind in paths.kinds for way in list_ways(kind)]
-    details = sorted({way.detail for way in ways})
-    kinds = sorted({way.transport for way in ways})
-    hint = f"   # or any of the transport: transport = [{', '.join(map(_text, kinds))}]"
-    yield _list("transport", details) + hint
-    net = [way for way in ways if way.transport == "NET"]
-    if net:
-        yield "gdr = true" if all(way.gdr is True for way in net) else "# gdr: the log has paths without GPUDirect RDMA"
-    yield f"min_channels = {min(len(kind.channels) for kind in paths.kinds)}   # of each pair"
+            continue
+        ways = [way for kind in paths.kinds for way in list_ways(kind)]
+        kinds = ", ".join(map(_text, sorted({way.transport for way in ways})))
+        yield f"[paths.{scope}]   # {_SCOPE_WORDS[scope]}"
+        details = _list("transport", sorted({way.detail for way in ways}))
+        yield f"{details}   # or any of the transport: transport = [{kinds}]"
+        if any(way.transport == "NET" for way in ways):
+            is_direct = all(way.gdr is True for way in ways if way.transport == "NET")
+            yield "gdr = true" if is_direct else "# gdr: the log has paths without GPUDirect RDMA"
+        yield f"min_channels = {min(len(kind.channels) for kind in paths.kinds)}   # of each pair"
 
 
 def _environment(job: Job) -> Iterator[str]:

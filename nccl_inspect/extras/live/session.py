@@ -21,6 +21,7 @@ import time
 import tty
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -211,10 +212,9 @@ class Child:
     ) -> None:
         ends = {stream: channel.inside for channel in channels for stream in channel.streams}
         try:
-            # There are no threads yet, so that code between fork and exec does no harm.
-            self._process = subprocess.Popen(
-                argv, env=environment, stdout=ends[1], stderr=ends[2], preexec_fn=_unblock_signals
-            )
+            # The job has all signals; there are no threads yet, so that code between fork and exec does no harm.
+            unblock = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, _WAITED)
+            self._process = subprocess.Popen(argv, env=environment, stdout=ends[1], stderr=ends[2], preexec_fn=unblock)
         except OSError as error:
             for channel in channels:
                 os.close(channel.source)
@@ -274,11 +274,6 @@ def _list_group(root: int) -> list[int]:
     for pid in family:  # grows
         family += below.get(pid, [])
     return [pid for pid in family if groups.get(pid) == groups.get(root)]
-
-
-def _unblock_signals() -> None:
-    """Let the job have all signals: it inherits what is held back here."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED)
 
 
 # --- variables ----------------------------------------------------------------------------------------------------

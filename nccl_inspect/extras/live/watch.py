@@ -124,6 +124,8 @@ def find_late(found: Answer, ranks: Mapping[int, int]) -> Late | None:
     return Late(known, said[:_MOST], list(words))
 
 
+# --- the watch ------------------------------------------------------------------------------------------------------
+
 _PACKED = b"\x1f\x8b"
 _REST = 5
 """Looking may take this part of the time at most: a sixth, however large the job."""
