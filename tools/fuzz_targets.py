@@ -25,7 +25,7 @@ import nccl_inspect
 from nccl_inspect import topology
 from nccl_inspect.cli import cli, join_lines
 from nccl_inspect.errors import NcclInspectError, TopologyError
-from nccl_inspect.extras.gate import learning, policy
+from nccl_inspect.extras.gate import cli_check, policy
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
@@ -84,7 +84,7 @@ def log(data: bytes) -> None:
     error = next(_validator().iter_errors(document), None)
     require(error is None, f"the document breaks the schema: {error}")
     require(all(map(is_safe, _texts(document))), "the document holds control characters")
-    learned = learning.write_policy(job)
+    learned = cli_check.write_policy(job)
     require(is_safe(learned), "a learned policy holds control characters")
     with _kept(learned.encode()) as path:
         policy.read_policy(path)

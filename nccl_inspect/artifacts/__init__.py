@@ -65,7 +65,7 @@ class Kind(Protocol):
 
     One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several; it may have
     ``items(lines)`` in place of the functions (:class:`nccl_inspect.artifacts.machine.Tool`). One may have ``NAMES``,
-    what its keys name (:mod:`nccl_inspect.extras.anonymize.fields`), and ``FORM``: ``yaml`` where it is that.
+    what its keys name (:mod:`nccl_inspect.extras.anonymize.evidence`), and ``FORM``: ``yaml`` where it is that.
     """
 
     __name__: str

@@ -323,10 +323,11 @@ def expand(expression: str) -> list[str]:
         return [expression]
     texts, choices = expression.replace("]", "[").split("[")[::2], []
     for inner in expression.replace("]", "[").split("[")[1::2]:
-        parts = [_parse_span(part) for part in inner.split(",")]
-        if sum(map(len, parts)) > _MOST_HOSTS:
+        spans = [_expand_span(part) for part in inner.split(",")]
+        numbers = [number for span in spans for number in span or ()]
+        if None in spans or len(numbers) > _MOST_HOSTS:
             return [expression]
-        choices.append([*itertools.chain.from_iterable(parts)])
+        choices.append(numbers)
     if prod(map(len, choices)) > _MOST_HOSTS:
         return [expression]
     ends = texts[1:]
@@ -336,27 +337,14 @@ def expand(expression: str) -> list[str]:
     ]
 
 
-class _Span:
-    """The numbers from one to another, as they are written."""
-
-    def __init__(self, front: str, first: str, last: str, step: int) -> None:
-        self._front = front
-        self._width = len(first) if first.startswith("0") else 0
-        self._numbers = range(int(first), int(last) + 1, step)
-
-    def __len__(self) -> int:
-        return min(len(self._numbers), _MOST_HOSTS + 1)
-
-    def __iter__(self) -> Iterator[str]:
-        return (f"{self._front}{number:0{self._width}}" for number in self._numbers)
-
-
-def _parse_span(part: str) -> _Span | list[str]:
-    """Return what ``017-020`` or ``a1-a3`` stands for."""
+def _expand_span(part: str) -> list[str] | None:
+    """Return what ``017-020`` or ``a1-a3`` stands for; None if it is more than any job has."""
     match = _RANGE.fullmatch(part)
     if match is None or match[3] not in ("", match[1]) or max(len(match[2]), len(match[4])) > 9:
         return [part]
-    return _Span(match[1], match[2], match[4], int(match[5] or 1) or 1)
+    numbers = range(int(match[2]), int(match[4]) + 1, int(match[5] or 1) or 1)
+    width = len(match[2]) if match[2].startswith("0") else 0
+    return None if len(numbers) > _MOST_HOSTS else [f"{match[1]}{number:0{width}}" for number in numbers]
 
 
 def fold_names(names: Iterable[str]) -> str:
@@ -368,17 +356,14 @@ def fold_names(names: Iterable[str]) -> str:
     for front, digits in parted:
         width = len(digits) if (front, len(digits)) in padded else 0
         fronts.setdefault((front, width), []).append(int(digits))
-    alone = [name for name, match in matches.items() if match is None]
-    return ",".join([*itertools.starmap(_write_brackets, fronts.items()), *alone])
-
-
-def _write_brackets(front: tuple[str, int], numbers: list[int]) -> str:
-    name, width = front
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1][1:] = [number]
-        else:
-            spans.append([number])
-    texts = ["-".join(f"{number:0{width}}" for number in span) for span in spans]
-    return f"{name}[{','.join(texts)}]" if len(numbers) > 1 else f"{name}{texts[0]}"
+    texts = []
+    for (front, width), numbers in fronts.items():
+        spans: list[list[int]] = []
+        for number in sorted(numbers):
+            if spans and number == spans[-1][-1] + 1:
+                spans[-1][1:] = [number]
+            else:
+                spans.append([number])
+        inner = ",".join("-".join(f"{number:0{width}}" for number in span) for span in spans)
+        texts.append(f"{front}[{inner}]" if len(numbers) > 1 else f"{front}{inner}")
+    return ",".join([*texts, *(name for name, match in matches.items() if match is None)])

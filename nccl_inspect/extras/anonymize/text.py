@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
 
 from nccl_inspect.extras.anonymize.names import (
     ACCOUNTS,
@@ -114,9 +115,9 @@ class Scrubber:
         self.names = names
         self._all: dict[str, str] = {}
         self._distinct: dict[str, str] = {}
-        self._tokens: dict[tuple[bool, str], str] = {}
         self._harmless: set[str] = set()
         """Words that are not names."""
+        self._token = lru_cache(_MAX_REMEMBERED)(self._new_token)  # the same ones come again and again
         self.refresh()
 
     def refresh(self) -> None:
@@ -131,7 +132,7 @@ class Scrubber:
                 for other in (name.lower(), name.upper()):
                     self._all.setdefault(other, new)
         self._distinct = {name: new for name, new in self._all.items() if is_distinct(name) or is_rare(name)}
-        self._tokens.clear()
+        self._token.cache_clear()
         self._harmless.clear()
 
     def text(self, text: str, structural: bool = False) -> str:
@@ -146,7 +147,7 @@ class Scrubber:
         if words is not None and self._harmless.issuperset(words):
             return text
         new = _FINDERS.sub(lambda match: self._replace_match(match, structural), text)
-        if words is not None and new == text:
+        if words is not None and new == text and len(self._harmless) < _MAX_REMEMBERED:
             self._harmless.update(word for word in words if word not in self._all)
         return new
 
@@ -281,35 +282,17 @@ class Scrubber:
             return text if groups <= {"00"} or groups <= {"ff"} else self.names.get("mac", text)
         if _GUID.fullmatch(text):
             return self.names.get("guid", text)
-        if _is_ipv6(text):
-            return self._ipv6(text)
-        return re.sub(r"[\w.]+", lambda match: self._token(match[0], structural), text)
-
-    def _ipv6(self, text: str) -> str:
+        if not _is_ipv6(text):
+            return re.sub(r"[\w.]+", lambda match: self._token(match[0], structural), text)
         address = ipaddress.IPv6Address(text)
         inner = address.ipv4_mapped
-        if address.is_loopback or address.is_unspecified or address.is_multicast:
-            return text
-        if inner is not None and _is_kept(inner):
+        if address.is_loopback or address.is_unspecified or address.is_multicast or (inner and _is_kept(inner)):
             return text
         return self.names.get("ipv6", text)
 
     def _ipv4(self, text: str) -> str:
-        try:
-            address = ipaddress.IPv4Address(text)
-        except ValueError:
-            return text
-        return text if _is_kept(address) else self.names.get("ipv4", text)
-
-    def _token(self, token: str, structural: bool) -> str:
-        """Replace a word, remembered: the same ones come again and again."""
-        key = structural, token
-        if key not in self._tokens:
-            if len(self._tokens) >= _MAX_REMEMBERED:
-                self._tokens.clear()
-                self._harmless.clear()
-            self._tokens[key] = self._new_token(token, structural)
-        return self._tokens[key]
+        is_told = not _is_ipv4(text) or _is_kept(ipaddress.IPv4Address(text))
+        return text if is_told else self.names.get("ipv4", text)
 
     def _new_token(self, token: str, structural: bool) -> str:
         names = self._all if structural else self._distinct
@@ -337,8 +320,10 @@ class Scrubber:
                 name = "".join(parts[at:end])
                 if name in names:
                     out += names[name]
-                    if self._is_domain(parts[end:]) and name in self.names.table["host"]:
-                        return out + "." + self.names.get("domain", "".join(parts[end + 1 :]))
+                    rest, words = parts[end:], parts[end + 1 :: 2]  # a domain, not the suffix of a file?
+                    is_domain = rest[:1] == ["."] and not any(map(str.isdigit, words)) and words[-1] not in _SUFFIXES
+                    if is_domain and name in self.names.table["host"]:
+                        return out + "." + self.names.get("domain", "".join(rest[1:]))
                     at = end - 1
                     break
             else:
@@ -358,13 +343,6 @@ class Scrubber:
         if stem == part or len(stem) < _MIN_STEM or not stem.isalpha() or stem not in names:
             return part
         return f"{names[stem]}x{part[len(stem) :]}"
-
-    def _is_domain(self, rest: list[str]) -> bool:
-        """Return whether what follows a host is its domain, not the suffix of a file."""
-        words = rest[1::2]
-        return (
-            bool(words) and rest[0] == "." and not any(word.isdigit() for word in words) and words[-1] not in _SUFFIXES
-        )
 
 
 def _is_kept(address: ipaddress.IPv4Address) -> bool:
@@ -402,16 +380,40 @@ def is_distinct(name: str) -> bool:
     return len(name) >= 5 or any(char.isdigit() for char in name) or "-" in name
 
 
-# --- the last pass ------------------------------------------------------------------------------------------------
+# --- the names alone ----------------------------------------------------------------------------------------------
 
 
 _Starts = dict[str, list[tuple[str, str]]]
 """By their first parts, names with what stands for them."""
 _JOINED_WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@-]+[A-Za-z0-9]+)*")
+_WRITTEN_WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@:/+-]+[A-Za-z0-9]+)*")
 _NAME_PART = re.compile(r"[A-Za-z0-9]+")
 _FEW = 50
 _LONG = 6
-_MAX_HARMLESS = 200_000
+"""Minimum length of a secret: a shorter one occurs in many words."""
+_REPORTED = ("email", "site", "uuid", "mac", "ipv4", "ipv6", "cloud")
+_MIN = 3
+
+
+def _index_names(names: Names, categories: Iterable[str], is_wanted: Callable[[str, str], bool]) -> _Starts:
+    """Return the wanted names of the table, but for those that are replacements themselves."""
+    given = {new for entries in names.table.values() for new in entries.values()}
+    starts: _Starts = {}
+    for category in categories:
+        for name, new in names.table[category].items():
+            if name not in given and is_wanted(category, name) and (first := _NAME_PART.search(name)):
+                starts.setdefault(first[0], []).append((name[first.start() :], new))
+    return starts
+
+
+def _find_names(word: str, starts: _Starts) -> list[tuple[str, str]]:
+    """Return the names that a word holds, with what stands for them."""
+    return [
+        (name, new)
+        for part in _NAME_PART.finditer(word)
+        for name, new in starts.get(part[0], ())
+        if word.startswith(name, part.start()) and not word[part.start() + len(name) :][:1].isalnum()
+    ]
 
 
 class Remains:
@@ -422,12 +424,13 @@ class Remains:
     """
 
     def __init__(self, names: Names) -> None:
-        given = {new for entries in names.table.values() for new in entries.values()}
-        self._starts: _Starts = {}
-        for category in ("name", "user", "host"):
-            for name, new in names.table[category].items():
-                if name not in given and _is_telling(name) and (first := _NAME_PART.search(name)):
-                    self._starts.setdefault(first[0], []).append((name, new))
+        self._starts = _index_names(
+            names,
+            ("name", "user", "host"),
+            lambda _, name: (
+                len(name) >= 4 and is_distinct(name) and ("-" in name or any(char.isdigit() for char in name))
+            ),
+        )
         every = [encode(name) for pairs in self._starts.values() for name, _ in pairs]
         self._few = every if len(every) <= _FEW else None
         """All of them where there are so few that a look for each takes less time than one at every word."""
@@ -451,77 +454,37 @@ class Remains:
         for name in sorted(left, key=len, reverse=True):
             whole = rb"(?<![A-Za-z0-9])" + re.escape(encode(name)) + rb"(?![A-Za-z0-9])"
             text = re.sub(whole, encode(left[name]), text)
-        if len(self._harmless) > _MAX_HARMLESS:
+        if len(self._harmless) > _MAX_REMEMBERED:
             self._harmless.clear()
         if not left:
             self._harmless |= words
         return text
 
 
-def _find_names(word: str, starts: _Starts) -> list[tuple[str, str]]:
-    """Return the names that a word holds, with what stands for them."""
-    return [
-        (name, new)
-        for part in _NAME_PART.finditer(word)
-        for name, new in starts.get(part[0], ())
-        if word.startswith(name, part.start()) and not word[part.start() + len(name) :][:1].isalnum()
-    ]
-
-
-def _is_long(secret: str) -> bool:
-    """Return whether a secret cannot be part of an ordinary word."""
-    return len(secret) >= _LONG and not is_plain(secret)
-
-
-def _is_telling(name: str) -> bool:
-    """Return whether a name is distinct from the words of ordinary messages."""
-    return len(name) >= 4 and is_distinct(name) and ("-" in name or any(char.isdigit() for char in name))
-
-
-# --- what is left in the end --------------------------------------------------------------------------------------
-
-
-_WRITTEN_WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@:/+-]+[A-Za-z0-9]+)*")
-_CATEGORIES = ("host", "user", "name", "secret", "email", "site", "uuid", "mac", "ipv4", "ipv6", "cloud")
-_MIN = 3
-_MIN_SECRET = 6
-"""Minimum length of a secret: a shorter one occurs in many words."""
-_MAX_NAMES = 20
-
-
-class Leaks:
-    """Looks for names.
-
-    Args:
-        names: the table, when all is written.
-    """
-
-    def __init__(self, names: Names) -> None:
-        given = {new for entries in names.table.values() for new in entries.values()}
-        self._starts: _Starts = {}
-        for category in _CATEGORIES:
-            for name, new in names.table[category].items():
-                if name not in given and _is_reported(category, name) and (first := _NAME_PART.search(name)):
-                    self._starts.setdefault(first[0], []).append((name[first.start() :], new))
-        self._harmless: set[bytes] = set()
-
-    def find_leaks(self, blocks: Iterable[list[bytes]]) -> list[str]:
-        """Return names that occur in a file, up to a limit."""
-        leaked: dict[str, None] = {}
-        for block in blocks:
-            words = set(_WRITTEN_WORD.findall(b"".join(block))) - self._harmless
-            for word in words:
-                held = [name for name, _ in _find_names(decode(word), self._starts)]
-                leaked.update(dict.fromkeys(held))
-                if not held and len(self._harmless) < 200_000:
-                    self._harmless.add(word)
-        return sorted(islice(leaked, _MAX_NAMES))
-
-
-def _is_reported(category: str, name: str) -> bool:
-    if category == "secret":
-        return len(name) >= _MIN_SECRET
-    return len(name) >= _MIN and not is_plain(name) if category in ("host", "user", "name") else True
+def find_leaks(names: Names, files: Iterable[tuple[str, Path]]) -> dict[str, list[str]]:
+    """Return the names that are left in written files, by the names of the files."""
+    plain = ("host", "user", "name")
+    starts = _index_names(
+        names,
+        (*plain, "secret", *_REPORTED),
+        lambda category, name: (
+            len(name) >= (_LONG if category == "secret" else _MIN) and not (category in plain and is_plain(name))
+        ),
+    )
+    harmless: set[bytes] = set()
+    leaks: dict[str, list[str]] = {}
+    for file, path in files:
+        left: set[str] = set()
+        with path.open("rb") as data:
+            for block in iter(lambda: data.readlines(1 << 20), []):
+                for word in set(_WRITTEN_WORD.findall(b"".join(block))) - harmless:
+                    held = {name for name, _ in _find_names(decode(word), starts)}
+                    left |= held
+                    if not held and len(harmless) < _MAX_REMEMBERED:
+                        harmless.add(word)
+        if left:
+            leaks[file] = sorted(left)
+    return leaks
 
 
 # --- names of files -----------------------------------------------------------------------------------------------
@@ -533,56 +496,37 @@ _ADDRESS = re.compile(r"((?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|(?<![A-Za-z0
 _MAX_PARTS = 60
 
 
-class FileNames:
-    """Replaces the names of files."""
-
-    def __init__(self, scrubber: Scrubber) -> None:
-        self._scrubber = scrubber
-
-    def new_name(self, name: str) -> str:
-        """Return the new name of a file within a folder."""
-        *above, last = name.split("/")
-        stem, dot, suffix = last.rpartition(".")
-        if not stem or not suffix.isalnum() or suffix.isdigit() or self._scrubber.find_known(last):
-            stem, dot, suffix = last, "", ""
-        parts = [self._part(part, "directory") for part in above]
-        return "/".join([*parts, self._part(stem, "file") + dot + suffix])
-
-    def _part(self, part: str, category: str) -> str:
-        if replacement := self._scrubber.find_known(part):
-            return replacement
-        pieces = _ADDRESS.split(part)
-        return "".join(
-            self._scrubber.host(piece) if place % 2 else self._words(piece, category)
-            for place, piece in enumerate(pieces)
-        )
-
-    def _words(self, text: str, category: str) -> str:
-        """Return words that are joined by dots and the like; adjacent ones that may tell something become one."""
-        parts = _FILE_PARTS.split(text)
-        if len(parts) > _MAX_PARTS:
-            return self._scrubber.names.get(category, text)
-        out, hidden, at = "", "", 0
-        for start in range(0, len(parts), 2):
-            if start < at:
-                continue
-            joined, at = self._find_longest(parts, start)
-            between = parts[start - 1] if start else ""
-            if joined is None and not _is_plain_part(parts[start]):
-                hidden += (between if hidden else "") + parts[start]
-                out += between if hidden == parts[start] else ""
-                continue
-            out += (self._scrubber.names.get(category, hidden) if hidden else "") + between + (joined or parts[start])
-            hidden = ""
-        return out + (self._scrubber.names.get(category, hidden) if hidden else "")
-
-    def _find_longest(self, parts: list[str], start: int) -> tuple[str | None, int]:
-        """Return what stands for the longest known name that begins here, and where what is behind it begins."""
-        for end in range(len(parts), start, -2):
-            if replacement := self._scrubber.find_known("".join(parts[start:end])):
-                return replacement, end + 1
-        return None, start + 2
+def rename_file(name: str, scrubber: Scrubber) -> str:
+    """Return the new name of a file within a folder: known names in it are replaced, and all that is not plain."""
+    *above, last = name.split("/")
+    stem, dot, suffix = last.rpartition(".")
+    if not stem or not suffix.isalnum() or suffix.isdigit() or scrubber.find_known(last):
+        stem, dot, suffix = last, "", ""
+    new = []
+    for part, category in (*((part, "directory") for part in above), (stem, "file")):
+        pieces = enumerate(_ADDRESS.split(part))
+        parted = (scrubber.host(p) if place % 2 else _rename_words(p, category, scrubber) for place, p in pieces)
+        new.append(scrubber.find_known(part) or "".join(parted))
+    return "/".join(new) + dot + suffix
 
 
-def _is_plain_part(word: str) -> bool:
-    return word.lower() in _PLAIN_FILES or is_plain(word)
+def _rename_words(text: str, category: str, scrubber: Scrubber) -> str:
+    """Return words that are joined by dots and the like; adjacent ones that may tell something become one."""
+    parts = _FILE_PARTS.split(text)
+    if len(parts) > _MAX_PARTS:
+        return scrubber.names.get(category, text)
+    out, hidden, at = "", "", 0
+    for start in range(0, len(parts), 2):
+        if start < at:
+            continue
+        ends = range(len(parts), start, -2)  # the longest known name that begins here
+        known = ((scrubber.find_known("".join(parts[start:end])), end + 1) for end in ends)
+        joined, at = next(((new, after) for new, after in known if new), (None, start + 2))
+        between = parts[start - 1] if start else ""
+        if joined is None and parts[start].lower() not in _PLAIN_FILES and not is_plain(parts[start]):
+            hidden += (between if hidden else "") + parts[start]
+            out += between if hidden == parts[start] else ""
+            continue
+        out += (scrubber.names.get(category, hidden) if hidden else "") + between + (joined or parts[start])
+        hidden = ""
+    return out + (scrubber.names.get(category, hidden) if hidden else "")

@@ -200,11 +200,7 @@ class _Held(PosixPath):
     shown: str
 
     def open(self, mode: str = "rb", buffering: int = -1, *_: Any, **__: Any) -> IO[Any]:  # type: ignore[override]
-        """Return the file, for reading."""
-        return os.fdopen(self._descriptor(), mode, buffering)
-
-    def _descriptor(self) -> int:
-        """Return a descriptor of the file, from the folder downwards."""
+        """Return the file, for reading: it is opened from the folder downwards."""
         *above, name = Path(self).relative_to(self.base).parts or (".",)
         at = os.dup(self.folder)
         try:
@@ -218,7 +214,7 @@ class _Held(PosixPath):
         if not stat.S_ISREG(os.fstat(file).st_mode):
             os.close(file)
             raise NcclInspectError(f"{self.shown}: not a plain file", "name a file or a folder")
-        return file
+        return os.fdopen(file, mode, buffering)
 
 
 def _require_plain(name: str) -> str:

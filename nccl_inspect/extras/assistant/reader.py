@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -47,19 +47,6 @@ class JobRequest(NamedTuple):
     is_one_of_two: bool = False
 
 
-class _Key(NamedTuple):
-    """Holds what makes a job the same: the files as they are now, and how it is judged."""
-
-    files: tuple[tuple[str, int, int, int, int], ...]
-    wish: JobRequest
-    topologies: tuple[str, ...]
-
-
-class _CachedJob(NamedTuple):
-    job: Job
-    size: int
-
-
 class LogReader:
     """Judged jobs of files in some folders.
 
@@ -73,7 +60,8 @@ class LogReader:
         self.folders = folders
         self._options = options
         self._interval = interval
-        self._kept: OrderedDict[_Key, _CachedJob] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[Job, int]] = OrderedDict()
+        """Jobs and the bytes of their logs, by the files as they were and how they were judged."""
         self._lock: anyio.Lock | None = None
 
     async def job(
@@ -105,31 +93,27 @@ class LogReader:
     ) -> Job:
         inputs = self.folders.logs(logs)
         topologies = tuple(self.folders.text(name) for name in wish.topology)
-        key = _Key(tuple(map(_state, inputs)), wish, topologies)
+        key = (tuple(map(_state, inputs)), wish, topologies)
         if visit is None and (kept := self._kept.get(key)):
             self._kept.move_to_end(key)
-            return kept.job
-        judge = self._judge(wish, topologies)
-        limit = nullcontext() if limits.given() else limits.as_given(_MAX_UNPACKED)
-        with limit, pause_collector():
-            beside = artifacts.inventory(list(inputs))
-            fold = reading.fold(beside.logs, progress)
-            job = judge.worst(fold, visit, wish.is_one_of_two, beside)
-        self._kept[key] = _CachedJob(job, sum(file.size or 0 for file in inputs))
-        while len(self._kept) > 1 and (
-            len(self._kept) > _MAX_KEPT or sum(entry.size for entry in self._kept.values()) > _MAX_KEPT_BYTES
-        ):
-            self._kept.popitem(last=False)
-        return job
-
-    def _judge(self, wish: JobRequest, topologies: Sequence[str]) -> reading.Judge:
-        """Return what judges as it was asked for: before a long log is read, so that a mistake is reported at once."""
+            return kept[0]
         options = replace(self._options, platform=wish.platform or self._options.platform, job=wish.job, run=wish.run)
         if topologies:
             named = zip(topologies, wish.topology, strict=True)
             understood = tuple(topology.read_any(text, name) for text, name in named)
             options = replace(options, topologies=(), topologies_read=understood)
-        return reading.Judge(options)
+        judge = reading.Judge(options)  # before a long log is read, so that a mistake is reported at once
+        limit = nullcontext() if limits.given() else limits.as_given(_MAX_UNPACKED)
+        with limit, pause_collector():
+            beside = artifacts.inventory(list(inputs))
+            fold = reading.fold(beside.logs, progress)
+            job = judge.worst(fold, visit, wish.is_one_of_two, beside)
+        self._kept[key] = (job, sum(file.size or 0 for file in inputs))
+        while len(self._kept) > 1 and (
+            len(self._kept) > _MAX_KEPT or sum(size for _, size in self._kept.values()) > _MAX_KEPT_BYTES
+        ):
+            self._kept.popitem(last=False)
+        return job
 
 
 class _Progress:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from mcp.types import CallToolResult, TextContent
 from pydantic import AfterValidator, BaseModel, Field
@@ -65,15 +65,8 @@ class Page(BaseModel):
     more: str = Field(default="", description="How to get the rest, if any.")
 
 
-class Cut(NamedTuple, Generic[_Row]):
-    """A part of a list."""
-
-    rows: list[_Row]
-    page: Page
-
-
-def cut_list(rows: Sequence[_Row], total: int, offset: int, room: int, narrower: str = "") -> Cut[_Row]:
-    """Return as many rows as fit.
+def cut_list(rows: Sequence[_Row], total: int, offset: int, room: int, narrower: str = "") -> tuple[list[_Row], Page]:
+    """Return as many rows as fit, and the page that they are.
 
     Args:
         rows: from the offset on, as many as were asked for.
@@ -89,7 +82,7 @@ def cut_list(rows: Sequence[_Row], total: int, offset: int, room: int, narrower:
     after = offset + len(kept)
     is_cut = after < total
     more = f"call again with offset={after}" + (f", or {narrower}" if narrower else "") if is_cut else ""
-    return Cut(kept, Page(total=total, offset=offset, returned=len(kept), truncated=is_cut, more=more))
+    return kept, Page(total=total, offset=offset, returned=len(kept), truncated=is_cut, more=more)
 
 
 def size(value: BaseModel) -> int:
@@ -145,8 +138,8 @@ Step = Annotated[str, AfterValidator(partial(cut_text, most=500))]
 """A step of a fix: commands must not be cut."""
 
 
-class BriefFinding(BaseModel):
-    """A finding in brief; the tool ``evidence`` returns all of it."""
+class AnyFinding(BaseModel):
+    """Holds what every answer says of a finding."""
 
     rule: str
     severity: str = Field(description="error, warning or info.")
@@ -156,6 +149,11 @@ class BriefFinding(BaseModel):
     root: bool = Field(description="False if it is only an effect of another finding.")
     because: list[str] = Field(description="Rules of the findings that explain it.")
     where: Text = Field(description="The affected ranks and hosts, or what they have in common.")
+
+
+class BriefFinding(AnyFinding):
+    """A finding in brief; the tool ``evidence`` returns all of it."""
+
     first_fix: Step
 
 
@@ -170,16 +168,12 @@ class KindOfPath(BaseModel):
     verdict: str = Field(description="ok, fallback (should be faster) or unknown.")
 
 
-def brief_finding(finding: Finding) -> BriefFinding:
-    """Return a finding in brief."""
-    same = pick_fields(finding, "rule", "severity", "confidence", "action", "summary", "root", "because")
-    return BriefFinding(**same, where=where_words(finding), first_fix=next(iter(finding.fix), ""))
-
-
-def where_words(finding: Finding) -> str:
-    """Return whom a finding is about."""
+def pick_finding(finding: Finding) -> dict[str, Any]:
+    """Return what every answer says of a finding."""
     parts = [ranks_word(finding.ranks) if finding.ranks else "", some_names(finding.hosts, 3) if finding.hosts else ""]
-    return finding.where or " on ".join(filter(None, parts))
+    where = finding.where or " on ".join(filter(None, parts))
+    same = pick_fields(finding, "rule", "severity", "confidence", "action", "summary", "root", "because")
+    return {**same, "where": where}
 
 
 def path_kinds(paths: Selection) -> list[KindOfPath]:
@@ -263,7 +257,10 @@ def summarize_job(job: Job) -> Summary:
         first_step=first.do,
         job=_job_world(job),
         paths=path_kinds(job.paths),
-        findings=[brief_finding(finding) for finding in job.findings[:_MAX_FINDINGS]],
+        findings=[
+            BriefFinding(**pick_finding(finding), first_fix=next(iter(finding.fix), ""))
+            for finding in job.findings[:_MAX_FINDINGS]
+        ],
         findings_total=len(job.findings),
         errors_without_rule=[quote(notice.evidence[0]) for notice in job.unexplained[:_MAX_ERRORS] if notice.evidence],
         not_judged=[
@@ -335,19 +332,11 @@ def rank_pair(path: Path) -> RankPair:
 # --- evidence -----------------------------------------------------------------------------------------------------
 
 
-class FullFinding(BaseModel):
+class FullFinding(AnyFinding):
     """A finding in full."""
 
-    rule: str
-    severity: str
-    confidence: str = Field(description="certain, likely or possible: say so when you report it.")
-    action: str = Field(description="What to do about the job: drain-host, fix-then-restart, restart, wait or none.")
-    root: bool = Field(description="False if it is only an effect of another finding.")
-    because: list[str]
-    summary: Text
     cause: LongText
     impact: LongText
-    where: Text
     ranks: str
     hosts: list[str]
     fix: list[Step] = Field(description="Steps in order, for people to carry out; commands can be pasted.")
@@ -379,10 +368,10 @@ def make_evidence(job: Job, chosen: list[Finding], offset: int, limit: int, has_
     """Return some of the chosen findings in full, with room for other lines if there are any."""
     room = ROOM["evidence"] // 2 if has_lines else ROOM["evidence"]
     rows = [_full_finding(finding) for finding in chosen[offset : offset + limit]]
-    part = cut_list(rows, len(chosen), offset, room, "select a rule")
+    shown, page = cut_list(rows, len(chosen), offset, room, "select a rule")
     return EvidenceAnswer(
-        findings=part.rows,
-        page=part.page,
+        findings=shown,
+        page=page,
         rules_found=list(dict.fromkeys(finding.rule for finding in job.findings)),
         errors_without_rule=[quote(notice.evidence[0]) for notice in job.unexplained[:_MAX_ERRORS] if notice.evidence],
         files_beside=[
@@ -394,9 +383,8 @@ def make_evidence(job: Job, chosen: list[Finding], offset: int, limit: int, has_
 
 def _full_finding(finding: Finding) -> FullFinding:
     return FullFinding(
-        **pick_fields(finding, "rule", "severity", "confidence", "action", "root", "because"),
-        **pick_fields(finding, "summary", "cause", "impact", "confirm"),
-        where=where_words(finding),
+        **pick_finding(finding),
+        **pick_fields(finding, "cause", "impact", "confirm"),
         ranks=some_ranks(finding.ranks),
         hosts=names(finding.hosts),
         fix=finding.fix[:_MAX_STEPS],
@@ -449,8 +437,8 @@ def cut_page(name: str, page: str, offset: int) -> ExplainAnswer:
 def explain_lines(texts: list[str], offset: int) -> ExplainAnswer:
     """Return what lines of a log mean."""
     rows = [_explain_line(mask_secrets(text)[:MAX_LINE]) for text in texts[offset:]]
-    part = cut_list(rows, len(texts), offset, ROOM["explain"])
-    return ExplainAnswer(lines=part.rows, page=part.page)
+    lines, page = cut_list(rows, len(texts), offset, ROOM["explain"])
+    return ExplainAnswer(lines=lines, page=page)
 
 
 def _explain_line(text: str) -> ExplainedLine:
@@ -523,7 +511,7 @@ class CheckedPolicy(BaseModel):
 def make_checked(policy: str, checked: Checked, strict: bool, offset: int, limit: int) -> CheckedPolicy:
     """Return a checked policy with some of its expectations."""
     rows = [_expectation_result(outcome) for outcome in checked.outcomes[offset : offset + limit]]
-    part = cut_list(rows, len(checked.outcomes), offset, ROOM["check"])
+    shown, page = cut_list(rows, len(checked.outcomes), offset, ROOM["check"])
     return CheckedPolicy(
         policy=policy,
         is_met=checked.is_met(strict),
@@ -532,8 +520,8 @@ def make_checked(policy: str, checked: Checked, strict: bool, offset: int, limit
         broken=len(checked.list_outcomes("broken")),
         undecided=len(checked.list_outcomes("undecided")),
         kept=len(checked.list_outcomes("kept")),
-        expectations=part.rows,
-        page=part.page,
+        expectations=shown,
+        page=page,
     )
 
 
@@ -593,14 +581,14 @@ class Comparison(BaseModel):
 def make_comparison(difference: Difference, offset: int, limit: int) -> Comparison:
     """Return two compared runs with some of the changes."""
     rows = [_change_entry(change) for change in difference.changes[offset : offset + limit]]
-    part = cut_list(rows, len(difference.changes), offset, ROOM["diff"])
+    shown, page = cut_list(rows, len(difference.changes), offset, ROOM["diff"])
     return Comparison(
         is_same=not difference.changes,
         verdict_before=verdict_line(difference.a),
         verdict_after=verdict_line(difference.b),
         explanations=[_chain(chain) for chain in difference.explanations[:_MAX_CHAINS]],
-        changes=part.rows,
-        page=part.page,
+        changes=shown,
+        page=page,
         not_compared=difference.open[:_MAX_OPEN],
     )
 

@@ -244,8 +244,8 @@ class Tools:
             if category in (None, rule.category) or rule.category == str(category).lower()
             if word in rule.name or word in rule.title.lower()
         ]
-        part = cut_list(chosen[offset : offset + limit], len(chosen), offset, ROOM["rules"], "choose a category")
-        return answer(RuleList(rules=part.rows, categories=list(CATEGORIES), page=part.page))
+        rows, page = cut_list(chosen[offset : offset + limit], len(chosen), offset, ROOM["rules"], "choose a category")
+        return answer(RuleList(rules=rows, categories=list(CATEGORIES), page=page))
 
     async def check(
         self,
@@ -318,8 +318,8 @@ def _answer_paths(
         chosen = selection.sort_slowest_first(chosen, job)
     rows = [rank_pair(path) for path in chosen[offset : offset + limit]]
     narrower = "filter by rank, host, scope, transport or verdict"
-    part = cut_list(rows, len(chosen), offset, ROOM["paths"], narrower)
-    return answer(RankPairs(rank_space=job.rank_space, kinds=kinds, pairs=part.rows, page=part.page), text)
+    pairs, page = cut_list(rows, len(chosen), offset, ROOM["paths"], narrower)
+    return answer(RankPairs(rank_space=job.rank_space, kinds=kinds, pairs=pairs, page=page), text)
 
 
 def _choose_findings(job: Job, rule: str | None) -> list[Finding]:

@@ -108,26 +108,21 @@ def _mask_value(value: Any) -> Any:
     if isinstance(value, dict):
         if isinstance(value.get("name"), str) and isinstance(value.get("value"), str):
             value = {**value, "value": secrets.mask_value(value["name"], value["value"])}
-        return {key: _mask_entry(key, entry) for key, entry in value.items() if not key.endswith(_REPEATED)}
+        return {  # a reference to a secret names it and does not hold it
+            key: secrets.mask_value(key, entry)
+            if isinstance(entry, str) and not key.endswith("Name")
+            else _mask_value(entry)
+            for key, entry in value.items()
+            if not key.endswith(_REPEATED)
+        }
     if isinstance(value, list):
-        return (
-            _mask_arguments(value) if all(isinstance(entry, str) for entry in value) else list(map(_mask_value, value))
-        )
+        shown = list(map(_mask_value, value))
+        words = value[:-1] if all(isinstance(entry, str) for entry in value) else []
+        for at, word in enumerate(words, 1):  # a secret may be the word after the option that names it
+            if word.startswith("-") and "=" not in word and secrets.is_secret(word):
+                shown[at] = secrets.MASK
+        return shown
     return secrets.mask_secrets(value) if isinstance(value, str) else value
-
-
-def _mask_entry(key: str, value: Any) -> Any:
-    """Mask the value of a key; a reference to a secret names it and does not hold it."""
-    return secrets.mask_value(key, value) if isinstance(value, str) and not key.endswith("Name") else _mask_value(value)
-
-
-def _mask_arguments(words: list[str]) -> list[str]:
-    """Mask the words of a command: a secret may be the word after the option that names it."""
-    shown = [secrets.mask_secrets(word) for word in words]
-    for at, word in enumerate(words[:-1]):
-        if word.startswith("-") and "=" not in word and secrets.is_secret(word):
-            shown[at + 1] = secrets.MASK
-    return shown
 
 
 # --- the folder ---------------------------------------------------------------------------------------------------
@@ -179,10 +174,8 @@ class Collection:
     @property
     def failures(self) -> list[Outcome]:
         """Return what could not be had, without what is not installed here."""
-        return sorted(
-            (entry for entry in self.outcomes if entry.problem not in (None, NOT_INSTALLED)),
-            key=lambda entry: entry.file,
-        )
+        failed = (entry for entry in self.outcomes if entry.problem not in (None, NOT_INSTALLED))
+        return sorted(failed, key=lambda entry: entry.file)
 
     def run(self, command: Command) -> bytes:
         """Run one command; return its output, empty where there is none or it is a log."""

@@ -10,7 +10,7 @@ from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings,
 from nccl_inspect.model.document import clean, traits
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.report import Style
-from nccl_inspect.report.picture import UNKNOWN_HOST, DrawnLink, DrawnShape, View
+from nccl_inspect.report.picture import UNKNOWN_HOST, View
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls
@@ -27,6 +27,8 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 
 
 def _view(view: View) -> dict[str, Any]:
+    hosts = host_of(view.hosts, UNKNOWN_HOST)
+    shapes = [(tree, tree_shape(tree.links)) for tree in view.trees]
     return {
         "id": escape_controls(view.name),
         **pick_fields(view, "parent", "nranks", "channels", "state"),
@@ -36,41 +38,35 @@ def _view(view: View) -> dict[str, Any]:
             for rank, gpu in view.gpus.items()
         ],
         **clean(traits(view.info or _NO_COMMUNICATOR)),
-        "rings": [_ring(ring, view) for ring in view.rings],
-        "trees": [_tree(tree) for tree in view.trees],
-        "links": list(map(_link, view.links)),
-    }
-
-
-def _ring(ring: DrawnShape, view: View) -> dict[str, Any]:
-    hosts = host_of(view.hosts, UNKNOWN_HOST)
-    return {
-        "channels": list(ring.channels),
-        "ranks": list(ring.ranks),
-        "closed": is_closed(ring.ranks, view.nranks),
-        "crossings": crossings(ring.ranks, hosts),
-        "fewest_crossings": fewest_crossings(ring.ranks, hosts),
-    }
-
-
-def _tree(tree: DrawnShape) -> dict[str, Any]:
-    shape = tree_shape(tree.links)
-    return {
-        "channels": list(tree.channels),
-        "links": list(map(list, tree.links)),
-        "roots": shape.roots,
-        "depth": shape.depth,
-        "most_children": shape.children,
-    }
-
-
-def _link(link: DrawnLink) -> dict[str, Any]:
-    return {
-        **pick_fields(link, "src", "dst", "kind"),
-        "channels": list(link.channels),
-        "transport": link.transport,
-        "detail": link.detail and escape_controls(link.detail),
-        "gdr": link.gdr,
+        "rings": [
+            {
+                "channels": list(ring.channels),
+                "ranks": list(ring.ranks),
+                "closed": is_closed(ring.ranks, view.nranks),
+                "crossings": crossings(ring.ranks, hosts),
+                "fewest_crossings": fewest_crossings(ring.ranks, hosts),
+            }
+            for ring in view.rings
+        ],
+        "trees": [
+            {
+                "channels": list(tree.channels),
+                "links": list(map(list, tree.links)),
+                **pick_fields(shape, "roots", "depth"),
+                "most_children": shape.children,
+            }
+            for tree, shape in shapes
+        ],
+        "links": [
+            {
+                **pick_fields(link, "src", "dst", "kind"),
+                "channels": list(link.channels),
+                "transport": link.transport,
+                "detail": link.detail and escape_controls(link.detail),
+                "gdr": link.gdr,
+            }
+            for link in view.links
+        ],
     }
 
 

@@ -45,7 +45,11 @@ def _view(view: View, style: Style) -> list[str]:
         lines += block("host", f"{escape_controls(host)}: ranks {named or ranges(ranks)}", style)
     by_pair = {(link.kind, link.src, link.dst): link for link in view.links}
     if view.is_folded:
-        lines += _draw_folded(view, style)
+        for kind in view.kinds:  # the links between hosts, not ranks
+            for bundle in bundles(view, kind):
+                where = "inside" if bundle.src == bundle.dst else f"-> {escape_controls(bundle.dst)}"
+                text = f"{escape_controls(bundle.src)} {where}: {count(bundle.links, 'link')}, {bundle.look.words}"
+                lines += block(kind, text, style)
     else:
         for ring in view.rings:
             lines += _ring(view, ring, by_pair, style)
@@ -93,17 +97,6 @@ def _stage(stage: Stage) -> str:
         span += f" to {last.removeprefix(f'{day} ') if day else last}"
     took = "" if stage.seconds is None else f" ({stage.seconds:.2f} s at most)"
     return escape_controls(" ".join(filter(None, (stage.name, span))) + took)
-
-
-def _draw_folded(view: View, style: Style) -> list[str]:
-    """Write hosts instead of ranks: the links between them."""
-    lines = []
-    for kind in view.kinds:
-        for bundle in bundles(view, kind):
-            where = "inside" if bundle.src == bundle.dst else f"-> {escape_controls(bundle.dst)}"
-            text = f"{escape_controls(bundle.src)} {where}: {count(bundle.links, 'link')}, {bundle.look.words}"
-            lines += block(kind, text, style)
-    return lines
 
 
 def _ring(view: View, ring: DrawnShape, by_pair: dict[tuple[str, int, int], DrawnLink], style: Style) -> list[str]:

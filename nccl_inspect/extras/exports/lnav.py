@@ -108,14 +108,12 @@ def _groups(productions: Sequence[Production]) -> Iterator[tuple[str, list[_Memb
     """Yield shapes of which one pattern can be made: those that keep one order of fields, nearly always all."""
     groups: list[list[_Member]] = []
     for member in ((production, shape) for production in productions for shape in split_message(production)):
-        fitting = (
-            group for group in groups if merge_orders([_captured_columns(shape) for _, shape in (*group, member)])
-        )
-        group = next(fitting, None)
-        if group is None:
-            groups.append([member])
+        for group in groups:
+            if merge_orders([_captured_columns(shape) for _, shape in (*group, member)]):
+                group.append(member)
+                break
         else:
-            group.append(member)
+            groups.append([member])
     for index, group in enumerate(groups):
         yield (f"_{index + 1}" if index else ""), group
 
@@ -126,10 +124,8 @@ def column(name: str) -> str:
 
 
 def _captured_columns(shape: Shape) -> list[str]:
-    return [
-        "",
-        *(column(name) for name, _, _ in shape.fields if is_shown(name)),
-    ]  # never empty: all lists have an order
+    # Never empty: all lists have an order.
+    return ["", *(column(name) for name, _, _ in shape.fields if is_shown(name))]
 
 
 def _merge_patterns(group: Sequence[_Member]) -> str:

@@ -117,12 +117,14 @@ def compare(a: Job, b: Job) -> Difference:
             "ranks are not comparable between the runs (different world, or ranks grouped differently on hosts): "
             "paths are compared by kind, and communicators by size"
         )
-    renamed = _match_hosts(a, b) if pairwise else {}
+    names = {host.name for host in b.hosts}
+    by_ranks = {tuple(host.ranks): host.name for host in b.hosts if host.ranks}
+    gone = [host for host in a.hosts if host.name not in names and tuple(host.ranks) in by_ranks]
+    renamed = {host.name: by_ranks[tuple(host.ranks)] for host in gone} if pairwise else {}
     changes = [Change("verdict", "verdict", a.verdict, b.verdict)] if a.verdict != b.verdict else []
     changes += [
         *_version_changes(a, b, unclear),
-        *_network_changes(a, b, unclear),
-        *_world_changes(a, b, unclear),
+        *_network_and_world_changes(a, b, unclear),
         *_environment_changes(a, b, renamed, unclear),
         *(_communicator_changes(a, b) if pairwise else _communicator_size_changes(a, b)),
         *_path_changes(a, b, pairwise, silent),
@@ -146,14 +148,6 @@ def _are_comparable(a: Job, b: Job) -> bool:
         for job in (a, b)
     )
     return together == also_together
-
-
-def _match_hosts(a: Job, b: Job) -> dict[str, str]:
-    """Return the hosts that have another name and the same ranks in the other run."""
-    by_ranks = {tuple(host.ranks): host.name for host in b.hosts if host.ranks}
-    present = {host.name for host in b.hosts}
-    names = {host.name: by_ranks.get(tuple(host.ranks)) for host in a.hosts if host.name not in present}
-    return {name: other for name, other in names.items() if other}
 
 
 # --- versions, network, world, environment ------------------------------------------------------------------------
@@ -189,7 +183,7 @@ def _version_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
         yield from _change_of_value("versions", what, *versions, unclear, lines)
 
 
-def _network_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
+def _network_and_world_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
     ours, theirs = a.network, b.network
     lines = _find_lines(b, events.NetDevices, net=theirs.name)
     yield from _change_of_value("network", "network", ours.name or "", theirs.name or "", unclear, lines)
@@ -207,8 +201,6 @@ def _network_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
             "network", "devices", list_words(ours.devices, 8), list_words(theirs.devices, 8), evidence=lines[:1]
         )
 
-
-def _world_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
     yield from _change_of_value("world", "world size", str(a.world_size or ""), str(b.world_size or ""), unclear)
     yield from _change_of_value("world", "hosts", _hosts_words(a), _hosts_words(b), unclear)
     if a.platform and b.platform:
@@ -442,8 +434,12 @@ def _finding_changes(a: Job, b: Job, pairwise: bool, unclear: list[str]) -> Iter
             before, after = (f"{finding.severity}, {finding.confidence}" for finding in (old, new))
             if before != after:
                 yield _finding_change(new, before, after)
-            if pairwise and old.ranks != new.ranks:
-                yield _finding_change(new, *map(_finding_ranks, (old, new)))
+            if pairwise and old.ranks != new.ranks:  # with what they have in common
+                before, after = (
+                    f"ranks {ranges(f.ranks) or 'unknown'}" + (f" ({subject(f.culprits)})" if f.culprits else "")
+                    for f in (old, new)
+                )
+                yield _finding_change(new, before, after)
         elif old.rule in unjudged:
             unclear.append(f"{old.rule}: found in A; the log of B does not show it")
         else:
@@ -473,12 +469,6 @@ def _take_partner(finding: Finding, left: list[Finding]) -> Finding | None:
 
 def _finding_words(finding: Finding) -> str:
     return f"{finding.severity}: {finding.summary}" + (f"; {finding.where}" if finding.where else "")
-
-
-def _finding_ranks(finding: Finding) -> str:
-    """Return the ranks of a finding, and what they have in common."""
-    ranks = f"ranks {ranges(finding.ranks) or 'unknown'}"
-    return f"{ranks} ({subject(finding.culprits)})" if finding.culprits else ranks
 
 
 def _finding_change(finding: Finding, before: str | None, after: str | None) -> Change:

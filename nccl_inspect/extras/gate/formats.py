@@ -135,7 +135,12 @@ def _outcome_lines(outcome: Outcome, style: Style) -> Iterator[str]:
 
 def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
     """Render a table of what is not kept for each fix, with the log lines folded away."""
-    head, row = ("", "expectation", "found", "wanted", "line"), _markdown_row
+    head = ("", "expectation", "found", "wanted", "line")
+
+    def row(outcome: Outcome) -> list[str]:
+        texts = (outcome.key, outcome.answer.summary, outcome.wanted)
+        return [f"**{outcome.answer.state}**", *map(escape_markdown, texts)]
+
     parts = [f"## {_verdict(checked, strict)}: {escape_markdown(checked.policy)}"]
     parts.append(escape_markdown(_headline(checked, strict).removeprefix(f"{checked.policy}: ")))
     for state, todo, outcomes in _group_by_fix(checked):
@@ -150,10 +155,6 @@ def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
     if style.verbose and (kept := checked.list_outcomes("kept")):
         parts.append(markdown_table(head[:-1], map(row, kept)))
     return "\n\n".join(parts) + "\n"
-
-
-def _markdown_row(outcome: Outcome) -> list[str]:
-    return [f"**{outcome.answer.state}**", *map(escape_markdown, (outcome.key, outcome.answer.summary, outcome.wanted))]
 
 
 def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
@@ -184,10 +185,6 @@ def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
         }
     )
     return document
-
-
-def _check_json(checked: Checked, strict: bool, _style: Style) -> str:
-    return json.dumps(check_document(checked, strict), indent=1) + "\n"
 
 
 def _check_junit(checked: Checked, strict: bool, _style: Style) -> str:
@@ -276,7 +273,7 @@ def _check_github(checked: Checked, strict: bool, _style: Style) -> str:
 CHECK_FORMATS = {
     "text": Format(_check_text),
     "github": Format(_check_github),
-    "json": Format(_check_json),
+    "json": Format(lambda checked, strict, _style: json.dumps(check_document(checked, strict), indent=1) + "\n"),
     "junit": Format(_check_junit, ("xml",)),
     "markdown": Format(_check_markdown, ("md",)),
     "sarif": Format(_check_sarif),
@@ -365,20 +362,16 @@ def _pairs(change: Change) -> str:
 
 def _diff_text(difference: Difference, style: Style) -> str:
     """Render what likely explains what, then all changes by area; it fits any width from 40 columns."""
-    parts = [_text_head(difference, style), _text_chains(difference, style)]
-    parts += [_text_area(area, difference, style) for area in AREAS]
+    first = block("", _diff_headline(difference), style, indent=0, hang=0)
+    for label, job in (("A", difference.a), ("B", difference.b)):
+        first += _paint_block(label, _run_words(job), job.verdict.upper(), verdict_color(job.verdict), style, hang=3)
+    if hosts := _renamed_words(difference):
+        first += block("", escape_controls(hosts), style, indent=0, hang=0)
+    parts = [first, _text_chains(difference, style), *(_text_area(area, difference, style) for area in AREAS)]
     if difference.open:
         lines = [line for text in difference.open for line in block("", escape_controls(text), style, indent=2, hang=0)]
-        parts.append(iter([paint("not compared", "bold", style), *lines]))
+        parts.append([paint("not compared", "bold", style), *lines])
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
-
-
-def _text_head(difference: Difference, style: Style) -> Iterator[str]:
-    yield from block("", _diff_headline(difference), style, indent=0, hang=0)
-    for label, job in (("A", difference.a), ("B", difference.b)):
-        yield from _paint_block(label, _run_words(job), job.verdict.upper(), verdict_color(job.verdict), style, hang=3)
-    if hosts := _renamed_words(difference):
-        yield from block("", escape_controls(hosts), style, indent=0, hang=0)
 
 
 def _text_chains(difference: Difference, style: Style) -> Iterator[str]:
@@ -483,10 +476,6 @@ def diff_document(difference: Difference) -> dict[str, Any]:
     return document
 
 
-def _diff_json(difference: Difference, _style: Style) -> str:
-    return json.dumps(diff_document(difference), indent=1) + "\n"
-
-
 def _diff_html(difference: Difference, _style: Style) -> str:
     """Render one page in the look of the report; it needs no other file, no script and no network."""
     from nccl_inspect.report import html
@@ -517,6 +506,6 @@ def _diff_html(difference: Difference, _style: Style) -> str:
 DIFF_FORMATS = {
     "text": Format(_diff_text),
     "html": Format(_diff_html, ("htm",)),
-    "json": Format(_diff_json),
+    "json": Format(lambda difference, _style: json.dumps(diff_document(difference), indent=1) + "\n"),
     "markdown": Format(_diff_markdown, ("md",)),
 }

@@ -1,7 +1,6 @@
 """A policy: expectations from a TOML file, each kept, broken, or left undecided by the log.
 
-:data:`EXAMPLE` shows every key. The file is read in the last section; what can be asked of a job and of its paths is
-before it.
+The file is read in the last section; what can be asked of a job and of its paths is before it.
 """
 
 from __future__ import annotations
@@ -244,20 +243,17 @@ def _ask_forbidden_actions(unwanted: tuple[str, ...], job: Job) -> Iterator[Answ
         yield answer_kept("no finding needs it")
 
 
-def _ask_max_unrecognised_lines(wanted: int, job: Job) -> Iterator[Answer]:
-    lines = sum(source.unrecognised_lines for source in job.sources)
-    todo = "upgrade nccl-inspect, or report them: summarize -v lists them"
-    yield _answer_at_most(wanted, lines, todo, [entry.example for entry in job.unrecognised])
-
-
-def _ask_max_damaged_lines(wanted: int, job: Job) -> Iterator[Answer]:
-    lines = sum(source.damaged_lines for source in job.sources)
-    todo = "let each process write its own file: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log"
-    yield _answer_at_most(wanted, lines, todo, job.damaged)
-
-
-def _answer_at_most(wanted: int, lines: int, todo: str, examples: list[Evidence]) -> Answer:
-    return answer_kept(count(lines, "line")) if lines <= wanted else answer_broken(count(lines, "line"), todo, examples)
+def _ask_max_lines(kind: str, wanted: int, job: Job) -> Iterator[Answer]:
+    """Ask for no more lines that are ``unrecognised`` or ``damaged``."""
+    lines = sum(getattr(source, f"{kind}_lines") for source in job.sources)
+    if lines <= wanted:
+        yield answer_kept(count(lines, "line"))
+    elif kind == "damaged":
+        todo = "let each process write its own file: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log"
+        yield answer_broken(count(lines, "line"), todo, job.damaged)
+    else:
+        todo = "upgrade nccl-inspect, or report them: summarize -v lists them"
+        yield answer_broken(count(lines, "line"), todo, [entry.example for entry in job.unrecognised])
 
 
 def _ask_version(what: str, allowed: tuple[str, ...], least: str | None, job: Job) -> Iterator[Answer]:
@@ -487,39 +483,6 @@ def is_impossible(scope: str, job: Job) -> bool:
 
 # --- the file -----------------------------------------------------------------------------------------------------
 
-EXAMPLE = """\
-world_size = 16
-hosts = 2
-min_channels = 8                  # of the communicator of all ranks
-max_severity = "info"             # findings above it break the policy: none, info, warning, error
-forbidden_actions = ["drain-host"]  # what no finding may need: fix-then-restart, restart, wait, drain-host
-max_unrecognised_lines = 0        # NCCL lines that the grammar does not know
-max_damaged_lines = 0             # torn lines that could not be repaired
-
-[versions]
-nccl = ["2.27.*", "2.28.9"]       # one of these; globs
-nccl_min = "2.27.3"               # or: not older
-plugin_min = "1.14.0"             # of the network plugin; plugin = [...] likewise
-cuda = "13.*"                     # of the driver; cuda_min = "12.8" likewise
-
-[network]
-name = ["AWS Libfabric", "Libfabric"]
-provider = "efa"
-
-[paths.intra]                     # within a host
-transport = ["P2P"]               # transports, or details with globs: "P2P/CUMEM*"
-min_channels = 2                  # of each pair
-
-[paths.inter]                     # between hosts
-transport = ["NET/*Libfabric"]
-gdr = true                        # GPUDirect RDMA on every network path
-min_channels = 2
-
-[environment]
-forbidden = ["NCCL_P2P_DISABLE=1", "NCCL_IB_*"]       # NAME or NAME=VALUE; globs
-required = ["NCCL_SOCKET_IFNAME=eth*"]
-"""
-"""A policy with every key."""
 SCOPES = ("intra", "inter")
 _TRANSPORTS = ("P2P", "SHM", "NET", "COLLNET")
 _OLD_DETAIL = "DIRECT SHARED MEMORY"
@@ -567,8 +530,8 @@ def _job_expectations(table: Table) -> Iterator[Expectation]:
         ("world_size", "{}", _ask_world_size),
         ("hosts", "{}", _ask_hosts),
         ("min_channels", "at least {}", _ask_min_channels),
-        ("max_unrecognised_lines", "at most {}", _ask_max_unrecognised_lines),
-        ("max_damaged_lines", "at most {}", _ask_max_damaged_lines),
+        ("max_unrecognised_lines", "at most {}", partial(_ask_max_lines, "unrecognised")),
+        ("max_damaged_lines", "at most {}", partial(_ask_max_lines, "damaged")),
     ):
         if (number := table.number(key)) is not None:
             yield Expectation(key, words.format(number), partial(ask, number))

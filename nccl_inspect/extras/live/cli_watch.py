@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import click
 
@@ -18,9 +22,8 @@ from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.live import exit_conditions, tail
-from nccl_inspect.extras.live import metrics as monitoring
-from nccl_inspect.extras.live.ras import Asker
 from nccl_inspect.extras.live.watch import (
+    Asker,
     Behind,
     Change,
     End,
@@ -35,8 +38,9 @@ from nccl_inspect.extras.live.watch import (
 )
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
-from nccl_inspect.report import Style, digest, text
+from nccl_inspect.report import Style, digest, prometheus, text
 from nccl_inspect.report.words import block, paint, verdict_color
+from nccl_inspect.util import atomic_files
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranges
@@ -145,14 +149,18 @@ def command(
     source = tail.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
     watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None, asks=bool(ras))
-    waiter = tail.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))
+    try:
+        output = sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):
+        output = None
+    waiter = tail.Waiter(min(_TICK, interval / 4), output)
     pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
     screen = _Screen(shared.choose_style(no_color, "-"), interval)
     alarm: exit_conditions.Alarm | None = None
     job: Job | None = None
     try:
         asker = Asker(ras, interval) if ras else None
-        with monitoring.meter(metrics, interval) as meter, PROCESS as interruption, asker or nullcontext():
+        with open_meter(metrics, interval) as meter, PROCESS as interruption, asker or nullcontext():
             meter.update(watch)
             for piece in interruption.until(pieces):
                 resumed = [event for answer in asker.take_found() for event in watch.take(answer)] if asker else []
@@ -241,11 +249,150 @@ def _take(watch: Watch, piece: tail.Piece, screen: _Screen) -> list[News]:
     return watch.look()
 
 
-def _descriptor(stream: Any) -> int | None:
-    try:
-        return int(stream.fileno())
-    except (AttributeError, OSError, ValueError):
-        return None
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]*):)?(?P<port>\d{1,5})")
+_OPTION = "--metrics"
+_REBUILT = 1.0
+"""Seconds between two sets of metrics that are served: those of a large job take some time to make."""
+
+
+class Meter:
+    """Publishes metrics: nowhere, unless a subclass says where.
+
+    Args:
+        seconds: between two sets of metrics, unless there are news.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+        self._next = 0.0
+
+    def __enter__(self) -> Self:
+        """Begin; the first metrics are there at once."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+
+    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
+        """Take the metrics of a watch when it is time for that, when there are news, and at the end.
+
+        Args:
+            runs: whether it continues.
+
+        Returns:
+            What is wrong since the last time, for a watch is worth more than its metrics; empty when all is well.
+
+        Raises:
+            NcclInspectError: the first ones cannot be published.
+        """
+        now = time.monotonic()
+        if not is_news and runs and now < self._next:
+            return ""
+        self._next = now + self._seconds
+        return self._publish(watch, runs)
+
+    def _publish(self, watch: Watch, runs: bool) -> str:
+        return ""
+
+
+def open_meter(target: str | None, seconds: float) -> Meter:
+    """Return what publishes metrics: on a port, on ``ADDRESS:PORT``, or else in a file, written every ``seconds``.
+
+    Raises:
+        NcclInspectError: the port or the file cannot be used.
+    """
+    if target is None:
+        return Meter()
+    match = _ADDRESS.fullmatch(target)
+    if match is None:
+        return _InFile(target, seconds)
+    host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]")
+    return _Served(target, host, int(match["port"]))
+
+
+def collect_metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
+    """Return the metrics of a watch: those of the job since its first verdict, and how the watch goes."""
+    status, job = watch.status(), watch.last_report
+    if job:
+        made = prometheus.collect_metrics(job)
+    else:  # what is known of a job that begins: its findings may be those of a moment
+        made = prometheus.Metrics()
+        made.verdict("unknown")
+        if status.world_size is not None:
+            made.add("world_size", prometheus.WORLD_SIZE, (), [((), status.world_size)])
+        made.add("ranks_seen", prometheus.RANKS_SEEN, (), [((), status.ranks)])
+    made.add("watch_running", "1 while the log is watched, 0 after its end.", (), [((), runs)])
+    made.add("watch_told", "1 since the first verdict: before it there are no findings.", (), [((), bool(job))])
+    made.add("watch_seconds", "How long the log was watched.", (), [((), status.seconds)])
+    made.add("watch_stalled", "1 while a communicator makes no progress.", (), [((), status.stalled)])
+    lines = [(("all",), status.lines), (("nccl",), status.nccl_lines)]
+    made.add("watch_lines", "Lines read until now.", ("kind",), lines)
+    comms = [(("complete",), status.complete), (("incomplete",), status.communicators - status.complete)]
+    made.add("watch_communicators", "Communicators that began, by whether all ranks finished.", ("state",), comms)
+    fed = time.monotonic() - status.quiet
+    made.add_function(
+        "watch_quiet_seconds", "Seconds since the last line.", lambda: time.monotonic() - fed if runs else status.quiet
+    )
+    return made
+
+
+class _InFile(Meter):
+    """A file that is whole at any moment."""
+
+    def __init__(self, target: str, seconds: float) -> None:
+        super().__init__(seconds)
+        self._target = target
+        self._problem: str | None = None
+        """That of the last time; None before the first."""
+
+    def _publish(self, watch: Watch, runs: bool) -> str:
+        try:
+            atomic_files.write_lines(self._target, _OPTION, collect_metrics(watch, runs).text().splitlines())
+        except NcclInspectError as error:
+            if self._problem is None:
+                raise
+            news, self._problem = str(error) if str(error) != self._problem else "", str(error)
+            return news
+        self._problem = ""
+        return ""
+
+
+class _Served(Meter):
+    """A server that answers with what is known now; no request waits for the job to be judged."""
+
+    def __init__(self, target: str, host: str, port: int) -> None:
+        from prometheus_client import MetricsHandler
+
+        super().__init__(_REBUILT)
+        self._handler = MetricsHandler.factory(prometheus.Metrics().registry)
+
+        class Server(ThreadingHTTPServer):
+            """Leaves no thread behind."""
+
+            daemon_threads = True
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+        try:
+            self._server = Server((host, port), self._handler)
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise NcclInspectError(f"{_OPTION} {target}: {why}", "choose another port or address") from None
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def _publish(self, watch: Watch, runs: bool) -> str:
+        self._handler.registry = collect_metrics(watch, runs).registry  # type: ignore[attr-defined]
+        return ""
 
 
 class _Screen:
@@ -328,8 +475,17 @@ def _words(news: News, style: Style) -> Iterator[str]:
         case Turn(before, job):
             now = paint(job.verdict.upper(), verdict_color(job.verdict), style)
             yield f"the verdict is {now} now (it was {before.upper()})"
-        case Change():
-            yield from _change(news, style)
+        case Change(how, finding, job, before):
+            severity = paint(finding.severity.upper(), finding.severity, style)
+            named, lead = paint(finding.rule, "bold", style), "" if how == "severity" else f"{severity} "
+            if how == "new":
+                yield from text.brief(finding, job, style)
+                return
+            yield f"{lead}{named} " + {"gone": "is gone", "back": "is back"}.get(
+                how, f"is {severity} now (it was {before.upper()})"
+            )
+            if how != "gone":
+                yield from block("what", escape_controls(finding.summary), style)
         case Stall():
             yield from _stall(news, style)
         case Behind(late, seconds):
@@ -339,20 +495,6 @@ def _words(news: News, style: Style) -> Iterator[str]:
                 yield from block("" if index else "behind", escape_controls(words), style)
         case Resumed(seconds):
             yield f"progress resumed after {seconds:.0f} s"
-
-
-def _change(change: Change, style: Style) -> Iterator[str]:
-    finding = change.finding
-    severity = paint(finding.severity.upper(), finding.severity, style)
-    if change.how == "new":
-        yield from text.brief(finding, change.job, style)
-        return
-    how = {"gone": "is gone", "back": "is back"}.get(change.how, f"is {severity} now (it was {change.before.upper()})")
-    named = paint(finding.rule, "bold", style)
-    lead = "" if change.how == "severity" else f"{severity} "
-    yield f"{lead}{named} {how}"
-    if change.how != "gone":
-        yield from block("what", escape_controls(finding.summary), style)
 
 
 def _stall(stall: Stall, style: Style) -> Iterator[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from nccl_inspect.extras.live.watch import Behind, Change, End, News, Stall, Turn, Verdict
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.places import Places
-from nccl_inspect.model.finding import ACTIONS, Finding
+from nccl_inspect.model.finding import ACTIONS
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.digest import reason
 from nccl_inspect.util.records import Frozen, frozen
@@ -64,7 +64,12 @@ def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
     """
     for event in news:
         if isinstance(event, Stall) and STALL in conditions:
-            return _alarm_of_stall(event)
+            whom, number = event.missing or event.waiting, event.communicator.id
+            what = "did not begin" if event.missing else "began and did not finish"
+            where = "" if event.are_global else f" of communicator {number}"
+            words = f"communicator {number} made no progress for {event.seconds:.0f} s"
+            words += f": {count(len(whom), 'rank')}{where}, {ranges(whom)}, {what}"
+            return Alarm(STALL, "unknown", words, ranks=ranges(whom) if event.are_global else "")
         if isinstance(event, Behind) and STALL in conditions:
             words = f"no operation was launched for {event.seconds:.0f} s: {'; '.join(event.late.words)}"
             return Alarm(STALL, "unknown", words, ranks=ranges(event.late.ranks))
@@ -77,17 +82,11 @@ def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
     return None
 
 
-def find_needs(job: Job, conditions: Collection[str]) -> Iterator[tuple[str, Finding]]:
-    """Yield the findings that need an action of :data:`TO_ACT`, with the condition."""
-    for finding in job.findings:
-        if (condition := f"{_ACTION}{finding.action}") in conditions:
-            yield condition, finding
-
-
 def _find_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
     limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
     severe = ((f.severity, f) for f in job.findings if limits and SEVERITIES.index(f.severity) >= min(limits))
-    for condition, finding in (*find_needs(job, conditions), *severe):
+    needing = ((f"{_ACTION}{f.action}", f) for f in job.findings if f"{_ACTION}{f.action}" in conditions)
+    for condition, finding in (*needing, *severe):
         places = Places(job)
         at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.locate(rank).host))
         return Alarm(
@@ -102,15 +101,6 @@ def _find_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
             fix=next(iter(finding.fix), ""),
         )
     return Alarm("error", job.verdict, reason(job), severity="error") if limits and job.verdict == "failed" else None
-
-
-def _alarm_of_stall(stall: Stall) -> Alarm:
-    whom = stall.missing or stall.waiting
-    what = "did not begin" if stall.missing else "began and did not finish"
-    where = "" if stall.are_global else f" of communicator {stall.communicator.id}"
-    words = f"communicator {stall.communicator.id} made no progress for {stall.seconds:.0f} s"
-    text = f"{words}: {count(len(whom), 'rank')}{where}, {ranges(whom)}, {what}"
-    return Alarm(STALL, "unknown", text, ranks=ranges(whom) if stall.are_global else "")
 
 
 def run(command: str, why: Alarm) -> int:

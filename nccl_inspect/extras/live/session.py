@@ -1,28 +1,280 @@
-"""A run from its folder to its report: its variables, its files, what is gathered beside it."""
+"""A run from its command to its report: its streams, signals and exit status, its variables and files."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import glob
 import itertools
 import json
 import os
 import re
+import select
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+import tty
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.collect import host
 from nccl_inspect.extras.collect.collection import Collection
-from nccl_inspect.extras.live.child import Child, JobLog, NotStartedError, Signals, open_channels
 from nccl_inspect.util import signals as signal_names
 from nccl_inspect.util.records import Frozen, frozen
+
+# --- the job: its streams, its signals, its exit status ---------------------------------------------------------------
+
+_BLOCK = 1 << 16
+_PIPE = 1 << 20
+"""Bytes that a pipe may hold: the job waits less often for the terminal."""
+_MAX_PARTIAL = 1 << 16
+_STREAMS = (1, 2)
+
+
+class JobLog:
+    """The file: bytes as they come, and with several streams whole lines as far as possible.
+
+    Args:
+        several: streams write to it, which must not cut each other's lines.
+    """
+
+    def __init__(self, file: BinaryIO, several: bool) -> None:
+        self._file = file
+        self._several = several
+        self._partial: dict[int, bytes] = {}
+        self._lock = threading.Lock()
+        self.last = time.time()
+        """When something came last."""
+        self.problem: str | None = None
+        """Why it could not be written to the end."""
+
+    def add(self, stream: int, data: bytes) -> None:
+        """Take in what a stream printed."""
+        self.last = time.time()
+        with self._lock:
+            if self._several:
+                data = self._partial.pop(stream, b"") + data
+                end = data.rfind(b"\n") + 1
+                if len(data) - end <= _MAX_PARTIAL:
+                    data, self._partial[stream] = data[:end], data[end:]
+            self._write(data)
+
+    def flush(self) -> None:
+        """Write what has no end of line yet."""
+        with self._lock:
+            for stream in list(self._partial):
+                self._write(self._partial.pop(stream))
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view and self.problem is None:
+            try:
+                view = view[self._file.write(view) :]
+            except OSError as error:
+                self.problem = error.strerror or str(error)
+
+
+class Channel:
+    """One or several streams of the job on their way: a pipe, or a terminal where the stream is one.
+
+    Args:
+        streams: file descriptors that lead to the same place here.
+    """
+
+    def __init__(self, streams: list[int]) -> None:
+        self.streams = streams
+        self.is_terminal = os.isatty(streams[0])
+        if self.is_terminal:
+            self.source, self.inside = os.openpty()
+            tty.setraw(self.inside, termios.TCSANOW)  # the terminal itself does what is to be done, once
+            self.resize()
+        else:
+            self.source, self.inside = os.pipe()
+            with suppress(OSError, AttributeError):  # there is a limit for each user
+                fcntl.fcntl(self.source, fcntl.F_SETPIPE_SZ, _PIPE)
+
+    def resize(self) -> None:
+        """Give the terminal of the job the size of the one here."""
+        if self.is_terminal:
+            with suppress(OSError, termios.error):
+                size = os.get_terminal_size(self.streams[0])
+                termios.tcsetwinsize(self.source, (size.lines, size.columns))
+
+    def pump(self, log: JobLog) -> None:
+        """Pass all on until the job has closed its end; or until nobody reads it, which the job then learns.
+
+        What cannot be written elsewhere, on a disk that is full, is kept in the log all the same.
+        """
+        target = self.streams[0]
+        problem = 0
+        while data := self._read():
+            log.add(target, data)
+            if not problem and (problem := _write_all(target, data)) == errno.EPIPE:
+                break
+        os.close(self.source)
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self.source, _BLOCK)
+        except OSError as error:  # a terminal that nobody has open any more
+            if error.errno != errno.EIO:
+                raise
+            return b""
+
+
+def open_channels() -> list[Channel]:
+    """Open what stdout and stderr of a job become: one channel where both lead to the same file, to keep the order."""
+    first, second = ((status.st_dev, status.st_ino, status.st_rdev) for status in map(os.fstat, _STREAMS))
+    return [Channel([1, 2])] if first == second else [Channel([stream]) for stream in _STREAMS]
+
+
+def _write_all(target: int, data: bytes) -> int:
+    """Write all of it; return the number of the error, 0 for none."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(target, view) :]
+        except BlockingIOError:
+            select.select([], [target], [])
+        except OSError as error:
+            return error.errno or errno.EIO
+    return 0
+
+
+PASSED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+"""Signals that the job gets as well."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that also end what is done after the job."""
+_WAITED = (*PASSED, signal.SIGCHLD, signal.SIGWINCH)
+_NOT_FOUND, _NOT_EXECUTABLE, _BY_SIGNAL = 127, 126, 128
+_TICK = 1.0
+"""Seconds between looks at the job while no signal comes."""
+_DRAIN = 2.0
+"""Seconds to wait, after the end of the job, for those that still hold its streams."""
+
+
+class NotStartedError(NcclInspectError):
+    """The command cannot be started; the exit status is that of a shell."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.exit_code = status
+
+
+def next_signal(seconds: float) -> signal.struct_siginfo | None:
+    """Return the next signal that was held back; None when none comes in time."""
+    return signal.sigtimedwait(_WAITED, seconds)
+
+
+def wait_for_end(seconds: float) -> bool:
+    """Return whether a signal comes in time that ends what is done after the job; others end the wait only."""
+    came = next_signal(seconds)
+    return came is not None and came.si_signo in ENDING
+
+
+@contextmanager
+def hold_signals() -> Iterator[None]:
+    """Hold signals back until somebody waits for them: none is lost, and none interrupts anything."""
+    if not hasattr(signal, "sigtimedwait"):  # a system without it has no GPU either
+        raise NcclInspectError("run needs Linux", "run the command alone, and give its log to summarize")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Child:
+    """The job.
+
+    Raises:
+        NotStartedError: it cannot be started.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], channels: Sequence[Channel], log: JobLog
+    ) -> None:
+        ends = {stream: channel.inside for channel in channels for stream in channel.streams}
+        try:
+            # The job has all signals; there are no threads yet, so that code between fork and exec does no harm.
+            unblock = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, _WAITED)
+            self._process = subprocess.Popen(argv, env=environment, stdout=ends[1], stderr=ends[2], preexec_fn=unblock)
+        except OSError as error:
+            for channel in channels:
+                os.close(channel.source)
+            missing = isinstance(error, FileNotFoundError)
+            what = "command not found" if missing and "/" not in argv[0] else error.strerror or str(error)
+            raise NotStartedError(f"{argv[0]}: {what}", _NOT_FOUND if missing else _NOT_EXECUTABLE) from None
+        finally:
+            for channel in channels:
+                os.close(channel.inside)
+        self._channels = channels
+        self._pumps = [threading.Thread(target=channel.pump, args=(log,), daemon=True) for channel in channels]
+        for pump in self._pumps:
+            pump.start()
+
+    def wait(self, tick: Callable[[], None]) -> int:
+        """Wait for the end of the job; its exit status, as a shell has it.
+
+        Args:
+            tick: called now and then.
+        """
+        while (status := self._process.poll()) is None:
+            came = next_signal(_TICK)
+            if came is None:
+                tick()
+            elif came.si_signo == signal.SIGWINCH:
+                for channel in self._channels:
+                    channel.resize()
+            elif came.si_signo != signal.SIGCHLD and came.si_code <= 0:  # a terminal sends to all in front of it
+                self._signal_group(came.si_signo)
+        for pump in self._pumps:
+            pump.join(_DRAIN)
+        while next_signal(0):  # what came together with the end of the job was meant for it
+            pass
+        return _BY_SIGNAL - status if status < 0 else status
+
+    def _signal_group(self, number: int) -> None:
+        """Pass a signal on as a terminal does: to the command and to what it started in the same process group.
+
+        What has a group of its own, such as the workers of torchrun, is left to who started it. The command shares the
+        group of this process, which a terminal needs, so that a signal to the group would reach others, too.
+        """
+        for pid in _list_group(self._process.pid):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+
+def _list_group(root: int) -> list[int]:
+    """Return a process and those below it that are in the same process group."""
+    below: dict[int, list[int]] = {}
+    groups: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            _, parent, group = path.read_bytes().rpartition(b")")[2].split()[:3]
+            below.setdefault(int(parent), []).append(int(path.parent.name))
+            groups[int(path.parent.name)] = int(group)
+    family = [root]
+    for pid in family:  # grows
+        family += below.get(pid, [])
+    return [pid for pid in family if groups.get(pid) == groups.get(root)]
+
 
 # --- variables ----------------------------------------------------------------------------------------------------
 
@@ -319,19 +571,19 @@ def _report_command(inputs: Sequence[Path], *options: str) -> list[str]:
     return [sys.executable, "-P", "-m", "nccl_inspect", "summarize", *map(str, inputs), "--no-progress", *options]
 
 
-def _report_end(inputs: Sequence[Path], target: str, signals: Signals) -> int | None:
+def _report_end(inputs: Sequence[Path], target: str) -> int | None:
     """Write the report at the end to a file or stderr; return its exit status, None where a signal broke it off."""
     with tempfile.TemporaryFile() as errors:
         command = _report_command(inputs, *(("-o", target) if target else ()))
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=_STDERR, stderr=errors)
         while (status := process.poll()) is None:
-            if signals.wait_for_end(1.0):
+            if wait_for_end(1.0):
                 process.kill()
                 process.wait()
                 return None
         errors.seek(0)
         if status != _NO_LINES:
-            _write_stderr(errors.read())
+            _write_all(_STDERR, errors.read())
         return status
 
 
@@ -343,23 +595,16 @@ def _report_standstill(inputs: Sequence[Path]) -> bool:
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_REPORT_SECONDS, check=False
         ).stdout
         if report.startswith(_STUCK):
-            _write_stderr(report)
+            _write_all(_STDERR, report)
             return True
     return False
-
-
-def _write_stderr(data: bytes) -> None:
-    view = memoryview(data)
-    with suppress(OSError):
-        while view:
-            view = view[os.write(_STDERR, view) :]
 
 
 # --- the run ------------------------------------------------------------------------------------------------------
 
 _LEAVE = 5.0
 """Seconds to wait at the end for what a stand-still began."""
-_TICK = 0.1
+_GATHER_TICK = 0.1
 """Seconds between two looks at what is gathered."""
 _STALE = 1800.0
 """Seconds for which a job prints on after a stand-still before its answers are of no use: the time-outs of PyTorch, and
@@ -408,7 +653,7 @@ class Session:
         Raises:
             NotStartedError: the command cannot be started.
         """
-        with Signals.hold() as signals:
+        with hold_signals():
             if self.is_first:
                 pattern = nccl_log_pattern(self._environment)
                 self._standstill = Standstill(self._options.stall, self._log, self._folder, pattern)
@@ -419,7 +664,7 @@ class Session:
                     self._log_name.unlink()
                     self._folder.rmdir()
                 raise
-            status = child.wait(signals, self._look_for_standstill)
+            status = child.wait(self._look_for_standstill)
             self._log.flush()
             self._gathering.ended.set()
             if self._work:
@@ -435,8 +680,8 @@ class Session:
             with suppress(OSError):  # beside the log, so that a later report says how the command ended
                 name = self._log_name.name.replace("job", "exit-status", 1)
                 self._log_name.with_name(name).write_text(f"nccl-inspect: {ending}\n", encoding="utf-8")
-            if self._gathers and self._gather(signals) and self.is_first:
-                self._report(ending, signals)
+            if self._gathers and self._gather() and self.is_first:
+                self._report(ending)
         return status
 
     def _look_for_standstill(self) -> None:
@@ -457,20 +702,20 @@ class Session:
         if self._options.quiet or self._gathering.ended.is_set() or not _report_standstill(self._inputs()):
             self._say(silence)
 
-    def _gather(self, signals: Signals) -> bool:
+    def _gather(self) -> bool:
         """Gather the state of the machine; False where a signal breaks it off."""
         work = threading.Thread(target=self._gathering.gather_machine, daemon=True)
         work.start()
         while work.is_alive():
-            if signals.wait_for_end(_TICK):
+            if wait_for_end(_GATHER_TICK):
                 return False
         return True
 
-    def _report(self, ending: str, signals: Signals) -> None:
+    def _report(self, ending: str) -> None:
         self._say(f"{ending}; files of this run: {self._folder}")
         if self._options.quiet and not self._options.report:
             return
-        if _report_end(self._inputs(), self._options.report, signals) == _NO_LINES:
+        if _report_end(self._inputs(), self._options.report) == _NO_LINES:
             level = self._environment.get("NCCL_DEBUG", "")
             is_full = level.upper() in ("INFO", "TRACE")
             why = "" if is_full else f" (NCCL_DEBUG={level} was set; leave it out)"

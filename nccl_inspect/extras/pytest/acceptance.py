@@ -50,9 +50,8 @@ class TestedJob(Job):
         """Assert that every path in the log is as good as expected: the verdict is ``ok``."""
         __tracebackhide__ = True
         if self.verdict != "ok":
-            raise AssertionError(
-                _join(f"the verdict is {self.verdict}, not ok", self._bad_findings(), self._list_questions())
-            )
+            bad = _findings(finding for finding in self.findings if finding.severity != "info")
+            raise AssertionError(_join(f"the verdict is {self.verdict}, not ok", bad, self._list_questions()))
 
     def assert_no_findings(self, severity: str = "warning", *, ignore: str | Iterable[str] = ()) -> None:
         """Assert that there is no finding of this severity or higher, and that the job did not fail.
@@ -67,11 +66,8 @@ class TestedJob(Job):
         __tracebackhide__ = True
         limit = SEVERITIES.index(_require_choice("severity", severity, SEVERITIES))
         counting = {entry.rule.name for entry in select_rules((), (ignore,) if isinstance(ignore, str) else ignore)}
-        violations = [
-            finding
-            for finding in self.findings
-            if SEVERITIES.index(finding.severity) >= limit and finding.rule in counting
-        ]
+        severe = (finding for finding in self.findings if SEVERITIES.index(finding.severity) >= limit)
+        violations = [finding for finding in severe if finding.rule in counting]
         if violations:
             head = f"{count(len(violations), 'finding')} of severity {severity} or above"
             raise AssertionError(_join(head, _findings(violations)))
@@ -109,22 +105,17 @@ class TestedJob(Job):
             _require_choice("scope", scope, SCOPES)
         possible = [name for name in SCOPES if not is_impossible(name, self)] or SCOPES
         scopes = possible if scope is None else (scope,)
-        self._demand(
-            f"transport {' or '.join(allowed)}", [partial(ask_transport, name, allowed) for name in scopes], scopes
-        )
+        asks = [partial(ask_transport, name, allowed) for name in scopes]
+        self._demand(f"transport {' or '.join(allowed)}", asks, scopes)
 
     def assert_gdr(self) -> None:
         """Assert that every network path uses GPUDirect RDMA on all its channels, and that there is a path."""
         __tracebackhide__ = True
-        if not any(kind.transport == "NET" for kind in self.paths.kinds):
-            raise AssertionError(
-                _join("no network path in the log, so none that uses GPUDirect RDMA", self._list_questions())
-            )
-        scopes = [
-            scope
-            for scope in SCOPES
-            if any(kind.scope == scope and kind.transport == "NET" for kind in self.paths.kinds)
-        ]
+        present = {kind.scope for kind in self.paths.kinds if kind.transport == "NET"}
+        if not present:
+            head = "no network path in the log, so none that uses GPUDirect RDMA"
+            raise AssertionError(_join(head, self._list_questions()))
+        scopes = [scope for scope in SCOPES if scope in present]
         self._demand("GPUDirect RDMA", [partial(ask_gdr, scope) for scope in scopes], scopes)
 
     def assert_path(self, src: int, dst: int, *allowed: str) -> Path:
@@ -173,13 +164,12 @@ class TestedJob(Job):
             parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
             raise AssertionError(_join(f"{count(len(bad), 'expectation')} of {policy.file} not kept", parts))
 
-    def _demand(self, wanted: str, asks: list[Callable[[Job], Iterable[Answer]]], scopes: Iterable[str]) -> None:
+    def _demand(self, wanted: str, asks: Sequence[Callable[[Job], Iterable[Answer]]], scopes: Iterable[str]) -> None:
         """Fail unless every check holds; what the log does not show counts as a failure."""
         __tracebackhide__ = True
         names = [f"{scope} paths" for scope in scopes]
-        answers = Policy("", [Expectation(name, wanted, ask) for name, ask in zip(names, asks, strict=True)]).check(
-            self
-        )
+        expectations = [Expectation(name, wanted, ask) for name, ask in zip(names, asks, strict=True)]
+        answers = Policy("", expectations).check(self)
         bad = [*answers.list_outcomes("broken"), *answers.list_outcomes("undecided")]
         if bad:
             ranks = {rank for outcome in bad for rank in outcome.answer.ranks}
@@ -192,9 +182,6 @@ class TestedJob(Job):
         rules = {rule for path in paths for rule in path.rules}
         rules |= {cause for finding in self.findings if finding.rule in rules for cause in finding.because}
         return _findings(finding for finding in self.findings if finding.rule in rules)
-
-    def _bad_findings(self) -> list[str]:
-        return _findings(finding for finding in self.findings if finding.severity != "info")
 
     def _list_questions(self) -> list[str]:
         """Return what the log leaves open."""

@@ -25,8 +25,7 @@ from nccl_inspect import artifacts
 from nccl_inspect.artifacts import Kind
 from nccl_inspect.artifacts.plain_pickle import loads
 from nccl_inspect.extras.anonymize import Anonymizer
-from nccl_inspect.extras.anonymize.evidence import Evidence
-from nccl_inspect.extras.anonymize.fields import MEANINGS
+from nccl_inspect.extras.anonymize.evidence import MEANINGS, Evidence
 from nccl_inspect.extras.anonymize.names import CATEGORIES, Names, load_table
 from nccl_inspect.model.job import Job
 from nccl_inspect.util import secrets

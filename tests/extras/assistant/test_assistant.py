@@ -243,7 +243,7 @@ def test_the_skill_is_one_and_says_what_the_prompts_say() -> None:
         and not set("<>") & set(known["description"])
     )
     assert len(known["compatibility"]) <= 500
-    assert prompts.WORDING in body and NOTE in body
+    assert prompts.TEXTS["wording"] in body and NOTE in body
     for name in re.findall(r"`?nccl-inspect (\w+)", body):
         assert name in cli.list_commands(click.Context(cli)), name
 

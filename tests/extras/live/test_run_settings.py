@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nccl_inspect.extras.live.child import JobLog
 from nccl_inspect.extras.live.session import (
+    JobLog,
     Standstill,
     choose_variables,
     launcher_ranks,

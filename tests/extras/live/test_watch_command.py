@@ -21,7 +21,7 @@ from command_line import execute
 from terminals import EXE, PATIENCE, Piped, read_until
 from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS, Watched
 
-from nccl_inspect.extras.live import exit_conditions, metrics
+from nccl_inspect.extras.live import cli_watch, exit_conditions
 
 pytestmark = pytest.mark.slow
 WATCH = [*EXE, "watch"]
@@ -214,5 +214,5 @@ def test_metrics_are_served_while_the_log_grows_and_no_longer() -> None:
     with pytest.raises(OSError, match="refused"):
         fetch_metrics(port)
     for target in ("127.0.0.1:0", "localhost:0", ":0", "0"):
-        with metrics.meter(target, 1) as meter:
+        with cli_watch.open_meter(target, 1) as meter:
             meter.update(Watched().watch)

@@ -15,8 +15,7 @@ from terminals import EXE, PATIENCE, Piped, read_until
 from watching import Watched
 
 from nccl_inspect.extras.live import exit_conditions
-from nccl_inspect.extras.live.ras import Asker
-from nccl_inspect.extras.live.watch import Behind, Change, Resumed, Turn
+from nccl_inspect.extras.live.watch import Asker, Behind, Change, Resumed, Turn
 
 INIT = "NCCL INFO ncclCommInitRankConfig comm 0x5 rank {0} nranks 4 cudaDev {0} nvmlDev {0} busId {0}000 commId {1} - "
 PATH = "NCCL INFO Channel 00/0 : {0}[{0}] -> {1}[{1}] via P2P/CUMEM"
