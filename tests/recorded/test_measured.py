@@ -16,6 +16,8 @@ from repository import ROOT
 import nccl_inspect
 
 FOLDERS = ROOT / "sample_logs" / "measured", ROOT / "sample_logs" / "measured-4"
+
+
 def test_what_is_called_a_cost_costs() -> None:
     for folder in FOLDERS:
         best: dict[str, float] = {}
