@@ -129,6 +129,20 @@ def test_a_dump_from_before_the_call_proves_nothing(tmp_path: Path) -> None:
     assert "was written 800 s before that call" in finding.cause
 
 
+def test_dumps_accuse_if_a_time_agrees(tmp_path: Path) -> None:
+    """Dumps name no process and no communicator: if no line has a date, the log must not be older than they are."""
+    made = [entry(1, "0", 1, "all_reduce", time_created_ns=(NOW - 1) * SECOND)]
+    waits = [*made, entry(2, "0", 2, "all_reduce", "started", time_created_ns=NOW * SECOND)]
+    beside(tmp_path, {0: waits, 1: waits, 2: waits, 3: made})
+    said = {}
+    for days in (0, 9, -9):
+        os.utime(tmp_path / "job.log", (NOW + days * 86_400, NOW + days * 86_400))
+        job = nccl_inspect.read(tmp_path)
+        said[days] = (job.verdict, job.findings[0].rule, job.findings[0].confidence)
+    found = "collective-not-called"
+    assert said == dict.fromkeys((0, 9), ("failed", found, "certain")) | {-9: ("unknown", found, "possible")}
+
+
 def test_many_files_are_read_by_several_processes(tmp_path: Path, monkeypatch: Any) -> None:
     beside(tmp_path, {rank: [entry(1, "0", 1, "all_reduce")] for rank in range(9)})
     (tmp_path / "nccl_trace_rank_9").write_text(json.dumps({"version": "2.10", "pg_config": 1, "pg_status": 1}) + "}")

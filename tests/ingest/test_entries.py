@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import random
 import sys
 from collections.abc import Sequence
@@ -116,18 +115,6 @@ def test_records_larger_than_a_block_are_read_one_by_one(kind: str) -> None:
     assert len(data) > 1 << 20
     (source,) = nccl_inspect.read(data).sources
     assert (source.nccl_lines, source.damaged_lines) == (50 * 222, 0)
-
-
-def test_messages_of_several_lines_and_documents_of_one_are_read() -> None:
-    text = "\n".join([LINE, LINE.replace("00/0", "01/0"), "Traceback"])
-    for data in (exports.dump([{"message": text}]), exports.TABLES["insights"]([Said(exports.BEGIN, text)])):
-        (path,) = nccl_inspect.read(data).paths
-        assert path.channels == [0, 1]
-    job = nccl_inspect.read(json.dumps({"events": [{"message": LINE, "timestamp": 1}]}).encode())
-    assert [path.detail for path in job.paths] == ["P2P/CUMEM"]
-    row = f'@timestamp,@message\n2026-11-20 23:13:07.071,"{LINE}"\nx\n"no end\n{LINE}\n'.encode()
-    (source,) = nccl_inspect.read(row).sources
-    assert (source.typed_lines, source.lines) == (2, row.count(b"\n")), "a row that does not fit its table is a line"
 
 
 BEGINNINGS = [

@@ -49,21 +49,6 @@ def _glue_lines() -> bytes:
     return _LINES[0][:60] + _LINES[1]
 
 
-@pytest.mark.parametrize(
-    "lines, claimed, believed",
-    [(1, 1 << 16, 1), (6, 1 << 15, 6), (1, 1 << 20, 0), (100, 1 << 20, 0), (500, 1 << 16, 4), (100, 200, 100)],
-)
-def test_ranks_that_only_one_line_claims_are_believed_within_limits(lines: int, claimed: int, believed: int) -> None:
-    about = "rank {0} nranks {1} cudaDev 0 nvmlDev 0 busId 1000 commId 0x{0:x} - Init START"
-    text = "h{0}:{0}:{0} [0] NCCL INFO ncclCommInitRank comm 0x10{0:x} " + about + "\n"
-    log = "".join(text.format(number, claimed) for number in range(1, lines + 1)).encode()
-    job = nccl_inspect.read(log)
-    assert job.verdict == "unknown"
-    assert (len(job.jobs) or len(job.communicators)) <= max(believed, 1)
-    if not believed:
-        assert sum(source.damaged_lines for source in job.sources) == lines
-
-
 def test_a_connection_cut_in_its_second_rank_is_that_of_the_process_that_printed_it() -> None:
     at = next(n for n in range(_CONNECTION, len(_LINES)) if b"[receive] via NET" in _LINES[n])
     before, after = _LINES[at].split(b" -> ")
