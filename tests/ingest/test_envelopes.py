@@ -232,28 +232,6 @@ def test_prose_around_lines_is_none_and_an_excerpt_no_whole_log() -> None:
         assert (job.verdict, job.ended_by) == ("unknown", []), lead
 
 
-@pytest.mark.parametrize("kind", ["raw", "json", "kubectl"])
-def test_how_a_job_ended_is_seen_behind_what_a_collector_puts_in_front(kind: str) -> None:
-    """``Killed`` counts only if it is all that a line says, and an exception has the rank that stands before it."""
-
-    def wrap(line: bytes) -> bytes:
-        record = json.dumps({"stream": "x" * 500, "log": line.decode(), "time": TIME}).encode()
-        return {"raw": line, "json": record, "kubectl": f"[pod/llama-0/trainer] {TIME} ".encode() + line}[kind]
-
-    lines = [*(line for line in capture("rank-missing-hang") if b"launcher:" not in line), b"Killed"]
-    job = nccl_inspect.read(b"\n".join(map(wrap, lines)) + b"\n")
-    assert [line.text.rpartition(" ")[2] for line in job.ended_by] == ["Killed"]
-    assert job.verdict == "failed"
-    raised = [
-        b"[rank1]: torch.AcceleratorError: CUDA error: out of memory",
-        b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
-    ]
-    job = nccl_inspect.read(b"\n".join(map(wrap, [*capture("peer-killed")[:20], *raised])))
-    assert [one.ranks for one in job.findings if one.rule == "gpu-out-of-memory"] == [[1]]
-    assert job.first_failure is not None
-    assert job.first_failure.ranks == [1]
-
-
 # --- single lines
 
 

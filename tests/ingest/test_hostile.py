@@ -80,9 +80,6 @@ def test_what_is_kept_of_hostile_size_is_bounded(monkeypatch: pytest.MonkeyPatch
 
 
 def test_ranks_beyond_sense_are_damage() -> None:
-    for rank, nranks in ((0, 2_000_000_000), (-5, 8), (9, 8), (0, 0), (0, -8)):
-        job = nccl_inspect.read(COMPLETE.format(1, rank, nranks).encode() + LINE)
-        assert (job.world_size, job.sources[0].damaged_lines) == (None, 1), (rank, nranks)
     for number in (b"2000000000[0] -> 1[1]", b"-5[0] -> 1[1]"):
         assert not nccl_inspect.read(LINE.replace(b"0[0] -> 1[1]", number)).paths
 
