@@ -126,7 +126,9 @@ def other_ways(name: str) -> Iterator[tuple[str, str]]:
     yield "objects that make a table", quote_job(fold_of(lines_of(name)))
 
 
-@pytest.mark.parametrize("names", [SAMPLES[::4], pytest.param(SAMPLES, marks=pytest.mark.slow)], ids=["few", "all"])
+@pytest.mark.parametrize(
+    "names", [SAMPLES[::4], pytest.param(sample_data.names(), marks=pytest.mark.slow)], ids=["few", "all"]
+)
 def test_connections_in_columns_are_those_that_lines_give(
     names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from hypothesis import strategies as st
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources.blocks import Lines
-from nccl_inspect.model import resolve
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.scanning.bulk import BulkScanner
 from nccl_inspect.scanning.counts import Counts
@@ -33,18 +31,6 @@ CONNECTS = b"vm:7:%d [0] NCCL INFO Channel %02d/%d : %d[%d] -> %d[%d]%b via %b"
 @given(seed=st.integers(0, 1 << 32))
 def test_columns_give_what_lines_give(seed: int) -> None:
     assert fuzz_columns.difference(fuzz_columns.log(random.Random(seed))) is None
-
-
-@pytest.mark.slow
-def test_samples_are_the_same_job() -> None:
-    differ = []
-    for name in sample_data.names():
-        for content in sample_data.contents(name):
-            blocks = [content.split(b"\n")]
-            jobs = [resolve.resolve(fuzz_columns.fold_log(blocks, size)).to_dict() for size in (0, inf)]
-            if json.dumps(jobs[0], default=str) != json.dumps(jobs[1], default=str):
-                differ.append(name)
-    assert not differ
 
 
 LIMITS = [
