@@ -15,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -224,11 +225,25 @@ def _type(schema: dict[str, Any], entry: Any) -> str:
     return " or ".join(words)
 
 
+# --- the tables of a store --------------------------------------------------------------------------------------------
+
+
+def fleet_tables_page() -> Iterator[str]:
+    """Yield the columns of every table of nccl-inspect fleet."""
+    yield "# Tables of a fleet store\n"
+    yield "What `nccl-inspect fleet add` writes, and `fleet query` asks ([how-to](../howto/fleet.md))."
+    described = tomllib.loads((ROOT / "nccl_inspect" / "extras" / "fleet" / "tables.toml").read_text(encoding="utf-8"))
+    for name, about in described.items():
+        yield f"\n## {name if name != 'shared' else 'All tables'}\n\n{about['about']}\n"
+        yield from table(("column", "type", "meaning"), [(f"`{column}`", *rest) for column, *rest in about["columns"]])
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "cli": cli_page,
     "rules": rules_page,
     "events": events_page,
     "json": json_page,
+    "fleet-tables": fleet_tables_page,
 }
 
 if __name__ == "__main__":

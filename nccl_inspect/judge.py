@@ -19,14 +19,14 @@ from nccl_inspect.judging.engine import (
 )
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import machine_type
-from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
+from nccl_inspect.judging.verdicts import Judgement
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.story.findings import decide
-from nccl_inspect.story.telling import tell
+from nccl_inspect.story.telling import Story, tell
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.accepted import Terms
@@ -74,7 +74,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     decided = [finding for finding in decided if finding.root or not _is_repeated(finding, decided, by_name)]
     kept = [finding for finding in decided if finding.rule in wanted]
     left_out = sorted({*left_out, *(f.rule for f in decided if f.rule not in wanted and f.severity != "info")})
-    culprits.locate(facts, returned, kept, [name for name, rule in by_name.items() if rule.local])
+    culprits.locate(facts, returned, kept, lambda finding: _names_fault(story, finding, by_name[finding.rule]))
     kept = [finding.with_fields(fix=finding.fix[:_MAX_STEPS]) for finding in kept]
     placeholders.fill(facts, kept)
     counting = kept
@@ -111,6 +111,14 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     judgement.story = story.entries({finding.rule for finding in findings})
     judgement.first_failure = story.first_failure() if judgement.verdict == "failed" else None
     return judgement
+
+
+def _names_fault(story: Story, finding: Finding, rule: Rule) -> bool:
+    """Return whether the fault is in the ranks and hosts of a finding: others wait for them, or they failed first."""
+    if rule.tells:
+        return any(one.is_report and one.peers == set(finding.ranks) for one in story.incidents)
+    is_of_both_ends = rule.category == "network" and rule.reach == Layer.SETTING
+    return rule.reach <= Layer.RESOURCE and not is_of_both_ends
 
 
 def _drop_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:

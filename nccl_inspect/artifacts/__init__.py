@@ -52,7 +52,6 @@ _PARTS = (
         "peers",
         "plain_pickle",
         "ras_counts",
-        "reruns",
         "sharing",
         "standstill",
         "stragglers",

@@ -51,8 +51,8 @@ def members(file: File, wanted: Wanted) -> Iterator[Member]:
     """
     head, data = peeked(compression.unpacked(file.open(), Allowance()), log_detection.tells_archives)
     if log_detection.is_zip(head):
-        return archives.of_zip_at(file.place, lambda _: None, wanted)
-    return archives.of_tar(data, wanted)
+        return archives.read_zip_at(file.place, lambda _: None, wanted)
+    return archives.read_tar(data, wanted)
 
 
 class _Choice:

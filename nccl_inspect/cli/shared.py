@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path, PurePath
@@ -396,12 +396,17 @@ def read(
     for misfit in judge.misfits(job):
         print_stderr(f"warning: {misfit}")
     problems = [*digest.list_unused_evidence(job.artifacts), *filter(None, (source.problem for source in job.sources))]
+    print_problems(problems)
+    mention_others(job, tells_runs, tells_jobs)
+    return job
+
+
+def print_problems(problems: Sequence[str]) -> None:
+    """Print what could not be read, the first of many."""
     for problem in problems[:_MAX_PROBLEMS]:
         print_stderr(problem)
     if len(problems) > _MAX_PROBLEMS:
         print_stderr(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
-    mention_others(job, tells_runs, tells_jobs)
-    return job
 
 
 def job_options(command: _Command) -> _Command:

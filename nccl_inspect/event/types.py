@@ -423,6 +423,11 @@ class ChannelConnect(Event):
         """Return whether this transport proves that both ranks are on one host; multi-node NVLink does not."""
         return self.transport == "SHM" or (self.transport == "P2P" and self.mechanism != "MNNVL")
 
+    @property
+    def rank(self) -> int:
+        """Return the rank that prints: the sender, or the receiver of a ``[receive]`` line."""
+        return self.dst if self.direction == "receive" and self.dst is not None else self.src
+
 
 @keyword_only
 class P2pCheck(Event):

@@ -179,8 +179,12 @@ class Grammar:
         return None
 
     def _needles_of(self, begins: bytes) -> list[tuple[bytes, bytes, Production]]:
-        """Return the productions with this lead, each with its needle; a short run needs few."""
+        """Return the productions with this lead, each with its needle; a short run needs few.
+
+        Those whose needle is in the lead come last: they fit most messages with it, and few are theirs.
+        """
         needles = [(lead, production.needle, production) for lead, production in self._by_lead[begins]]
+        needles.sort(key=lambda entry: entry[1] in entry[0])
         self._needled[begins] = needles
         return needles
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nccl_inspect.ingest.sources import log_detection
-from nccl_inspect.ingest.sources.files import Beside, File, Pass, of_regular, unreadable
+from nccl_inspect.ingest.sources.files import Beside, File, Pass, find_regular, unreadable
 from nccl_inspect.ingest.sources.log_detection import OTHER, OWN, UNKNOWN
 from nccl_inspect.ingest.sources.streams import HEAD
 
@@ -24,7 +24,7 @@ _LINKS = {errno.ENOENT: log_detection.NO_LINK, errno.ELOOP: log_detection.LOOP}
 _DENIED = "no read permission"
 
 
-def of_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterator[File]:
+def find_in_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterator[File]:
     """Yield the files below a folder, in the natural order of their names.
 
     Args:
@@ -84,7 +84,7 @@ def entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> File
         return unreadable(str(path), what, "check its mode and owner")
     is_log = not log_detection.is_left_out(inside) and log_detection.is_log(inside, head)
     if log_detection.is_named_as_archive(inside) or is_log or (beside and beside(inside, head)):
-        return of_regular(path, status, found=True)
+        return find_regular(path, status, found=True)
     passed(str(path), why(head))
     return None
 

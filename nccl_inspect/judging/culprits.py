@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from nccl_inspect import culprits
 from nccl_inspect.culprits import Traits
 from nccl_inspect.event import types as events
+from nccl_inspect.grammar import engine as grammar
+from nccl_inspect.grammar.layers import FOREIGN
 from nccl_inspect.judging import culprit_words as words
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.networks import transfers
@@ -35,16 +37,16 @@ _DEVICES = ("device", "hca", "name")
 """Fields of messages that name a NIC."""
 
 
-def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: Iterable[str]) -> None:
+def locate(facts: Facts, results: Results, findings: Iterable[Finding], names_fault: Callable[[Finding], bool]) -> None:
     """Add the culprits to findings, with a sentence and a first step.
 
     Args:
         facts: about the job.
         results: of all rules: which paths are bad.
         findings: to report.
-        local: rules whose findings name the ranks and hosts with the fault itself.
+        names_fault: says whether the fault is in the ranks and hosts that a finding names.
     """
-    findings, local = list(filter(_is_doubtful, findings)), set(local)
+    findings = list(filter(_is_doubtful, findings))
     against = {finding.rule: finding.category for finding in findings}
     for finding in findings:
         if finding.paths:
@@ -52,13 +54,21 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: I
             _add_culprits(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
         elif broken := transfers.failed_transfers(facts, _notices(facts, finding)):
             _add_culprits(facts, finding, _pairs(facts, broken))
-        elif finding.rule in local:
+        elif names_fault(finding) and not _is_of_others(facts, finding):
             _add_culprits(facts, finding, _ranks(facts, finding))
 
 
 def _is_doubtful(finding: Finding) -> bool:
     """Return whether something may be wrong: a certain info needs no inspection."""
     return finding.severity != "info" or finding.confidence == "possible"
+
+
+def _is_of_others(facts: Facts, finding: Finding) -> bool:
+    """Return whether its lines are those of ranks that waited for others or lost them, and name no NIC of their own."""
+    if _nics(facts, finding):
+        return False
+    names = (notice.production.partition("/") for notice in _notices(facts, finding))
+    return any(grammar.find_layer(dialect, name) in FOREIGN for dialect, _, name in names)
 
 
 @frozen

@@ -83,8 +83,6 @@ class Rule(Frozen):
     cause leads, and its effects nest under it."""
     cloud: str = ""
     """The cloud vendor it is about: a finding means that the job runs there."""
-    local: bool = False
-    """The fault is in the ranks and hosts that it names; they are not victims of a fault elsewhere."""
 
     def finding(
         self,

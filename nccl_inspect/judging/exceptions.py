@@ -252,9 +252,13 @@ def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collectio
 
 def absent_ranks(facts: Facts) -> set[int]:
     """Return the ranks that, according to others, did not reach a barrier."""
-    texts = [trace.last.text for trace in exceptions_of(facts).echoes if trace.last]
-    matches = (match for text in texts for match in _ABSENT.finditer(text))
-    return {int(rank) for match in matches for rank in match[1].replace(",", " ").split()}
+    texts = (trace.last.text for trace in exceptions_of(facts).echoes if trace.last)
+    return {rank for text in texts for rank in find_absent(text)}
+
+
+def find_absent(text: str) -> set[int]:
+    """Return the ranks that, according to an exception, did not reach a barrier."""
+    return {int(rank) for match in _ABSENT.finditer(text) for rank in match[1].replace(",", " ").split()}
 
 
 def is_of_a_loader(raised: RaisedException) -> bool:

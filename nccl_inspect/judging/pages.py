@@ -113,7 +113,7 @@ _Entries = Mapping[str, list[str]]
 
 _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
-_SWITCHES = ("nest_under_effect", "local")
+_SWITCHES = ("nest_under_effect",)
 _DECLARED = {
     *_LISTS,
     *_SWITCHES,

@@ -159,7 +159,12 @@ def find_text(notice: Notice) -> str:
 
 def rank_prefix(notice: Notice) -> int | None:
     """Return the rank in PyTorch's prefix ``[rank3]:``, which may follow that of a collector."""
-    match = _RANK_PREFIX.search(notice.message)
+    return find_rank(notice.message)
+
+
+def find_rank(text: str) -> int | None:
+    """Return the rank in such a prefix of a line."""
+    match = _RANK_PREFIX.search(text)
     return int(match[1]) if match else None
 
 

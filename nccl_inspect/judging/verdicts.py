@@ -3,14 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import field
 
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.results import Results
-from nccl_inspect.model.finding import Finding, Suppressed
-from nccl_inspect.model.job import Job, PathKind, Paths
+from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
+from nccl_inspect.model.inventory import Waiting
+from nccl_inspect.model.job import FirstFailure, Job, Notice, PathKind, Paths
 from nccl_inspect.model.paths.table import refined
 from nccl_inspect.model.statements import usage
+from nccl_inspect.model.story import Entry
+from nccl_inspect.util.records import Record, record
+
+
+@record
+class Judgement(Record):
+    """The results of the rules, and what follows from them; the fields are those of the job."""
+
+    rules: list[str]
+    left_out: list[str]
+    findings: list[Finding]
+    suppressed: list[Suppressed]
+    not_judged: list[NotJudged]
+    unexplained: list[Notice]
+    paths: Paths
+    """Those of the job, with their verdicts."""
+    withheld: int = 0
+    """How many are unknown only because of rules that were left out."""
+    platform: str | None = None
+    likely_ranks: dict[int, int] = field(default_factory=dict)
+    """The probable ranks of processes, by their position among the last lines."""
+    waiting: Waiting | None = None
+    verdict: str = "unknown"
+    first_failure: FirstFailure | None = None
+    story: list[Entry] = field(default_factory=list)
+
+    def put_into(self, job: Job) -> None:
+        """Write everything into the job that was judged."""
+        job.rules, job.left_out = self.rules, self.left_out
+        job.findings, job.suppressed, job.not_judged = self.findings, self.suppressed, self.not_judged
+        job.unexplained, job.waiting, job.platform = self.unexplained, self.waiting, self.platform
+        job.verdict, job.first_failure, job.story = self.verdict, self.first_failure, self.story
+        job.paths, job.withheld = self.paths, self.withheld
+        for position, rank in self.likely_ranks.items():
+            job.last_lines[position].likely_rank = rank
+
 
 _LOSS = "nccl/socket-closed-by-peer"
 

@@ -102,7 +102,9 @@ def _document(job: Job) -> dict[str, Any]:
         "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
         "bandwidth": [_measured(entry) for entry in job.bandwidth],
-        "training": [{**pick_fields(entry, "what", "median", "count"), **_place(entry.line)} for entry in job.training],
+        "training": [
+            {**pick_fields(entry, "what", "median", "count"), **_write_place(entry.line)} for entry in job.training
+        ],
         "not_judged": [pick_fields(question, "rule", "reason", "needs") for question in job.not_judged],
         "unexplained": [_unexplained(notice) for notice in job.unexplained],
         "evidence": [pick_fields(entry, "name", "kind", "host", "problem") for entry in job.artifacts],
@@ -206,12 +208,12 @@ def _measured(entry: Measured) -> dict[str, Any]:
     """Return one entry of ``bandwidth``."""
     return {
         **pick_fields(entry, *_MEASURED),
-        **_place(entry.line),
+        **_write_place(entry.line),
         "sizes": [pick_fields(row, "size", "gbps", "lower") for row in entry.sizes],
     }
 
 
-def _place(line: Evidence | None) -> dict[str, Any]:
+def _write_place(line: Evidence | None) -> dict[str, Any]:
     return {"source": line.source if line else None, "line": line.line if line else None}
 
 

@@ -147,13 +147,19 @@ class _Builder:
             excerpt=unrecognised.is_excerpt(self._fold, environment),
             alongside=self._fold.alongside,
             earlier_runs=[self._run(run) for run in self._earlier],
-            damaged=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.broken)],
+            damaged=[
+                line for source in self._fold.numbered.values() for line in _show_lines(source, source.counts.broken)
+            ],
             repeated=sorted(map(self.quotes.step, self._repeated), key=lambda line: (line.source, line.order)),
             raised=self._raised(),
             raised_by=identity.raised_by(self._fold.numbered, self._processes, self._ranks),
-            spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
-            benchmarks=[line for source in self._fold.numbered.values() for line in _shown(source, source.results())],
-            repaired=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.mended)],
+            spared=[line for source in self._fold.numbered.values() for line in _show_lines(source, source.spared)],
+            benchmarks=[
+                line for source in self._fold.numbered.values() for line in _show_lines(source, source.results())
+            ],
+            repaired=[
+                line for source in self._fold.numbered.values() for line in _show_lines(source, source.counts.mended)
+            ],
             doubtful={
                 (source.name, number) for source in self._fold.numbered.values() for number in source.counts.doubtful
             },
@@ -183,7 +189,7 @@ class _Builder:
         return [
             line
             for index, source in self._fold.numbered.items()
-            for line in _shown(source, ((exception.number, exception.text) for exception in source.raised))
+            for line in _show_lines(source, ((exception.number, exception.text) for exception in source.raised))
             if position(index, line.order) >= began
         ]
 
@@ -457,7 +463,7 @@ _DETAILS: dict[str, Callable[[_Builder, Communicator, CommunicatorInfo], object]
 }
 
 
-def _shown(source: SourceCounts, lines: Iterable[tuple[int, bytes]]) -> list[Evidence]:
+def _show_lines(source: SourceCounts, lines: Iterable[tuple[int, bytes]]) -> list[Evidence]:
     return [Evidence(source.name, source.line(number), decode(text), number) for number, text in lines]
 
 
@@ -469,7 +475,7 @@ def _releases_of_torch(notices: Iterable[Notice]) -> list[str]:
     """Return the releases that PyTorch's exceptions name."""
     errors = (notice.event for notice in notices if notice.production == "torch/nccl-error")
     named = [version for event in errors if isinstance(event, events.Notice) and (version := event.value("version"))]
-    return sorted(set(map(versions.of_torch, named)))
+    return sorted(set(map(versions.read_torch_version, named)))
 
 
 def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:

@@ -33,14 +33,14 @@ def infer(ranges: Iterable[str]) -> str | None:
     return None
 
 
-def of_torch(text: str) -> str:
+def read_torch_version(text: str) -> str:
     """A release as PyTorch names it: until 1.12 it took the number of 2.9 and later (21003) for that of 21.0.3."""
     major, minor, patch = (*order(text), 0, 0, 0)[:3]
     code = major * 1000 + minor * 100 + patch
-    return text if major < _WRONG else of_code(code)
+    return text if major < _WRONG else read_version_code(code)
 
 
-def of_code(code: int) -> str:
+def read_version_code(code: int) -> str:
     """22705 is how NCCL writes 2.27.5, since 2.9."""
     return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
 

@@ -53,7 +53,7 @@ class EventStream:
         scanner = Scanner(engine.load_grammar())
         for source in blocks.find(self._inputs, self._progress):
             counts = self.counts[source.name] = Counts()
-            yield from _joined(source.name, _lines(source, scanner, counts, self.problems))
+            yield from _join_rows(source.name, _lines(source, scanner, counts, self.problems))
 
     def raise_problem(self) -> None:
         """Say so when something could not be read.
@@ -100,7 +100,7 @@ def _lines(
     yield from short.read(source.name, counts, engine.load_grammar())
 
 
-def _joined(source: str, rows: Iterable[tuple[int, Origin, Text]]) -> Iterator[PlacedEvent]:
+def _join_rows(source: str, rows: Iterable[tuple[int, Origin, Text]]) -> Iterator[PlacedEvent]:
     """Yield the events; lines that continue a message of several lines become part of its event."""
     where, before = Where(), None
     for number, origin, text in rows:

@@ -16,7 +16,7 @@ from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.source_counts import MAX_BENCHMARKS, NEAR_END, SourceCounts
 from nccl_inspect.model.statements.unrecognised import has_communicator
-from nccl_inspect.scanning.bulk import LARGE, BulkScanner
+from nccl_inspect.scanning.bulk import BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
 from nccl_inspect.scanning.found import Found
 
@@ -29,16 +29,13 @@ class Reader:
 
     Args:
         fold: takes in what they say; a new one where none is given.
-        large: bytes after which a log is read in columns.
         widths: the length of cut lines, by the names of the sources that have such.
     """
 
-    def __init__(
-        self, fold: Fold | None = None, large: float = LARGE, widths: Mapping[str, int] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, fold: Fold | None = None, widths: Mapping[str, int] = MappingProxyType({})) -> None:
         self.fold = fold or Fold()
         """What was read so far."""
-        self._scanner = BulkScanner(engine.load_grammar(), self.fold, large)
+        self._scanner = BulkScanner(engine.load_grammar(), self.fold)
         self._scanner.know(self.fold.known)
         self._widths = widths
 

@@ -84,7 +84,7 @@ def judged(
     if not shares:
         if choice.job not in (None, "1") and not choice.is_one_of_two:
             raise NcclInspectError(f"no job '{choice.job}': the input holds one job", "leave --job out")
-        return _shown(_of_run(fold, everything, judge, choice.run), visit)
+        return _visit_job(_resolve_run(fold, everything, judge, choice.run), visit)
     if begin:
         begin(shares)
     from nccl_inspect.model.jobs.shares import titles  # most inputs hold one job
@@ -92,9 +92,9 @@ def judged(
     names = titles(shares)
     if choice.job is not None or choice.run is not None:
         at = _chosen(names, choice.job)
-        job = _of_run(shares[at], shares[at].gathered(), judge, choice.run)
+        job = _resolve_run(shares[at], shares[at].gathered(), judge, choice.run)
         job.name = names[at]
-        return _shown(job, visit)
+        return _visit_job(job, visit)
     return _worst(fold, judge, list(zip(shares, names, strict=True)), visit)
 
 
@@ -103,7 +103,7 @@ def _worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: 
     standings: list[Standing] = []
     detailed: list[tuple[tuple[int, ...], Standing]] = []
     for number, (share, name) in enumerate(jobs, 1):
-        job = _shown(_of_run(share, share.gathered(), judge, None), visit)
+        job = _visit_job(_resolve_run(share, share.gathered(), judge, None), visit)
         job.name = name
         standing = _standing(number, share, job)
         standings.append(standing)
@@ -121,13 +121,13 @@ def _worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: 
     return worst
 
 
-def _shown(job: Job, visit: Callable[[Job], None] | None) -> Job:
+def _visit_job(job: Job, visit: Callable[[Job], None] | None) -> Job:
     if visit:
         visit(job)
     return job
 
 
-def _of_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | None) -> Job:
+def _resolve_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | None) -> Job:
     """Return one job: its newest run with the verdicts on those before, or the run that is wanted."""
     if run is None:
         job = judge(share, gathered)
@@ -229,11 +229,11 @@ def fold(
     turned = set() if state.partial else line_order.sources(state)
     if turned:
         files.require_again(given, turned)
-        state = _filled(Reader(), _of_all(given, None, turned), interruption)
+        state = _filled(Reader(), _read_all(given, None, turned), interruption)
     if not state.partial and (widths := unrecognised.cut_widths(state)) and files.can_read_again(given):
-        state = _filled(Reader(widths=widths), _of_all(given, None, turned), interruption)
+        state = _filled(Reader(widths=widths), _read_all(given, None, turned), interruption)
     elif not state.partial and may_be_excerpt(state):
-        again = read_excerpts(_of_all(given, None))
+        again = read_excerpts(_read_all(given, None))
         state = again if again.restored else state
     if state.partial and not _has_nccl(state):
         raise KeyboardInterrupt
@@ -264,10 +264,10 @@ def _pieces(
         total = sum(part.size for group in groups for part in group)
         yield from workers.shared(state, groups, lambda size: progress(size, total) if progress else None)
         return
-    yield from _of_all(given, progress)
+    yield from _read_all(given, progress)
 
 
-def _of_all(given: Sequence[Input], progress: Progress | None, turned: Container[str] = ()) -> Iterator[Piece]:
+def _read_all(given: Sequence[Input], progress: Progress | None, turned: Container[str] = ()) -> Iterator[Piece]:
     """Yield all files, one after the other.
 
     Args:

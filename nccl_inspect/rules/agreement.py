@@ -365,7 +365,7 @@ def _releases_by_check(checked: list[Notice]) -> dict[str, set[int]]:
     for notice in checked:
         for rank, code in (("rank", "version"), ("own_rank", "own_version")):
             if isinstance(number := value(notice, code), int):
-                ranks.setdefault(versions.of_code(number), set()).add(value(notice, rank))
+                ranks.setdefault(versions.read_version_code(number), set()).add(value(notice, rank))
     return ranks
 
 

@@ -8,30 +8,24 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import NamedTuple
 
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame, Late, in_most
+from nccl_inspect.ingest.lines.timestamps import Frame, Late
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.blocks import Lines
-from nccl_inspect.ingest.sources.streams import BLOCK, HEAD
 from nccl_inspect.scanning import sparse
 from nccl_inspect.scanning.counts import TAIL, Counts, Text
-from nccl_inspect.scanning.found import Found, Repeated, Row
-from nccl_inspect.scanning.scanner import MAX_TEXTS, Scanner
+from nccl_inspect.scanning.found import Collector, Edge, Found, Printed, Repeated, Thread, edge_of
+from nccl_inspect.scanning.records import RecordFrame, Records, clock_of
+from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.patterns import compile_later
-
-if TYPE_CHECKING:
-    from nccl_inspect.scanning.columns import Columns, Records, Split
-    from nccl_inspect.scanning.found import Collector
-
 
 MOST = 1 << 16
 """Bytes of a log that is looked through: what people paste is shorter."""
@@ -76,11 +70,11 @@ def _broken(lines: Sequence[bytes], grammar: Grammar) -> Iterator[tuple[int, tup
     for place, line in zip(others, map(lines.__getitem__, others), strict=True):
         if prefix.MARK in line and _OWN.search(lines[place + 1]) is None and len(line) >= _NARROWEST:
             parts = prefix.split(line)
-            if parts and not _is_known(parts[1], grammar) and (made := _made(lines, place, width, grammar)):
+            if parts and not _is_known(parts[1], grammar) and (made := _rejoin_pieces(lines, place, width, grammar)):
                 yield place, made
 
 
-def _made(lines: Sequence[bytes], place: int, width: int, grammar: Grammar) -> tuple[int, bytes] | None:
+def _rejoin_pieces(lines: Sequence[bytes], place: int, width: int, grammar: Grammar) -> tuple[int, bytes] | None:
     """Return the number of lines and what they are together; None when that is not a message."""
     quote = _QUOTE.match(lines[place])
     tried = [lines[place]]
@@ -100,44 +94,49 @@ def _is_known(rest: bytes, grammar: Grammar) -> bool:
     return (grammar.parse(message) or grammar.parse_cut(message)) is not None
 
 
-_Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
-"""Who printed lines, which, and what makes the origin of each where this is that of another time."""
+class _Printer(NamedTuple):
+    """Holds who printed lines with a prefix."""
+
+    origin: Origin
+    frame: Frame | None
+    """What makes the origin of each line where the prefix is that of another time."""
+    lines: Printed
+    thread: Thread
+
+    def at(self, line: bytes, size: int) -> Origin | Late:
+        """Return who printed a line, by the size of its prefix."""
+        if self.frame is None:
+            return self.origin
+        return Late(self.frame, clock_of(line) if isinstance(self.frame, RecordFrame) else line[:size])
+
 
 _CHANNEL = b"INFO Channel "
+_CONNECTS = prefix.MARK + _CHANNEL
 _DIGITS_END = len(_CHANNEL) + 2
 _CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
-LARGE = BLOCK - HEAD
-"""Bytes after which a log is large: its first block is a whole one. Loading numpy takes as long as reading that."""
+_BITS = {digits: 1 << channel for digits, channel in _CHANNELS.items()}
+_MAX_TEMPLATES = 50_000
 _LOOK = 1 << 16
 """Bytes of a block that show what most of it is."""
 _SPARSE = 4
 """A log is sparse when at most one line in this many is NCCL's."""
-_SMALL = 1 << 16
-"""Bytes of a block below which columns cost more than they gain: each of many files."""
 
 
 class BulkScanner(Scanner):
     """A scanner of blocks.
 
-    The lines of a large log are read in columns, where numpy is there.
-
     Args:
         grammar: what to recognise messages with.
         collector: gets the lines.
-        large: bytes after which a log is large.
     """
 
-    def __init__(self, grammar: Grammar, collector: Collector, large: float = LARGE) -> None:
+    def __init__(self, grammar: Grammar, collector: Collector) -> None:
         super().__init__(grammar)
         self._collector = collector
-        self._large = large
         self._templates: dict[bytes, Text] = {}
         """Texts of connection lines by what follows the number of the channel."""
+        self._records = Records()
         self._sieve = sparse.Sieve(lambda: (*grammar.signs(), *envelopes.signs_of_partials(), prefix.FATAL))
-        self._seen = 0
-        """Bytes that were read."""
-        self._columns: Columns | None = None
-        self._records: Records | None = None
 
     def read(self, lines: Lines, counts: Counts) -> None:
         """Read a block.
@@ -153,154 +152,85 @@ class BulkScanner(Scanner):
             self._by_line(lines, counts)
         elif lines.mended is None and _is_sparse(text):
             self._sparse(lines, counts)
-        elif (repeats := None if lines.mended else sparse.found(lines)) and self._flood(repeats, counts):
+        elif not lines.mended and (repeats := sparse.found(lines)) and self._flood(repeats, counts):
             pass
         elif envelopes.has_partials(text):
             self._by_line(lines, counts)
         else:
-            # The next block of a flood is counted: for one alone numpy is not loaded.
-            self._dense(lines, counts, in_columns=repeats is None or self._columns is not None)
+            block = Found()
+            cleaned = envelopes.cleaned(lines.lines, text)
+            self._begin(cleaned)
+            self._each(counts.number(len(cleaned), lines.mended), cleaned, counts, block)
+            self._collector.take(block)
 
     def _by_line(self, lines: Lines, counts: Counts) -> None:
         block = Found()
         self.scan(lines.lines, counts, block.keep, lines.mended)
         self._collector.take(block)
 
-    def _dense(self, lines: Lines, counts: Counts, in_columns: bool) -> None:
-        block = Found()
-        columns = self._columns_of(len(lines.text)) if in_columns and lines.mended is None else None
-        self._seen += len(lines.text)
-        numbers, cleaned = self._without_columns(lines, counts, block, columns)
-        self._begin(cleaned)
-        self._each(numbers, cleaned, counts, block)
-        self._collector.take(block)
-
     def _each(self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found) -> None:
         """Lines of a source one by one; most are known."""
         printers: dict[bytes, _Printer] = {}
+        edges_of: dict[bytes, dict[bytes, Edge]] = {}
+        """What the next connection lines with a prefix may continue."""
+        last_of: dict[bytes, int] = {}
+        """The last line with a prefix, as far as it continued an edge."""
         quick = unknown = 0
-        texts = self._texts.young
-        is_timed = self._timed.tells(cleaned)
-        shown = map(self._timed.without, cleaned) if is_timed else cleaned
-        for number, line, timeless in zip(numbers, cleaned, shown, strict=True):
+        texts, templates = self._texts.young, self._templates
+        without = self._without(cleaned)
+        shown = map(without, cleaned) if without else cleaned
+        for at, line, timeless in zip(range(len(cleaned)), cleaned, shown, strict=True):
+            head, _, rest = timeless.partition(_CONNECTS)
+            if (edges := edges_of.get(head)) and (edge := edges.get(rest[2:])) and (bit := _BITS.get(rest[:2])):
+                edge.channels |= bit
+                edge.lines += 1
+                last_of[head] = at
+                quick += 1
+                continue
             head, _, rest = timeless.partition(prefix.MARK)
             printer = printers.get(head)
             if printer is None and rest[:5] in prefix.BEGINNINGS:
                 printer = self._printer(head, line, block)
                 texts = self._texts.young
-                if printer is not None and (printer[2] is not None or not is_timed):
+                if printer is not None and (printer.frame is not None or not without):
                     printers[head] = printer
+                    edges_of[head] = printer.thread.edges
             if printer is not None:
-                origin, rows, frame = printer
-                text, channel = texts.get(rest), None
-                if text is None and rest.startswith(_CHANNEL):
-                    channel = _CHANNELS.get(rest[_DIGITS_END - 2 : _DIGITS_END])
-                    text = None if channel is None else self._templates.get(rest[_DIGITS_END:])
+                channel = _CHANNELS.get(rest[_DIGITS_END - 2 : _DIGITS_END]) if rest.startswith(_CHANNEL) else None
+                template = None if channel is None else templates.get(rest[_DIGITS_END:])
+                text = template or texts.get(rest)
                 if text is None and rest[:5] in prefix.BEGINNINGS:
-                    text, channel = self._text(rest, origin), None
+                    text = self._text(rest, printer.origin)
                     texts = self._texts.young
+                    template = None if channel is None else templates.get(rest[_DIGITS_END:])
                 if text is not None and not text.damaged:
-                    printed = origin if frame is None else Late(frame, line[frame.begin : len(head) - frame.rest])
-                    if rows and text.parsed is not None:
-                        rows.append((number, printed, text, channel))
+                    printed, number, lines = printer.at(line, len(head)), numbers[at], printer.lines
+                    if not lines.rows:
+                        block.by_process[printer.origin.process] = lines
+                    if channel is not None and template is not None:
+                        edge = edge_of(number, printed, template, channel)
+                        lines.connect(printer.thread, edge, template, rest[_DIGITS_END:])
+                        last_of[head] = at
                     else:
-                        block.keep(number, printed, text, channel)
-                        unknown += text.parsed is None
+                        lines.keep(number, printed, text)
+                        if text.parsed is None:
+                            block.unknown.append((number, printed, text))
+                            unknown += 1
                     quick += 1
                     continue
-            self._line(number, line, counts, block.keep)
+            self._line(numbers[at], line, counts, block.keep)
             texts = self._texts.young
+        for head, at in last_of.items():
+            printer = printers.get(head) or self._printer(head, cleaned[at], block)
+            if printer is not None and printer.lines.last[0] < numbers[at]:
+                printer.lines.last = numbers[at], printer.at(cleaned[at], len(head))
         counts.add(quick, unknown)
 
-    def _without_columns(
-        self, lines: Lines, counts: Counts, block: Found, columns: Columns | None
-    ) -> tuple[Sequence[int], Sequence[bytes]]:
-        """Return the numbers and the lines that are left when those of a large log were read in columns."""
-        text = lines.text
-        if columns is None:
-            cleaned = envelopes.cleaned(lines.lines, text)
-            return counts.number(len(cleaned), lines.mended), cleaned
-        if envelopes.needs_cleaning(text):
-            text = b"\n".join(envelopes.cleaned(lines.lines, text))
-        known, is_object = self.known, not self.wrapped and text.startswith(b"{")
-        split = None if is_object else self._in_columns(columns, text, counts.lines + 1)
-        if split is None:
-            text = self._after_first(text, counts, block)
-            if is_object or self.known != known:
-                split = self._in_columns(columns, text, counts.lines + 1)
-        first = counts.lines + 1
-        if split is None:
-            cleaned = text.split(b"\n")
-            return counts.number(len(cleaned)), cleaned
-        counts.number(split.size)
-        block.lines, block.connections = split.lines, split.connections
-        unknown = split.lines.count([text.parsed is None for text in split.lines.texts])
-        size = len(split.lines) + (0 if split.connections is None else len(split.connections))
-        counts.add(size, unknown)
-        return (split.others + first).tolist(), split.left
-
-    def _after_first(self, text: bytes, counts: Counts, block: Found) -> bytes:
-        """Read the lines up to the first one of NCCL, which may show what all are in; gives the others."""
-        end = text.find(b"\n", max(0, text.find(prefix.MARK)))
-        if end < 0:
-            return text
-        lines = text[:end].split(b"\n")
-        self._begin(lines)
-        for number, line in zip(counts.number(len(lines)), lines, strict=True):
-            self._line(number, line, counts, block.keep)
-        return text[end + 1 :]
-
-    def _in_columns(self, columns: Columns, text: bytes, first: int) -> Split | None:
-        """Return a block read in columns; None where nothing can be read so."""
-        split = self._records.split(text, first) if self.wrapped and self._records else None
-        return split or columns.split(text, first, in_most(text[:_LOOK].split(b"\n")[:SAMPLE]))
-
-    def _columns_of(self, size: int) -> Columns | None:
-        """Return what reads a block of some bytes in columns.
-
-        None where log or block are not that large, or without numpy.
-        """
-        if size < min(_SMALL, self._large):
-            return None
-        if self._columns is None and self._seen + size > self._large:
-            try:
-                from nccl_inspect.scanning import columns  # these load numpy
-            except ImportError:
-                self._large = inf
-                return None
-            known = columns.Known(self._seen_origins, self._origin_of, self._timed.proven, self._is_news)
-            self._columns = columns.Columns(self._grammar, self._sound_text, known)
-            self._records = columns.Records(self._columns, known)
-        return self._columns
-
-    def _seen_origins(self, heads: Iterable[bytes]) -> Iterable[Origin | None]:
-        """Return who printed lines with these prefixes, as far as they were seen lately."""
-        return map(self._origins.young.get, heads)
-
-    def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:
-        """Return what level and message of a line mean, if they are sound and mean the same wherever they stand."""
-        text = self._texts.young.get(rest)
-        if text is None and rest[:5] in prefix.BEGINNINGS:
-            text = self._text(rest, origin)
-            if self.wrapped:  # else it means the same wherever it stands
-                text = self._texts.young.get(rest)
-        return None if text is None or text.damaged else text
-
-    def unwrap(self) -> None:
-        """Know from here on that lines are in envelopes."""
-        if self._columns is not None and not self.wrapped:
-            self._columns.forget()
-        super().unwrap()
-
-    def _is_news(self, head: bytes) -> bool:
-        """Return whether the prefix changes how the lines after it are read."""
-        origin = None if head in self._origins.young else prefix.parse(head)
-        if origin is None:
-            return False
-        if (origin.wrapped and not self.wrapped) or (origin.lead and prefix.is_news(origin.lead, self._leads)):
-            return True
-        self._remembered(head, origin)
-        return False
+    def _without(self, lines: Sequence[bytes]) -> Callable[[bytes], bytes] | None:
+        """Return what takes the time from lines, where most have one: then few have the same prefix."""
+        if self.wrapped and lines and lines[len(lines) // 2].startswith(b"{"):
+            return self._records.without
+        return self._timed.without if self._timed.tells(lines) else None
 
     def _printer(self, head: bytes, line: bytes, block: Found) -> _Printer | None:
         """Return who printed a line with this head.
@@ -310,15 +240,24 @@ class BulkScanner(Scanner):
             line: as it is.
             block: where the others of the same process are.
         """
-        own = line[: len(head)]
-        frame = self._timed.proven(head) if own != head else None
-        origin = self._origin_of(own) if frame is None else frame.origin
-        return None if origin is None else (origin, block.rows_of(origin.process), frame)
+        frame: Frame | None
+        if line.startswith(b"{"):
+            origin = self._origin_of(head.rpartition(b'"')[2])
+            frame = self._records.frame_of(head, origin) if origin else None
+            origin = frame and frame.origin
+        else:
+            own = line[: len(head)]
+            frame = self._timed.proven(self._timed.key(own) or own) if own != head else None
+            origin = self._origin_of(own) if frame is None else frame.origin
+        if origin is None:
+            return None
+        lines = block.lines_of(origin.process)
+        return _Printer(origin, frame, lines, lines.threads.setdefault(origin.tid, Thread()))
 
     def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
         text = super()._new_text(rest, origin)
         if _is_template(rest, text):
-            if len(self._templates) >= MAX_TEXTS:
+            if len(self._templates) >= _MAX_TEMPLATES:
                 self._templates.clear()
             self._templates[rest[_DIGITS_END:]] = text
         return text

@@ -7,20 +7,17 @@ from collections.abc import Sequence
 from dataclasses import field, fields
 from typing import Any
 
-from nccl_inspect.event.types import NEAR, ChannelConnect, ProcessEnded
+from nccl_inspect.event.types import NEAR, ProcessEnded
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines import last_error, tracebacks
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.util.records import Record, record
-from nccl_inspect.util.text import decode
 
 TAIL = 100
 TAIL_WIDTH = 4096
 _WIDTH = 400
 """Bytes of a line that is shown."""
 MAX_EXAMPLES = 20
-_CHANNEL = len(b"Channel ")
-"""Where a connection line has the number of its channel."""
 
 
 @record
@@ -33,17 +30,6 @@ class Text(Record):
     damaged: bool = False
     use: Any = None
     """Whatever its reader wants to remember with it: the same text comes many times."""
-
-    def on(self, channel: int | None) -> Text:
-        """Return the text of a connection line itself, where this one is that of another channel."""
-        if channel is None:
-            return self
-        assert self.parsed is not None and isinstance(self.parsed.event, ChannelConnect)
-        if channel == self.parsed.event.channel:
-            return self
-        message = b"%b%02d%b" % (self.message[:_CHANNEL], channel, self.message[_CHANNEL + 2 :])
-        event = self.parsed.event.with_fields(channel=channel, message=decode(message))
-        return Text(self.level, message, Parsed(self.parsed.production, message, self.parsed.kind, event))
 
 
 _SUMS = (

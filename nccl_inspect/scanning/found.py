@@ -3,31 +3,118 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.scanning.counts import Text
-
-if TYPE_CHECKING:
-    from nccl_inspect.scanning.line_table import ConnectionTable, LineTable
+from nccl_inspect.util.records import Record, record
 
 
-Row: TypeAlias = tuple[int, Origin | Late, Any, int | None]
-"""A sound line: number, who printed it, text, and the channel where the text is that of a line for another channel.
+@record
+class Edge(Record):
+    """Connection lines of one thread that differ in the channel only."""
 
-Connection lines that follow each other may be one row, with what they are instead of a text.
-"""
+    event: ChannelConnect
+    """That of one of them; the same object for all edges that say the same."""
+    channel: int
+    """That of the first of them."""
+    printed: Origin | Late
+    """Who printed the first of them."""
+    place: int
+    """The number of the first of them; in a fold its place."""
+    channels: int
+    """A bit for each channel."""
+    lines: int = 1
+    level: str = "INFO"
+    row: int = -1
+    """Its place in the table of all, where there is one."""
+
+    @property
+    def origin(self) -> Origin:
+        """Return who printed the first of them, and when."""
+        return self.printed.origin if isinstance(self.printed, Late) else self.printed
+
+    @property
+    def message(self) -> str:
+        """Return the message of the first of them."""
+        message = self.event.message
+        return message if self.channel == self.event.channel else f"Channel {self.channel:02d}{message[10:]}"
+
+    def add(self, other: Edge) -> None:
+        """Take in more lines of the same edge."""
+        self.channels |= other.channels
+        self.lines += other.lines
 
 
-class Extent(NamedTuple):
-    """The first and the last line of a process, with their origins."""
+def edge_of(number: int, printed: Origin | Late, text: Text, channel: int | None = None) -> Edge:
+    """Return the edge that a connection line begins.
 
-    first: int
-    opening: Origin | Late
-    last: int
-    final: Origin | Late
+    Args:
+        number: of the line.
+        printed: who printed it.
+        text: of it, or of that of another channel.
+        channel: its own in this case.
+    """
+    event: ChannelConnect = text.parsed.event  # type: ignore[union-attr,assignment]
+    channel = event.channel if channel is None else channel
+    return Edge(event, channel, printed, number, 1 << channel, 1, text.level)
+
+
+Run: TypeAlias = list[tuple[Text, Edge]]
+"""Connection lines that a thread printed one after the other for one communicator: edges, with the text of a line."""
+Row: TypeAlias = tuple[int, Origin | Late, Text, Run | None]
+"""A sound line: number, who printed it, and text; of a run the first line."""
+
+
+class Thread:
+    """Holds the connection lines that a thread printed last, as long as nothing else of its process follows."""
+
+    __slots__ = ("edges", "run")
+
+    def __init__(self) -> None:
+        self.edges: dict[bytes, Edge] = {}
+        """Those that the next lines may continue, by what follows the number of the channel."""
+        self.run: Run = []
+
+
+class Printed:
+    """Holds the lines of a process in their order."""
+
+    __slots__ = ("last", "rows", "threads")
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.threads: dict[int, Thread] = {}
+        self.last: tuple[int, Origin | Late] = (0, NOBODY)
+        """The number of the last line, and who printed it."""
+
+    def keep(self, number: int, printed: Origin | Late, text: Text) -> None:
+        """Add a line."""
+        self.rows.append((number, printed, text, None))
+        self.last = number, printed
+        for thread in self.threads.values():
+            thread.edges.clear()
+
+    def connect(self, thread: Thread, edge: Edge, text: Text, rest: bytes) -> None:
+        """Add the first line of an edge.
+
+        Args:
+            thread: that printed it.
+            edge: that begins.
+            text: of the line, or of that of another channel.
+            rest: what follows the number of the channel.
+        """
+        edges, event = thread.edges, edge.event
+        before = next(iter(edges.values())).event if edges else None
+        if before is None or before.conn != event.conn or before.rank != event.rank:
+            edges.clear()
+            thread.run = []
+            self.rows.append((edge.place, edge.printed, text, thread.run))
+        edges[rest] = edge
+        thread.run.append((text, edge))
 
 
 class Known(NamedTuple):
@@ -50,33 +137,23 @@ class Found:
     """Sound lines by the process that printed them: the order of those of several processes does not matter."""
 
     def __init__(self) -> None:
-        self.by_process: dict[Process, list[Row]] = {}
+        self.by_process: dict[Process, Printed] = {}
         """In the order of the first lines."""
-        self.unknown: list[tuple[int, Origin | Late, Text, int]] = []
-        """Those that no production knows, in the order in which they came, and how often they came."""
-        self.lines: LineTable | None = None
-        """Lines that were read in columns; they are not among the others."""
-        self.connections: ConnectionTable | None = None
-        """The same of connection lines."""
-        self._rows: dict[Process, list[Row]] = {}
+        self._lines: dict[Process, Printed] = {}
+        self.unknown: list[tuple[int, Origin | Late, Text]] = []
+        """Those that no production knows, in the order in which they came."""
 
-    @property
-    def extents(self) -> dict[Process, Extent]:
-        """Return where the processes of lines that were read one by one begin and end."""
-        return {process: Extent(*rows[0][:2], *rows[-1][:2]) for process, rows in self.by_process.items()}
+    def lines_of(self, process: Process) -> Printed:
+        """Return the lines of a process, of which there may be none yet."""
+        return self._lines.setdefault(process, Printed())
 
-    def rows_of(self, process: Process) -> list[Row]:
-        """The lines of a process, of which there may be none yet; the first one is to be added by :meth:`keep`."""
-        return self._rows.setdefault(process, [])
-
-    def keep(self, number: int, printed: Origin | Late, text: Text, channel: int | None = None) -> None:
+    def keep(self, number: int, printed: Origin | Late, text: Text) -> None:
         """Add a line."""
-        rows = self.rows_of(printed.process)
-        if not rows:
-            self.by_process[printed.process] = rows
-        rows.append((number, printed, text, channel))
+        lines = self.lines_of(printed.process)
+        self.by_process.setdefault(printed.process, lines)
+        lines.keep(number, printed, text)
         if text.parsed is None:
-            self.unknown.append((number, printed, text, 1))
+            self.unknown.append((number, printed, text))
 
 
 class Repeated(NamedTuple):
@@ -93,7 +170,7 @@ class Collector(Protocol):
     """Holds who wants the lines."""
 
     def take(self, found: Found) -> None:
-        """Take in lines; those of a process are in their order, but for those in the tables."""
+        """Take in lines; those of a process are in their order."""
 
     def is_countable(self, text: Text) -> bool:
         """Return whether of such lines only the number, the first and the last one matter."""

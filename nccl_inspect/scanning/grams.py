@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from nccl_inspect.scanning.spans import Rows
-
 _WIDTH = 4
 """Bytes that are compared at once."""
 _WINDOW = 2 * _WIDTH - 1
@@ -56,7 +54,7 @@ class Grams:
     def lines(self, text: bytes) -> tuple[int, list[tuple[int, bytes]]]:
         """Return how many lines a block has, and those that may hold one of the texts, each with its place."""
         letters = np.frombuffer(text, np.uint8)
-        places = [np.array([*_places(plain, text)], np.int64) for plain in self._plain]
+        places = [np.array([*_find_text(plain, text)], np.int64) for plain in self._plain]
         ends = []
         for begin in range(0, len(text), _PART):
             part = letters[begin : begin + _PART]
@@ -68,12 +66,12 @@ class Grams:
         spans = zip(rows.tolist(), begins.tolist(), line_ends[rows].tolist(), strict=True)
         return len(line_ends), [(row, text[begin:end]) for row, begin, end in spans]
 
-    def _matches(self, part: NDArray[np.uint8]) -> Rows:
+    def _matches(self, part: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Return where four bytes of a text stand."""
         words = part[: len(part) // _WIDTH * _WIDTH].view(np.uint32)
         rows = np.flatnonzero(self._may_be[_mixed(words)])
         at = np.searchsorted(self._grams, words[rows]).clip(max=len(self._grams) - 1)
-        places: Rows = rows[self._grams[at] == words[rows]] * _WIDTH
+        places: NDArray[np.int64] = rows[self._grams[at] == words[rows]] * _WIDTH
         return places
 
 
@@ -87,7 +85,7 @@ def _mixed(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return (words * _MIX) >> _FOLD
 
 
-def _places(name: bytes, text: bytes) -> Iterator[int]:
+def _find_text(name: bytes, text: bytes) -> Iterator[int]:
     """Yield where a text stands, once in each line; searching from the end takes a third of the time."""
     at = len(text)
     while (at := text.rfind(name, 0, at)) >= 0:

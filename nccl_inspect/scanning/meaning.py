@@ -157,7 +157,7 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
         or _scanned(line, grammar)
         or _direct(line, grammar)
         or _in_place(line, grammar)
-        or _of_excerpt([line], grammar)
+        or _explain_excerpt([line], grammar)
     )
 
 
@@ -170,7 +170,7 @@ def joined(lines: Sequence[str], grammar: Grammar) -> str | None:
     return prefix.whole(origin.head, text.level, decode(text.message))
 
 
-def _of_excerpt(lines: Sequence[bytes], grammar: Grammar) -> Meaning | None:
+def _explain_excerpt(lines: Sequence[bytes], grammar: Grammar) -> Meaning | None:
     """Return the meaning of a line without the text that people put around it."""
     statement = _one_of(lines, grammar)
     if statement is None or statement[1].parsed is None:
@@ -239,7 +239,7 @@ def _meaning(parsed: Parsed, origin: Origin | None, level: str | None, message: 
     production = parsed.production
     values = production.read(parsed.message) or {}
     fields = [
-        (name, _shown(value), _sense(name, production))
+        (name, _show_value(value), _sense(name, production))
         for name, value in values.items()
         if value is not None and not name.startswith("_")  # such names are not part of the event
     ]
@@ -320,7 +320,9 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
             yield name, meaning
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     if isinstance(value, tuple):
-        return " ".join(_shown(item) if not isinstance(item, tuple) else f"({_shown(item)})" for item in value)
+        return " ".join(
+            _show_value(item) if not isinstance(item, tuple) else f"({_show_value(item)})" for item in value
+        )
     return escape_controls({True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value))

@@ -192,7 +192,7 @@ class Scanner:
         if counts.pending or inner.stated.partial or envelopes.has_partials(inner.text):
             part = envelopes.stream_of(inner.text)
             part = Inner(part.text, part.stated.within(inner.stated)) if part else inner
-            if self._joined(number, part, counts, sink):
+            if self._join_parts(number, part, counts, sink):
                 return
         self._inner(number, inner, counts, sink)
 
@@ -216,9 +216,9 @@ class Scanner:
         if part is None:
             is_part = bool(counts.pending) or envelopes.has_partials(line)
             return is_part and self._opened(number, Inner(line), counts, sink)
-        return self._joined(number, part, counts, sink)
+        return self._join_parts(number, part, counts, sink)
 
-    def _joined(self, number: int, part: Inner, counts: Counts, sink: Sink) -> bool:
+    def _join_parts(self, number: int, part: Inner, counts: Counts, sink: Sink) -> bool:
         """Put a line together, or keep a part of it for later; False when it is a whole one."""
         key = part.stated.label, part.stated.stream
         before = counts.pending.pop(key, None)

@@ -38,7 +38,7 @@ class Repeats(NamedTuple):
 
     def places(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
         """Return how many lines come before the first of each kind, and how many after the last one."""
-        return _places(self.cycle, self.numbers), _places(reversed(self.end), self.numbers)
+        return _find_first(self.cycle, self.numbers), _find_first(reversed(self.end), self.numbers)
 
     def last_of(self, lines: Container[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield those of some kinds from the last one on, each with how many lines come after it."""
@@ -89,7 +89,7 @@ def _is_periodic(text: bytes, width: int) -> bool:
     return some.startswith(some[width:]) and all(again) and some.startswith(text[end:])
 
 
-def _places(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
+def _find_first(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
     """Return how many lines come before the first of each kind."""
     left = set(wanted)
     places = {}
@@ -180,7 +180,7 @@ class Sieve:
         shapes = text.translate(None, DIGITS).split(b"\n")
         worth = self._worth(set(shapes) - self._idle)
         places = list(compress(range(len(shapes)), map(worth.__contains__, shapes)))
-        lines = _named(text, len(places))
+        lines = _find_named(text, len(places))
         if len(lines) < len(places):  # others were chosen as well, or digits stand in the name
             every = text.split(b"\n")
             lines = [every[place] for place in places]
@@ -197,7 +197,7 @@ class Sieve:
         return worth
 
 
-def _named(text: bytes, size: int) -> list[bytes]:
+def _find_named(text: bytes, size: int) -> list[bytes]:
     """Return the lines that hold NCCL's name, if there are that many at most.
 
     Most are lines of its usual level, which are found faster.

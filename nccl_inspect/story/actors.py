@@ -16,7 +16,7 @@ from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.statements import report_of
+from nccl_inspect.judging.statements import find_rank, report_of
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.patterns import compile_later
@@ -28,7 +28,6 @@ _MOST_ELIMINATED = 64
 """Processes whose ranks are sought by elimination."""
 _OF_DEFAULT_GROUP = compile_later(r"\[PG ID 0 PG GUID 0(?:\(default_pg\))? Rank (\d{1,7})\]")
 _NUMBER = compile_later(r"\d{1,9}")
-_PREFIX = compile_later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _BEFORE_PREFIX, _BEFORE_GROUP = 120, 200
 """Characters of a line in which these names of its printer stand."""
 
@@ -93,7 +92,9 @@ class Actors:
 
     def rank_in_line(self, text: str) -> int | None:
         """Return the rank that a line of PyTorch names as its own."""
-        match = _PREFIX.search(text[:_BEFORE_PREFIX]) or _OF_DEFAULT_GROUP.search(text[:_BEFORE_GROUP])
+        if (rank := find_rank(text[:_BEFORE_PREFIX])) is not None:
+            return rank
+        match = _OF_DEFAULT_GROUP.search(text[:_BEFORE_GROUP])
         return int(match[1]) if match else None
 
     def find_process(self, actor: Actor) -> Process | None:

@@ -187,8 +187,8 @@ def _join_causes(
         because = _causes(finding, incidents, present, tellers)
     else:
         because = [] if finding.confidence == "certain" else _suspects(incidents, kept, rules)
-    local = rules[finding.rule].local and len(story.actors_in(incidents)) == 1
-    own = [one for one in incidents if not one.because and (local or one.layer != Layer.SETTING)]
+    is_alone = len(story.actors_in(incidents)) == 1 and set(story.hosts_in(incidents)) <= set(finding.hosts)
+    own = [one for one in incidents if not one.because and (is_alone or one.layer != Layer.SETTING)]
     ranks = finding.ranks or story.ranks_in(own)
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
 

@@ -49,7 +49,6 @@ _REMOTE = compile_later(
     r"|communicator was aborted"
 )
 _TIMED_OUT = compile_later(r"(?i)\] timed out|Socket Timeout$|wait timeout after")
-_ABSENT = compile_later(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")
 _STICKY = compile_later(
     r"illegal memory access|illegal address|device-side assert|unspecified launch failure|misaligned|ECC"
     r"|launch timed out"
@@ -259,14 +258,13 @@ class Collector:
             layer = Layer.LOSS
         else:
             layer = min(Layer.PROGRAM, self._layer_of(finding)) if finding else Layer.PROGRAM
-        absent = _ABSENT.search(last.whole)
         return Incident(
             finding.rule if finding else _KINDS[layer],
             layer,
             frozenset((trace.rank,)),
             first.line,
             f"raised {last.text}",
-            peers=frozenset(map(int, absent[1].replace(",", " ").split())) if absent else frozenset(),
+            peers=frozenset(exceptions.find_absent(last.whole)),
             finding=finding,
         )
 

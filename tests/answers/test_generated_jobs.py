@@ -1,15 +1,10 @@
-"""Jobs too large to be kept: eight kinds of logs that are read in columns, against their truth and line by line.
-
-No recorded log is larger than 1 MB, so none of them reaches the columns; each of these does.
-"""
+"""Jobs too large to be kept: eight kinds of logs that are read block by block, against their truth and line by line."""
 
 from __future__ import annotations
 
-import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,12 +12,11 @@ from typing import Any
 import logs
 import pytest
 import simulation
+from fuzz_blocks import LineReader
 from wide_job import WideJob, collect_lines
 
 import nccl_inspect
 from nccl_inspect.pipeline import reader, reading
-from nccl_inspect.pipeline.reader import Reader
-from nccl_inspect.scanning.bulk import LARGE
 
 Paths = dict[tuple[int, int], tuple[str, bool | None]]
 Job = tuple[bytes | list[bytes], Paths]
@@ -122,16 +116,16 @@ def test_a_large_log_gives_its_truth_and_what_reading_line_by_line_gives(
     for file, part in zip(files, data, strict=True) if isinstance(data, list) else ():
         file.write_bytes(part)
     log = list(map(str, files)) or data
-    assert all(len(part) > LARGE for part in ([data] if isinstance(data, bytes) else [b"".join(data)]))
+    assert all(len(part) > 1 << 20 for part in ([data] if isinstance(data, bytes) else [b"".join(data)]))
 
     def document() -> dict[str, Any]:
         job = nccl_inspect.read(log)
         gdr = {None: None, True: True, False: False, "partial": False}
         return {**job.to_dict(), "found": {(one.src, one.dst): (one.transport, gdr[one.gdr]) for one in job.paths}}
 
-    in_columns = document()
+    in_blocks = document()
     for module in (reading, reader):
-        monkeypatch.setattr(module, "Reader", partial(Reader, large=math.inf))
+        monkeypatch.setattr(module, "Reader", LineReader)
     by_line = document()
-    assert in_columns["found"] == truth
-    assert [key for key in by_line if by_line[key] != in_columns[key]] == []
+    assert in_blocks["found"] == truth
+    assert [key for key in by_line if by_line[key] != in_blocks[key]] == []

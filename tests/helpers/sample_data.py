@@ -16,7 +16,6 @@ import nccl_inspect
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline.reader import Reader
-from nccl_inspect.scanning.bulk import LARGE
 
 FOLDER = ROOT / "sample_logs"
 
@@ -61,9 +60,9 @@ def is_torn(name: str) -> bool:
     return "cut_lines" in truth(name)
 
 
-def fold_sources(parts: Sequence[tuple[str, Sequence[bytes]]], large: float = LARGE) -> Fold:
-    """Return one fold of some sources with their lines; ``large`` is the size from which columns are read."""
-    reader = Reader(large=large)
+def fold_sources(parts: Sequence[tuple[str, Sequence[bytes]]]) -> Fold:
+    """One fold of some sources, each with its lines."""
+    reader = Reader()
     for name, lines in parts:
         reader.fold.start(name)
         reader.feed(lines)

@@ -38,7 +38,7 @@ FRONT_DOORS = {"", "cli", "__main__", "extras"}
 MAY_START_EXTRAS = {"extras", "__main__"}
 """What may name an extra; commands are found by their files, so that each folder of extras/ can be deleted."""
 RANKS = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms} | dict.fromkeys(FLOOR, -1)
-FOUND = {f"scanning.{name}" for name in ("counts", "found", "line_table", "connection_table", "spans")}
+FOUND = {f"scanning.{name}" for name in ("counts", "found")}
 """What a scanner gives to the model: data."""
 OUTSIDE = ("ingest", "grammar", "report", "cli")
 """What rules know nothing of."""

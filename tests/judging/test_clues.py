@@ -10,7 +10,7 @@ import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.judging import capture, verdicts
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.judgement import Judgement
+from nccl_inspect.judging.verdicts import Judgement
 from nccl_inspect.model.document import finding_to_dict
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Job

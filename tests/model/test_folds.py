@@ -1,16 +1,15 @@
-"""However a log is cut, read apart (in columns or line by line), handed over and put together: the job is the same."""
+"""However a log is cut, read apart, handed over and put together: the job is the same."""
 
 from __future__ import annotations
 
 import json
-import math
 import pickle
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby, pairwise
 
-import fuzz_columns
+import fuzz_blocks
 import pytest
 import sample_data
 from few_examples import FEW
@@ -22,7 +21,6 @@ from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.fold import process_log
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reading import Judge, Options
-from nccl_inspect.scanning.bulk import LARGE
 
 SAMPLES = (
     *("socket-2node-tp4-dp2", "v2.21.5-ipc", "torn-p2p-8gpu", "peer-killed", "rank-missing-hang", "timestamps"),
@@ -37,9 +35,9 @@ def lines_of(name: str) -> tuple[tuple[str, bytes], ...]:
     return tuple((str(file), line) for file, data in files for line in data.splitlines())
 
 
-def fold_of(lines: Sequence[tuple[str, bytes]], large: float = LARGE) -> Fold:
+def fold_of(lines: Sequence[tuple[str, bytes]]) -> Fold:
     parts = [(name, [line for _, line in part]) for name, part in groupby(lines, key=lambda row: row[0])]
-    return sample_data.fold_sources(parts, large)
+    return sample_data.fold_sources(parts)
 
 
 def document(fold: Fold) -> str:
@@ -64,23 +62,17 @@ def merge_folds(folds: Sequence[Fold], from_the_end: bool) -> Fold:
 @FEW
 @given(
     name=st.sampled_from(SAMPLES),
-    places=st.lists(st.tuples(st.integers(0, 100_000), st.booleans()), min_size=1, max_size=5),
+    places=st.lists(st.integers(0, 100_000), min_size=1, max_size=5),
     from_the_end=st.booleans(),
     many=st.sampled_from([0, attribution.MANY]),
 )
-def test_a_log_cut_anywhere_gives_the_same_job(
-    name: str, places: list[tuple[int, bool]], from_the_end: bool, many: int
-) -> None:
-    """Parts may begin amid a file, each is read in columns or line by line, and handed over by a process of its own."""
+def test_a_log_cut_anywhere_gives_the_same_job(name: str, places: list[int], from_the_end: bool, many: int) -> None:
+    """Parts may begin amid a file, and each is handed over by a process of its own."""
     lines = lines_of(name)
-    ends = [0, *sorted(place % (len(lines) + 1) for place, _ in places), len(lines)]
-    in_columns = [True, *(is_in_columns for _, is_in_columns in places)]
+    ends = [0, *sorted(place % (len(lines) + 1) for place in places), len(lines)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attribution, "MANY", many)
-        folds = [
-            fold_of(lines[start:end], 0 if some else math.inf)
-            for (start, end), some in zip(pairwise(ends), in_columns, strict=True)
-        ]
+        folds = [fold_of(lines[start:end]) for start, end in pairwise(ends)]
         whole = merge_folds([pickle.loads(pickle.dumps(fold)) for fold in folds], from_the_end)
         assert document(whole) == read_at_once(name)
 
@@ -119,16 +111,13 @@ def quote_job(fold: Fold) -> str:
 
 def other_ways(name: str) -> Iterator[tuple[str, str]]:
     """Yield what is said of a sample in each way of reading it, with that way."""
-    fold = fold_of(lines_of(name), 0)
-    yield "in columns", quote_job(fold)
+    fold = fold_of(lines_of(name))
+    yield "as a table", quote_job(fold)
     yield "resolved again", quote_job(fold)
     yield "handed over", quote_job(pickle.loads(pickle.dumps(fold)))
-    yield "objects that make a table", quote_job(fold_of(lines_of(name)))
 
 
-@pytest.mark.parametrize(
-    "names", [SAMPLES[::4], pytest.param(sample_data.names(), marks=pytest.mark.slow)], ids=["few", "all"]
-)
+@pytest.mark.parametrize("names", [SAMPLES[::4], pytest.param(SAMPLES, marks=pytest.mark.slow)], ids=["few", "all"])
 def test_connections_in_columns_are_those_that_lines_give(
     names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +136,7 @@ def test_without_numpy_many_connections_are_objects(monkeypatch: pytest.MonkeyPa
 
 
 def test_both_ends_of_a_path_have_their_line() -> None:
-    job = Judge(Options())(fold_of(lines_of("socket-2node-tp4-dp2"), 0))
+    job = Judge(Options())(fold_of(lines_of("socket-2node-tp4-dp2")))
     for side in SIDES:
         lines = list(job.paths.where(lambda kind: kind.transport == "NET").end_lines(side))
         assert lines
@@ -187,11 +176,10 @@ ORDERS = {
 
 
 def test_the_order_of_the_log_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_object = {name: document(fuzz_columns.fold_log(blocks, LARGE)) for name, blocks in ORDERS.items()}
+    by_object = {name: document(fuzz_blocks.fold_log(blocks)) for name, blocks in ORDERS.items()}
     monkeypatch.setattr(attribution, "MANY", 0)
-    for large in (LARGE, 0):
-        for name, blocks in ORDERS.items():
-            assert document(fuzz_columns.fold_log(blocks, large)) == by_object[name], name
+    for name, blocks in ORDERS.items():
+        assert document(fuzz_blocks.fold_log(blocks)) == by_object[name], name
 
 
 # --- the order of steps and bursts
@@ -212,8 +200,8 @@ def print_by_threads(begin: bytes, peer: int) -> list[bytes]:
     return [line for lines in zip(*columns, strict=True) for line in lines]
 
 
-ODD = range(64, 70)
-"""Channels that are read line by line."""
+ODD = range(97, 103)
+"""Channels of many, some of which have three digits."""
 STEPS = {
     "bursts that go on": [bursts(7, 7, 1), bursts(7, 7, 2), bursts(7, 7, 1), print_by_threads(b"COMPLETE", 3)],
     "several threads": [
@@ -223,29 +211,28 @@ STEPS = {
         print_by_threads(b"START", 4),
     ],
     "a process that begins anew": [bursts(7, 7, 1), [INTERFACE % (7, 7)], bursts(7, 7, 1), bursts(7, 8, 1)],
-    "lines that are read one by one": [
+    "channels of three digits": [
         print_by_threads(b"START", 1),
         [*bursts(7, 7, 1), *bursts(7, 7, 1, ODD), *bursts(9, 9, 1)],
         bursts(7, 7, 2),
     ],
-    "nothing in columns": [bursts(7, 7, 1, ODD), bursts(7, 7, 2, ODD), bursts(7, 7, 2)],
+    "only such": [bursts(7, 7, 1, ODD), bursts(7, 7, 2, ODD), bursts(7, 7, 2)],
 }
 
 
-def differences(blocks: fuzz_columns.Blocks, sizes: Sequence[tuple[float, float]]) -> Iterator[str]:
-    """Yield where blocks must not be cut: the parts, read in columns from some size on, do not merge into the whole."""
-    whole = fuzz_columns.state(fuzz_columns.fold_log(blocks, math.inf))
+def differences(blocks: fuzz_blocks.Blocks) -> Iterator[str]:
+    """Yield where blocks must not be cut: the parts do not merge into the whole."""
+    whole = fuzz_blocks.state(fuzz_blocks.fold_log(blocks, by_line=True))
     for at in range(1, len(blocks)):
-        for first, second in sizes:
-            fold, later = fuzz_columns.fold_log(blocks[:at], first), fuzz_columns.fold_log(blocks[at:], second)
-            fold.merge(pickle.loads(pickle.dumps(later)))
-            if fuzz_columns.state(fold) != whole:
-                yield f"cut before block {at}, in columns from {first} and {second} bytes on"
+        fold, later = fuzz_blocks.fold_log(blocks[:at]), fuzz_blocks.fold_log(blocks[at:])
+        fold.merge(pickle.loads(pickle.dumps(later)))
+        if fuzz_blocks.state(fold) != whole:
+            yield f"cut before block {at}"
 
 
 def test_steps_and_bursts_are_those_that_lines_give_one_by_one() -> None:
-    wrong = [f"{name}: {how}" for name, blocks in STEPS.items() for how in differences(blocks, [(0, 0)])]
-    found = [(name, fuzz_columns.difference(blocks)) for name, blocks in STEPS.items()]
+    wrong = [f"{name}: {how}" for name, blocks in STEPS.items() for how in differences(blocks)]
+    found = [(name, fuzz_blocks.difference(blocks)) for name, blocks in STEPS.items()]
     wrong += [f"{name}: {difference}" for name, difference in found if difference]
     assert not wrong, "\n".join(wrong)
 
@@ -268,13 +255,13 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_more_statements_than_are_kept_apart_and_long_ones_are_the_same_ones() -> None:
-    assert fuzz_columns.difference(STATED) is None
+    assert fuzz_blocks.difference(STATED) is None
     long = [WARN % (7, 1, number) + b" and so on" * (number % 3 * 3) for number in range(30)]
-    assert fuzz_columns.difference([STATED[0], long, STATED[0] + long, long[:5]]) is None
+    assert fuzz_blocks.difference([STATED[0], long, STATED[0] + long, long[:5]]) is None
 
 
 def test_statements_merge() -> None:
-    assert not list(differences(STATED, [(0, 0), (0, math.inf), (math.inf, 0)]))
+    assert not list(differences(STATED))
 
 
 @pytest.fixture
@@ -283,20 +270,19 @@ def bound_statements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_log, "OF_PROCESS", OF_PROCESS)
 
 
-def list_stated(lines: list[bytes], large: float = math.inf) -> list[tuple[object, int]]:
+def list_stated(lines: list[bytes]) -> list[tuple[object, int]]:
     half = len(lines) // 2
-    fold = fuzz_columns.fold_log([lines[:half], lines[half:]], large)
+    fold = fuzz_blocks.fold_log([lines[:half], lines[half:]])
     return [(note.wording, note.count) for log in fold.processes.values() for note in log.notes.values()]
 
 
 @pytest.mark.usefixtures("bound_statements")
 def test_statements_of_many_processes_that_all_differ_are_bounded_and_counted() -> None:
     lines = [WARN % (number % 5, number, number) for number in range(500)]
-    for large in (0, math.inf):
-        found = list_stated(lines, large)
-        assert len({wording for wording, _ in found}) == MOST + OF_PROCESS * 5 + 1
-        assert sum(count for _, count in found) == len(lines)
-    job = Judge(Options())(fuzz_columns.fold_log([lines], math.inf))
+    found = list_stated(lines)
+    assert len({wording for wording, _ in found}) == MOST + OF_PROCESS * 5 + 1
+    assert sum(count for _, count in found) == len(lines)
+    job = Judge(Options())(fuzz_blocks.fold_log([lines]))
     (most,) = (notice for notice in job.notices if notice.count > 1)
     assert (len(most.processes), most.message[:8]) == (5, "message ")
     assert sum(notice.count for notice in job.notices) == len(lines)
@@ -304,18 +290,18 @@ def test_statements_of_many_processes_that_all_differ_are_bounded_and_counted() 
     assert len({wording for wording, _ in list_stated(long)}) < MOST // 2, "long ones count as several"
     own = [WARN % (number, 1, number * 2 + more) for number in range(300) for more in range(OF_PROCESS)]
     assert len({wording for wording, _ in list_stated(own)}) == len(own), "what each process states of itself is kept"
-    fold, later = fuzz_columns.fold_log([own[:300]], math.inf), fuzz_columns.fold_log([own[300:]], math.inf)
+    fold, later = fuzz_blocks.fold_log([own[:300]]), fuzz_blocks.fold_log([own[300:]])
     assert fold.can_merge(later)
 
 
 @pytest.mark.usefixtures("bound_statements")
 def test_folds_merge_only_if_nothing_would_have_been_too_much() -> None:
     lines = [WARN % (number // 9 % 7, 1, number % 34) for number in range(100)]
-    whole = fuzz_columns.state(fuzz_columns.fold_log([lines], math.inf))
+    whole = fuzz_blocks.state(fuzz_blocks.fold_log([lines]))
     for at in range(1, 100, 7):
-        fold, later = fuzz_columns.fold_log([lines[:at]], math.inf), fuzz_columns.fold_log([lines[at:]], math.inf)
+        fold, later = fuzz_blocks.fold_log([lines[:at]]), fuzz_blocks.fold_log([lines[at:]])
         if fold.can_merge(later):
             fold.merge(later)
-            assert fuzz_columns.state(fold) == whole
+            assert fuzz_blocks.state(fold) == whole
         else:
             assert at > MOST or len(lines) - at > MOST

@@ -1,16 +1,13 @@
-"""JSON objects of a collector are read in columns, and what that finds is what reading them line by line finds."""
+"""JSON objects of a collector: what is found in blocks of them is what reading them line by line finds."""
 
 import json
 import random
 
-import fuzz_columns
+import fuzz_blocks
 import pytest
 from few_examples import FEW
 from hypothesis import given
 from hypothesis import strategies as st
-
-from nccl_inspect.scanning.columns import Columns, Spans, Split
-from nccl_inspect.scanning.line_table import Heads
 
 LINE = "vm-%d:7:7 [0] NCCL INFO Channel 0%d/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 
@@ -26,49 +23,32 @@ def add_pod(text: str, second: int, pod: str) -> bytes:
     return json.dumps(record, separators=(",", ":")).encode()
 
 
-@pytest.fixture
-def left(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
-    """Return block by block, the lines that were not read in columns."""
-    seen: list[list[bytes]] = []
-    read = Columns.read
-
-    def spy_reader(self: Columns, spans: Spans, heads: Heads) -> Split:
-        split = read(self, spans, heads)
-        seen.append(split.left)
-        return split
-
-    monkeypatch.setattr(Columns, "read", spy_reader)
-    return seen
-
-
-def test_objects_of_one_form_are_read_where_they_stand(left: list[list[bytes]]) -> None:
+def test_objects_of_one_form() -> None:
     block = [docker(LINE % (number, channel), number) for number in range(20) for channel in range(8)]
-    fold = fuzz_columns.fold_log([[*block, b"step 7", block[0]]], 0)
-    assert left == [[b"step 7", block[0]]]  # the last one, since bytes must follow
+    fold = fuzz_blocks.fold_log([[*block, b"step 7", block[0]]])
     assert {log.opening.time for log in fold.processes.values()} == {f"2026-11-20T23:13:{n:02}.25Z" for n in range(20)}
 
 
-def test_objects_of_several_pods_in_turn_are_read_where_they_stand(left: list[list[bytes]]) -> None:
+def test_objects_of_several_pods_in_turn() -> None:
     block = [
         add_pod(LINE % (number % 12, channel), number, f"llama-{number % 12}")
         for number in range(60)
         for channel in (0, 1)
     ]
-    fold = fuzz_columns.fold_log([block], 0)
-    assert left == [block[-1:]]
+    fold = fuzz_blocks.fold_log([block])
     assert {process.apart for process in fold.processes} == {f"llama-{number}" for number in range(12)}
-    assert fuzz_columns.difference([block]) is None
-    assert fuzz_columns.difference([block[:50], block[50:]]) is None
+    assert fuzz_blocks.difference([block]) is None
+    assert fuzz_blocks.difference([block[:50], block[50:]]) is None
 
 
 def test_lines_in_objects_keep_their_own_times() -> None:
     own = "[2026-11-20 23:13:%02d.5] vm:%d:7 [0] NCCL INFO ncclCommInitRank comm 0x%x rank %d nranks 40 "
     about = "cudaDev 0 nvmlDev 0 busId 10 commId 0x1 - Init START\n"
     block = [docker(own % (n, 7 + n, 64 + n, n) + about, 50 - n) for n in range(40)]
-    fold = fuzz_columns.fold_log([[*block, block[0]]], 0)
+    fold = fuzz_blocks.fold_log([[*block, block[0]]])
     times = {step.printed.time for log in fold.processes.values() for step in log.steps}
     assert times == {f"2026-11-20 23:13:{n:02}.5" for n in range(40)}
-    assert fuzz_columns.difference([block]) is None
+    assert fuzz_blocks.difference([block]) is None
 
 
 @pytest.mark.slow
@@ -76,10 +56,10 @@ def test_lines_in_objects_keep_their_own_times() -> None:
 @given(seed=st.integers(0, 1 << 32))
 def test_objects_give_what_lines_give(seed: int) -> None:
     chance = random.Random(seed)
-    blocks = fuzz_columns.log(chance)
-    change = chance.choice(fuzz_columns.CHANGES)
-    objects = [change(fuzz_columns.objects(block, chance), chance) for block in blocks]
-    assert fuzz_columns.difference([[line.replace(b"\n", b"") for line in block] for block in objects]) is None
+    blocks = fuzz_blocks.log(chance)
+    change = chance.choice(fuzz_blocks.CHANGES)
+    objects = [change(fuzz_blocks.objects(block, chance), chance) for block in blocks]
+    assert fuzz_blocks.difference([[line.replace(b"\n", b"") for line in block] for block in objects]) is None
 
 
 OTHERS = [
@@ -94,4 +74,4 @@ OTHERS = [
 
 def test_objects_of_other_forms_give_what_lines_give() -> None:
     block = [docker(LINE % (number, 1), number) for number in range(20)]
-    assert not [line for line in OTHERS if fuzz_columns.difference([[*block, line, *block], [line] * 20])]
+    assert not [line for line in OTHERS if fuzz_blocks.difference([[*block, line, *block], [line] * 20])]

@@ -2,12 +2,14 @@
 
 A store is a folder or a prefix of a bucket with tables in Parquet (:mod:`~nccl_inspect.extras.fleet.tables`). Logs are
 judged like any other and appended (:mod:`~nccl_inspect.extras.fleet.adding`); a report compares the bad jobs with the
-others (:mod:`~nccl_inspect.extras.fleet.suspects`).
+others (:mod:`~nccl_inspect.extras.fleet.report`).
 """
 
 from __future__ import annotations
 
+import tomllib
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError
@@ -25,3 +27,9 @@ def library(name: str, extra: str = EXTRA) -> Any:
         return import_module(name)
     except ImportError as error:
         raise NcclInspectError(f"fleet needs {error.name or name}, which is not installed", extra) from None
+
+
+def texts(section: str) -> dict[str, Any]:
+    """Return a section of ``texts.toml``."""
+    found: dict[str, Any] = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))[section]
+    return found

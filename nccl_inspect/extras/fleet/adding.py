@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,8 @@ _HEAD = 1 << 20
 """Bytes in which the first communicator of a log is searched for."""
 _SHARES = 8
 """Shares of the logs for each worker of a cluster: some take longer than others."""
+_LEAST_SHARE = 1 << 20
+"""Bytes of logs that are worth what each share takes: the jobs that are there are read, and files written."""
 _PER_LOG = 20_000
 """Bytes of a log that take as long as what each log takes, whatever its size."""
 _MOST_JOBS, _MOST_SECONDS = 256, 20.0
@@ -80,12 +82,7 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
     """Return the logs in the inputs, those of one job together, and what cannot be read.
 
     Files belong to one job if they name the same communicator, or if only a rank, a node or a rotation distinguishes
-    their names.
-
-    Args:
-        inputs: files, folders, globs and URLs.
-        together: all are of one job, or to be read as one input.
-        stdin: the one of the inputs that holds standard input.
+    their names. One of the inputs may be a file that holds standard input.
     """
     found = files.find(list(inputs), artifacts.is_artifact)
     problems = [f"{file.name}: {file.problem.what}; {file.problem.hint}" for file in found if file.problem]
@@ -94,37 +91,30 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
     logs = [file for file in found if file.name not in evidence]
     if not logs and not problems:
         problems.append(f"{', '.join(inputs)}: no log of a job; name one, or a folder with some")
-    by_key: dict[object, int] = {}
-    group: list[int] = []
-    nameless: set[object] = set()
-
-    def find_root(place: int) -> int:
-        while group[place] != place:
-            place = group[place]
-        return place
-
-    def join(keys: Iterable[object], own: int) -> None:
-        for key in keys:
-            group[find_root(by_key.setdefault(key, own))] = own
-
-    for place, file in enumerate(logs):
-        group.append(place)
+    keys = {}
+    for file in logs:
+        names = {_PART.sub("", file.name).encode()}
         communicators = _find_communicators(file)
-        name = ("name", _PART.sub("", file.name))
-        if together:
-            join([""], place)
-        elif communicators:
-            join(communicators, place)
-            if name in nameless:
-                join([name], place)
-            by_key.setdefault(name, place)
-        elif name[1] != file.name or name in by_key:
-            nameless.add(name)
-            join([name], place)
+        keys[file.name] = ({b""}, names) if together else (communicators or names, names)
+    first: dict[bytes, str] = {}
+    group = {file.name: file.name for file in logs}
+
+    def find_root(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    # Logs without a communicator come last: they belong to the first one of their name.
+    for file in sorted(logs, key=lambda file: keys[file.name][0] == keys[file.name][1]):
+        own, names = keys[file.name]
+        for key in own:
+            group[find_root(first.setdefault(key, file.name))] = file.name
+        for key in names:
+            first.setdefault(key, file.name)
     members = defaultdict(list)
-    for place, file in enumerate(logs):
-        members[find_root(place)].append(file)
-    return [_make_group(own, evidence, stdin) for own in members.values()], problems
+    for file in logs:
+        members[find_root(file.name)].append(file)
+    return [_make_group(some, evidence, stdin) for some in members.values()], problems
 
 
 def _find_communicators(file: File) -> set[bytes]:
@@ -149,14 +139,7 @@ def _make_group(logs: Sequence[File], evidence: Sequence[str], stdin: str) -> Lo
 
 
 def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str = "") -> Outcome:
-    """Judge logs and append their jobs.
-
-    Args:
-        groups: the logs.
-        target: where they go.
-        jobs: how many processes judge.
-        cluster: the scheduler of the workers that do.
-    """
+    """Judge logs and append their jobs, in a number of processes or on the workers of a scheduler."""
     store = Store(target.store, make=True)
     reading.Judge(target.options)  # what is wrong with the options is said before anything is read
     total = Outcome(Counter(), [], [], set())
@@ -177,13 +160,11 @@ def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str 
             futures = client.map(add_share, shares, target=target, pure=False)
             distributed.wait(futures)
             outcomes = [future.exception() or future.result() for future in futures]
-    elif jobs > 1 and len(groups) > 1:
+    else:
         shares = _share(groups, jobs)
         with Helpers() as helpers:
-            started = [helpers.start(add_share, share, target) for share in shares]
-            outcomes = [helper.result() for helper in started]
-    else:
-        shares, outcomes = [list(groups)], [add_share(groups, target)]
+            started = [helpers.start(add_share, share, target) for share in shares] if len(shares) > 1 else []
+            outcomes = [one.result() for one in started] or [add_share(share, target) for share in shares]
     for share, outcome in zip(shares, outcomes, strict=True):
         if isinstance(outcome, Outcome):
             total.added.update(outcome.added)
@@ -215,6 +196,7 @@ def _share(groups: Sequence[LogGroup], number: int) -> list[list[LogGroup]]:
     """Return logs in shares of about the same size, in their order: those of a day are mostly near each other."""
     shares: dict[int, list[LogGroup]] = defaultdict(list)
     total, before = sum(group.size + _PER_LOG for group in groups), 0
+    number = min(number, total // _LEAST_SHARE + 1)
     for group in groups:
         shares[before * number // total].append(group)
         before += group.size + _PER_LOG

@@ -14,47 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccl_inspect.cli import prepare_command, print_stderr, shared
+from nccl_inspect.cli import prepare_command, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.fleet import formats as forms
-from nccl_inspect.extras.fleet import library
-from nccl_inspect.extras.fleet.suspects import KINDS
+from nccl_inspect.extras.fleet import library, texts
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.pipeline.options import Options
 
 _SINCE = re.compile(r"([1-9]\d{0,3})([dw])")
-_MAX_PROBLEMS = 20
-_ADD = """
-Examples:
-  nccl-inspect fleet add job-4711.log --store /shared/fleet
-  nccl-inspect fleet add 2026-11-28/ --store s3://bucket/fleet --jobs 8
-  nccl-inspect fleet add s3://logs/2026-11-28/*.log --store s3://bucket/fleet --cluster tcp://dask:8786
-  kubectl logs job/llama | nccl-inspect fleet add --store /shared/fleet --image llama:1.4
-
-Exit status: 0 added, or there already; 3 nothing could be read, or no NCCL line in it
-"""
-_REPORT = """
-Examples:
-  nccl-inspect fleet report --store /shared/fleet
-  nccl-inspect fleet report --store /shared/fleet --since 7d --by host
-  nccl-inspect fleet report --store /shared/fleet -o fleet.html
-  nccl-inspect fleet report --store s3://bucket/fleet -o /var/lib/metrics/fleet.prom
-"""
-_QUERY = """
-Examples:
-  nccl-inspect fleet query "SELECT verdict, count(*) FROM job GROUP BY 1" --store /shared/fleet
-  nccl-inspect fleet query "DESCRIBE finding" --store /shared/fleet
-  nccl-inspect fleet query "SELECT host, nic FROM nic WHERE state = 'idle'" --store /shared/fleet --format csv
-"""
-_EXAMPLES = """
-Examples:
-  nccl-inspect fleet add logs/ --store /shared/fleet
-  nccl-inspect fleet report --store /shared/fleet --since 30d -o fleet.html
-  nccl-inspect fleet query "SELECT rule, count(*) FROM finding GROUP BY 1" --store /shared/fleet
-"""
+_KINDS = ("image", "release", "setting", "host", "nic", "gpu")
+_EXAMPLES = texts("examples")
 
 
 class _Group(click.Group):
@@ -71,7 +43,9 @@ store_option = click.option(
 
 
 @click.group(
-    cls=_Group, epilog=_EXAMPLES, short_help="Keep many jobs in a store; find the host, NIC or image behind bad ones."
+    cls=_Group,
+    epilog=_EXAMPLES["fleet"],
+    short_help="Keep many jobs in a store; find the host, NIC or image behind bad ones.",
 )
 def command() -> None:
     """Keep the results of many jobs in a store (Parquet), and find what the bad ones share: which node is bad.
@@ -81,7 +55,7 @@ def command() -> None:
     """
 
 
-@command.command("add", epilog=_ADD, short_help="Judge logs and append their jobs to a store.")
+@command.command("add", epilog=_EXAMPLES["add"], short_help="Judge logs and append their jobs to a store.")
 @shared.inputs
 @store_option
 @click.option("--image", metavar="NAME", help="Container image of the jobs. Default: as manifests beside the logs say.")
@@ -115,10 +89,7 @@ def add(
         target = adding.Target(store, shared.with_settings_file(options), image)
         outcome = adding.add(groups, target, jobs, cluster)
     problems += outcome.problems
-    for problem in problems[:_MAX_PROBLEMS]:
-        print_stderr(problem)
-    if len(problems) > _MAX_PROBLEMS:
-        print_stderr(f"{len(problems) - _MAX_PROBLEMS} more logs could not be read")
+    shared.print_problems(problems)
     added = outcome.added.total()
     if not added and not outcome.known:
         return NoInputError.exit_code
@@ -138,7 +109,7 @@ def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | Non
     return timedelta(days=int(match[1]) * (7 if match[2] == "w" else 1))
 
 
-@command.command("report", epilog=_REPORT, short_help="Report what the bad jobs of a store share.")
+@command.command("report", epilog=_EXAMPLES["report"], short_help="Report what the bad jobs of a store share.")
 @store_option
 @format_option(forms.names(), forms.load)
 @click.option(
@@ -147,9 +118,9 @@ def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | Non
 @click.option(
     "--by",
     "by_kind",
-    type=click.Choice(KINDS),
+    type=click.Choice(_KINDS),
     metavar="KIND",
-    help=f"Also list all of a kind, worst first: {', '.join(KINDS)}.",
+    help=f"Also list all of a kind, worst first: {', '.join(_KINDS)}.",
 )
 @shared.output_options
 def report(store: str, form: str, since: timedelta | None, by_kind: str | None, out: shared.Output) -> int:
@@ -166,7 +137,7 @@ def report(store: str, form: str, since: timedelta | None, by_kind: str | None, 
     return 0
 
 
-@command.command("query", epilog=_QUERY, short_help="Run SQL on the tables of a store (DuckDB).")
+@command.command("query", epilog=_EXAMPLES["query"], short_help="Run SQL on the tables of a store (DuckDB).")
 @click.argument("sql")
 @store_option
 @format_option(("table", "csv", "json"))

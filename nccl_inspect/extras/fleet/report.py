@@ -1,18 +1,30 @@
-"""The report on a store as a document: plain lists, dictionaries, texts and numbers, which each format prints."""
+"""The report on a store as a document: plain lists, dictionaries, texts and numbers, which each format prints.
+
+What occurs in jobs (hosts, NICs, GPUs, images, releases, settings) is compared by Fisher's exact test, and with the
+jobs of like size and day; the probabilities are corrected for the number of comparisons (Holm). The one with the least
+probability is a suspect. Then its jobs are set aside and the rest is compared again, so that nothing is suspected for
+the company that it kept. Of a host, a NIC or GPU is suspected in its place if the jobs without it are sound. The
+queries and the statistics are in ``queries.sql``.
+"""
 
 from __future__ import annotations
 
-import math
+import re
 from datetime import date, datetime, timedelta
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from nccl_inspect.extras.fleet.queries import ask
 from nccl_inspect.extras.fleet.store import Store
-from nccl_inspect.extras.fleet.suspects import ALPHA, Comparison, Suspect, fisher, wilson
 
 SCHEMA = "nccl-inspect-fleet/1"
-VERDICTS = ("ok", "unknown", "degraded", "failed")
-_MOST_ROWS = 200
+_QUERIES = dict(
+    re.findall(
+        r"^-- name: (\w+)\n(.*?)(?=\n-- name|\Z)", Path(__file__).with_name("queries.sql").read_text(), re.M | re.S
+    )
+)
+_MOST = 40
+"""Suspects, after which nothing more is looked for."""
 
 
 def make_report(store: Store, since: timedelta | None = None, by: str = "") -> dict[str, Any]:
@@ -23,95 +35,83 @@ def make_report(store: Store, since: timedelta | None = None, by: str = "") -> d
         since: how many days before the newest job count.
         by: also a table of all things of this kind.
     """
-    return store.retried(lambda: _Report(store.connect(since), since).document(by))
 
-
-class _Report:
-    def __init__(self, connection: Any, since: timedelta | None) -> None:
-        self._connection, self._since = connection, since
-
-    def document(self, by: str) -> dict[str, Any]:
-        (total,) = self._rows("totals")
-        (whole,) = self._rows("whole_totals")
-        jobs, bad = total["jobs"], total["bad"]
-        counted = {row["verdict"]: row["jobs"] for row in self._rows("verdicts")}
-        self._rows("uses")
-        comparison = Comparison(self._connection)
-        suspects = comparison.list_suspects()
-        cause_days = self._rows("cause_days")
-        undated = whole["undated"] - total["undated"]
+    def document() -> dict[str, Any]:
+        rows = partial(ask, store.connect(since))
+        rows("statistics")
+        rows("uses")
+        (total,) = rows("totals")
+        compared, suspects = list_suspects(rows)
+        hosts = [suspect["host"] for suspect in suspects if suspect["host"]]
+        names = [suspect["name"] for suspect in suspects if suspect["kind"] == by]
         return {
-            **{"schema": SCHEMA, "since": self._since.days if self._since else None},
-            **{name: total[name] for name in ("first", "last", "jobs", "undated", "hosts")},
-            "left_out": {"older": whole["jobs"] - jobs - undated, "undated": undated},
-            **{"verdicts": {name: counted.get(name, 0) for name in VERDICTS}, "bad": _rate(bad, jobs)},
-            "compared": comparison.compared,
-            "days": [row | _rate(**row) for row in self._rows("days")],
-            "suspects": [self._suspect(suspect, jobs, bad) for suspect in suspects],
-            "causes": [
-                row | _rate(row["bad"], jobs)
-                | {"days": [{"day": one["day"], "bad": one["bad"]} for one in cause_days if one["rule"] == row["rule"]]}
-                for row in self._rows("causes")
-            ],
-            "new": [row | _rate(**row) for row in self._rows("new")],
-            "changes": self._changes([suspect.count.host for suspect in suspects if suspect.count.host]),
-            "by": {"kind": by, "rows": self._by(by, suspects)} if by else None,
-        }  # fmt: skip
-
-    def _rows(self, query: str, values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return the rows of a query, with times as text."""
-        rows = ask(self._connection, query, values)
-        return [{name: _plain(value) for name, value in row.items()} for row in rows]
-
-    def _suspect(self, suspect: Suspect, jobs: int, bad: int) -> dict[str, Any]:
-        count = suspect.count
-        self._rows("own", {"kind": count.kind, "name": count.name})
-        (own,) = self._rows("own_totals")
-        cleared = [{"kind": one.kind, "name": one.name, **_rate(one.bad, one.jobs)} for one in suspect.cleared]
-        return {
-            **{"kind": count.kind, "name": count.name, "host": count.host, **_rate(count.bad, count.jobs)},
-            **{"expected": round(count.expected, 1), "ratio": round(count.ratio, 2)},
-            "others": round((bad - own["bad"]) / max(jobs - own["jobs"], 1), 4),
-            **{"chance": _chance(suspect.adjusted), "named": count.named, "first": own["first"], "last": own["last"]},
-            **{"rules": self._rows("own_rules"), "together": suspect.together, "cleared": cleared},
-            "evidence": self._rows("own_proofs"),
+            **{"schema": SCHEMA, "since": since.days if since else None, **total, "compared": compared},
+            **{"days": rows("days"), "suspects": suspects, "causes": rows("causes"), "new": rows("new")},
+            "changes": rows("changes", {"hosts": hosts}),
+            "by": {"kind": by, "rows": rows("by", {"kind": by, "suspects": names})} if by else None,
         }
 
-    def _changes(self, hosts: list[str]) -> list[dict[str, Any]]:
-        """Return images and releases with which jobs are worse than with those in use the week before.
-
-        Args:
-            hosts: whose jobs are left out, as they are suspects.
-        """
-        tested = []
-        for row in self._rows("changes", {"hosts": hosts}):
-            bad, jobs, bad_before, jobs_before = (row[name] for name in ("bad", "jobs", "bad_before", "jobs_before"))
-            before = {"name": row["name_before"], **_rate(bad_before, jobs_before)}
-            change = {"kind": row["kind"], "name": row["name"], "since": row["first"], "rule": row["rule"]}
-            chance = math.exp(fisher(bad, jobs, bad + bad_before, jobs + jobs_before))
-            tested.append((chance, change | _rate(bad, jobs) | {"before": before}))
-        tested.sort(key=lambda one: one[0])
-        adjusted = [(chance * (len(tested) - place), change) for place, (chance, change) in enumerate(tested)]
-        return [change | {"chance": _chance(chance)} for chance, change in adjusted if chance < ALPHA]
-
-    def _by(self, kind: str, suspects: list[Suspect]) -> list[dict[str, Any]]:
-        names = {suspect.count.name for suspect in suspects if suspect.count.kind == kind}
-        rows = self._rows("by", {"kind": kind})
-        table = [row | _rate(**row) | {"suspect": row["name"] in names} for row in rows]
-        return sorted(table, key=lambda row: (not row["suspect"], -row["low"], row["name"]))[:_MOST_ROWS]
+    return store.retried(document)
 
 
-def _rate(bad: int, jobs: int, **_: object) -> dict[str, Any]:
-    low, high = wilson(bad, jobs)
-    rate = round(bad / jobs, 4) if jobs else 0.0
-    return {"bad": bad, "jobs": jobs, "rate": rate, "low": round(low, 4), "high": round(high, 4)}
+def ask(connection: Any, query: str, values: dict[str, Any] | None = None, **tables: str) -> list[dict[str, Any]]:
+    """Return the rows of a query that is named, with times as text; ``tables`` are the names in its braces."""
+    done = connection.execute(_QUERIES[query].format(**tables), values)
+    columns = [column[0] for column in done.description or ()]
+    return [dict(zip(columns, map(_simplify, row), strict=True)) for row in done.fetchall()]
 
 
-def _chance(probability: float) -> float:
-    return float(f"{min(1.0, probability):.2g}")
-
-
-def _plain(value: object) -> object:
+def _simplify(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _simplify(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_simplify(part) for part in value]
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds")
     return str(value) if isinstance(value, date) else value
+
+
+def list_suspects(rows: Any) -> tuple[int, list[dict[str, Any]]]:
+    """Return how many things were compared, and the suspects as they were found, the surest first."""
+    rows("compared")
+    rows("pairs")
+    (compared,) = rows("comparisons")
+    found: list[tuple[dict[str, Any], list[str]]] = []
+    cleared: list[list[dict[str, Any]]] = []
+    while len(found) < _MOST:
+        comparisons = compared["number"] - len(found)
+        rows("counts", pairs="pairs", things="things")
+        guilty = rows("guilty", {"comparisons": comparisons})
+        still = {one["thing"] for one in guilty}
+        cleared = [[one for one in some if one["thing"] not in still] for some in cleared]
+        if not guilty:
+            break
+        suspect, *others = guilty
+        alike = [one for one in others if one["rated"] == suspect["rated"]]
+        cleared.append([one for one in others if one not in alike])
+        pairs = "pairs"
+        if suspect["kind"] == "host":
+            rows("parts", {"host": suspect["host"]})
+            rows("counts", pairs="parts", things="parts")
+            values = {name: suspect[name] for name in ("jobs", "bad", "expected")}
+            if part := rows("part", values | {"comparisons": comparisons}):
+                suspect, pairs = part[0], "parts"
+        rows("mine", {"thing": suspect["thing"]}, pairs=pairs)
+        together = rows("together", {"things": [one["thing"] for one in alike]})
+        found.append((suspect, [one["name"] for one in together]))
+        rows("set_aside")
+    return compared["number"], [
+        _describe(rows, suspect) | {
+            "together": together,
+            "cleared": [{"kind": one["kind"], "name": one["name"], **one["rated"]} for one in others],
+        }
+        for (suspect, together), others in zip(found, cleared, strict=True)
+    ]  # fmt: skip
+
+
+def _describe(rows: Any, suspect: dict[str, Any]) -> dict[str, Any]:
+    """Return a suspect with the rules and the evidence of its bad jobs."""
+    rows("own", {name: suspect[name] for name in ("kind", "name")})
+    (own,) = rows("own_totals", {name: suspect[name] for name in ("bad", "jobs", "expected", "ratio", "chance")})
+    named = {name: suspect[name] for name in ("kind", "name", "host", "named")}
+    return {**named, **own, "rules": rows("own_rules"), "evidence": rows("own_proofs")}

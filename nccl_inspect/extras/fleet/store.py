@@ -15,10 +15,11 @@ import json
 import os
 import re
 import tempfile
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -117,7 +118,7 @@ class Store:
                 if match and not is_there and tries < _TRIES:
                     continue
                 if match and is_there:
-                    hint = f"delete the files {match[2]}.parquet of all tables, and add the logs of {match[1]} again"
+                    hint = f"delete {match[2]}.parquet from every table, and add the logs of its jobs again"
                 raise NcclInspectError(f"{self._name}: {str(error).splitlines()[0]}", hint) from None
 
     def connect(self, since: timedelta | None = None, day: str = "", tables: Sequence[str] = TABLES) -> Any:
@@ -176,29 +177,23 @@ class Store:
 
     def tidy(self, days: Iterable[str], most: int = MOST_FILES) -> None:
         """Merge the files of some days, where there are many, and delete what killed processes left."""
-        by_day = defaultdict(list)
-        for batch in self.batches():
-            by_day[batch.day].append(batch)
+        files = Counter(batch.day for batch in self.batches())
         for day in days:
-            if len(by_day[day]) >= most:
-                self.retried(lambda day=day, batches=by_day[day]: self._merge(day, batches))  # type: ignore[misc]
+            if files[day] >= most:
+                self.retried(partial(self._merge, day))
 
-    def _merge(self, day: str, batches: Sequence[Batch]) -> None:
-        """Merge the batches of a day, but for those that another process has merged meanwhile."""
+    def _merge(self, day: str) -> None:
+        gone = {batch.name for batch in self.batches() if batch.day == day}
         connection = self.connect(day=day)
-        tables = {
-            table: connection.sql(f"SELECT * EXCLUDE day FROM {table}").to_arrow_table().cast(schema(table))
-            for table in TABLES
-        }
-        merged = self._write(day, _MERGED, tables)
-        gone = {batch.name for batch in batches} - {merged.name}
-        kept = {batch.name for batch in self.batches() if batch.day == day} - gone
+        rows = {table: connection.sql(f"SELECT * EXCLUDE day FROM {table}").to_arrow_table() for table in TABLES}
+        merged = self._write(day, _MERGED, {table: rows[table].cast(schema(table)) for table in TABLES})
+        kept = {batch.name for batch in self.batches() if batch.day == day} - gone | {merged.name}
         young = datetime.now(UTC) - _ABANDONED
         for table in TABLES:  # the jobs go first
             for path in self._files.find(f"{self._root}/{table}/day={day}"):
                 name = Path(path).stem
                 with suppress(FileNotFoundError):  # another process deletes, too
-                    if name in gone or (name not in kept and self._files.modified(path) < young):
+                    if name not in kept and (name in gone or self._files.modified(path) < young):
                         self._files.rm_file(path)
 
     def _path(self, table: str, batch: Batch) -> str:

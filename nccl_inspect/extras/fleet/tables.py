@@ -51,14 +51,7 @@ def schema(table: str) -> Any:
 
 
 def make_rows(job: Job, ident: str, written: float | None, image: str | None) -> Tables:
-    """Return the rows of a judged job.
-
-    Args:
-        job: the job.
-        ident: identifies it.
-        written: when its log was written, in seconds since 1970; None where nothing tells.
-        image: of its containers; None for the one that manifests beside the log name.
-    """
+    """Return the rows of a judged job; its log was written at a time in seconds since 1970, or None."""
     begin, end, clock = _find_times(job, written)
     shared = {"job": ident, "start": begin, "verdict": job.verdict, "bad": job.verdict in BAD}
     headline = next((found for found in job.findings if job.head and found.rule == job.head.rule), None)

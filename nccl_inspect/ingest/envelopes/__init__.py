@@ -136,7 +136,7 @@ def peel(line: bytes) -> Inner | None:
         match = pattern.match(line)
         if match and (best is None or match.end() > best.end()):
             best = match
-    return Inner(line[best.end() :], _stated(best)) if best else None
+    return Inner(line[best.end() :], _read_groups(best)) if best else None
 
 
 def rank_of(line: bytes, text: bytes) -> int | None:
@@ -153,7 +153,7 @@ def rank_of(line: bytes, text: bytes) -> int | None:
     return rank
 
 
-def _stated(match: re.Match[bytes]) -> Stated:
+def _read_groups(match: re.Match[bytes]) -> Stated:
     fields = {name: decode(value) for name, value in match.groupdict().items() if value}
     rank = fields.get("rank")
     return Stated(

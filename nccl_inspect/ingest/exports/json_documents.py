@@ -183,7 +183,7 @@ class Document:
             if colon is None and not ended and _BLANK.match(self._text, end):
                 return None
             if colon:
-                return self._named(value, colon.end(), ended)
+                return self._close_named(value, colon.end(), ended)
         return self._taken(sign, value, end)
 
     def _broken_off(self, ended: bool) -> list[Numbered] | None:
@@ -195,7 +195,7 @@ class Document:
             value = ""
         return self._taken('"', value, len(self._text)) if _MARK in value else self._as_it_is(ended)
 
-    def _named(self, key: str, end: int, ended: bool) -> list[Numbered] | None:
+    def _close_named(self, key: str, end: int, ended: bool) -> list[Numbered] | None:
         """Return the name of a member; outside an object, the line is not part of a document."""
         if not self._frames or self._frames[-1].sign != "{":
             return self._as_it_is(ended)
@@ -264,7 +264,7 @@ class Document:
             return [Numbered(self._number, encode(line)) for line in _split(record)[:: self._step]]
         self.records += 1
         path = self._place_of_message(record)
-        number = self._number + source.count("\n", 0, _place(source, path))
+        number = self._number + source.count("\n", 0, _number_path(source, path))
         texts = _split(str(at(record, path)))[:: self._step]
         if len(texts) > 1:
             return [Numbered(number, _dumped({**record, path: text})) for text in texts]
@@ -321,7 +321,7 @@ def _split(text: str) -> list[str]:
     return text.rstrip("\r\n").split("\n")
 
 
-def _place(source: str, path: str) -> int:
+def _number_path(source: str, path: str) -> int:
     """Return where in a record its message stands."""
     marked = source.find(_MARK)
     return marked if marked >= 0 else max(source.find(f'"{path.rpartition(".")[2]}"'), 0)

@@ -84,9 +84,9 @@ class JsonReader:
             return
         text = text_of(at(record, self._member))
         if text is not None:
-            yield Inner(text, self._stated(record, text))
+            yield Inner(text, self._read_stated(record, text))
 
-    def _stated(self, record: Any, text: bytes) -> Stated:
+    def _read_stated(self, record: Any, text: bytes) -> Stated:
         times, ranks = _strings(record, self._time), _strings(record, self._rank)
         return Stated(
             times[0] if times else None,

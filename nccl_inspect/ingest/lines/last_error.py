@@ -46,7 +46,7 @@ Awaited: TypeAlias = dict[_Printer, _Announced]
 def inline(line: bytes, stated: Stated = NOTHING) -> Inner:
     """Return the text after the mark; empty when it follows on its own line."""
     lead, _, text = line.partition(MARK)
-    return Inner(text.strip(), _stated(lead, stated))
+    return Inner(text.strip(), _state_front(lead, stated))
 
 
 def is_quoted(line: bytes) -> bool:
@@ -57,13 +57,13 @@ def is_quoted(line: bytes) -> bool:
 def quoted(line: bytes, stated: Stated = NOTHING) -> Inner:
     """Return the text in the quotes after XLA's mark; empty without quotes."""
     lead, _, text = line.partition(_LOG_ENTRY)
-    return Inner(text.partition(b"'")[2].rpartition(b"'")[0].strip(), _stated(lead, stated))
+    return Inner(text.partition(b"'")[2].rpartition(b"'")[0].strip(), _state_front(lead, stated))
 
 
 def announce(line: bytes, number: int, stated: Stated, awaited: Awaited) -> None:
     """Remember that NCCL's last warning is to come."""
     lead = line[: line.index(MARK)]
-    awaited[_printer(lead, _stated(lead, stated))] = _Announced(len(lead), number + _FAR)
+    awaited[_printer(lead, _state_front(lead, stated))] = _Announced(len(lead), number + _FAR)
 
 
 def announced(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator[Inner]:
@@ -72,7 +72,7 @@ def announced(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Ite
         lead = line[: announced.size]
         if number > announced.last:
             del awaited[printer]
-        elif _printer(lead, own := _stated(lead, stated)) == printer:
+        elif _printer(lead, own := _state_front(lead, stated)) == printer:
             yield Inner(line[announced.size :].strip(), own)
 
 
@@ -85,7 +85,7 @@ def _printer(lead: bytes, stated: Stated) -> _Printer:
     return _Printer(_DIGIT.sub(b"0", lead), stated.label, stated.rank)
 
 
-def _stated(lead: bytes, stated: Stated) -> Stated:
+def _state_front(lead: bytes, stated: Stated) -> Stated:
     """Return what all prefixes of a line state together."""
     for _ in range(envelopes.MAX_DEPTH):
         layer = envelopes.peel(lead)

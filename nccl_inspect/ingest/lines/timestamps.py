@@ -1,4 +1,4 @@
-"""Prefixes that differ in their time only: what collects logs puts another one before each line.
+"""Prefixes that differ in their times only: what collects logs puts another one before each line.
 
 What stands around the time tells all the rest, as soon as two prefixes have shown that it does.
 """
@@ -54,35 +54,31 @@ class Frame(NamedTuple):
     is_proven: bool
     """Whether one with another time had the same origin but for that."""
 
-    def at(self, head: bytes) -> Origin:
+    def at(self, text: bytes) -> Origin:
         """Return the origin of a prefix with another time."""
         _, process, tid, device, _, location, label, rank, wrapped, lead = self.origin
-        stamp = self.stated(head[self.begin : len(head) - self.rest])
-        lead = lead and head[: len(lead)]
+        lead = lead and text[: len(lead)]
         # Each line with a time has its own: this takes a third of what calling the class takes.
-        return _new(Origin, (head, process, tid, device, stamp, location, label, rank, wrapped, lead))
+        return _new(Origin, (text, process, tid, device, self.stated(text), location, label, rank, wrapped, lead))
 
-    def stated(self, time: bytes) -> str | None:
+    def stated(self, text: bytes) -> str | None:
         """Return the time that such an origin states."""
-        return None if self.stamp is None else self.stamp[0] + time.decode("ascii") + self.stamp[1]
-
-    def with_time(self, time: bytes) -> Origin:
-        """Return the origin of a prefix with another time; more bytes may follow it."""
-        own = self.origin.head
-        return self.at(own[: self.begin] + time[: len(self.time)] + own[len(own) - self.rest :])
+        if self.stamp is None:
+            return None
+        return self.stamp[0] + text[self.begin : len(text) - self.rest].decode("ascii") + self.stamp[1]
 
 
 class Late(NamedTuple):
     """Holds who printed a line with a time of its own: its origin is made when somebody asks."""
 
     frame: Frame
-    digits: bytes
-    """Its time as it stands; more bytes may follow it."""
+    text: bytes
+    """The prefix, or what else has the time."""
 
     @property
     def time(self) -> str | None:
         """As of the origin, as is the next."""
-        return self.frame.stated(self.digits[: len(self.frame.time)])
+        return self.frame.origin.time if self.frame.stamp is None else self.frame.stated(self.text)
 
     @property
     def tid(self) -> int:
@@ -102,7 +98,7 @@ class Late(NamedTuple):
     @property
     def origin(self) -> Origin:
         """Return the origin of the line."""
-        return self.frame.with_time(self.digits)
+        return self.frame.at(self.text)
 
 
 class Timed:
@@ -137,11 +133,11 @@ class Timed:
         return line
 
     def key(self, head: bytes) -> bytes | None:
-        """Return a prefix with zeros for the time; None where there is none."""
+        """Return a prefix with zeros for its times; None where there is none."""
         match = _TIME.search(head)
         if match is None:
             return None
-        key = _around(head, match)
+        key = _TIME.sub(_zeros, head)
         if match[0][2:3] == b":" and match.start() < _WIDTH:
             self._begins(head, key, match.start() + _SECONDS)
         return key
@@ -182,19 +178,19 @@ class Timed:
 
     def learn(self, head: bytes, origin: Origin) -> None:
         """Remember the origin of a prefix."""
-        match = _TIME.search(head)
-        if match is None:
-            return
-        time = match[0].decode("ascii")
-        stamp = None
+        times = list(_TIME.finditer(head))
         if origin.time is not None:
-            before, among, after = origin.time.partition(time)
-            if not among or time in after:
-                return
+            times = [match for match in times if _states(origin.time, match[0])]
+        if not times or (origin.time is not None and len(times) > 1):
+            return
+        match, stamp = times[0], None
+        time = match[0].decode("ascii")
+        if origin.time is not None:
+            before, _, after = origin.time.partition(time)
             stamp = before, after
-        key = _around(head, match)
+        key = _TIME.sub(_zeros, head)
         frame = self._known.young.get(key) or self._known.recall(key)
-        is_proven = frame is not None and frame.time != time and frame.at(head) == origin
+        is_proven = frame is not None and frame.origin.head != head and frame.at(head) == origin
         frame = Frame(origin, time, match.start(), len(head) - match.end(), stamp, is_proven)
         self._known.keep(key, frame)
         if is_proven and (printer := _PRINTER.search(key)) and match.end() <= printer.start():
@@ -203,18 +199,10 @@ class Timed:
             self._siblings[key[: printer.start()]] = frame
 
 
-def place(head: bytes) -> tuple[int, int]:
-    """Return the span of the time in a prefix that may have zeros for digits; nowhere is ``(0, 0)``."""
-    match = _TIME.search(head)
-    return match.span() if match else (0, 0)
+def _states(stamp: str, time: bytes) -> bool:
+    """Return whether a stamp has a time, once."""
+    return stamp.count(time.decode("ascii")) == 1
 
 
-def in_most(lines: Sequence[bytes]) -> bool:
-    """Return whether most prefixes of lines have a time."""
-    heads = {line.partition(MARK)[0] for line in lines if MARK in line}
-    return 2 * sum(place(head) != (0, 0) for head in heads) > len(heads)
-
-
-def _around(head: bytes, time: re.Match[bytes]) -> bytes:
-    start, end = time.span()
-    return head[:start] + time[0].translate(_FORM) + head[end:]
+def _zeros(time: re.Match[bytes]) -> bytes:
+    return time[0].translate(_FORM)

@@ -50,7 +50,7 @@ LOGS = Wanted(_may_be_log, _is_log)
 ALL = Wanted(lambda _: True, lambda *_: True)
 
 
-def of_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
+def read_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
     """Yield the logs in a tar archive, or what else is wanted, in its order.
 
     Raises:
@@ -150,7 +150,7 @@ class _Readable:
         return bytes(taken)
 
 
-def of_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
+def read_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
     """Yield the logs in a zip archive, or what else is wanted, in the natural order of their names.
 
     Args:
@@ -176,14 +176,14 @@ def of_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> It
             count(info.compress_size)
 
 
-def of_zip_at(place: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
+def read_zip_at(place: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
     """Yield the same of a file on disk, which is closed after the last one.
 
     Raises:
         StreamError: likewise.
     """
     with place.open("rb") as file:
-        yield from of_zip(file, count, wanted)
+        yield from read_zip(file, count, wanted)
 
 
 def _is_file(info: zipfile.ZipInfo) -> bool:
@@ -192,14 +192,14 @@ def _is_file(info: zipfile.ZipInfo) -> bool:
 
 
 def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wanted: Wanted) -> Member | None:
-    data = partial(_of_zip_member, archive, info)
+    data = partial(_read_zip_member, archive, info)
     head: bytes | None = None
     with suppress(StreamError):
         head, _ = peeked(data(), lambda taken: len(taken) >= HEAD)
     return Member(info.filename, data) if wanted.by_head(info.filename, head) else None
 
 
-def _of_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Pieces:
+def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Pieces:
     import zipfile
     import zlib
     from lzma import LZMAError

@@ -80,9 +80,9 @@ def of_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
             unpacked = compression.unpacked(counted(file.open(), count), allowance)
         from nccl_inspect.ingest.sources import archives  # few logs are in one
 
-        yield from _members(file, archives.of_tar(unpacked), allowance)
+        yield from _members(file, archives.read_tar(unpacked), allowance)
     elif log_detection.is_zip(head):
-        yield from _members(file, _of_zip(file, count, allowance), allowance)
+        yield from _members(file, _read_zip(file, count, allowance), allowance)
     elif file.again and compression.is_packed(stored):
         yield Source(file.name, lambda: counted(file.open(), count), allowance=allowance)
     elif file.again:
@@ -91,13 +91,13 @@ def of_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
         yield Source(file.name, lambda: unpacked, allowance=allowance)
 
 
-def _of_zip(file: File, count: Callable[[int], None], allowance: Allowance) -> Iterator[Member]:
+def _read_zip(file: File, count: Callable[[int], None], allowance: Allowance) -> Iterator[Member]:
     if file.place is None and file.stream is None:
         raise StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
     from nccl_inspect.ingest.sources import archives  # few logs are in one
 
     allowance.take(file.size or 0)
-    members = archives.of_zip_at(file.place, count) if file.place else archives.of_zip(file.stream, count)
+    members = archives.read_zip_at(file.place, count) if file.place else archives.read_zip(file.stream, count)
     for member in members:
         yield member._replace(open=lambda member=member: allowance.counted(member.open()))  # type: ignore[misc]
 

@@ -198,13 +198,13 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
     if item == "-":
         return [_stdin()]
     if isinstance(item, str) and is_url(item):
-        return _of_url(item)
+        return _find_url(item)
     path = Path(item)
     if "\n" in str(item) or "\0" in str(item):
         return [unreadable(repr(str(item)[:40]), "not a path", "to pass text itself, give text.encode()")]
     if not os.path.lexists(path) and any(mark in str(item) for mark in "*?["):
         return _matching(str(item), beside, passed)
-    return _of_path(path, beside, passed)
+    return _find_path(path, beside, passed)
 
 
 def _binary(item: Any) -> Any:
@@ -248,10 +248,10 @@ def _matching(pattern: str, beside: Beside | None, passed: Pass) -> Iterator[Fil
     if not names:
         yield unreadable(pattern, "no file matches", "check the pattern and the folder")
     for name in names:
-        yield from _of_path(Path(name), beside, passed)
+        yield from _find_path(Path(name), beside, passed)
 
 
-def _of_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
+def _find_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -259,23 +259,23 @@ def _of_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
     except OSError as error:
         return [unreadable(str(path), error.strerror or str(error), "check the path and its parent folders")]
     if stat.S_ISDIR(status.st_mode):
-        from nccl_inspect.ingest.folders import of_folder  # most inputs are files
+        from nccl_inspect.ingest.folders import find_in_folder  # most inputs are files
 
-        return of_folder(path, beside, passed)
-    return [of_regular(path, status)]
+        return find_in_folder(path, beside, passed)
+    return [find_regular(path, status)]
 
 
 def of_file(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
     """Return a file again that :func:`find` gave."""
     if not isinstance(path, Path):
-        return _of_object(path, found)
+        return _find_object(path, found)
     try:
-        return replace(of_regular(path, path.stat(), found), without=without)
+        return replace(find_regular(path, path.stat(), found), without=without)
     except OSError as error:
         return unreadable(str(path), error.strerror or str(error), "check the path and its parent folders")
 
 
-def of_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
+def find_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
     """Return a file on disk."""
     if not os.access(path, os.R_OK):
         return unreadable(str(path), "no read permission", "check its mode and owner")
@@ -285,16 +285,16 @@ def of_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
     return File(str(path), lambda: whole(_pieces(path), size), size, place=path, found=found)
 
 
-def _of_url(url: str) -> Iterable[File]:
+def _find_url(url: str) -> Iterable[File]:
     from nccl_inspect.ingest.sources import remote  # most logs are files
 
     try:
-        return [_of_object(place, found) for place, found in remote.find(url)]
+        return [_find_object(place, found) for place, found in remote.find(url)]
     except StreamError as error:
         return [unreadable(remote.shown(url), error.what, error.hint)]
 
 
-def _of_object(place: Remote, found: bool) -> File:
+def _find_object(place: Remote, found: bool) -> File:
     return File(str(place), lambda: _pieces(place), place.size, again=False, place=place, found=found)
 
 

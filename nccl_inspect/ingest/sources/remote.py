@@ -109,14 +109,14 @@ def _matching(system: Any, pattern: str, url: str) -> list[tuple[Remote, bool]]:
         if info["type"] == "directory":
             objects += _below(system, name, url)
         else:
-            objects.append((Remote(_named(system, name, url), info["size"]), False))
+            objects.append((Remote(_name_remote(system, name, url), info["size"]), False))
     return objects
 
 
 def _below(system: Any, prefix: str, url: str) -> list[tuple[Remote, bool]]:
     infos = system.find(prefix, detail=True)
     objects = [
-        (Remote(_named(system, name, url), info["size"]), True)
+        (Remote(_name_remote(system, name, url), info["size"]), True)
         for name, info in infos.items()
         if info["type"] == "file" and _is_wanted(name.removeprefix(prefix).lstrip("/"))
     ]
@@ -130,7 +130,7 @@ def _is_wanted(inside: str) -> bool:
     return named and not log_detection.is_left_out(inside)
 
 
-def _named(system: Any, name: str, url: str) -> str:
+def _name_remote(system: Any, name: str, url: str) -> str:
     """The URL of an object that was found for another URL, which may be a chain such as ``zip://*.log::s3://…``."""
     parts = url.split("::")
     place = next(place for place, part in enumerate(parts) if "://" in part)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cache
-from itertools import accumulate, chain
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -44,16 +44,12 @@ if TYPE_CHECKING:
 
 MANY = 5_000
 """Connections from which on a table takes less time than it takes to import what tables are made of."""
-_SOME = 200
-"""The same where that is imported: the log was read in columns."""
 
 
 def table_of(processes: Sequence[ProcessMembers]) -> EdgeTable | None:
     """Return the connections of some processes as a table; None where they are few, or where numpy is not there."""
     bursts = [burst for process in processes for burst in process.bursts]
-    least = min(_SOME, MANY) if any(burst.rows for burst in bursts) else MANY
-    sizes = accumulate(burst.size for burst in bursts)
-    if not any(size >= max(1, least) for size in sizes):
+    if sum(len(burst.edges) for burst in bursts) < max(1, MANY):
         return None
     try:
         from nccl_inspect.model.fold.edge_table import EdgeTable  # loads numpy

@@ -18,7 +18,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
-from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
+from nccl_inspect.model.fold.fold import Burst, ProcessLog
+from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.records import Slotted, record
 
 _FEW = 32
@@ -152,7 +153,7 @@ def burst_units(process: ProcessMembers, bursts: list[Burst], candidates: Candid
         yield Unit(process.log, bursts, shared, conns.pop() if len(conns) == 1 else None)
         return
     for burst, group in zip(bursts, groups, strict=True):
-        if group or burst.size == 1:
+        if group or len(burst.edges) == 1:
             yield Unit(process.log, [burst], group, conn_of(process, burst))
         else:
             yield from edge_units(process, burst, candidates)
@@ -168,10 +169,11 @@ def conn_of(process: ProcessMembers, burst: Burst) -> int | None:
 def edge_units(process: ProcessMembers, burst: Burst, candidates: Candidates) -> Iterator[Unit]:
     """The edges of a burst each on its own, those that several communicators can have together as a doubtful rest."""
     conn, rest = burst.key.conn, []
-    for number, part in enumerate(burst.parts()):
+    for key in burst.edges:
+        part = burst.some([key])
         group = candidates.of(part, conn)
         if len(group) > 1:
-            rest.append(number)
+            rest.append(key)
         else:
             yield Unit(process.log, [part], group, conn)
     if rest:
@@ -181,7 +183,7 @@ def edge_units(process: ProcessMembers, burst: Burst, candidates: Candidates) ->
 def doubtful_units(process: ProcessMembers, burst: Burst, candidates: Candidates) -> Iterator[Unit]:
     """Edges each of which several communicators can have, as one unit if one can have them all."""
     conn = burst.key.conn
-    for part in [burst] if candidates.of(burst, conn) else burst.parts():
+    for part in [burst] if candidates.of(burst, conn) else [burst.some([key]) for key in burst.edges]:
         yield Unit(process.log, [part], candidates.of(part, conn), conn, doubtful=True)
 
 

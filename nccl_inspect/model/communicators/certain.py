@@ -28,7 +28,7 @@ from nccl_inspect.model.communicators.candidates import (
 )
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers, with_more
-from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, part_of, ranks_column
+from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, part_of, ranks_column, rows_of
 from nccl_inspect.model.fold.process_log import Burst
 from nccl_inspect.util.columns import Column, concatenate, groups, join_keys, number_groups, ranges, sort_rows
 
@@ -425,7 +425,7 @@ class Certainty:
             (number[id(burst)], owner) for owner, member in enumerate(self._members.all) for burst in member.bursts
         ]
         bursts, owner = np.array(pairs, np.int64).T
-        rows = concatenate([self._table.bursts[burst].at for burst in bursts.tolist()])
+        rows = rows_of(self._table.bursts[burst] for burst in bursts.tolist())
         member = np.repeat(owner, np.bincount(self._table.burst, minlength=len(number))[bursts])
         self.member[rows], self.conn[rows] = member, RINGS_AND_TREES
         fit = self.fits(rows, member) & (self._members.rank[member] == self._rank[self._table.burst[rows]])
@@ -504,7 +504,7 @@ class Certainty:
             some = apart[group]
             first = int(some[0])
             burst, owner = loose.bursts[int(loose.burst[first])], members.all[int(member[loose.unit[first]])]
-            part = burst if len(some) == len(burst.at) else part_of(burst, table, loose.rows[some])
+            part = burst if len(some) == len(burst.edges) else part_of(burst, table, loose.rows[some])
             owner.bursts = with_more(owner.bursts, part)
             # Other threads may say amid those of rings and trees that some are complete.
             tid, conn, _ = burst.key
@@ -550,7 +550,7 @@ class Certainty:
         for member, order in self._first_uses:
             yield self._members.all[member], order
 
-    def _of_open(self) -> Column:
+    def _find_open(self) -> Column:
         """Connections of processes that have some which are not certain."""
         is_open = np.zeros(len(self._processes), bool)
         is_open[self._owner[self.member == NOTHING]] = True
@@ -558,11 +558,11 @@ class Certainty:
 
     def ends_of(self, bursts: Sequence[Burst]) -> Iterator[Ends]:
         """See :func:`.candidates.ends_of`."""
-        return self._ends(concatenate([np.asarray(burst.at) for burst in bursts]))
+        return self._ends(rows_of(bursts))
 
     def like(self) -> Iterator[tuple[Member, int, Ends]]:
         """Connections that went to members and join the ranks that some that are left do in the same process."""
-        table, process, rows = self._table, self._owner, self._of_open()
+        table, process, rows = self._table, self._owner, self._find_open()
         ends = join_keys(process[rows], table.src[rows], table.dst[rows])
         is_like = np.isin(ends, ends[self.member[rows] == NOTHING])
         rows = rows[is_like & (self.member[rows] != NOTHING) & (self.conn[rows] != NOTHING)]
@@ -612,7 +612,7 @@ class _Fitting:
 
     def of(self, burst: Burst, conn: int | None) -> list[Member]:
         """Return the members in which all lines of a burst fit, in their order."""
-        bits = int(np.bitwise_and.reduce(self._fitting[burst.at]))
+        bits = int(np.bitwise_and.reduce(self._fitting[rows_of([burst])]))
         some = [member for index, member in enumerate(self._members) if bits >> index & 1]
         is_free = conn != RINGS_AND_TREES
         return [member for member in some if (is_free or not member.eager) and member.lives_at(burst.place)]

@@ -297,10 +297,10 @@ def _is_connected(member: Member) -> bool:
     if member.connected:
         return True
     done = max(member.completed.place if member.completed else 0, member.went_on)
-    return bool(member.bursts) and all(burst.last < done for burst in _joined(member))
+    return bool(member.bursts) and all(burst.last < done for burst in _join_bursts(member))
 
 
-def _joined(member: Member) -> list[Burst]:
+def _join_bursts(member: Member) -> list[Burst]:
     """Return its connections of rings and trees; those of send/recv have no ``Connected …`` line."""
     return [burst for burst in member.bursts if burst.key.conn != SEND_RECV]
 
@@ -309,7 +309,7 @@ def unconnected(comm: Communicator) -> list[int]:
     """Ranks that began to connect and may not have come to its end: until 2.7 only COMPLETE says that."""
     if any(member.connected for member in comm.members.values()):
         return []
-    return sorted(rank for rank, member in comm.members.items() if _joined(member) and not _is_connected(member))
+    return sorted(rank for rank, member in comm.members.items() if _join_bursts(member) and not _is_connected(member))
 
 
 def state(comm: Communicator) -> str:

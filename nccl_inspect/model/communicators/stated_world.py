@@ -41,10 +41,10 @@ def of(
     labels = _labels(nobody)
     if largest is not None and max((max(ranks) for ranks in labels.values()), default=0) < largest.nranks:
         return largest
-    return _stated(communicators, dict(_workers(nobody)), labels) or largest
+    return _find_stated(communicators, dict(_workers(nobody)), labels) or largest
 
 
-def _stated(
+def _find_stated(
     communicators: Sequence[Communicator], ranks: Mapping[int, int], labels: Mapping[int, set[int]]
 ) -> Communicator | None:
     """Return the world by the ranks of pids, and by those that are named in the files of single hosts."""

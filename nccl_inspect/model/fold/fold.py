@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.prefix import Origin
@@ -23,7 +22,6 @@ from nccl_inspect.model.fold.process_log import (
     MAX_NOTES,
     Burst,
     BurstKey,
-    Edge,
     Note,
     ProcessLog,
     Stated,
@@ -42,7 +40,6 @@ from nccl_inspect.model.fold.uses import (
     NOTE,
     NOTHING,
     REFUSED,
-    RUN,
     SAID,
     SEQUENCE,
     STEP,
@@ -51,7 +48,7 @@ from nccl_inspect.model.fold.uses import (
     used,
 )
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
-from nccl_inspect.scanning.found import NOTHING_KNOWN, Found, Known, Repeated, Row
+from nccl_inspect.scanning.found import NOTHING_KNOWN, Edge, Found, Known, Repeated, Row, Run, edge_of
 from nccl_inspect.util.levels import STATEMENTS
 
 
@@ -97,47 +94,50 @@ class Fold:
     def take(self, block: Found) -> None:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
-        rows, extents = block.by_process, block.extents
-        if block.lines is not None:
-            from nccl_inspect.model.fold.block_rows import rows_of  # loads numpy: large logs only
-
-            rows, extents = rows_of(block, base)
-        for process, extent in extents.items():
-            log = self.processes.get(process) or self._log(base | extent.first, extent.opening)
-            self._take_of(log, rows.get(process, ()), base)
-            log.last, log.closing = base | extent.last, extent.final
-        for number, printed, text, count in block.unknown:
-            self._unknown(base | number, printed, text, count)
+        for process, lines in block.by_process.items():
+            first, opening, *_ = lines.rows[0]
+            log = self.processes.get(process) or self._log(base | first, opening)
+            self._take_of(log, lines.rows, base)
+            last, closing = lines.last
+            log.last, log.closing = base | last, closing
+        for number, printed, text in block.unknown:
+            self._unknown(base | number, printed, text)
 
     def _take_of(self, log: ProcessLog, rows: Sequence[Row], base: int) -> None:
         """Take in lines of one process."""
-        edge = _NO_EDGE
-        thread = 0
-        last: Text | None = None
-        for number, printed, text, channel in rows:
-            if text is last and channel is not None and printed.tid == thread:  # the next channel of the same edge
-                edge.channels |= 1 << channel
-                edge.lines += 1
-                continue
+        for number, printed, text, run in rows:
             use: Use = text.use or used(text)
-            last = None
             if use.how == NOTHING:
                 continue
             if use.how == STEP:
+                assert text.parsed is not None
                 log.step(base | number, printed, text.parsed.event)
-            elif use.how == CONNECTS:
-                edge = self._connect(log, base | number, printed, text, channel)
-                thread, last = printed.tid, text
-            elif use.how == RUN:
-                log.burst(base | number, printed, use.conn, use.rank).rows.append(text.rows)
+            elif run is not None or use.how == CONNECTS:
+                self._connect(log, run or [(text, edge_of(number, printed, text))], base)
             else:
                 self._keep(log, base | number, printed, text)
+
+    def _connect(self, log: ProcessLog, run: Run, base: int) -> None:
+        """Take in connection lines of one thread for one communicator; those that cannot be true are damaged."""
+        edges: dict[tuple[object, ...], Edge] | None = None
+        for text, edge in run:
+            use: Use = text.use or used(text)
+            edge.place |= base
+            if use.how == REFUSED:
+                self._refuse(edge.place, edge.lines)
+                continue
+            if edges is None:
+                edges = log.burst(edge.place, edge.printed, edge.event).edges
+            if own := edges.get(use.edge):
+                own.add(edge)
+            else:
+                edges[use.edge] = edge
 
     def _keep(self, log: ProcessLog, place: int, printed: Origin | Late, text: Text) -> None:
         """Take in a line that matters, and whose order does not."""
         how = text.use.how
         if how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
-            log.note(place, printed, self._kept((text.level, text.message, printed.location), text.parsed))
+            log.note(place, printed, self._choose_kept((text.level, text.message, printed.location), text.parsed))
             if how == BOOTSTRAP:
                 insort(log.bootstraps, place)
         elif how == LOOSE:
@@ -152,7 +152,7 @@ class Fold:
             assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
             counted(log.calls, place, text.parsed.event)
 
-    def _kept(self, wording: Wording, parsed: Parsed | None) -> Stated:
+    def _choose_kept(self, wording: Wording, parsed: Parsed | None) -> Stated:
         return self._wordings.kept(wording, parsed, len(self.processes))
 
     def _log(self, place: int, printed: Origin | Late) -> ProcessLog:
@@ -166,25 +166,6 @@ class Fold:
         if not log.first:
             log.first, log.opening = place, printed.origin if isinstance(printed, Late) else printed
         return log
-
-    def _connect(self, log: ProcessLog, place: int, printed: Origin | Late, text: Text, channel: int | None) -> Edge:
-        """Add a connection line to the burst of its thread; gives its edge."""
-        use: Use = text.use
-        burst = log.burst(place, printed, use.conn, use.rank)
-        edge = burst.edges.get(use.edge)
-        if edge is None:
-            exact = text.on(channel)
-            assert exact.parsed is not None and isinstance(exact.parsed.event, ChannelConnect)
-            event = exact.parsed.event
-            origin = printed.origin if isinstance(printed, Late) else printed
-            edge = burst.own[use.edge] = Edge(event, origin, place, 1 << event.channel, 1, text.level)
-            return edge
-        if channel is None:
-            assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
-            channel = text.parsed.event.channel
-        edge.channels |= 1 << channel
-        edge.lines += 1
-        return edge
 
     def is_countable(self, text: Text) -> bool:
         """Return whether of such lines only the number, the first and the last one matter."""
@@ -203,14 +184,14 @@ class Fold:
                 self._unknown(place, repeated.origin, repeated.text, repeated.number)
             if how == NOTE or repeated.text.level in STATEMENTS:
                 text, origin = repeated.text, repeated.origin
-                said = self._kept((text.level, text.message, origin.location), text.parsed)
+                said = self._choose_kept((text.level, text.message, origin.location), text.parsed)
                 log.note(place, origin, said, end, repeated.number)
 
-    def _refuse(self, place: int) -> None:
-        """Count a line with impossible numbers as damaged."""
+    def _refuse(self, place: int, lines: int = 1) -> None:
+        """Count lines with impossible numbers as damaged."""
         counts = self.sources[source_and_line(place)[0]].counts
-        counts.typed_lines -= 1
-        counts.damaged_lines += 1
+        counts.typed_lines -= lines
+        counts.damaged_lines += lines
 
     def _unknown(self, place: int, printed: Origin | Late, text: Text, count: int = 1) -> None:
         if note := self.unrecognised.get(text.message):
@@ -302,13 +283,10 @@ def _unfinished(log: ProcessLog) -> int:
     return sum(edge.lines for burst in log.open.values() for edge in burst.edges.values())
 
 
-_NO_EDGE = Edge(ChannelConnect(channel=0, src=0, transport=""), Origin(b"", Process("", 0), 0, None), 0)
-
 __all__ = [
     "SEQUENCE",
     "Burst",
     "BurstKey",
-    "Edge",
     "Fold",
     "Note",
     "ProcessLog",

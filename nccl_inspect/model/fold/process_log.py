@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Event, Process
 from nccl_inspect.event.types import ChannelConnect, Collective, ProcessEnded
@@ -16,10 +16,8 @@ from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.fold.places import Move
+from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.records import Record, record
-
-if TYPE_CHECKING:
-    from nccl_inspect.scanning.line_table import Edges
 
 
 class Step(NamedTuple):
@@ -171,35 +169,6 @@ MAX_LONG = 200
 """Long notes kept apart for one process; after that, one for each production."""
 
 
-@record
-class Edge(Record):
-    """All lines of one burst that differ in the channel only."""
-
-    event: ChannelConnect
-    """The first of them; without its message where a table has that."""
-    origin: Origin
-    place: int
-    channels: int = 0
-    """A bit for each channel."""
-    lines: int = 0
-    level: str = "INFO"
-    row: int = -1
-    """Its place in the table of all, where there is one."""
-    edges: Edges | None = None
-    """Its columns, and its place in them."""
-    at: int = 0
-
-    @property
-    def stated(self) -> ChannelConnect:
-        """Return the first of them with its message."""
-        return self.event if self.edges is None else self.edges.event(self.at)
-
-    def add(self, other: Edge) -> None:
-        """Take in more lines of the same edge."""
-        self.channels |= other.channels
-        self.lines += other.lines
-
-
 class BurstKey(NamedTuple):
     """Holds what the lines of one burst have in common."""
 
@@ -207,60 +176,6 @@ class BurstKey(NamedTuple):
     conn: int | None
     rank: int
     """The rank that prints: the sender, or the receiver of a ``[receive]`` line."""
-
-
-class EdgeRows(NamedTuple):
-    """Edges in columns."""
-
-    edges: Edges
-    begin: int
-    end: int
-    base: int = 0
-    """What makes a place of the number of a line."""
-
-    def made(self) -> list[Edge]:
-        """Return each edge separately."""
-        return [self.edge(row) for row in range(self.begin, self.end)]
-
-    def edge(self, row: int) -> Edge:
-        """Return one of them."""
-        table = self.edges
-        place, channels, lines = self.base + int(table.line[row]), int(table.channels[row]), int(table.lines[row])
-        return Edge(table.bare(row), table.origin(row), place, channels, lines, table.level(row), edges=table, at=row)
-
-    @property
-    def place(self) -> int:
-        """Return the place of the first one."""
-        return self.base + int(self.edges.line[self.begin])
-
-    @property
-    def last(self) -> int:
-        """Return the place of the last one."""
-        return self.base + int(self.edges.line[self.end - 1])
-
-    @property
-    def highest(self) -> int:
-        """Return the highest rank that one of them names."""
-        columns = self.edges.columns
-        return int(max(columns[name][self.begin : self.end].max() for name in ("src", "dst")))
-
-    @property
-    def kinds(self) -> list[ChannelConnect]:
-        """Return an event of each of their kinds."""
-        return [self.edges.kinds[kind] for kind in set(self.edges.kind[self.begin : self.end].tolist())]
-
-    def lines_by_kind(self) -> Iterator[tuple[ChannelConnect, int]]:
-        """Return an event of each of their kinds, and how many lines it has."""
-        kind, lines = self.edges.kind[self.begin : self.end], self.edges.lines[self.begin : self.end]
-        for number in set(kind.tolist()):
-            yield self.edges.kinds[number], int(lines[kind == number].sum())
-
-    def moved(self, move: Move) -> EdgeRows:
-        """Return the same in the fold that takes it in."""
-        if move.first == move.others:
-            return EdgeRows(self.edges, self.begin, self.end, self.base + move.first)
-        place = self.place
-        return EdgeRows(self.edges, self.begin, self.end, self.base + move(place) - place)
 
 
 @record
@@ -271,12 +186,8 @@ class Burst(Record):
     place: int
     printed: Origin | Late
     """Who printed the first line."""
-    own: dict[tuple[object, ...], Edge] = field(default_factory=dict)
-    """Edges that were made."""
-    rows: list[EdgeRows] = field(default_factory=list)
-    """Edges in columns; they come after the others, and may be more lines of these."""
-    at: Any = None
-    """Where its edges are in the table of all, where there is one."""
+    edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)
+    """By what distinguishes them."""
     event: ClassVar[None] = None
     """Instead of that of a step."""
 
@@ -286,93 +197,52 @@ class Burst(Record):
         return self.printed.origin if isinstance(self.printed, Late) else self.printed
 
     @property
-    def edges(self) -> dict[tuple[object, ...], Edge]:
-        """Return the edges by what distinguishes them."""
-        if self.rows:
-            rows, self.rows = self.rows, []
-            is_mixed = bool(self.own)
-            for edge in (edge for part in rows for edge in part.made()):
-                self.add(edge_key(edge.event), edge)
-            if is_mixed:  # some lines between those of tables were read one by one
-                self.own = dict(sorted(self.own.items(), key=lambda entry: entry[1].place))
-            if self.at is not None:
-                for row, edge in zip(self.at.tolist(), self.own.values(), strict=False):
-                    edge.row = row
-        return self.own
-
-    @property
     def lines(self) -> int:
         """Return how many lines it has."""
-        own = sum(edge.lines for edge in self.own.values())
-        return own + sum(int(part.edges.lines[part.begin : part.end].sum()) for part in self.rows)
-
-    @property
-    def size(self) -> int:
-        """Return how many edges it has, where those that two blocks have count twice."""
-        return len(self.own) + sum(part.end - part.begin for part in self.rows)
+        return sum(edge.lines for edge in self.edges.values())
 
     @property
     def last(self) -> int:
         """Return the place of its last edge."""
-        if self.rows and not self.own:
-            return self.rows[-1].last
-        return max(*(edge.place for edge in self.own.values()), *(part.last for part in self.rows), 0, 0)
+        return max((edge.place for edge in self.edges.values()), default=0)
 
     @property
     def final(self) -> Edge:
         """Return its last edge."""
-        if len(self.rows) == 1 and not self.own:
-            return self.rows[0].edge(self.rows[0].end - 1)
         return max(self.edges.values(), key=attrgetter("place"))
 
     @property
     def highest(self) -> int:
         """Return the highest rank that it names."""
-        own = (max(edge.event.src, edge.event.dst or 0) for edge in self.own.values())
-        return max(*own, *(part.highest for part in self.rows), 0, 0)
+        return max((max(edge.event.src, edge.event.dst or 0) for edge in self.edges.values()), default=0)
 
     @property
     def reduces(self) -> bool:
         """Return whether one of its edges is to a network that reduces."""
-        may = any(part.edges.reduces for part in self.rows) or self.own
-        return bool(may) and any(kind.transport == "COLLNET" for kind in self.kinds)
+        return any(edge.event.transport == "COLLNET" for edge in self.edges.values())
 
-    @property
-    def kinds(self) -> Iterable[ChannelConnect]:
-        """An event of each kind of its edges: equal but for channel, ranks, GPUs and message, or even in these."""
-        return [*(edge.event for edge in self.own.values()), *(kind for part in self.rows for kind in part.kinds)]
+    def some(self, keys: Iterable[tuple[object, ...]]) -> Burst:
+        """Return some of its edges."""
+        edges = {key: self.edges[key] for key in keys}
+        first = min(edges.values(), key=attrgetter("place"))
+        return Burst(self.key, first.place, first.printed, edges)
 
-    def parts(self) -> list[Burst]:
-        """Return each of its edges on its own."""
-        return [self._of({key: edge}) for key, edge in self.edges.items()]
-
-    def some(self, numbers: list[int]) -> Burst:
-        """Return some of its edges, by their numbers in it."""
-        edges = list(self.edges.items())
-        return self._of(dict([edges[number] for number in numbers]))
-
-    def _of(self, own: dict[tuple[object, ...], Edge]) -> Burst:
-        first = min(own.values(), key=attrgetter("place"))
-        return Burst(self.key, first.place, first.origin, own, at=[edge.row for edge in own.values()])
-
-    def add(self, edge: tuple[object, ...], more: Edge) -> None:
+    def add(self, key: tuple[object, ...], edge: Edge) -> None:
         """Take in lines of one edge."""
-        if own := self.edges.get(edge):
-            own.add(more)
+        if own := self.edges.get(key):
+            own.add(edge)
         else:
-            self.own[edge] = more
+            self.edges[key] = edge
 
     def join(self, later: Burst) -> None:
         """Take in what the same thread printed next."""
-        for key, edge in later.own.items():
+        for key, edge in later.edges.items():
             self.add(key, edge)
-        self.rows += later.rows
 
     def move(self, move: Move) -> None:
         """Give the burst and its edges their places in the fold that takes them in."""
         self.place = move(self.place)
-        self.rows = [part.moved(move) for part in self.rows]
-        for edge in self.own.values():
+        for edge in self.edges.values():
             edge.place = move(edge.place)
 
 
@@ -410,21 +280,15 @@ class ProcessLog(Record):
         self.open.pop(printed.tid, None)
         self.begun.setdefault(printed.tid, None)
 
-    def burst(self, place: int, printed: Origin | Late, conn: int | None, rank: int) -> Burst:
+    def burst(self, place: int, printed: Origin | Late, event: ChannelConnect) -> Burst:
         """Return the burst that a connection line at this place belongs to."""
-        burst = self.continued(place, printed.tid, conn, rank)
-        if burst is None:
-            burst = Burst(BurstKey(printed.tid, conn, rank), place, printed)
-            self.open[printed.tid] = burst
-            self.begun.setdefault(printed.tid, burst)
+        key = BurstKey(printed.tid, event.conn, event.rank)
+        burst = self.open.get(key.tid)
+        if burst is None or burst.key != key or self.began_anew(burst.place, place):
+            burst = Burst(key, place, printed)
+            self.open[key.tid] = burst
+            self.begun.setdefault(key.tid, burst)
             self.steps.append(burst)
-        return burst
-
-    def continued(self, place: int, tid: int, conn: int | None, rank: int) -> Burst | None:
-        """Return the burst that a connection line at this place continues."""
-        burst = self.open.get(tid)
-        if burst is None or burst.key.conn != conn or burst.key.rank != rank or self.began_anew(burst.place, place):
-            return None
         return burst
 
     def began_anew(self, since: int, until: int) -> bool:

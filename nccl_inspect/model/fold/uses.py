@@ -20,32 +20,32 @@ MAX_CHANNELS = 4096
 """MAXCHANNELS is 32 until 2.18 and 64 after; plugins and later releases may have more."""
 
 
-def _of_init(event: events.CommInit) -> bool:
+def _is_init_plausible(event: events.CommInit) -> bool:
     return 0 <= event.rank < event.nranks <= MAX_RANKS
 
 
-def _of_connection(event: events.ChannelConnect) -> bool:
-    ranks = (rank for rank in (event.src, event.dst, event.pxn_rank) if rank is not None)
-    is_sound = 0 <= event.channel < MAX_CHANNELS and all(0 <= rank < MAX_RANKS for rank in ranks)
+def _is_connection_plausible(event: events.ChannelConnect) -> bool:
+    ranks = event.src, event.dst or 0, event.pxn_rank or 0
+    is_sound = 0 <= event.channel < MAX_CHANNELS and min(ranks) >= 0 and max(ranks) < MAX_RANKS
     return is_sound and (event.nic_index or 0) >= 0
 
 
-def _of_ring(event: events.RingOrder) -> bool:
+def _is_ring_plausible(event: events.RingOrder) -> bool:
     ranks = event.ranks
     return 0 <= event.channel < MAX_CHANNELS and (not ranks or (min(ranks) >= 0 and max(ranks) < MAX_RANKS))
 
 
-def _of_trees(event: events.TreeLinks) -> bool:
+def _are_trees_plausible(event: events.TreeLinks) -> bool:
     trees = event.trees
     channels = [tree[0] for tree in trees]
     return not trees or (min(chain.from_iterable(trees)) >= -1 and min(channels) >= 0 and max(channels) < MAX_CHANNELS)
 
 
 ARE_PLAUSIBLE: Mapping[type[Event], Callable[[Any], bool]] = {
-    events.CommInit: _of_init,
-    events.ChannelConnect: _of_connection,
-    events.RingOrder: _of_ring,
-    events.TreeLinks: _of_trees,
+    events.CommInit: _is_init_plausible,
+    events.ChannelConnect: _is_connection_plausible,
+    events.RingOrder: _is_ring_plausible,
+    events.TreeLinks: _are_trees_plausible,
 }
 """Whether the ranks and channels of an event can be real, by its kind; events of other kinds are not checked."""
 
@@ -64,39 +64,19 @@ SEQUENCE = (
 )
 """Events whose order matters: they say which communicator a thread is busy with."""
 
-NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE, RUN = range(10)
+NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE = range(9)
 SAID = (NOTE, BOOTSTRAP)
 COUNTABLE = (NOTHING, UNKNOWN, NOTE)
-MATTERS, ENDS_BURST, ENDS_ALL = 1, 2, 4
-"""What becomes of lines, as bits: each matters; each ends the burst of its thread, or those of all threads."""
-
-
-_FATES = {
-    NOTE: MATTERS,
-    STEP: MATTERS | ENDS_BURST,
-    CONNECTS: MATTERS | ENDS_BURST,
-    BOOTSTRAP: MATTERS | ENDS_ALL,
-    REFUSED: MATTERS,
-    CALL: MATTERS,
-    LOOSE: MATTERS,
-}
 
 
 class Use(NamedTuple):
     """Holds what is done with a text, found out once."""
 
     how: int
-    fate: int
-    """What becomes of the lines with it."""
-    conn: int | None = None
-    """Of a connection: see :class:`~nccl_inspect.model.fold.process_log.BurstKey`."""
-    rank: int = 0
     edge: tuple[object, ...] = ()
 
 
-_USES = [Use(how, _FATES.get(how, 0)) for how in range(LOOSE + 1)]
-_STATED = Use(UNKNOWN, MATTERS)
-"""Of a statement that no production knows."""
+_USES = [Use(how) for how in range(LOOSE + 1)]
 
 
 def used(text: Text) -> Use:
@@ -108,7 +88,7 @@ def used(text: Text) -> Use:
 def _use(text: Text) -> Use:
     parsed = text.parsed
     if parsed is None:
-        return _STATED if text.level in STATEMENTS else _USES[UNKNOWN]
+        return _USES[UNKNOWN]
     kind = parsed.kind
     if kind in ARE_PLAUSIBLE and not ARE_PLAUSIBLE[kind](parsed.event):
         return _USES[REFUSED]
@@ -116,8 +96,7 @@ def _use(text: Text) -> Use:
         return _usually(parsed.production, kind.__name__, text.level)
     event = parsed.event
     assert isinstance(event, ChannelConnect)
-    rank = event.dst if event.direction == "receive" and event.dst is not None else event.src
-    return Use(CONNECTS, _FATES[CONNECTS], event.conn, rank, edge_key(event))
+    return Use(CONNECTS, edge_key(event))
 
 
 @cache
@@ -136,9 +115,3 @@ def _how(production: Production, kind: type[Event], level: str) -> int:
     if kind.kept or level in STATEMENTS:
         return NOTE
     return CALL if kind is events.Collective else NOTHING
-
-
-def fate_of(text: Text) -> int:
-    """Return what becomes of the lines with a text."""
-    use: Use = text.use or used(text)
-    return use.fate

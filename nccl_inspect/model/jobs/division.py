@@ -65,7 +65,7 @@ class Separation:
             self._on_hosts()
             self._in_sources()
             self._across_sources()
-            self._of_one_world_in_files()
+            self._join_world_of_files()
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
 
     def _state_releases(self) -> None:
@@ -143,7 +143,7 @@ class Separation:
         for source in self._by_source:
             indexes = self._in_order(source)
             self._numbered_on(source, indexes)
-            self._of_one_world(source, indexes)
+            self._join_world(source, indexes)
             self._cut_off(indexes)
             self._fitting(indexes)
             self._fitting(indexes[::-1])
@@ -171,7 +171,7 @@ class Separation:
             for before, after in pairwise(labelled):
                 self._unions.join(before, after)
 
-    def _of_one_world(self, source: int, indexes: Sequence[int]) -> None:
+    def _join_world(self, source: int, indexes: Sequence[int]) -> None:
         """Parts that were there at once and are no more processes than the ranks that PyTorch names around them."""
         stated = self._stated.get(source, [])
         if not stated:
@@ -189,7 +189,7 @@ class Separation:
                 for before, after in pairwise(group):
                     self._unions.join(before, after)
 
-    def _of_one_world_in_files(self) -> None:
+    def _join_world_of_files(self) -> None:
         """Parts in files of which each has other ranks of one world, more than are in that file."""
         ranks = {source: {rank for _, rank in stated} for source, stated in self._stated.items()}
         ranks = {source: own for source, own in ranks.items() if source in self._by_source}

@@ -222,7 +222,7 @@ class _Division:
                 position(number, line) for line in (*ends, *(exception.number for exception in source.raised))
             )
         notes = (note for log in self._loose for note in log.notes.values() if _is_closing(note))
-        for place in (place for note in notes for place in _places(note)):
+        for place in (place for note in notes for place in _list_places(note)):
             if marks_there := self._landmarks.get(source_and_line(place)[0]):
                 marks_there.closings.append(place)
 
@@ -235,7 +235,9 @@ class _Division:
         for comm in self._gathered.communicators:
             job = self._of_process[next(iter(comm.members.values())).log.process]
             sizes[job] = max(sizes[job], comm.nranks)
-        about = [(place, _rank(note)) for log in self._loose for note in log.notes.values() for place in _places(note)]
+        about = [
+            (place, _rank(note)) for log in self._loose for note in log.notes.values() for place in _list_places(note)
+        ]
         for number, source in self._numbered.items():
             about.extend((position(number, exception.number), exception.rank) for exception in source.raised)
         moved: list[tuple[Landmarks, int, int]] = []
@@ -308,7 +310,7 @@ class _Division:
         pieces.pop(_NOBODY, None)
         for job, share_log in pieces.items():
             places = [step.place for step in share_log.steps] + [
-                p for note in share_log.notes.values() for p in _places(note)
+                p for note in share_log.notes.values() for p in _list_places(note)
             ]
             share_log.first, share_log.last = min(places, default=log.first), max(places, default=log.last)
             yield job, share_log
@@ -316,7 +318,7 @@ class _Division:
     def _noted(self, note: Note) -> Iterator[tuple[int, Note]]:
         """Yield a statement of nobody, as far as it was made in each job."""
         by_job: dict[int, list[int]] = {}
-        places = _places(note)
+        places = _list_places(note)
         for place in places:
             job = self._owner(place, note.message, note.origin.label, job_end.is_end(note.event))
             by_job.setdefault(job, []).append(place)
@@ -406,7 +408,7 @@ def _is_destroyed(step: Step | Burst) -> bool:
     return isinstance(step, Step) and isinstance(step.event, CommEnd) and step.event.how == "Destroy"
 
 
-def _places(note: Note) -> list[int]:
+def _list_places(note: Note) -> list[int]:
     """Return where a statement of nobody was made, as far as that is kept."""
     return sorted({note.place, *(note.places or ()), note.last})
 
@@ -436,7 +438,7 @@ def _productions(logs: Iterable[ProcessLog]) -> set[tuple[str, str]]:
 def _events(log: ProcessLog) -> Iterator[Event]:
     for step in log.steps:
         if isinstance(step, Burst):
-            yield from step.kinds
+            yield from (edge.event for edge in step.edges.values())
         else:
             yield step.event
     yield from (note.event for note in log.notes.values() if note.event)

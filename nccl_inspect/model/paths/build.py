@@ -14,13 +14,13 @@ from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.model.fold.process_log import Edge
 from nccl_inspect.model.job import Notice, PathKind
 from nccl_inspect.model.paths import ends as links
 from nccl_inspect.model.paths.ends import Line, NicName
 from nccl_inspect.model.paths.path import Path
 from nccl_inspect.model.paths.placement import Placed
 from nccl_inspect.model.paths.table import Paths, refined
+from nccl_inspect.scanning.found import Edge
 
 Pair = tuple[str, str, str]
 """Host and the bus ids of two GPUs."""

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, NetDevices
 from nccl_inspect.model.connection import End, Link
-from nccl_inspect.model.fold.fold import Edge, ProcessLog
+from nccl_inspect.model.fold.fold import ProcessLog
 from nccl_inspect.model.statements.index import Statements
+from nccl_inspect.scanning.found import Edge
 
 _SEND_RECV = 1
 """The connection set of send/recv; 0 is that of rings and trees."""
@@ -69,7 +70,7 @@ def of(way: Iterable[Line], nic_name: NicName) -> list[Link]:
         mine[end] = mine.get(end, 0) | line.edge.channels
     channels_of_link: dict[tuple[End | None, End | None, bool], int] = {}
     for (_, conn), (send, receive) in sides.items():
-        for sender, receiver, channels in _joined(send, receive):
+        for sender, receiver, channels in _pair_ends(send, receive):
             key = sender, receiver, conn == _SEND_RECV
             channels_of_link[key] = channels_of_link.get(key, 0) | channels
     return [Link(*key, channels) for key, channels in channels_of_link.items()]
@@ -82,7 +83,7 @@ def _end(line: Line, nic_name: NicName) -> End:
     return End(event.nic_index, nic, event.gdr, line.pxn_rank)
 
 
-def _joined(send: dict[End, int], receive: dict[End, int]) -> Iterator[tuple[End | None, End | None, int]]:
+def _pair_ends(send: dict[End, int], receive: dict[End, int]) -> Iterator[tuple[End | None, End | None, int]]:
     """Pair the ends by channel; one that a side names twice is not paired: it may be two connections."""
     twice = _named_twice(send) | _named_twice(receive)
     for sender, sent in send.items():

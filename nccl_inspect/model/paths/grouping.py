@@ -15,12 +15,13 @@ import numpy as np
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
-from nccl_inspect.model.fold.process_log import Edge, ProcessLog
+from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column, rows_of
+from nccl_inspect.model.fold.process_log import ProcessLog
 from nccl_inspect.model.paths.ends import Line, NicName
 from nccl_inspect.model.paths.numbers import Columns
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of
 from nccl_inspect.model.paths.placement import Placed, owners
+from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.columns import Column, concatenate, join_keys, number_groups, sort_rows
 
 
@@ -38,9 +39,9 @@ class Rows:
         self._bursts = [burst for placement in self._placements for burst in placement.bursts]
         sizes = [len(placement.bursts) for placement in self._placements]
         owner = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        ats = [burst.at for burst in self._bursts]
-        rows = concatenate(ats)
-        at = np.repeat(np.arange(len(ats), dtype=np.int32), list(map(len, ats)))
+        rows = rows_of(self._bursts)
+        sizes = [len(burst.edges) for burst in self._bursts]
+        at = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         rank_lists = self._flatten()
         lists = rank_lists[owner][at]
         proxy = table.of_kinds(lambda event: NOTHING if event.pxn_rank is None else event.pxn_rank)[rows]
@@ -53,7 +54,7 @@ class Rows:
         kept = kept[sort_rows(self._number[owner[at[kept]]], table.place[rows[kept]])]
         self.networks = self._counted(table.kind[rows[kept]])
         """How many connections each network has."""
-        self.spaces, space = _named([placement.space for placement in self._placements])
+        self.spaces, space = _number_names([placement.space for placement in self._placements])
         of_space = np.argsort(np.argsort(self.spaces))[space]
         pair = join_keys(self._flat[src[kept]], self._flat[dst[kept]], of_space[owner[at[kept]]])
         by_pair = np.argsort(pair, kind="stable")
@@ -67,9 +68,9 @@ class Rows:
         self.src, self.dst, self.proxy = (self._flat[each] for each in (self._src, self._dst, proxy[kept]))
         self._owner = owner[self._at]
         self.space = space[self._owner]
-        self.communicators, communicator = _named([placement.communicator for placement in self._placements])
+        self.communicators, communicator = _number_names([placement.communicator for placement in self._placements])
         self.communicator = communicator[self._owner]
-        self.log = _named([id(placement.log) for placement in self._placements])[1][self._owner]
+        self.log = _number_names([id(placement.log) for placement in self._placements])[1][self._owner]
         self.guessed = np.array(placed.doubts(self._bursts), np.int8)[self._at]
         self.kind, self.place = table.kind[self.row], table.place[self.row]
         self.is_local = table.of_kinds(lambda event: event.is_local)[self.row]
@@ -126,7 +127,7 @@ class Rows:
             src,
             dst,
             event,
-            Edge(event, self._bursts[at].origin, place, self.table.channel_sets[channels]),
+            Edge(event, event.channel, self._bursts[at].printed, place, self.table.channel_sets[channels]),
             placement.communicator,
             placement.log,
             guessed > 0,
@@ -183,7 +184,7 @@ class Rows:
                 yield self.spaces[space], number, self._devices[name]
 
 
-def _named(names: Sequence[Hashable]) -> tuple[list[Any], Column]:
+def _number_names(names: Sequence[Hashable]) -> tuple[list[Any], Column]:
     """Return the distinct names of placements in their order, and for each placement the place of its own."""
     number = {name: index for index, name in enumerate(dict.fromkeys(names))}
     return list(number), np.array([number[name] for name in names], np.int32)
@@ -205,12 +206,12 @@ class _Evidence:
         self._of_ends = of_ends
 
     def __getitem__(self, row: int) -> list[Evidence]:
-        return [self._evidence(self._table.edge(self._first[row]))]
+        return [self._evidence(self._table.edges[self._first[row]])]
 
     def of_end(self, row: int, side: str) -> list[Evidence]:
         """See :class:`~.columns.EndLines`."""
         line = int(self._of_ends[side][row])
-        return [] if line == NOTHING else [self._evidence(self._table.edge(line))]
+        return [] if line == NOTHING else [self._evidence(self._table.edges[line])]
 
 
 def _is_printed_at(side: str, event: ChannelConnect) -> bool:

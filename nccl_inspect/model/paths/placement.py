@@ -14,8 +14,9 @@ from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators.attribution import Attribution
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
+from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.model.paths.ends import Line
+from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:

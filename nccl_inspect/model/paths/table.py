@@ -139,17 +139,17 @@ class Selection(Sequence[Path]):
         """Return the kinds of these paths, and how many there are of each."""
         kinds = self.table.columns.kinds
         if self._is_whole:
-            return [(kinds[place], len(self.table.of_kinds()[place])) for place in self._places()]
+            return [(kinds[place], len(self.table.of_kinds()[place])) for place in self._list_places()]
         return [(kinds[place], number) for place, number in Counter(numbers.listed(self._taken("kind"))).items()]
 
     @property
     def kinds(self) -> list[PathKind]:
         """Return the kinds of these paths, in the order of the first path of each."""
-        return [self.table.columns.kinds[place] for place in self._places()]
+        return [self.table.columns.kinds[place] for place in self._list_places()]
 
     def where(self, test: Callable[[PathKind], object]) -> Selection:
         """Return those of certain kinds."""
-        passed = {place: bool(test(self.table.columns.kinds[place])) for place in self._places()}
+        passed = {place: bool(test(self.table.columns.kinds[place])) for place in self._list_places()}
         if self._is_whole:
             return Selection(self.table, [place for place, is_wanted in passed.items() if is_wanted])
         return self._chosen(numbers.replaced(self._taken("kind"), self._by_place(passed, False)))
@@ -182,7 +182,7 @@ class Selection(Sequence[Path]):
 
     def ordered(self, key: Callable[[PathKind], Any]) -> Selection:
         """Return the same, ordered by something that kinds have."""
-        keys = {place: key(self._kind(place)) for place in self._places()}
+        keys = {place: key(self._kind(place)) for place in self._list_places()}
         own = dict(zip(self.rows, numbers.listed(self._taken("kind")), strict=True))
         return Selection(self.table, (), sorted(self.rows, key=lambda row: keys[own[row]]))
 
@@ -213,7 +213,7 @@ class Selection(Sequence[Path]):
         """Return the first line that each prints at its ``send`` or ``receive`` side."""
         return (line for row in self.rows for line in self.table.columns.end_lines(row, side))
 
-    def _places(self) -> Iterable[int]:
+    def _list_places(self) -> Iterable[int]:
         """Return where their kinds are in the table."""
         if self._is_whole:
             return self._kinds
@@ -246,7 +246,9 @@ class Selection(Sequence[Path]):
                 meanings.append(self.table.columns.meaning(column))
             else:
                 values: dict[object, int] = {}
-                places = {kind: values.setdefault(column(self._kind(kind)), len(values)) for kind in self._places()}
+                places = {
+                    kind: values.setdefault(column(self._kind(kind)), len(values)) for kind in self._list_places()
+                }
                 read.append(numbers.replaced(self._taken("kind"), self._by_place(places, 0)))
                 meanings.append(list(values))
         return read, meanings

@@ -18,11 +18,12 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.model.fold.process_log import Edge, Note, step_of
+from nccl_inspect.model.fold.process_log import Note, step_of
 from nccl_inspect.model.jobs import parts
 from nccl_inspect.model.jobs.parts import Part
 from nccl_inspect.model.processes import identity
 from nccl_inspect.model.statements import job_end
+from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.times import are_in_order
 
@@ -260,17 +261,14 @@ class Damage:
         for log in logs:
             ways.count_used(log)
             for burst in _bursts(log):
-                ways.count(log, burst, (edge for edge in burst.own.values() if not self._is_doubtful(edge)))
+                ways.count(log, burst, (edge for edge in burst.edges.values() if not self._is_doubtful(edge)))
             said.count(note for note in log.notes.values() if not self._is_in_doubt(note))
         return [self._without_damage(log, ways, said) for log in logs]
 
     def _without_damage(self, log: ProcessLog, ways: _Ways, said: _Sayings) -> ProcessLog:
         bad = {id(step) for step in log.steps if isinstance(step, Step) and ways.is_no_network(step.event)}
         ends = _ends_of_known(log)
-        for burst in _bursts(log):
-            if any(map(ways.is_no_network, burst.kinds)):
-                _ = burst.edges  # makes objects of columns
-        bad |= {id(edge) for burst in _bursts(log) for edge in burst.own.values() if self._is_damage(log, edge, ways)}
+        bad |= {id(edge) for burst in _bursts(log) for edge in burst.edges.values() if self._is_damage(log, edge, ways)}
         notes = {
             key: note for key, note in log.notes.items() if not (self._is_in_doubt(note) and said.is_unlike_all(note))
         }
@@ -328,13 +326,11 @@ class _Ways:
     def count(self, log: ProcessLog, burst: Burst, sound: Iterable[Edge]) -> None:
         """Take in the edges of a burst."""
         own = self._by_process.setdefault(log.process, set())
-        in_columns = [kind for part in burst.rows for kind in part.lines_by_kind()]
-        own.update(map(_way, (*(edge.event for edge in sound), *(kind for kind, _ in in_columns))))
+        own.update(_way(edge.event) for edge in sound)
         self._all |= own
-        every = [*((edge.event, edge.lines) for edge in burst.own.values()), *in_columns]
-        for event, lines in every:
-            if event.net:
-                self._networks[event.net] += lines
+        for edge in burst.edges.values():
+            if edge.event.net:
+                self._networks[edge.event.net] += edge.lines
 
     def is_new(self, log: ProcessLog, event: ChannelConnect) -> bool:
         """Whether no sound line names this way: of the process, or of any where it has none of this transport."""
@@ -397,10 +393,10 @@ def _ends_of_known(log: ProcessLog) -> dict[int, Step]:
 
 def _without_edges(burst: Burst, bad: set[int]) -> Burst | None:
     """Return a burst without some of its edges; None if it has no other."""
-    own = {key: edge for key, edge in burst.own.items() if id(edge) not in bad}
-    if len(own) == len(burst.own):
+    edges = {key: edge for key, edge in burst.edges.items() if id(edge) not in bad}
+    if len(edges) == len(burst.edges):
         return burst
-    return replace(burst, own=own) if own or burst.rows else None
+    return replace(burst, edges=edges) if edges else None
 
 
 def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:

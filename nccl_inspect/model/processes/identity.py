@@ -263,7 +263,7 @@ def last_line(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evid
             return line(place, last.origin, "INFO", last.event.message)
         case Burst():
             edge = last.final
-            return line(place, edge.origin, edge.level, edge.stated.message)
+            return line(place, edge.origin, edge.level, edge.message)
 
 
 def _ends(log: ProcessLog, stated: StatementLine | None) -> Iterator[tuple[int, Step | Burst | StatementLine]]:

@@ -11,8 +11,9 @@ from nccl_inspect.event.base import Event, Process
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, Edge, Note, Step
+from nccl_inspect.model.fold.fold import Burst, Note, Step
 from nccl_inspect.model.fold.process_log import ProcessLog, Wording
+from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode
 
@@ -135,7 +136,7 @@ class Quotes:
 
     def edge(self, edge: Edge) -> Evidence:
         """Return the first line of a connection."""
-        return self.message(edge.place, edge.origin, edge.level, edge.stated.message)
+        return self.message(edge.place, edge.origin, edge.level, edge.message)
 
     def step(self, step: Step | Burst) -> Evidence:
         """Return the line of a step, or the first one of a burst."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from chromium import BROWSER
 from repository import ROOT
 from schemas import close_schema
 
-from nccl_inspect.extras.fleet import adding, formats, report, suspects
+from nccl_inspect.extras.fleet import adding, formats, report
 from nccl_inspect.extras.fleet.store import MOST_FILES, Store
 from nccl_inspect.extras.fleet.tables import TABLES
 from nccl_inspect.pipeline.options import Options
@@ -133,12 +135,23 @@ def test_small_files_are_merged_and_what_a_killed_process_left_counts_for_nothin
     assert pq.read_table(tmp_path / "job").num_rows == MOST_FILES  # as pandas and Spark read it
 
 
-def test_chances_are_those_of_the_books() -> None:
+def test_chances_are_those_of_the_books(tmp_path: Path) -> None:
+    connection = Store(str(tmp_path), make=True).connect()
+    report.ask(connection, "statistics")
+
+    def value(sql: str) -> float:
+        ((found,),) = connection.execute(f"SELECT {sql}").fetchall()
+        return float(found)
+
     for values, chance in (((3, 4, 4, 8), 17 / 70), ((4, 4, 4, 8), 1 / 70), ((0, 4, 4, 8), 1.0)):  # Fisher's tea
-        assert math.exp(suspects.fisher(*values)) == pytest.approx(chance)
-    assert math.exp(suspects.binomial(3, 4, 0.5)) == pytest.approx(5 / 16)
-    assert suspects.wilson(10, 100) == pytest.approx((0.0552, 0.1744), abs=1e-4)
-    assert suspects.wilson(0, 0) == (0.0, 1.0)
+        assert value(f"exp(fisher{values})") == pytest.approx(chance)
+    assert value("exp(binomial(3, 4, 0.5))") == pytest.approx(5 / 16)
+    assert value("exp(binomial(9000, 20000, 0.5))") == 1
+    bounds = (value("wilson(10, 100, -1)"), value("wilson(10, 100, 1)"))
+    assert bounds == pytest.approx((0.0552, 0.1744), abs=1e-4)
+    assert (value("rated(0, 0).low"), value("rated(0, 0).high")) == (0.0, 1.0)
+    ways = [math.comb(90, n) * math.comb(910, 100 - n) for n in range(40, 91)]
+    assert value("fisher(40, 100, 90, 1000)") == pytest.approx(math.log(sum(ways) / math.comb(1000, 100)))
 
 
 def filled_store(place: Path, number: int, seed: int, background: float, hosts: int = 40) -> simulate_fleet.Truth:
@@ -232,6 +245,62 @@ def test_a_store_may_be_in_a_bucket(tmp_path: Path) -> None:
     outcome = adding.add(adding.group_logs([str(tmp_path / "a.log")])[0], adding.Target("memory://fleet/x", Options()))
     assert outcome.added.total() == 1
     assert report.make_report(Store("memory://fleet/x"))["jobs"] == 1
+
+
+def test_a_query_reads_the_store_and_nothing_else(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    filled_store(store, 3, 1, 0.1, hosts=8)
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    assert rows(store, "WITH bad AS (SELECT * FROM job WHERE bad) SELECT count(*) >= 0 AS n FROM bad") == [{"n": True}]
+    before = sorted(store.rglob("*"))
+    for sql in (
+        "", "SELECT 1; SELECT 2", "COPY job TO 'x.csv'", "ATTACH 'x.db'", "INSTALL httpfs", "PRAGMA threads = 1",
+        "SET enable_external_access = true", "CREATE TABLE x AS SELECT 1", "EXPLAIN ANALYZE SELECT 1",
+        f"SELECT * FROM '{tmp_path}/secret.csv'", f"SELECT * FROM read_text('{tmp_path}/secret.csv')",
+        f"SELECT * FROM read_text('{store}/../secret.csv')", f"SELECT * FROM glob('{tmp_path}/*')",
+        "SELECT * FROM opened", "SELECT * FROM read_csv('https://example.org/x.csv')",
+    ):  # fmt: skip
+        done = command_line.execute("fleet", "query", sql, "--store", str(store), cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1), (sql, done)
+    assert sorted(store.rglob("*")) == before
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "secret.csv"}
+
+
+def test_jobs_without_a_date_are_counted_and_days_without_jobs_are_gaps(tmp_path: Path) -> None:
+    store = str(tmp_path / "s")
+    undated = re.sub(rb"(?m)^\[2026[^\]]*\] ", b"", log(1))
+    assert command_line.execute("fleet", "add", "--store", store, data=undated).stdout.startswith(b"1 job added")
+    assert rows(store, "SELECT name, logs, start, day FROM job") == [
+        {"name": "<stdin>", "logs": ["<stdin>"], "start": None, "day": None}
+    ]
+    assert (tmp_path / "s" / "job" / "day=undated").is_dir()
+    assert "left out by --since: 0 older, 1 without a date" in fleet("report", "--store", store, "--since", "7d")
+    for number in (2, 3, 9):
+        (tmp_path / f"{number}.log").write_bytes(log(number))
+        fleet("add", str(tmp_path / f"{number}.log"), "--store", store)
+    document = json.loads(fleet("report", "--store", store, "--format", "json", "--since", "1d"))
+    assert not list(close_schema("nccl-inspect-fleet-1").iter_errors(document))
+    assert (document["jobs"], document["left_out"]) == (1, {"older": 2, "undated": 1})
+    document = report.make_report(Store(store))
+    assert (document["jobs"], document["undated"], len(document["days"])) == (4, 1, 3)
+    page = formats.load("html").render(document, Style())
+    assert page.count("<polyline") == 4  # two trends, each of the third and fourth, and of the tenth
+    assert "without a date, and in no trend: 1" in page
+    for since in ("0d", "-1d", "d", "99999d", "7"):
+        done = command_line.execute("fleet", "report", "--store", store, "--since", since)
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+
+
+def test_a_log_is_the_same_when_it_is_compressed_and_a_broken_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(log(1))
+    (tmp_path / "a.log.gz").write_bytes(gzip.compress(log(1)))
+    store = str(tmp_path / "s")
+    fleet("add", str(tmp_path / "a.log"), "--store", store)
+    assert fleet("add", str(tmp_path / "a.log.gz"), "--store", store) == "0 jobs added; 1 log already there\n"
+    (broken,) = Path(store, "rank").rglob("*.parquet")
+    broken.write_text("x")
+    done = command_line.execute("fleet", "report", "--store", store)
+    assert (done.returncode, f"delete {broken.name} from every table".encode() in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.slow

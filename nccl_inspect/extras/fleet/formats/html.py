@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from nccl_inspect._version import __version__
 from nccl_inspect.extras.fleet.formats import text
@@ -16,19 +16,6 @@ from nccl_inspect.report import Style, html
 SUFFIXES = ("htm",)
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210
 _LABELS, _MOST_CAUSES = 8, 4
-
-
-class _Trend(NamedTuple):
-    """A number of each day with jobs, in the units of its picture; lines end where days have none."""
-
-    caption: str
-    verdict: str
-    lines: list[str]
-    bands: list[str]
-    """The corners of what lies between the bounds of the intervals; empty where there are none."""
-    points: list[tuple[float, float, str]]
-    scale: list[tuple[float, str]]
-    days: list[tuple[float, str]]
 
 
 def render(document: dict[str, Any], style: Style) -> str:
@@ -47,7 +34,8 @@ def render(document: dict[str, Any], style: Style) -> str:
             trends.append(_draw_trend(f"Bad by {cause['rule']}", days, [bad.get(day["day"], 0) for day in days]))
     worst = "failed" if document["suspects"] else "degraded" if document["bad"]["bad"] else "ok"
     template = pages.get_template("page.html.j2")
-    return template.render(text.context(document), trends=trends, version=__version__, **html.page_look(worst)) + "\n"
+    context = {**text.context(document), **html.page_look(worst), "trends": trends, "version": __version__}
+    return template.render(context) + "\n"
 
 
 def _draw_trend(
@@ -56,8 +44,8 @@ def _draw_trend(
     numbers: Sequence[float],
     words: Sequence[str] = (),
     spans: Sequence[tuple[float, float]] = (),
-) -> _Trend:
-    """Return a picture of a number of each day."""
+) -> dict[str, Any]:
+    """Return a number of each day with jobs, in the units of its picture; lines end where days have none."""
     most = max(*numbers, *(high for _, high in spans), 0) * 1.05 or 1.0
     step = 10 ** math.floor(math.log10(most / 2))
     step *= 5 if most / step > 2 * _LABELS else 2 if most / step > _LABELS else 1
@@ -76,18 +64,14 @@ def _draw_trend(
     gaps = [place for place, (day, later) in enumerate(pairwise(dates), 1) if later - day > 1]
     runs = [slice(begin, end) for begin, end in pairwise((0, *gaps, len(days)))]
     line, low, high = map(list_corners, (numbers, *zip(*(spans or [(0, 0)] * len(days)), strict=True)))
-    return _Trend(
-        caption=caption,
-        verdict="" if caption == "Jobs" else "low",
-        lines=[" ".join(line[run]) for run in runs],
-        bands=[" ".join(high[run] + low[run][::-1]) for run in runs if spans],
-        points=[
-            (across(at), up(number), f"{day['day']}: {said}")
-            for at, number, day, said in zip(dates, numbers, days, words or numbers, strict=True)
-        ],
-        scale=[(up(n * step), f"{n * step:.0%}" if spans else f"{n * step:g}") for n in range(int(most / step) + 1)],
-        days=[
-            (across(day), date.fromordinal(day).isoformat()[5:])
-            for day in range(dates[0], dates[-1] + 1, -(-(width + 1) // _LABELS))
-        ],
-    )
+    points = zip(dates, numbers, days, words or numbers, strict=True)
+    labels = range(dates[0], dates[-1] + 1, -(-(width + 1) // _LABELS))
+    return {
+        "caption": caption,
+        "verdict": "" if caption == "Jobs" else "low",
+        "lines": [" ".join(line[run]) for run in runs],
+        "bands": [" ".join(high[run] + low[run][::-1]) for run in runs if spans],
+        "points": [(across(at), up(number), f"{day['day']}: {said}") for at, number, day, said in points],
+        "scale": [(up(n * step), f"{n * step:.0%}" if spans else f"{n * step:g}") for n in range(int(most / step) + 1)],
+        "days": [(across(day), date.fromordinal(day).isoformat()[5:]) for day in labels],
+    }

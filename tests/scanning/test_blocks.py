@@ -1,36 +1,43 @@
-"""Reading in columns gives what reading line by line gives, whatever the lines are and wherever blocks end."""
+"""Reading blocks gives what reading line by line gives, whatever the lines are and wherever blocks end."""
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
-from math import inf
 from typing import Any
 
-import fuzz_columns
+import fuzz_blocks
 import pytest
 import sample_data
 from few_examples import FEW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_inspect.grammar import engine
-from nccl_inspect.ingest.sources.blocks import Lines
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.scanning.bulk import BulkScanner
-from nccl_inspect.scanning.counts import Counts
-from nccl_inspect.scanning.found import Found
+from nccl_inspect.model import resolve
 
 CONNECTS = b"vm:7:%d [0] NCCL INFO Channel %02d/%d : %d[%d] -> %d[%d]%b via %b"
 
 
 @FEW
 @given(seed=st.integers(0, 1 << 32))
-def test_columns_give_what_lines_give(seed: int) -> None:
-    assert fuzz_columns.difference(fuzz_columns.log(random.Random(seed))) is None
+def test_blocks_give_what_lines_give(seed: int) -> None:
+    assert fuzz_blocks.difference(fuzz_blocks.log(random.Random(seed))) is None
+
+
+@pytest.mark.slow
+def test_samples_are_the_same_job() -> None:
+    differ = []
+    for name in sample_data.names():
+        for content in sample_data.contents(name):
+            blocks = [content.split(b"\n")]
+            jobs = [resolve.resolve(fuzz_blocks.fold_log(blocks, by_line)).to_dict() for by_line in (False, True)]
+            if json.dumps(jobs[0], default=str) != json.dumps(jobs[1], default=str):
+                differ.append(name)
+    assert not differ
 
 
 LIMITS = [
@@ -46,7 +53,7 @@ LIMITS = [
 
 
 def test_numbers_at_their_limits() -> None:
-    assert not [lines for lines in LIMITS if fuzz_columns.difference([lines * 3, lines])]
+    assert not [lines for lines in LIMITS if fuzz_blocks.difference([lines * 3, lines])]
 
 
 NUMBERS = tuple(b"%d" % number for number in (1, 2, 9, 0, 7, 10, 12, 23, 98, 99, -1, -2, -3, -10, -12, -13, -14))
@@ -90,7 +97,7 @@ def test_texts_that_differ_in_numbers() -> None:
         some = enumerate((*values, *values[:4]))
         lines = [b"vm:%d:7 [0] NCCL INFO " % pid + text.replace(b"%b", value) for pid, value in some]
         blocks = ([lines, lines[::-1]], [lines[::-1] * 3])
-        wrong += [text for one in blocks if fuzz_columns.difference(one)]
+        wrong += [text for one in blocks if fuzz_blocks.difference(one)]
     assert not wrong
 
 
@@ -117,7 +124,7 @@ def test_times_of_any_resolution(tried: list[tuple[bytes, tuple[int, int, int]]]
         same = [form % clock + text % (number % 3, number) for number in range(40)]
         differ = [form % (number % 30, number % 70, number) + text % (number % 3, number) for number in range(10, 50)]
         blocks = [same, same + differ, [line[20:] for line in same] + differ]
-        assert fuzz_columns.difference(blocks) is None, (form, clock)
+        assert fuzz_blocks.difference(blocks) is None, (form, clock)
 
 
 @pairs(FRONTS, BEFORE)
@@ -127,20 +134,7 @@ def test_the_first_block_of_wrapped_lines(tried: list[tuple[bytes, list[bytes]]]
     for front, before in tried:
         wrapped = [front % at + line for at, line in enumerate([*before, *lines])]
         for first in (wrapped, [*before, *wrapped], wrapped[: len(before) + 1]):
-            assert fuzz_columns.difference([first, lines, wrapped]) is None, (front, before)
-
-
-def test_the_rest_of_the_first_block_is_read_in_columns() -> None:
-    front = b"[pod/llama-0/pytorch] 2026-11-20T23:13:07.%06dZ "
-    lines = [front % at + CONNECTS % (7, at % 9, 0, 0, 0, 1, 1, b"", b"P2P/CUMEM") for at in range(40)]
-    found: list[Found] = []
-
-    class Keeping(Fold):
-        def take(self, block: Found) -> None:
-            found.append(block)
-
-    BulkScanner(engine.load_grammar(), Keeping(), large=0).read(Lines(lines, 0), Counts())
-    assert [len(block.connections or ()) for block in found] == [39]
+            assert fuzz_blocks.difference([first, lines, wrapped]) is None, (front, before)
 
 
 def test_a_burst_ends_where_its_process_begins_anew() -> None:
@@ -148,24 +142,7 @@ def test_a_burst_ends_where_its_process_begins_anew() -> None:
     anew = b"vm:7:7 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.7<0>"
     step = b"vm:7:8 [0] NCCL INFO Connected all rings"
     blocks = [[anew, *connects, step, *connects, anew, *connects], [*connects, anew, *connects, step], connects]
-    assert fuzz_columns.difference(blocks) is None
-
-
-@pytest.mark.usefixtures("without_numpy")
-def test_without_numpy_large_logs_are_read_line_by_line() -> None:
-    content = sample_data.contents(sample_data.names()[0])[0]
-    fold = fuzz_columns.fold_log([content.split(b"\n")], 0)
-    expected = fuzz_columns.fold_log([content.split(b"\n")], inf)
-    assert fuzz_columns.state(fold) == fuzz_columns.state(expected)
-
-
-@pytest.fixture
-def without_numpy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in list(sys.modules):
-        if name.startswith("nccl_inspect.scanning.co") and name != "nccl_inspect.scanning.counts":
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "numpy", None)  # an import of it fails
-    yield
+    assert fuzz_blocks.difference(blocks) is None
 
 
 def test_a_short_log_does_without_numpy() -> None:

@@ -1,4 +1,4 @@
-"""Reads made-up logs in columns and line by line, and compares: ``tools/fuzz_columns.py --seconds 3600 --seed 1``.
+"""Reads made-up logs block by block and line by line, and compares: ``tools/fuzz_blocks.py --seconds 3600 --seed 1``.
 
 A log is that of a capture, with what happens to logs: lines in envelopes, times in front, lines torn and glued, odd
 bytes, other numbers, repeats, lines of other programs, and block borders anywhere. It runs on one core: start one for
@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import cache
-from math import inf
 from pathlib import Path
 from typing import Any
 
+from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog
@@ -30,6 +30,8 @@ from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.report import Style
 from nccl_inspect.report import json as report
+from nccl_inspect.scanning.bulk import BulkScanner, rejoined
+from nccl_inspect.scanning.counts import Counts
 
 SAMPLES = Path(__file__).parent.parent / "sample_logs"
 Blocks = list[list[bytes]]
@@ -38,13 +40,20 @@ _MOST = 400
 
 
 def difference(blocks: Blocks) -> str | None:
-    """Return what reading in columns finds otherwise than line by line; None when all is the same."""
-    columns, lines = fold_log(blocks, 0), fold_log(blocks, inf)
-    for name, mine, others in zip(_NAMES, state(columns), state(lines), strict=True):
+    """Return what reading blocks finds otherwise than reading line by line; None when all is the same."""
+    at_once, by_line = fold_log(blocks), fold_log(blocks, by_line=True)
+    found = reading_difference(at_once, by_line)
+    if found is None and (mine := document(at_once)) != (others := document(by_line)):
+        found = f"document:\n{_first_difference(mine, others)}"
+    return found
+
+
+def reading_difference(at_once: Fold, by_line: Fold) -> str | None:
+    """Return what was read otherwise; None when all is the same."""
+    for name, mine, others in zip(_NAMES, state(at_once), state(by_line), strict=True):
         if mine != others:
             return f"{name}:\n{_first_difference(mine, others)}"
-    mine, others = document(columns), document(lines)
-    return None if mine == others else f"document:\n{_first_difference(mine, others)}"
+    return None
 
 
 def document(fold: Fold) -> Any:
@@ -52,14 +61,29 @@ def document(fold: Fold) -> Any:
     return json.loads("".join(report.pieces(Judge(Options())(fold), Style())))
 
 
-def fold_log(blocks: Blocks, large: float) -> Fold:
+class LineReader(Reader):
+    """Reads each line by itself."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._scanner = _LineScanner(engine.load_grammar(), self.fold)
+
+
+class _LineScanner(BulkScanner):
+    def read(self, lines: Lines, counts: Counts) -> None:
+        if not counts.lines:
+            lines = rejoined(lines, self._grammar)
+        self._by_line(lines, counts)
+
+
+def fold_log(blocks: Blocks, by_line: bool = False) -> Fold:
     """Return the fold of a log.
 
     Args:
         blocks: its lines.
-        large: bytes after which it is read in columns.
+        by_line: whether each is read by itself.
     """
-    reader = Reader(large=large)
+    reader = LineReader() if by_line else Reader()
     reader.fold.start("job.log")
     for block in blocks:
         reader.feed(Lines(block, sum(map(len, block)) + len(block)))
@@ -104,7 +128,8 @@ def _step(step: Any) -> Any:
     if not isinstance(step, Burst):
         return step.place, step.origin, step.printed.time, step.event
     edges = [
-        (key, one.stated, one.origin, one.place, one.channels, one.lines, one.level) for key, one in step.edges.items()
+        (key, one.channel, one.message, one.origin, one.place, one.channels, one.lines, one.level)
+        for key, one in step.edges.items()
     ]
     return step.key, step.place, step.origin, step.printed.time, edges
 
@@ -118,7 +143,7 @@ def _first_difference(mine: Any, others: Any) -> str:
         if not unequal:
             break
         mine, others = unequal[0]
-    return f"  columns: {str(mine)[:2000]}\n  lines:   {str(others)[:2000]}"
+    return f"  blocks: {str(mine)[:2000]}\n  lines:  {str(others)[:2000]}"
 
 
 _OPENED = {".gz": gzip.decompress, ".xz": lzma.decompress}
