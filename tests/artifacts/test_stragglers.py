@@ -21,7 +21,7 @@ def dumps(size: int, duration: Callable[[int, int], float | None], calls: int = 
 
     def call(rank: int, seq: int) -> dict[str, Any]:
         measured = duration(rank, seq)
-        took = {} if measured is None else {"duration_ms": measured}
+        took: dict[str, Any] = {} if measured is None else {"duration_ms": measured}
         return entry(seq, "0", seq, "all_reduce", time_created_ns=seq * STEP_NS + rank // 4 * skew_ns, **took)
 
     ranks = range(size)
