@@ -88,6 +88,7 @@ def test_a_file_of_another_kind_is_an_error_that_says_what_to_give(tmp_path: Pat
 
 DATA = TESTS / "data"
 H200 = DATA / "h200-4gpu.nccl-topo.xml"
+TWO_SOCKETS = DATA / "two-sockets.nccl-topo.xml"
 H200_GRAPH = DATA / "h200-4gpu.nccl-graph.xml"
 GPU = '<pci busid="{bus}" class="0x030200"><gpu dev="{dev}" sm="{sm}" rank="{dev}" gdr="1">{links}</gpu></pci>'
 LINK = '<nvlink target="{target}" count="{count}" tclass="0x030200"/>'
@@ -101,38 +102,12 @@ def switch(bus: str, *inside: str) -> str:
     return f'<pci busid="{bus}" class="0x060400">{"".join(inside)}</pci>'
 
 
-def nic(bus: str, name: str, dev: int, gdr: int = 1) -> str:
-    return (
-        f'<pci busid="{bus}" class="0x020000"><nic><net name="{name}" dev="{dev}" speed="200000" port="1" '
-        f'guid="0x1" gdr="{gdr}"/></nic></pci>'
-    )
-
-
 def cpu(numa: int, *inside: str, host: str = "0x1") -> str:
     return f'<cpu host_hash="{host}" numaid="{numa}" arch="x86_64" vendor="AuthenticAMD">{"".join(inside)}</cpu>'
 
 
 def system(*inside: str) -> str:
     return f'<?xml version="1.0"?>\n<!-- a -->\n<system version="1">{"".join(inside)}</system>\n'
-
-
-# Shaped after xml.cc: two sockets, one with a switch below another one.
-PCIE = system(
-    cpu(
-        0,
-        switch(
-            "0000:01:00.0",
-            gpu(0, "0000:19:00.0"),
-            gpu(1, "0000:1a:00.0"),
-            nic("0000:18:00.0", "mlx5_0", 0),
-            switch("0000:02:00.0", gpu(2, "0000:1b:00.0")),
-        ),
-        switch("0000:03:00.0", gpu(3, "0000:2b:00.0")),
-        gpu(4, "0000:3b:00.0"),
-        gpu(5, "0000:3c:00.0"),
-    ),
-    cpu(1, switch("0000:81:00.0", gpu(6, "0000:89:00.0"), nic("0000:88:00.0", "mlx5_1", 1, gdr=0))),
-)
 
 
 def test_a_dump_of_nvswitch_gpus() -> None:
@@ -148,8 +123,8 @@ def test_a_dump_of_nvswitch_gpus() -> None:
     assert set(eth.classes.values()) == {"PHB"}
 
 
-def test_nesting_gives_the_class_of_gpus_and_nics(tmp_path: Path) -> None:
-    found = read(tmp_path, PCIE)
+def test_nesting_gives_the_class_of_gpus_and_nics() -> None:
+    found = topology.read(str(TWO_SOCKETS))
     assert [found.link_class(0, other) for other in (1, 2, 3, 4, 6)] == ["PIX", "PXB", "PHB", "PHB", "SYS"]
     assert found.link_class(4, 5) == "PHB"
     first, second = found.nics
@@ -191,7 +166,7 @@ def test_hosts_of_one_nvlink_domain_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_bracket_is_an_index_or_a_bus_id(tmp_path: Path) -> None:
-    found = read(tmp_path, PCIE)
+    found = topology.read(str(TWO_SOCKETS))
     for src, dst, kind in (
         ("19000", "1a000", "PIX"),
         ("0000:19:00.0", "89000", "SYS"),
