@@ -139,7 +139,7 @@ def lost_ranks(number: int) -> Lines:
     yield head(1000 + number, 5) + connection(2, 0, "[send] via NET/IB/1")
 
 
-def repeated(*lines: str) -> Callable[[int], Lines]:
+def repeat_lines(*lines: str) -> Callable[[int], Lines]:
     """Return a world, and lines of which there may be any number."""
     return lambda many: chain(one_world(many), (line.format(number) for number in range(many) for line in lines))
 
@@ -166,21 +166,23 @@ JOBS: dict[str, Callable[[int], Lines]] = {
     "watchdogs": with_all(hosts, watchdog),
     "ends": with_all(hosts, lambda number: f"srun: error: host-{number}: task {number}: Killed"),
     "worlds whose ranks are lost": each(lost_ranks),
-    "tracebacks": repeated("[rank{0}]: Traceback (most recent call last):", "[rank{0}]: ValueError: bad {0}"),
-    "losses": repeated("[rank{0}]: Traceback (most recent call last):", "[rank{0}]: RuntimeError: Broken pipe"),
-    "threads": repeated("Exception in thread T{0}:", "ValueError: bad {0}"),
-    "processes": repeated("-- Process {0} terminated with the following error:", "ValueError: bad {0}"),
-    "steps": repeated("slurmstepd: error: *** STEP {0}.0 ON a CANCELLED AT 2025-03-04T10:20:30 ***", "ValueError: {0}"),
-    "pids": repeated("=   PID {0} RUNNING AT a", "=   EXIT CODE: {0}"),
-    "tasks": repeated("srun: error: a: task {0}: Exited with exit code 1", "[rank{0}]: KeyboardInterrupt"),
-    "ray": repeated("ray.exceptions.RayTaskError(KeyError): ray::work() (pid={0}, ip=192.0.2.2)", "step {0}"),
-    "processes of a connection": repeated("h{0}:{0}:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"),
-    "processes of a rank": repeated("vm:{0}:1 [0] NCCL INFO " + BEGUN),
-    "threads of a process": repeated("vm:1:{0} [0] NCCL INFO Channel 00/0 : {0}[0] -> 1[1] [send] via NET/IB/0"),
-    "settings": repeated("h{0}:1:1 [0] NCCL INFO NCCL_V{0} set by environment to 1"),
-    "NICs": repeated("h{0}:1:1 [0] NCCL INFO NCCL_IB_HCA set to mlx5_{0}"),
-    "torn lines": repeated("vm:1:1 [0] NCCL INFO Channel 00vm:{0}:{0} [0] NCCL INFO cudaDriverVersion 13000"),
-    "lives of a process": repeated(
+    "tracebacks": repeat_lines("[rank{0}]: Traceback (most recent call last):", "[rank{0}]: ValueError: bad {0}"),
+    "losses": repeat_lines("[rank{0}]: Traceback (most recent call last):", "[rank{0}]: RuntimeError: Broken pipe"),
+    "threads": repeat_lines("Exception in thread T{0}:", "ValueError: bad {0}"),
+    "processes": repeat_lines("-- Process {0} terminated with the following error:", "ValueError: bad {0}"),
+    "steps": repeat_lines(
+        "slurmstepd: error: *** STEP {0}.0 ON a CANCELLED AT 2025-03-04T10:20:30 ***", "ValueError: {0}"
+    ),
+    "pids": repeat_lines("=   PID {0} RUNNING AT a", "=   EXIT CODE: {0}"),
+    "tasks": repeat_lines("srun: error: a: task {0}: Exited with exit code 1", "[rank{0}]: KeyboardInterrupt"),
+    "ray": repeat_lines("ray.exceptions.RayTaskError(KeyError): ray::work() (pid={0}, ip=192.0.2.2)", "step {0}"),
+    "processes of a connection": repeat_lines("h{0}:{0}:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"),
+    "processes of a rank": repeat_lines("vm:{0}:1 [0] NCCL INFO " + BEGUN),
+    "threads of a process": repeat_lines("vm:1:{0} [0] NCCL INFO Channel 00/0 : {0}[0] -> 1[1] [send] via NET/IB/0"),
+    "settings": repeat_lines("h{0}:1:1 [0] NCCL INFO NCCL_V{0} set by environment to 1"),
+    "NICs": repeat_lines("h{0}:1:1 [0] NCCL INFO NCCL_IB_HCA set to mlx5_{0}"),
+    "torn lines": repeat_lines("vm:1:1 [0] NCCL INFO Channel 00vm:{0}:{0} [0] NCCL INFO cudaDriverVersion 13000"),
+    "lives of a process": repeat_lines(
         "vm:1:1 [0] NCCL INFO " + BEGUN,
         "vm:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
         "vm:1:2 [0] NCCL INFO Connected all rings",
