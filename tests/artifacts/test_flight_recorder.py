@@ -13,13 +13,7 @@ from dumps import beside, dump, entry
 import nccl_inspect
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import flight_recorder
-from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-
-
-def find_only(job: Job, rule: str) -> Finding:
-    (finding,) = (one for one in job.findings if one.rule == rule)
-    return finding
 
 
 def test_the_rank_is_in_the_name() -> None:
@@ -124,9 +118,24 @@ def test_a_dump_from_before_the_call_proves_nothing(tmp_path: Path) -> None:
     made = [entry(1, "0", 1, "all_reduce", time_created_ns=(NOW - 900) * SECOND)]
     inside = [*made, entry(2, "0", 2, "all_reduce", "started", time_created_ns=NOW * SECOND)]
     beside(tmp_path, {0: inside, 1: inside, 2: inside, 3: made})
-    finding = find_only(write_dumps(tmp_path, {0: 60, 1: 60, 2: 60, 3: -800}), "collective-not-called")
+    job = write_dumps(tmp_path, {0: 60, 1: 60, 2: 60, 3: -800})
+    (finding,) = (one for one in job.findings if one.rule == "collective-not-called")
     assert finding.confidence == "possible"
     assert "was written 800 s before that call" in finding.cause
+
+
+def test_dumps_accuse_if_a_time_agrees(tmp_path: Path) -> None:
+    """Dumps name no process and no communicator: if no line has a date, the log must not be older than they are."""
+    made = [entry(1, "0", 1, "all_reduce", time_created_ns=(NOW - 1) * SECOND)]
+    waits = [*made, entry(2, "0", 2, "all_reduce", "started", time_created_ns=NOW * SECOND)]
+    beside(tmp_path, {0: waits, 1: waits, 2: waits, 3: made})
+    said = {}
+    for days in (0, 9, -9):
+        os.utime(tmp_path / "job.log", (NOW + days * 86_400, NOW + days * 86_400))
+        job = nccl_inspect.read(tmp_path)
+        said[days] = (job.verdict, job.findings[0].rule, job.findings[0].confidence)
+    found = "collective-not-called"
+    assert said == dict.fromkeys((0, 9), ("failed", found, "certain")) | {-9: ("unknown", found, "possible")}
 
 
 def test_many_files_are_read_by_several_processes(tmp_path: Path, monkeypatch: Any) -> None:

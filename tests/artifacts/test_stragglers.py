@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from dumps import dump, entry
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_inspect.artifacts import flight_recorder, stragglers
+from nccl_inspect.artifacts import stragglers
 from nccl_inspect.artifacts.flight_recorder import Dump
 
 STEP_NS = 200_000_000
@@ -17,28 +18,14 @@ STEP_NS = 200_000_000
 
 def dumps(size: int, duration: Callable[[int, int], float | None], calls: int = 40, skew_ns: int = 0) -> list[Dump]:
     """Return dumps of all ranks of one group, by how long each call took on each; clocks of hosts may differ."""
-    found = []
-    for rank in range(size):
-        entries = []
-        for seq in range(1, calls + 1):
-            measured = duration(rank, seq)
-            entries.append(
-                {
-                    "record_id": seq - 1,
-                    "pg_id": 0,
-                    "process_group": ("0", "default_pg"),
-                    "collective_seq_id": seq,
-                    "profiling_name": "nccl:all_reduce",
-                    "time_created_ns": seq * STEP_NS + rank // 4 * skew_ns,
-                    "state": "completed",
-                    "is_p2p": False,
-                    **({} if measured is None else {"duration_ms": measured}),
-                }
-            )
-        config = {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(size)))}}
-        document = {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries}
-        found.append(flight_recorder.read(f"nccl_trace_rank_{rank}", pickle.dumps(document, protocol=2)))
-    return found
+
+    def call(rank: int, seq: int) -> dict[str, Any]:
+        measured = duration(rank, seq)
+        took: dict[str, Any] = {} if measured is None else {"duration_ms": measured}
+        return entry(seq, "0", seq, "all_reduce", time_created_ns=seq * STEP_NS + rank // 4 * skew_ns, **took)
+
+    ranks = range(size)
+    return [dump(rank, [call(rank, seq) for seq in range(1, calls + 1)], {"0": [*ranks]}) for rank in ranks]
 
 
 def test_the_rank_for_which_all_wait_is_named_whatever_the_clocks() -> None:
@@ -70,22 +57,22 @@ def pipeline(receive: Mapping[str, object], slow: int | None = None) -> list[Dum
     """Return three stages: each receives from the one before, then all meet; a slow one works 50 ms longer."""
     made = []
     for rank in range(3):
-        calls: list[dict[str, object]] = []
+        calls: list[dict[str, Any]] = []
         for step in range(1, 31):
             held = 40.0 * rank + (50.0 if slow is not None and rank > slow else 0.0)
             rest = 100.0 - 40.0 * rank + (50.0 if slow is not None and rank < slow else 0.0)
-            about = {"pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": step, "p2p_seq_id": step}
             if rank:
-                name = f"nccl:recv {rank}<-{rank - 1}"
-                calls.append({**about, "profiling_name": name, "is_p2p": True, "duration_ms": held, **receive})
+                about: dict[str, Any] = {"is_p2p": True, "collective_seq_id": step, "p2p_seq_id": step}
+                calls.append(
+                    entry(
+                        len(calls), "0", step, f"recv {rank}<-{rank - 1}", **{**about, "duration_ms": held, **receive}
+                    )
+                )
                 if receive.get("batched"):
-                    calls.append({**about, "profiling_name": "nccl:coalesced", "is_p2p": True, "duration_ms": held})
-            reduce = {"profiling_name": "nccl:all_reduce", "is_p2p": False, "duration_ms": rest}
-            calls.append({**about, **reduce, "time_created_ns": step * STEP_NS})
-        entries = [{"record_id": number, "state": "completed", **call} for number, call in enumerate(calls)]
-        config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}}
-        document = {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries}
-        made.append(flight_recorder.read(f"nccl_trace_rank_{rank}", pickle.dumps(document, protocol=2)))
+                    calls.append(entry(len(calls), "0", step, "coalesced", **about, duration_ms=held))
+            at = step * STEP_NS
+            calls.append(entry(len(calls), "0", step, "all_reduce", duration_ms=rest, time_created_ns=at))
+        made.append(dump(rank, calls, {"0": [0, 1, 2]}))
     return made
 
 

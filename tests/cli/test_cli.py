@@ -20,8 +20,6 @@ from few_examples import every
 from repository import TESTS
 from terminals import EXE, HEALTHY, SLOW, on_a_terminal
 
-from nccl_inspect import __version__
-
 TOPOLOGY = str(TESTS / "data" / "h200-4gpu.nccl-topo.xml")
 COMMANDS = tomllib.loads((TESTS / "cli" / "commands.toml").read_text(encoding="utf-8"))
 
@@ -92,12 +90,6 @@ def test_without_a_log_on_a_terminal_the_error_says_how_to_give_one() -> None:
     shown = on_a_terminal(["summarize"])
     assert shown.count(b"\n") == 1
     assert b"nccl-inspect: no input; name a log file, or pipe one in" in shown
-
-
-@pytest.mark.slow
-def test_the_package_runs_as_a_module() -> None:
-    command = [sys.executable, "-m", "nccl_inspect", "--version"]
-    assert subprocess.check_output(command, text=True) == f"nccl-inspect, version {__version__}\n"
 
 
 @pytest.mark.slow

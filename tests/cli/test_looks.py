@@ -12,12 +12,16 @@ import click
 import man_pages
 import pytest
 import sample_data
+from call_count import calls
 from command_line import execute, invoke
 from terminals import SLOW, on_a_terminal, run
 
 from nccl_inspect.cli import cli, manual
+from nccl_inspect.cli.annotate import _Margin
 from nccl_inspect.extras.collect import kubectl
+from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.judging.engine import registered
+from nccl_inspect.report import Style
 
 TOP = cli.context_class(cli, info_name="nccl-inspect")
 CONTEXTS = {
@@ -90,6 +94,18 @@ def test_examples_fit() -> None:
         20: ["# plain", "tool a.log", "# both", "tool a.log \\", "    --to 'b c'"],
     }.items():
         assert list(manual.fit_examples(shown, width)) == lines
+
+
+def test_a_margin_note_costs_little() -> None:
+    (log,) = sample_data.contents("p2p-nvlink-8gpu")
+    lines = log.split(b"\n")
+
+    def work() -> None:
+        for _ in _Margin(load_grammar(), False, Style()).add_notes(lines):
+            pass
+
+    work()
+    assert calls(work) < 60 * len(lines)
 
 
 @pytest.mark.slow

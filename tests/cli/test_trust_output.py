@@ -132,10 +132,15 @@ def test_an_interrupted_report_is_marked_in_every_format(tmp_path: Path) -> None
     for call, mark in marks.items():
         form, *command = call.split()
         with begin_command(*(command or ["summarize", "-"]), "--format", form, data=SOUND.read_bytes()) as process:
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM if command else signal.SIGINT)
             out, err = process.communicate()
-        if process.returncode != 143 or mark not in out:
+        is_told = command or b"reading stopped: reporting what was read; Ctrl-C again to stop\n" in err
+        if process.returncode != (143 if command else 130) or mark not in out or not is_told:
             wrong.append((call, process.returncode, out[:300], err))
+    with begin_command("summarize", "-", data=b"one line\n") as process:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert (process.returncode, out, err.strip()) == (130, b"", b"nccl-inspect: interrupted")
     assert not wrong
 
 

@@ -14,72 +14,8 @@ from nccl_inspect.grammar import engine, files
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline.reader import Reader
 
-GRAMMAR = """\
-dialect: launchers
-family: starter
-subsys: ALWAYS
-foreign: yes
-
-production: starter-gone
-line: starter: rank {global_rank} on {node:w}, process {pid}, is gone: «status {status}¦signal {signal:sig}»
-event: ProcessEnded tone=error reporter=starter order=first ends_others=true external=SIGINT|SIGTERM
-says: The process that ended first, which starter says.
-role: propagated-error ends-job
-sample: starter: rank 3 on node-1, process 103, is gone: status 1
-
-production: starter-lost
-line: starter: lost {global_rank} ({signal:sig})
-event: ProcessEnded tone=error reporter=starter
-says: Any process that ended with an error.
-role: propagated-error ends-job
-sample: starter: lost 3 (Killed)
-
-production: starter-failed
-line: starter: a process failed, status {status}
-event: ProcessEnded tone=error reporter=starter
-says: A process ended, and starter does not say which.
-role: propagated-error ends-job
-sample: starter: a process failed, status 1
-
-production: starter-report
-line: starter: rank {global_rank} failed:
-event: ProcessEnded reporter=starter completes=below
-says: The first line of a report of several.
-sample: starter: rank 3 failed:
-
-production: starter-report-process
-line: starter:   process {pid} of {node:w}
-event: ProcessEnded tone=error reporter=starter order=first ends_others=true external=SIGINT|SIGTERM
-says: The process that ended first; the lines around it say which rank it was, and how it ended.
-role: propagated-error ends-job
-sample: starter:   process 103 of node-1
-
-production: starter-report-end
-line: starter:   its end: «status {status}¦signal {signal:sig}»
-event: ProcessEnded reporter=starter completes=above
-says: How the process in the line above ended.
-sample: starter:   its end: status 1
-"""
-WORDINGS = """\
-dialect: nccl
-family: own
-subsys: INIT
-
-production: own-connect
-line: ownConnect to {peer:w} gave up: {error:t}
-event: Notice tone=error
-says: A release of tomorrow words a connection that it gave up in its own way.
-role: connection-failed
-sample: ownConnect to 10.0.0.2<40000> gave up: Connection refused
-
-production: own-destroyed
-line: the communicator {comm:p} is past its end
-event: Notice tone=error
-says: A release of tomorrow words the use of a destroyed communicator in its own way.
-role: dead-communicator
-rule: invalid-usage
-sample: the communicator 0x7f00 is past its end
-"""
+OWN = [Path(__file__).with_name(name) for name in ("starter.grammar", "wordings.grammar")]
+"""A launcher that nobody knew, and wordings of a release of tomorrow."""
 START = "".join(
     f"vm:{100 + rank}:{100 + rank} [{rank}] NCCL INFO ncclCommInitRank comm 0x{rank + 1} rank {rank} nranks 4 "
     f"cudaDev {rank} nvmlDev {rank} busId {rank + 1}0 commId 0x2 - Init COMPLETE\n"
@@ -89,13 +25,10 @@ NAMED = "starter: rank 2 on vm, process 102, is gone: "
 
 
 @pytest.fixture(autouse=True)
-def grammar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def grammar(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Yield the shipped grammar, and other files beside it."""
-    own = [tmp_path / "starter.grammar", tmp_path / "own.grammar"]
-    for file, text in zip(own, (GRAMMAR, WORDINGS), strict=True):
-        file.write_text(text, encoding="utf-8")
     shipped = list(files.list_files())
-    monkeypatch.setattr(files, "list_files", lambda: iter([*shipped, *own]))
+    monkeypatch.setattr(files, "list_files", lambda: iter([*shipped, *OWN]))
     engine.load_grammar.cache_clear()
     yield
     monkeypatch.undo()

@@ -171,15 +171,6 @@ def test_a_cut_sample_is_known_as_cut_or_as_another_message(production: Producti
     assert production.is_cut(cut) == (production.match(cut) is None)
 
 
-@given(st.binary(max_size=120))
-def test_no_message_breaks_the_grammar(message: bytes) -> None:
-    parsed = GRAMMAR.parse(message)
-    if parsed:
-        match = parsed.production.match(message)
-        assert match
-        assert parsed.production.render(match) == message
-
-
 # --- leads and needles
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import random
 import sys
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import cycle
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import exports
 import pytest
 import sample_data
-from exports import Said
 from few_examples import every
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,14 +30,214 @@ from nccl_inspect.ingest.sources import files, partition
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 
+# --- exports, after the documentation of the tools and their real output; names are made up
+
+BEGIN = datetime(2026, 11, 20, 23, 13, 7, 71_868, tzinfo=UTC)
+
+
+class Said(NamedTuple):
+    """A line, and when it was printed."""
+
+    when: datetime
+    text: str
+
+    @property
+    def iso(self) -> str:
+        return self.when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    @property
+    def plain_line(self) -> str:
+        return self.when.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+    @property
+    def thousandths(self) -> int:
+        return int(self.when.timestamp() * 1000)
+
+    @property
+    def milliardths(self) -> str:
+        return f"{self.thousandths}071868"
+
+
+Export = Callable[[Sequence[Said]], bytes]
+
+
+def make_said(lines: Iterable[bytes], step: float = 0.0013) -> list[Said]:
+    """Return lines with times, ``step`` seconds apart."""
+    return [
+        Said(BEGIN + timedelta(seconds=step * index), line.decode("utf-8", "surrogateescape"))
+        for index, line in enumerate(lines)
+    ]
+
+
+def dump(document: Any, **how: Any) -> bytes:
+    return json.dumps(document, **how).encode() + b"\n"
+
+
+def json_lines(record: Callable[[Said], Any]) -> Export:
+    """Return JSON, one record in each line."""
+    return lambda rows: b"".join(dump(record(row)) for row in rows)
+
+
+def json_document(record: Callable[[Said], Any], around: Callable[[list[Any]], Any] = list) -> dict[str, Export]:
+    """Return a JSON document, in one line and over many."""
+    return {
+        "": lambda rows: dump(around([record(row) for row in rows])),
+        "-pretty": lambda rows: dump(around([record(row) for row in rows]), indent=2),
+    }
+
+
+def csv_table(names: Sequence[str], row: Callable[[Said], Sequence[object]], **how: Any) -> Export:
+    """Return CSV with a line of names."""
+
+    def export(rows: Sequence[Said]) -> bytes:
+        text = io.StringIO()
+        writer = csv.writer(text, **how)
+        writer.writerow(names)
+        writer.writerows(map(row, rows))
+        return text.getvalue().encode("utf-8", "surrogateescape")
+
+    return export
+
+
+def add_prefixes(front: Callable[[Said], str]) -> Export:
+    return lambda rows: b"".join(f"{front(row)}{row.text}\n".encode("utf-8", "surrogateescape") for row in rows)
+
+
+def gcp(row: Said) -> dict[str, Any]:
+    return {
+        "insertId": "1k2j3",
+        "labels": {"k8s-pod/app": "llama"},
+        "logName": "projects/p/logs/stdout",
+        "receiveTimestamp": row.iso,
+        "resource": {"labels": {"cluster_name": "c", "pod_name": "llama-0"}, "type": "k8s_container"},
+        "severity": "INFO",
+        "textPayload": row.text + "\n",
+        "timestamp": row.iso,
+    }
+
+
+def cloudwatch(row: Said) -> dict[str, Any]:
+    return {"logStreamName": "train/main/4f1c", "timestamp": row.thousandths, "message": row.text, "eventId": "3" * 56}
+
+
+def insights(row: Said) -> list[dict[str, str]]:
+    return [{"field": "@timestamp", "value": row.plain_line}, {"field": "@message", "value": row.text}]
+
+
+def elastic(row: Said) -> dict[str, Any]:
+    source = {"@timestamp": row.iso, "message": row.text, "kubernetes": {"pod": {"name": "llama-0"}}}
+    return {"_index": "logs", "_id": "1", "_score": None, "_source": source, "sort": [1, 2]}
+
+
+def hits(found: list[Any]) -> dict[str, Any]:
+    return {"took": 3, "_shards": {"total": 1, "failures": []}, "hits": {"total": {"value": 9}, "hits": found}}
+
+
+def loki(found: list[Any]) -> dict[str, Any]:
+    stream = {"stream": {"pod": "llama-0", "container": "trainer"}, "values": found}
+    return {"status": "success", "data": {"resultType": "streams", "result": [stream], "stats": {"ingester": {}}}}
+
+
+def azure(found: list[Any]) -> dict[str, Any]:
+    names = [{"name": name, "type": "string"} for name in ("TimeGenerated", "PodName", "LogMessage")]
+    return {"tables": [{"name": "PrimaryResult", "columns": names, "rows": found}]}
+
+
+def datadog(row: Said) -> dict[str, Any]:
+    return {"id": "A1", "type": "log", "attributes": {"timestamp": row.iso, "host": "gpu-1", "message": row.text}}
+
+
+def unknown(row: Said) -> dict[str, Any]:
+    return {"meta": {"seq": 1, "at": row.iso}, "entry": {"what": row.text}}
+
+
+def name_lines(name: str, exports: dict[str, Export]) -> dict[str, Export]:
+    return {name + suffix: export for suffix, export in exports.items()}
+
+
+DOCUMENTS: dict[str, Export] = {
+    **name_lines("gcloud", json_document(gcp)),
+    **name_lines(
+        "cloudwatch-events", json_document(cloudwatch, lambda found: {"events": found, "searchedLogStreams": []})
+    ),
+    **name_lines("insights-results", json_document(insights, lambda found: {"results": found, "status": "Complete"})),
+    **name_lines("insights-json", json_document(lambda row: {"@timestamp": row.plain_line, "@message": row.text})),
+    **name_lines("elastic-search", json_document(elastic, hits)),
+    **name_lines("loki-api", json_document(lambda row: [row.milliardths, row.text], loki)),
+    **name_lines("loki", json_document(lambda row: {"labels": {"pod": "a"}, "line": row.text, "timestamp": row.iso})),
+    **name_lines("azure-tables", json_document(lambda row: [row.iso, "llama-0", row.text], azure)),
+    **name_lines(
+        "azure-cli", json_document(lambda row: {"LogMessage": row.text, "PodName": "a", "TimeGenerated": row.iso})
+    ),
+    **name_lines("datadog-api", json_document(datadog, lambda found: {"data": found, "meta": {"elapsed": 1}})),
+    **name_lines("docker", json_document(lambda row: {"log": row.text + "\n", "stream": "stdout", "time": row.iso})),
+    **name_lines("unknown", json_document(unknown)),
+    "jq": lambda rows: b"".join(dump(gcp(row), indent=2) for row in rows),
+    "one-string": lambda rows: dump("\n".join(row.text for row in rows)),
+    "one-member": lambda rows: dump({"status": "ok", "logs": "\n".join(row.text for row in rows)}),
+}
+"""JSON that is more, or less, than one object for each line."""
+ROWS: dict[str, Export] = {
+    "gcloud-lines": json_lines(gcp),
+    "docker-lines": json_lines(lambda row: {"log": row.text + "\n", "stream": "stdout", "time": row.iso}),
+    "loki-lines": json_lines(lambda row: {"labels": {"pod": "a"}, "line": row.text, "timestamp": row.iso}),
+    "elastic-lines": json_lines(elastic),
+    "splunk-lines": json_lines(lambda row: {"preview": False, "result": {"_raw": row.text, "_time": row.iso}}),
+    "unknown-lines": json_lines(unknown),
+}
+"""JSON with one object in each line."""
+TABLES: dict[str, Export] = {
+    "insights": csv_table(["@timestamp", "@message"], lambda row: [row.plain_line, row.text]),
+    "insights-columns": csv_table(
+        ["@logStream", "@message", "@log", "@timestamp"],
+        lambda row: ["train/main", row.text, "1:train", row.plain_line],
+    ),
+    "console": csv_table(["timestamp", "message"], lambda row: [row.thousandths, row.text]),
+    "gcp": csv_table(
+        ["insertId", 'labels."k8s-pod/app"', "resource.labels.pod_name", "textPayload", "timestamp"],
+        lambda row: ["1k2j3", "llama", "llama-0", row.text + "\n", row.iso],
+    ),
+    "azure": csv_table(
+        ["TimeGenerated [UTC]", "Computer", "LogMessage"],
+        lambda row: [row.when.strftime("%m/%d/%Y, %I:%M:%S.%f %p"), "aks-1", row.text],
+    ),
+    "datadog": csv_table(
+        ["Date", "Host", "Service", "Content"], lambda row: [row.iso, "gpu-1", "train", row.text], quoting=csv.QUOTE_ALL
+    ),
+    "kibana": csv_table(
+        ["@timestamp", "kubernetes.pod.name", "message"],
+        lambda row: [row.when.strftime("%b %d, %Y @ %H:%M:%S.%f"), "llama-0", row.text],
+    ),
+    "splunk": csv_table(["_raw", "_time", "host"], lambda row: [row.text, row.iso, "gpu-1"], quoting=csv.QUOTE_ALL),
+    "grafana": csv_table(
+        ["Time", "Line", "tsNs"], lambda row: [row.iso, row.text, row.milliardths], quoting=csv.QUOTE_ALL
+    ),
+    "semicolons": csv_table(["@timestamp", "@message"], lambda row: [row.iso, row.text], delimiter=";"),
+    "tabs": csv_table(["TimeGenerated", "LogEntry"], lambda row: [row.iso, row.text], delimiter="\t"),
+}
+"""CSV."""
+PREFIXED: dict[str, Export] = {
+    "timestamps": add_prefixes(lambda row: f"{row.iso} "),
+    "pods": add_prefixes(lambda row: f"[pod/llama-0/trainer] {row.iso} "),
+    "logcli": add_prefixes(lambda row: f'{row.iso} {{app="llama", pod="llama-0"}} '),
+    "aws-tail": add_prefixes(lambda row: f"{row.iso[:-1]}+00:00 train/main/4f1c "),
+    "seconds": add_prefixes(lambda row: row.when.strftime("%b %d %H:%M:%S node-1 train[7]: ")),
+    "": add_prefixes(lambda row: ""),
+}
+"""Text; the last one has no times of its own."""
+EXPORTS = {**DOCUMENTS, **ROWS, **TABLES}
+
+
+# --- the logs and the kinds that tests take
+
 CAPTURES = ("peer-killed", "v2.28.9-libfabric-2node", "rank-missing-hang", "torch-watchdog-timeout")
 LINE = "vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
-ALL = {**exports.EXPORTS, **exports.PREFIXED}
-IN_PIECES = [*exports.DOCUMENTS, *exports.TABLES]
+ALL = {**EXPORTS, **PREFIXED}
+IN_PIECES = [*DOCUMENTS, *TABLES]
 
 
 def rows(name: str) -> list[Said]:
-    return exports.make_said(capture(name))
+    return make_said(capture(name))
 
 
 def list_misplaced(job: Job, data: bytes) -> list[str]:
@@ -65,13 +265,13 @@ def test_an_export_in_any_order_gives_the_same_job(step: int) -> None:
             job = nccl_inspect.read(data)
             if describe_job(job) != read_plain(name) or job.sources[0].newest_first != is_turned:
                 wrong.append(f"{name} as {kind}, {'newest first' if is_turned else 'in order'}")
-            if kind in IN_PIECES or kind in exports.PREFIXED:
+            if kind in IN_PIECES or kind in PREFIXED:
                 wrong += [f"{kind}: {what}" for what in list_misplaced(job, data)]
-    for kind in (*exports.ROWS, *exports.TABLES, "gcloud", "insights-results", "azure-tables"):
-        (event, *_) = nccl_inspect.events(exports.EXPORTS[kind](exports.make_said([LINE.encode()])))
+    for kind in (*ROWS, *TABLES, "gcloud", "insights-results", "azure-tables"):
+        (event, *_) = nccl_inspect.events(EXPORTS[kind](make_said([LINE.encode()])))
         wrong += [] if event.where and event.where.time else [f"{kind}: its times are not kept"]
-    for kind in exports.TABLES:
-        head = exports.TABLES[kind]([])
+    for kind in TABLES:
+        head = TABLES[kind]([])
         if json_documents.table_reader(head) is None or not isinstance(
             record_lines.reader_of(head), json_documents.Sheet
         ):
@@ -83,7 +283,7 @@ def test_an_export_in_any_order_gives_the_same_job(step: int) -> None:
 def test_an_export_that_breaks_off_gives_what_came_before(step: int) -> None:
     whole, shares = read_plain("v2.28.9-libfabric-2node")["lines"][0], cycle((0.3, 0.77))
     for kind in IN_PIECES[::step]:
-        data = exports.EXPORTS[kind](rows("v2.28.9-libfabric-2node"))
+        data = EXPORTS[kind](rows("v2.28.9-libfabric-2node"))
         share = next(shares)
         (source,) = nccl_inspect.read(data[: int(len(data) * share)]).sources
         assert share * whole * 0.8 < source.typed_lines < whole, (kind, share)
@@ -92,7 +292,7 @@ def test_an_export_that_breaks_off_gives_what_came_before(step: int) -> None:
 
 @given(st.sampled_from(IN_PIECES), st.integers(1, 5000), st.integers(0, 1000))
 def test_an_export_may_come_in_any_pieces(kind: str, size: int, seed: int) -> None:
-    data = exports.EXPORTS[kind](rows("rank-missing-hang"))
+    data = EXPORTS[kind](rows("rank-missing-hang"))
     choose, at = random.Random(seed), 0
     whole, cut = record_lines.reader_of(data), record_lines.reader_of(data)
     assert whole is not None
@@ -110,40 +310,10 @@ def test_an_export_may_come_in_any_pieces(kind: str, size: int, seed: int) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gcloud", "one-member"])
 def test_records_larger_than_a_block_are_read_one_by_one(kind: str) -> None:
-    data = exports.EXPORTS[kind](
-        exports.make_said(line for _ in range(50) for line in capture("v2.28.9-libfabric-2node"))
-    )
+    data = EXPORTS[kind](make_said(line for _ in range(50) for line in capture("v2.28.9-libfabric-2node")))
     assert len(data) > 1 << 20
     (source,) = nccl_inspect.read(data).sources
     assert (source.nccl_lines, source.damaged_lines) == (50 * 222, 0)
-
-
-def test_messages_of_several_lines_and_documents_of_one_are_read() -> None:
-    text = "\n".join([LINE, LINE.replace("00/0", "01/0"), "Traceback"])
-    for data in (exports.dump([{"message": text}]), exports.TABLES["insights"]([Said(exports.BEGIN, text)])):
-        (path,) = nccl_inspect.read(data).paths
-        assert path.channels == [0, 1]
-    job = nccl_inspect.read(json.dumps({"events": [{"message": LINE, "timestamp": 1}]}).encode())
-    assert [path.detail for path in job.paths] == ["P2P/CUMEM"]
-    row = f'@timestamp,@message\n2026-11-20 23:13:07.071,"{LINE}"\nx\n"no end\n{LINE}\n'.encode()
-    (source,) = nccl_inspect.read(row).sources
-    assert (source.typed_lines, source.lines) == (2, row.count(b"\n")), "a row that does not fit its table is a line"
-
-
-BEGINNINGS = [
-    b'{"learning_rate": 0.1, "optimizer": {"name": "adam"}}\n',
-    b'{\n  "learning_rate": 0.1,\n  "tags": [{"a": 1}]\n}\n',
-    *(b'{"message": "starting"}\n', b'["a", "b"]\n', b'[{"x": 1}]\n', b"[rank0]: hello\n", b"Date,Host\n"),
-    *(b"log\n", b"message, please\n", b'"quoted"\n', b"{", b"[", b""),
-]
-
-
-def test_a_log_that_begins_with_something_like_an_export_is_a_log() -> None:
-    for head in BEGINNINGS:
-        data = head + b"\n".join(capture("peer-killed")) + b"\n"
-        job = nccl_inspect.read(data)
-        assert describe_job(job)["paths"] == read_plain("peer-killed")["paths"], head
-        assert not list_misplaced(job, data), head
 
 
 def test_nested_json_ends() -> None:
@@ -164,7 +334,7 @@ def test_no_bytes_break_the_readers_of_exports(data: bytes, head: bytes) -> None
 def test_an_export_is_read_by_one_process(tmp_path: Path) -> None:
     for kind in ("gcloud-pretty", "insights"):
         path = tmp_path / f"{kind}.export"
-        path.write_bytes(exports.EXPORTS[kind](rows("peer-killed")))
+        path.write_bytes(EXPORTS[kind](rows("peer-killed")))
         shares = partition.planned(str(path), 4, 1)
         assert not shares or [[part.is_whole for part in share] for share in shares] == [[True]]
         assert describe_job(reading.Judge(reading.Options())(reading.fold(str(path), jobs=4))) == read_plain(
@@ -176,7 +346,7 @@ def test_an_export_is_read_by_one_process(tmp_path: Path) -> None:
 
 
 def turn_lines() -> bytes:
-    return exports.PREFIXED["timestamps"](rows("peer-killed")[::-1])
+    return PREFIXED["timestamps"](rows("peer-killed")[::-1])
 
 
 @sample_data.one_or_all("peer-killed", "timestamps")
@@ -198,13 +368,13 @@ def test_times_that_jitter_or_begin_again_turn_nothing() -> None:
         for spread in (1, 5, 30)
     ]
     logs.append([*found, *(Said(row.when.replace(hour=row.when.hour - 2), row.text) for row in found)])
-    kinds = exports.PREFIXED["timestamps"], exports.PREFIXED["seconds"], exports.ROWS["docker-lines"]
+    kinds = PREFIXED["timestamps"], PREFIXED["seconds"], ROWS["docker-lines"]
     for said, export in zip(logs, cycle(kinds)):
         assert not nccl_inspect.read(export(said)).sources[0].newest_first
     same = [
-        Said(exports.BEGIN.replace(microsecond=0, second=at // 40), row.text) for at, row in enumerate(found)
+        Said(BEGIN.replace(microsecond=0, second=at // 40), row.text) for at, row in enumerate(found)
     ]  # many lines have the same time
-    assert describe_job(nccl_inspect.read(exports.PREFIXED["timestamps"](same[::-1]))) == read_plain("peer-killed")
+    assert describe_job(nccl_inspect.read(PREFIXED["timestamps"](same[::-1]))) == read_plain("peer-killed")
 
 
 def test_that_it_was_turned_is_told() -> None:
@@ -234,7 +404,7 @@ def test_only_what_has_the_newest_line_first_is_turned(tmp_path: Path) -> None:
         for node in ("0", "1"):
             mine = [row for row in rows("socket-2node-tp4-dp2") if f"node-0-{node}:" in row.text]
             is_turned = (folder.name, node) == ("turned", "1")
-            data = exports.PREFIXED["timestamps"](mine[:: -1 if is_turned else 1])
+            data = PREFIXED["timestamps"](mine[:: -1 if is_turned else 1])
             (folder / f"node-{node}.log").write_bytes(data)
         jobs.append(nccl_inspect.read(folder))
     assert [source.newest_first for source in jobs[1].sources] == [False, True]

@@ -232,56 +232,10 @@ def test_prose_around_lines_is_none_and_an_excerpt_no_whole_log() -> None:
         assert (job.verdict, job.ended_by) == ("unknown", []), lead
 
 
-@pytest.mark.parametrize("kind", ["raw", "json", "kubectl"])
-def test_how_a_job_ended_is_seen_behind_what_a_collector_puts_in_front(kind: str) -> None:
-    """``Killed`` counts only if it is all that a line says, and an exception has the rank that stands before it."""
-
-    def wrap(line: bytes) -> bytes:
-        record = json.dumps({"stream": "x" * 500, "log": line.decode(), "time": TIME}).encode()
-        return {"raw": line, "json": record, "kubectl": f"[pod/llama-0/trainer] {TIME} ".encode() + line}[kind]
-
-    lines = [*(line for line in capture("rank-missing-hang") if b"launcher:" not in line), b"Killed"]
-    job = nccl_inspect.read(b"\n".join(map(wrap, lines)) + b"\n")
-    assert [line.text.rpartition(" ")[2] for line in job.ended_by] == ["Killed"]
-    assert job.verdict == "failed"
-    raised = [
-        b"[rank1]: torch.AcceleratorError: CUDA error: out of memory",
-        b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
-    ]
-    job = nccl_inspect.read(b"\n".join(map(wrap, [*capture("peer-killed")[:20], *raised])))
-    assert [one.ranks for one in job.findings if one.rule == "gpu-out-of-memory"] == [[1]]
-    assert job.first_failure is not None
-    assert job.first_failure.ranks == [1]
-
-
 # --- single lines
 
-DECORATED = [
-    b"\x1b[36m(RayWorkerWrapper pid=123)\x1b[0m " + LINE,
-    LINE.replace(b"NCCL INFO", b"\x1b[01;31m\x1b[KNCCL INFO\x1b[m\x1b[K"),
-    b"\x1b[32m" + LINE + b"\x1b[0m",
-    b"(RayWorkerWrapper pid=123, ip=10.0.0.1) " + LINE + b" [repeated 8x across cluster]",
-    b"(W pid=1) " + LINE + b" [repeated 3x across cluster] (Ray deduplicates logs by default.)",
-    b"\xe2\x94\x82 " + LINE + b"          \xe2\x94\x82",
-    b"| 2026-11-20 23:13:07.071 | " + LINE + b"     |",
-    b"  0%|          | 0/20\r  5%|#| 1/20\r" + LINE,
-    b"  5%|#| 1/20 [00:01<00:19]\r" + LINE + b"\r",
-    LINE + b"\r",
-    b"node-1: node-1: " + LINE,
-    b"\x1b_bk;t=1795216387071\x07" + LINE,
-    b"EVENTS\t1795216387071\t" + LINE + b"\t1795216387071",
-    b"_HOSTNAME=n1\nMESSAGE=" + LINE + b"\nPRIORITY=6\n",
-    b"    _HOSTNAME=n1\n    MESSAGE=" + LINE + b"\n    PRIORITY=6\n",
-    *(lead + LINE for lead in (b"some launcher> ", b"x|", b"[q]", b"odd thing:", b"##[group]", b"W1120 23:13:07 [7] ")),
-    *(lead + LINE for lead in (b"[1,0]<stdout>:", b"0: ", b"(RayWorker pid=4711) ", b"[rank3]:", b"worker-0 | ")),
-]
 
-
-def test_colours_bars_and_what_follows_a_message_are_taken_off() -> None:
-    for line in DECORATED:
-        job = nccl_inspect.read(line + b"\n")
-        assert show_lines(job) == (ONE_PATH, 1, 0), line
-        assert [host.name for host in job.hosts] == ["vm"], line
+def test_what_follows_a_message_is_taken_off_and_no_part_of_it() -> None:
     table = b"vm:11:12 [0] NCCL INFO  Max NThreads |            512 |            640 |            512 |"
     for lead in (b"", b"[pod/llama-0] ", b"| "):  # its end is no border
         assert not nccl_inspect.read(lead + table).unrecognised, lead

@@ -74,14 +74,6 @@ def test_a_prefix_names_host_process_thread_device_place_and_time() -> None:
         assert (origin.process[:2], origin.label, origin.time) == (("vm", 1), label, moment)
 
 
-@given(st.binary(max_size=300))
-def test_no_bytes_break_the_prefix(data: bytes) -> None:
-    if found := prefix.split(data):
-        head, rest = found
-        assert head + b" NCCL " + rest == data
-        prefix.parse(head)
-
-
 # --- damage
 
 

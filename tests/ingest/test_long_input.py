@@ -1,20 +1,17 @@
-"""Long input and commands in processes of their own: progress, interruption, memory, pipes that close."""
+"""Long input and commands in processes of their own: progress, memory, pipes that close."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import json
 import lzma
 import os
 import pty
 import random
 import resource
-import signal
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
@@ -30,7 +27,6 @@ from nccl_inspect.ingest.sources import blocks
 
 pytestmark = pytest.mark.slow
 CHANNEL = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
-BACK = b"vm:21:22 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] via P2P/CUMEM\n"
 
 
 def run(*args: str, exe: list[str] = EXE, **how: Any) -> subprocess.CompletedProcess[str]:
@@ -69,34 +65,6 @@ def test_long_input_on_a_terminal_shows_a_progress_bar(tmp_path: Path) -> None:
     os.close(ours)
     assert all(word in shown for word in (b"reading", b"0.2 MB, ")), "the bytes of an input of unknown length"
     assert b"%" not in shown
-
-
-def interrupt_command(args: list[str], fifo: Path, data: bytes) -> tuple[int, str, str]:
-    """Return a command that reads a FIFO and is interrupted when it has read the data and waits for more."""
-    os.mkfifo(fifo)
-    process = subprocess.Popen([*EXE, *args, str(fifo)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    with fifo.open("wb", buffering=0) as pipe:
-        pipe.write(data)
-        time.sleep(1)
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
-    return process.returncode, output.decode(), errors.decode()
-
-
-def test_ctrl_c_gives_what_was_read_so_far(tmp_path: Path) -> None:
-    data = CHANNEL + BACK + CHANNEL[:20]
-    status, output, errors = interrupt_command(["summarize"], tmp_path / "text", data)
-    assert (status, errors) == (130, "nccl-inspect: reading stopped: reporting what was read; Ctrl-C again to stop\n")
-    assert output.splitlines()[0] == "partial: interrupted after 2 lines"
-    assert "P2P/CUMEM" in output
-    status, output, _ = interrupt_command(["summarize", "--format", "json"], tmp_path / "json", data)
-    document = json.loads(output)
-    assert (status, document["job"]["partial"], document["sources"][0]["lines"]) == (130, True, 2)
-    status, output, _ = interrupt_command(["paths", "--format", "csv"], tmp_path / "paths", data)
-    assert (status, len(output.splitlines())) == (130, 3)
-    assert nccl_inspect.read(data).to_dict()["job"]["partial"] is False  # type: ignore[index]
-    status, output, errors = interrupt_command(["summarize"], tmp_path / "nothing", b"one line\n")
-    assert (status, output, errors.split()) == (130, "", ["nccl-inspect:", "interrupted"])
 
 
 def test_lines_are_given_as_soon_as_they_are_there() -> None:

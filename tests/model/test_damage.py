@@ -19,13 +19,6 @@ def _swap(at: int) -> bytes:
     return b"".join(part for n, part in enumerate(torn) if n != _OTHER)
 
 
-@pytest.mark.parametrize("name", [b"NET/I", b"NET/Libfabrictrain-7f9c", b"NET/Libfabric0 : 3[3] -> 4[4]"])
-def test_network_on_one_line_of_a_torn_log(name: bytes) -> None:
-    line = _LINES[_CONNECTION].replace(b"NET/Libfabric", name)
-    job = nccl_inspect.read(b"".join([*_LINES[:_CONNECTION], line, *_LINES[_CONNECTION + 1 :]]) + _glue_lines())
-    assert [finding.rule for finding in job.findings if finding.severity != "info"] == []
-
-
 @pytest.mark.slow
 def test_lines_torn_anywhere() -> None:
     alarms = {}
@@ -34,42 +27,3 @@ def test_lines_torn_anywhere() -> None:
         if job.verdict in ("failed", "degraded") or len(job.hosts) != 3:
             alarms[at] = job.verdict, [host.name for host in job.hosts], [finding.summary for finding in job.findings]
     assert alarms == {}
-
-
-def test_error_on_a_line_that_was_put_together_is_possible() -> None:
-    head, error = _LINES[_CONNECTION].split(b"INFO")[0], b"WARN NET/IB : Got async event : device fatal error\n"
-    whole, glued = (nccl_inspect.read(b"".join([*_LINES, text, head, error])) for text in (b"", _LINES[0].rstrip()))
-    found = [[f.confidence for f in job.findings if f.severity == "error"] for job in (whole, glued)]
-    assert found[0]
-    assert found[1] == ["possible"] * len(found[0])
-
-
-def _glue_lines() -> bytes:
-    """Return two lines that were run together, which shows that a log is torn."""
-    return _LINES[0][:60] + _LINES[1]
-
-
-@pytest.mark.parametrize(
-    "lines, claimed, believed",
-    [(1, 1 << 16, 1), (6, 1 << 15, 6), (1, 1 << 20, 0), (100, 1 << 20, 0), (500, 1 << 16, 4), (100, 200, 100)],
-)
-def test_ranks_that_only_one_line_claims_are_believed_within_limits(lines: int, claimed: int, believed: int) -> None:
-    about = "rank {0} nranks {1} cudaDev 0 nvmlDev 0 busId 1000 commId 0x{0:x} - Init START"
-    text = "h{0}:{0}:{0} [0] NCCL INFO ncclCommInitRank comm 0x10{0:x} " + about + "\n"
-    log = "".join(text.format(number, claimed) for number in range(1, lines + 1)).encode()
-    job = nccl_inspect.read(log)
-    assert job.verdict == "unknown"
-    assert (len(job.jobs) or len(job.communicators)) <= max(believed, 1)
-    if not believed:
-        assert sum(source.damaged_lines for source in job.sources) == lines
-
-
-def test_a_connection_cut_in_its_second_rank_is_that_of_the_process_that_printed_it() -> None:
-    at = next(n for n in range(_CONNECTION, len(_LINES)) if b"[receive] via NET" in _LINES[n])
-    before, after = _LINES[at].split(b" -> ")
-    printed = before + b" -> " + after[: after.index(b"[")] + b":::MLLOG {}\n"
-    pair = _LINES[at].split(b" : ")[1].split(b" [")[0]
-    cut = [printed if n == at else line for n, line in enumerate(_LINES)]
-    verdicts = [nccl_inspect.read(b"".join(lines)).verdict for lines in (_LINES, cut)]
-    verdicts += [nccl_inspect.read(b"".join(line for line in cut if pair not in line)).verdict]
-    assert verdicts == ["ok", "ok", "unknown"]

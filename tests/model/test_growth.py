@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,24 @@ def value(number: int) -> str:
     return head(0, 1000 + number % 8, number % 8) + f"NCCL_BUFFSIZE set by environment to {number}."
 
 
+def lost_ranks(number: int) -> Lines:
+    """Return a world of three of which two began and split, and a line of a rank whose own one did not begin."""
+    yield from world(number, 3, without=(2,))
+    for rank in range(2):
+        comm, how = 0x55000000 + (number * 3 + rank) * 4096, "splitCount 1 color 1 key 0"
+        for phase in ("START", "COMPLETE"):
+            yield head(number, 1000 + number * 3 + rank, rank) + init(
+                rank, 2, comm + 1, f"parent {comm:#x} {how}", phase
+            )
+    yield head(1000 + number, 5) + connection(2, 0, "[send] via NET/IB/1")
+
+
+def repeat_lines(*lines: str) -> Callable[[int], Lines]:
+    """Return a world, and lines of which there may be any number."""
+    return lambda many: chain(one_world(many), (line.format(number) for number in range(many) for line in lines))
+
+
+BEGUN = "ncclCommInitRank comm 0x{0:x} rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1 commId 0x1 - Init COMPLETE"
 JOBS: dict[str, Callable[[int], Lines]] = {
     "worlds": each(world),
     "worlds of one host": each(lambda number: world(number, host=0)),
@@ -146,6 +165,29 @@ JOBS: dict[str, Callable[[int], Lines]] = {
     "errors of each rank": with_all(hosts, close_worlds),
     "watchdogs": with_all(hosts, watchdog),
     "ends": with_all(hosts, lambda number: f"srun: error: host-{number}: task {number}: Killed"),
+    "worlds whose ranks are lost": each(lost_ranks),
+    "tracebacks": repeat_lines("[rank{0}]: Traceback (most recent call last):", "[rank{0}]: ValueError: bad {0}"),
+    "losses": repeat_lines("[rank{0}]: Traceback (most recent call last):", "[rank{0}]: RuntimeError: Broken pipe"),
+    "threads": repeat_lines("Exception in thread T{0}:", "ValueError: bad {0}"),
+    "processes": repeat_lines("-- Process {0} terminated with the following error:", "ValueError: bad {0}"),
+    "steps": repeat_lines(
+        "slurmstepd: error: *** STEP {0}.0 ON a CANCELLED AT 2025-03-04T10:20:30 ***", "ValueError: {0}"
+    ),
+    "pids": repeat_lines("=   PID {0} RUNNING AT a", "=   EXIT CODE: {0}"),
+    "tasks": repeat_lines("srun: error: a: task {0}: Exited with exit code 1", "[rank{0}]: KeyboardInterrupt"),
+    "ray": repeat_lines("ray.exceptions.RayTaskError(KeyError): ray::work() (pid={0}, ip=192.0.2.2)", "step {0}"),
+    "processes of a connection": repeat_lines("h{0}:{0}:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"),
+    "processes of a rank": repeat_lines("vm:{0}:1 [0] NCCL INFO " + BEGUN),
+    "threads of a process": repeat_lines("vm:1:{0} [0] NCCL INFO Channel 00/0 : {0}[0] -> 1[1] [send] via NET/IB/0"),
+    "settings": repeat_lines("h{0}:1:1 [0] NCCL INFO NCCL_V{0} set by environment to 1"),
+    "NICs": repeat_lines("h{0}:1:1 [0] NCCL INFO NCCL_IB_HCA set to mlx5_{0}"),
+    "torn lines": repeat_lines("vm:1:1 [0] NCCL INFO Channel 00vm:{0}:{0} [0] NCCL INFO cudaDriverVersion 13000"),
+    "lives of a process": repeat_lines(
+        "vm:1:1 [0] NCCL INFO " + BEGUN,
+        "vm:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
+        "vm:1:2 [0] NCCL INFO Connected all rings",
+        "vm:1:1 [0] NCCL INFO comm 0x{0:x} rank 0 nranks 2 cudaDev 0 busId 1 - Destroy COMPLETE",
+    ),
     "unknown messages": with_all(
         one_world, lambda number: head(0, 1000) + "odd " + "".join(chr(97 + number // n % 26) for n in (676, 26, 1))
     ),

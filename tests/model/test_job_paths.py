@@ -6,7 +6,6 @@ What is left of cut logs is in `tests/labels/built_model.toml` (`model/paths`).
 from __future__ import annotations
 
 import pytest
-from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
@@ -130,19 +129,6 @@ def test_ranks_on_an_nvswitch_talk_over_nvlink() -> None:
 def test_a_platform_tells_the_link_where_all_its_pairs_have_the_same() -> None:
     links = {"p4d.24xlarge": "NVLink", "g6e.12xlarge": "PCIe", "p3dn.24xlarge": None}
     assert {name: path(CONNECTS.format(0, 1), platform=name).link for name in links} == links
-
-
-# --- levels of NCCL 2.31 and 2.32: ATTN, which is no failure, and DIAG, the results of its own checks
-
-
-def test_lines_of_the_level_attn_are_read_as_others_are() -> None:
-    """What a healthy job of NCCL 2.32.3 printed with NCCL_DEBUG=ATTN, and two settings that it refused."""
-    job = nccl_inspect.read((TESTS / "data" / "attention.log").read_bytes())
-    (source,) = job.sources
-    assert (source.nccl_lines, source.typed_lines, source.damaged_lines) == (11, 11, 0)
-    assert {notice.level for notice in job.notices} == {"VERSION", "WARN", "ATTN"}
-    (setting,) = (notice for notice in job.notices if "NCCL_BUFFSIZE" in notice.message)
-    assert setting.evidence[0].text.startswith("[2026-11-22 13:39:19] vm:1134:1134 [1] misc/param.cc:100")
 
 
 # --- paths as a table: selections answer without making a path

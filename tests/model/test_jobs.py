@@ -143,11 +143,6 @@ def test_many_jobs_at_once() -> None:
         assert sum(one.detail is not None for one in job.jobs) == 3
 
 
-def split_by_job(number: int, hosts: int, ends: bool) -> Callable[[], object]:
-    fold = reading.fold(mix_logs([small(at, hosts, ends=ends) for at in range(number)]))
-    return lambda: Judge(Options()).worst(fold)
-
-
 def split_by_machine(number: int, name: str, many_jobs: bool) -> Callable[[], object]:
     """Return the work to join files with the machines of many jobs, or of one."""
     lines = mix_logs([small(at) for at in range(number)]) if many_jobs else b"".join(small(0, 2 * number, 1))
@@ -163,9 +158,6 @@ def split_by_machine(number: int, name: str, many_jobs: bool) -> Callable[[], ob
 
 
 WORK: dict[str, Callable[[int], Callable[[], object]]] = {
-    "jobs of one host": lambda number: split_by_job(number, 1, True),
-    "jobs": lambda number: split_by_job(number, 2, True),
-    "jobs without an end": lambda number: split_by_job(number, 2, False),
     **{
         f"{name} of {'many jobs' if many_jobs else 'one job'}": partial(
             split_by_machine, name=name, many_jobs=many_jobs
@@ -177,8 +169,8 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
 
 
 @pytest.mark.slow
-def test_the_work_grows_with_the_number_of_jobs_and_machines() -> None:
-    split_by_job(2, 2, True)()  # loads what is loaded once
+def test_the_work_grows_with_the_number_of_machines() -> None:
+    WORK["{}.ibstat of many jobs"](2)()  # loads what is loaded once
     wrong = []
     for name, work in WORK.items():
         few, many = calls(work(20)), calls(work(80))

@@ -83,6 +83,9 @@ ALL = QUICK | {
     "high bytes first": lambda: wrap_log("socket-2node-tp4-dp2").decode().encode("utf-16-be"),
     "a pod": lambda: wrap_log("v2.28.9-libfabric-2node", b"[pod/llama-0] "),
     "a time": lambda: wrap_log("v2.28.9-libfabric-2node", CRI % b"F"),
+    "lines in parts, which may lie on a border": lambda: b"".join(
+        CRI % b"P" + line[:40] + b"\n" + CRI % b"F" + line[40:] + b"\n" for line in wrap_log("v2.21.5-ipc").splitlines()
+    ),
     "a rank": lambda: wrap_log("v2.28.9-libfabric-2node", b"[rank0]: "),
 }
 
@@ -118,16 +121,6 @@ def test_what_unknown_launchers_put_in_front_gives_the_same_job(
     for piece in workers.shared(reader.fold, groups, lambda _: None):
         reader.add(piece)
     assert document(reader.fold) == document(reading.fold(str(log)))
-
-
-@pytest.mark.slow
-def test_lines_passed_on_in_parts_may_lie_on_a_border(tmp_path: Path) -> None:
-    (data,) = sample_data.contents("v2.21.5-ipc")
-    log = tmp_path / "job.log"
-    lines = [CRI % b"P" + line[:40] + b"\n" + CRI % b"F" + line[40:] for line in data.splitlines()]
-    log.write_bytes(b"\n".join(lines) + b"\n")
-    for jobs in range(2, 7):
-        is_same(log, jobs)
 
 
 @pytest.mark.slow

@@ -6,11 +6,9 @@ from typing import Any
 
 from answers import read_stored
 
-import nccl_inspect
 from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.grammar.layers import BY_NAME, Layer
 from nccl_inspect.judging.engine import registered
-from nccl_inspect.report.digest import story_rows
 
 RETRIES = ("logged-retry", "connection-retry")
 """What is tried again says nothing about a failure."""
@@ -66,13 +64,3 @@ def test_a_failed_job_has_a_finding_that_says_so() -> None:
 
 def _says_that_it_failed(finding: dict[str, Any]) -> bool:
     return finding["severity"] == "error" or finding["rule"] in ("failure-unexplained", "ended-from-outside")
-
-
-def test_a_rank_of_the_job_is_where_its_process_is_though_lines_show_ranks_of_communicators_only() -> None:
-    begin = "n-{0}:10{0}:10{0} [0] NCCL INFO ncclCommInitRank comm 0x{0} rank {1} nranks 2 cudaDev 0 nvmlDev 0 busId 10"
-    lines = [f"{begin.format(rank, rank % 2)} commId 0x{rank // 2} - Init COMPLETE\n" for rank in range(4)]
-    report = "Failures:\n[0]:\n  host      : n-3\n  rank      : 3 (local_rank: 0)\n  exitcode  : -9 (pid: 103)\n"
-    job = nccl_inspect.read("".join([*lines, report]).encode())
-    assert [(row.host, row.who) for row in story_rows(job)] == [("n-3", "rank 3")]
-    document: dict[str, Any] = job.to_dict()
-    assert document["head"]["where"] == "rank 3 on n-3"

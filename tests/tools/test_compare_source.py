@@ -12,23 +12,8 @@ import source_calls
 from compare_source import Result
 from source_calls import Call
 
-SOURCE = r"""
-#define CHECK(call, name) do { \
-    if (call) WARN("Call to " name " failed: %s", strerror(errno)); \
-  } while (0)
-#define WARN(...) ncclDebugLog(NCCL_LOG_WARN, NCCL_ALL, __FILE__, __LINE__, __VA_ARGS__)
-// INFO(NCCL_INIT, "in a comment");
-void one(int* x) {
-  INFO(NCCL_INIT, "cudaDriverVersion %d", version);
-  INFO(NCCL_NET, "The moon is made of %s, says \"%d\"", cheese, 3);
-  INFO(NCCL_INIT|NCCL_NET, "NET/Socket: Using %d threads "
-       "and %d sockets per " /* a comment, in between */ "thread", f(1, "a"), x[2]);
-  INFO(NCCL_GRAPH, "%s", line);
-  INFO(NCCL_INIT, found ? "Kettle %s is on" : "Kettle is off", name);
-  WARN("Sugar 0x%" PRIx64 " was added", (uint64_t)sugar);
-  TRACE(NCCL_NET, "Never asked for %d", 1);
-}
-"""
+SOURCE = Path(__file__).with_name("source")
+"""Small ones made up for these tests."""
 MOON = 'The moon is made of %s, says "%d"'
 THREADS = "NET/Socket: Using %d threads and %d sockets per thread"
 VERDICTS = {
@@ -55,7 +40,7 @@ FORMATS = {
 def tree(tmp_path: Path) -> Path:
     folder = tmp_path / "tree"
     (folder / "src").mkdir(parents=True)
-    (folder / "src" / "one.cc").write_text(SOURCE)
+    (folder / "src" / "one.cc").write_text((SOURCE / "printf.cc").read_text())
     (folder / "src" / "notes.txt").write_text('INFO(NCCL_INIT, "not source code");')
     return folder
 
@@ -115,22 +100,6 @@ def test_check_fails_below_a_percentage_and_without_a_log_call(tree: Path) -> No
         compare_source.main([str(tree / "src"), "--dialect", "hpcx", "--check", "100"])
 
 
-STREAMS = r"""
-#define HEADER "Profiler-" << index_ << ": "
-// LOG(INFO) << "in a comment";
-absl::Status one() {
-  LOG(INFO) << "RxDM " << (found ? "is" : "is not") << " here";
-  LOG_IF(WARNING, x > 1) << absl::StrFormat("%d of %s\n%s", n, name(1), Rest());
-  PLOG(ERROR) << HEADER << "close failed";
-  LOG(LEVEL(level())) << absl::StrCat("Found ", count, " NICs");
-  LOG(ERROR) << status;
-  VLOG(1) << "never asked for";
-  RETURN_IF_ERROR(Check(a, "b")).LogWarning() << "while listening on " << port;
-  ASSIGN_OR_RETURN(auto x, Two(), _ << "\nGave up");
-  if (bad) return absl::FailedPreconditionError(absl::StrFormat("No NIC %d", 1));
-  return absl::ErrnoToStatus(errno, absl::StrCat("Cannot open ", path));
-}
-"""
 IN_STREAMS = """
 INFO @RxDM is here
 INFO @RxDM is not here
@@ -150,7 +119,9 @@ def test_streams_and_errors_are_read_line_by_line(tmp_path: Path) -> None:
     for file in ("dxs/one.cc", "buffer_mgmt_daemon/fastrak_gpu_mem_importer.cc"):
         (tmp_path / file).parent.mkdir()
         (tmp_path / file).write_text(
-            STREAMS if file.startswith("dxs") else 'LOG(INFO) << "x"; absl::InternalError("y");'
+            (SOURCE / "streams.cc").read_text()
+            if file.startswith("dxs")
+            else 'LOG(INFO) << "x"; absl::InternalError("y");'
         )
     calls = compare_source.collect(tmp_path, None, "tcpxo")
     found = {f"{call.level} {call.format.replace('NET/FasTrak %s: ', '@')}" for call in calls}
@@ -161,26 +132,7 @@ def test_streams_and_errors_are_read_line_by_line(tmp_path: Path) -> None:
 
 TEXTS = {0x20: "Connected all rings, use ring PXN %d GDR %d", 0x30: "Call to %s failed", 0x40: "x.cc"}
 LOG = "bba90 <_Z20ncclDebugLogInternal17ncclDebugLogLevelmPKcS1_iS1_z>"
-INSTRUCTIONS = f"""
-  19b8b5:\txor    %edx,%edx
-  19b8b7:\txor    %r8d,%r8d
-  19b8bc:\tlea    0x1d74ed(%rip),%r9        # 20 <_ZZ30func__+0xf0>
-  19b8c3:\tmov    $0x3,%esi
-  19b8c8:\tmov    $0x3,%edi
-  19b8cd:\tpush   %rax
-  19b8dd:\tcall   {LOG}
-  19b8e2:\tpop    %rax
-  19b900:\tlea    0x1(%rip),%rbx        # 30 <text>
-  19b903:\tlea    0x1(%rip),%rdx        # 40 <file>
-  19b905:\tmov    %rbx,%r9
-  19b908:\tmov    $0x44,%r8d
-  19b90b:\tmov    $0xffffffffffffffff,%rsi
-  19b910:\tmov    $0x2,%edi
-  19b915:\tcall   {LOG}
-  19b91a:\tmov    $0x3,%edi
-  19b91f:\tmov    0x8(%rsp),%r9
-  19b924:\tcall   {LOG}
-""".splitlines()
+INSTRUCTIONS = (SOURCE / "library.txt").read_text().splitlines()
 
 
 def test_a_call_in_a_library_is_read_with_its_level_subsystems_and_place() -> None:

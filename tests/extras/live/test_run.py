@@ -9,20 +9,70 @@ import pty
 import signal
 import socket
 import subprocess
+import sys
 import termios
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from command_line import invoke
 from repository import ROOT
-from running_jobs import LIMIT, SET, command, environment, python, quietly, run, shell, start_job
-from terminals import read_until
+from terminals import Piped, read_until
 
-from nccl_inspect.extras.live.session import Gathering
+from nccl_inspect.extras.live.session import JOB, LAUNCHERS, SETTINGS, Gathering
 
 pytestmark = pytest.mark.slow
 SAMPLES = ROOT / "sample_logs"
+LIMIT = 60
+NOBODY = "localhost:9"
+"""Where no RAS listens."""
+SET = {name for setting in SETTINGS for name in (setting.name, *setting.unless)}
+
+
+def environment(**own: str) -> dict[str, str]:
+    """Return an environment without a launcher and without settings of NCCL."""
+    launched = {name for launcher in LAUNCHERS for name in (launcher.mark, launcher.rank, launcher.local_rank)}
+    left_out = {*SET, *launched, *JOB}
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return {**kept, "NCCL_RAS_ADDR": NOBODY, **own}
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "nccl_inspect", "run", *args]
+
+
+def run(folder: Path, *args: str, data: bytes = b"", **own: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        command(*args), cwd=folder, env=environment(**own), input=data, capture_output=True, timeout=LIMIT, check=False
+    )
+
+
+def shell(script: str) -> list[str]:
+    return ["--out", "out", "--", "sh", "-c", script]
+
+
+def python(script: str) -> list[str]:
+    return ["--out", "out", "--", sys.executable, "-c", script]
+
+
+def quietly(arguments: list[str]) -> list[str]:
+    """Return the command without a report, which takes most of the time."""
+    return ["--quiet", *arguments]
+
+
+@contextmanager
+def start_job(folder: Path, *args: str, **own: str) -> Iterator[Piped]:
+    env = environment(**own)
+    process = Piped(command(*args), cwd=folder, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=LIMIT)
 
 
 # --- the job ends as without
@@ -299,3 +349,58 @@ def test_a_stand_still_is_reported_while_the_job_runs_unless_it_is_only_quiet(tm
                 assert len(list(tmp_path.glob("hang/hosts/*/ras.*"))) == 2
             else:
                 assert shown == b"nccl-inspect: nothing printed for 0.5 s\n"
+
+
+# --- the end of the command leads the report, is kept, and ends all that the command started
+
+SOUND = SAMPLES / "p2p-nvlink-8gpu" / "job.log"
+KILLED = SAMPLES / "peer-killed" / "job.log"
+PATHS = "; its paths are as good as expected"
+RAISES = "printf 'Traceback (most recent call last):\\n  File \"a.py\", line 1\\nValueError: x\\n'"
+ENDS = (
+    (f"cat {SOUND}", 0, "OK: every path that the log shows is as good as expected"),
+    (f"cat {SOUND}; kill -9 $$", 137, f"FAILED: the command ended with status 137 (SIGKILL){PATHS}"),
+    (f"cat {SOUND}; kill -TERM $$", 143, f"FAILED: the command ended with status 143 (SIGTERM){PATHS}"),
+    (f"cat {SOUND}; exit 3", 3, f"FAILED: the command ended with status 3{PATHS}"),
+    (f"cat {SOUND}; exit 255", 255, f"FAILED: the command ended with status 255{PATHS}"),
+    (f"cat {SOUND}; {RAISES}; exit 1", 1, "FAILED: a process raised ValueError: x"),
+    ("exit 1", 1, "FAILED: the command ended with status 1"),
+    (f"cat {KILLED}; exit 1", 1, "FAILED: rank 3 (llama-3-8b-node-0-1, pid 5026, GPU 3) went away"),
+)
+
+
+def test_the_end_of_the_command_leads_the_report_and_stays_in_its_folder(tmp_path: Path) -> None:
+    wrong: list[object] = []
+    for number, (script, status, headline) in enumerate(ENDS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        done = run(folder, *shell(script))
+        said, *report = done.stderr.decode().splitlines()
+        again = invoke("summarize", str(folder / "out")).stdout.splitlines()
+        end = headline.partition(PATHS)[0].removeprefix("FAILED: ") if "command" in headline else "the command "
+        is_first = said.startswith(f"nccl-inspect: {end if status else 'the command succeeded'}")
+        shown = f"ended with status {status}" in "\n".join(report) or not status
+        if done.returncode != status or not (is_first and shown):
+            wrong.append((script, done.returncode, said))
+        wrong += [(script, lines[:1]) for lines in (report, again) if not " ".join(lines).startswith(headline)]
+    assert not wrong
+
+
+def test_a_signal_ends_all_that_the_command_started(tmp_path: Path) -> None:
+    """Also what a shell waits for, which a signal to the shell alone leaves behind."""
+    alive = []
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with start_job(tmp_path, "-q", *shell("sh -c 'echo $$; exec sleep 60'; sleep 60")) as process:
+            child = int(process.stdout.readline())
+            process.send_signal(number)
+            status = process.wait(LIMIT)
+        for _ in range(100):
+            if not Path(f"/proc/{child}").exists():
+                break
+            time.sleep(0.05)
+        else:
+            os.kill(child, signal.SIGKILL)
+            alive.append((number, status))
+        if status != 128 + number:
+            alive.append((number, status))
+    assert not alive
