@@ -76,6 +76,8 @@ class Expected(Frozen):
     """Below it all is low, where the log does not show what makes the difference; None where ``low`` decides."""
     part: str = "nvlink"
     """What limits: ``network``, ``nvlink`` or ``pcie``."""
+    is_assumed: bool = False
+    """Whether the rate of the NICs is not known, and the usual ones are taken."""
 
 
 @frozen
@@ -251,7 +253,7 @@ def _expect_from_network(ran: Setup, nics: Nics, machine: platforms.Platform | N
     without = ", without GPUDirect RDMA" if nics.has_gdr is False else ""
     what = f"{ran.nodes} nodes x {count(nics.number, 'NIC')}{rate}{without}"
     floor = None if nics.gbps and nics.least in (0, nics.number) else _round(least)
-    return Expected(_round(low), _round(high), what, nics.source or share["source"], floor, "network")
+    return Expected(_round(low), _round(high), what, nics.source or share["source"], floor, "network", not nics.gbps)
 
 
 def _share_of(ran: Setup, carried: float, share: float, is_most: bool = False) -> float:
@@ -390,6 +392,7 @@ def _sizes(rows: Iterable[Row]) -> list[Sized]:
 def _judge(entry: Measured, expected: Expected) -> None:
     entry.expected_low, entry.expected_high = expected.low, expected.high
     entry.expected_source, entry.what, entry.part = expected.source, expected.what, expected.part
+    entry.is_assumed = expected.is_assumed
     ranks = entry.ranks or 2
     large = [size for size in entry.sizes if size.size >= _LEAST and least_share(size.size, ranks) >= _LARGE]
     if not large:

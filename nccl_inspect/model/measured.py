@@ -48,6 +48,8 @@ class Measured(Record):
     """What is expected to give that: ``4 nodes x 8 NICs of 400 Gb/s``."""
     part: str = "nvlink"
     """What limits: ``network``, ``nvlink`` or ``pcie``."""
+    is_assumed: bool = False
+    """Whether the rate of the NICs is not known, and the usual ones are taken."""
     reason: str = ""
     """Why it is not judged, or what is odd about it."""
     hosts: list[str] = field(default_factory=list)

@@ -27,6 +27,7 @@ def bandwidth_low(facts: Facts) -> Iterator[Hit]:
         "part": worst.part,
         "times": Estimate(f"{times:{'.2g' if times < 100 else '.0f'}}", (source,)),
         "severe": _ratio(worst) < VERY_LOW,
+        "assumed": worst.is_assumed,
     }
     hosts, lines = worst.hosts or facts.hosts(), [worst.line, *paths.first_lines()[:1]]
     yield Hit([], named, (), facts.job.ranks_seen, hosts, lines, open_paths=paths)
