@@ -100,7 +100,7 @@ def line(text: str) -> Explanation:
     Raises:
         NcclInspectError: there is no such line.
     """
-    sense = meaning.of_line(text, engine.load_grammar())
+    sense = meaning.explain_line(text, engine.load_grammar())
     if sense is None:
         words = text.strip().lower().partition(" (run with")[0].partition(" - please")[0]
         result = _RESULTS.get(words, text.strip())

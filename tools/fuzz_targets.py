@@ -153,7 +153,7 @@ def message(data: bytes) -> None:
             require(match is not None and found.production.render(match) == found.message, "it does not come back")
             require(found.message.rstrip() == line.rstrip(), "its message is another one")
         text = line.decode("utf-8", "surrogateescape")
-        if told := meaning.of_line(text, grammar):
+        if told := meaning.explain_line(text, grammar):
             require(all(is_safe(value) for _, value, _ in told.fields), "a value holds control characters")
         else:
             meaning.nearest(text[:2000], grammar)

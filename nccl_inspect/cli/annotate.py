@@ -127,7 +127,7 @@ class _Margin:
         return production
 
     def _find_slowly(self, line: bytes) -> Production | None:
-        sense = meaning.of_line(mask_secrets(decode(line)), self._grammar)
+        sense = meaning.explain_line(mask_secrets(decode(line)), self._grammar)
         return sense.production if sense else None
 
 

@@ -72,7 +72,7 @@ def _read_stdin() -> list[str]:
 
 def _join_wrapped(lines: list[str]) -> list[str]:
     """Return the lines without repetitions; one line if they are a wrapped one."""
-    line = meaning.joined(lines, engine.load_grammar()) if len(lines) > 1 else None
+    line = meaning.rejoin(lines, engine.load_grammar()) if len(lines) > 1 else None
     return [line] if line else list(dict.fromkeys(lines))
 
 

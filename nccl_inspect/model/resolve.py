@@ -31,7 +31,7 @@ from nccl_inspect.model.processes.gathering import Gathered, walked
 from nccl_inspect.model.statements import job_end, job_failure, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.statements.index import Quotes, StatementLine, Statements, by_process
-from nccl_inspect.model.statements.notices import gathered_calls, joined, timeline_of
+from nccl_inspect.model.statements.notices import gathered_calls, join_notices, timeline_of
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.wording import count
 
@@ -53,7 +53,7 @@ def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
 
 def gathered_of(fold: Fold | Share) -> Gathered:
     """Return the processes of a fold, or of a share of one."""
-    return Gathered.of(fold) if isinstance(fold, Fold) else fold.gathered()
+    return Gathered.gather(fold) if isinstance(fold, Fold) else fold.gathered()
 
 
 def _remaining(logs: list[ProcessLog], split: list[list[ProcessLog]], over: set[Process]) -> list[ProcessLog]:
@@ -95,11 +95,11 @@ class _Builder:
         logs = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
         self._statements = Statements(logs)
         largest = communicator.find_world(self._communicators)
-        self._world = stated_world.of(self._communicators, logs, largest)
+        self._world = stated_world.make_world(self._communicators, logs, largest)
         communicator.number(self._communicators, self._world)
         table = attribution.table_of(self._processes)
         self.attribution = attribution.attribute(self._processes, table)
-        self._lines = placement.place(self._communicators, self._world, self.attribution, table)
+        self._lines = placement.place_lines(self._communicators, self._world, self.attribution, table)
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
             name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
@@ -109,7 +109,7 @@ class _Builder:
 
     def job(self) -> Job:
         statements = self._statements
-        notices = joined(statements.all, self._ranks, self._releases, self.quotes.message, self._completed_last)
+        notices = join_notices(statements.all, self._ranks, self._releases, self.quotes.message, self._completed_last)
         self._groups = names.names(self._communicators, self._processes, statements, notices)
         self.layouts = rings_and_trees.Layouts()
         self._likely = names.likely_parallelism(self._communicators, self._world)
@@ -119,7 +119,9 @@ class _Builder:
         environment = settings(self._processes, statements, self._ranks, self.quotes.message, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = build.gpu_classes(notices)
-        built = build.build(self._lines, self._communicators, self.quotes.edge, NicNames(statements).of, not shm_off)
+        built = build.build(
+            self._lines, self._communicators, self.quotes.edge, NicNames(statements).find_name, not shm_off
+        )
         if classes:
             built = build.name_classes(built, classes, self._bus_ids())
         return Job(
@@ -273,7 +275,7 @@ class _Builder:
         by_rank = [comm.members[rank] for rank in sorted(comm.members)]
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
-        layout = self.layouts.of(comm)
+        layout = self.layouts.find_layout(comm)
         info = CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -449,8 +451,8 @@ _DETAILS: dict[str, Callable[[_Builder, Communicator, CommunicatorInfo], object]
     "timings": lambda builder, comm, _: builder.lifetimes.timings(comm, builder.quotes),
     "algorithms": lambda _, comm, info: rings_and_trees.algorithms(comm, info.collnet),
     "collnet": lambda _, comm, __: rings_and_trees.collnet(comm),
-    "rings": lambda builder, comm, _: builder.layouts.of(comm).global_rings(comm),
-    "trees": lambda builder, comm, _: builder.layouts.of(comm).global_trees(comm),
+    "rings": lambda builder, comm, _: builder.layouts.find_layout(comm).global_rings(comm),
+    "trees": lambda builder, comm, _: builder.layouts.find_layout(comm).global_trees(comm),
     "network_lines": _network_lines,
     "announced": lambda _, comm, __: [member.rank for member in _by_rank(comm) if member.started],
     "begins": lambda builder, comm, _: lifetime.begins(_by_rank(comm), builder.quotes.where),

@@ -30,7 +30,7 @@ _ALIKE = (Alike("NCCL_P2P_DISABLE", "1", "NCCL_P2P_LEVEL=LOC", first=(2, 6), las
 All other variables print their own name: NCCL_PARAM in src/misc/param.cc, and the INFO beside each ncclGetEnv."""
 
 
-def of(name: str, value: str, releases: Iterable[str]) -> Alike | None:
+def find_related(name: str, value: str, releases: Iterable[str]) -> Alike | None:
     """Return what else may have been set where a log shows this setting.
 
     Args:

@@ -79,7 +79,7 @@ def judged(
     Raises:
         NcclInspectError: there is no such job or run.
     """
-    everything = Gathered.of(fold)
+    everything = Gathered.gather(fold)
     shares = jobs_of(fold, everything)
     if not shares:
         if choice.job not in (None, "1") and not choice.is_one_of_two:
@@ -373,14 +373,14 @@ class Judge:
         """
         choice = Choice(self._options.job, self._options.run, is_one_of_two)
         if not beside.evidence:
-            job = judged(state, self.of, choice, visit)
+            job = judged(state, self.judge_fold, choice, visit)
         else:
             from nccl_inspect.artifacts.joining import Allotment  # most logs come alone
 
             allotment = Allotment(beside.evidence)
 
             def judge(share: Fold | Share, gathered: Gathered) -> Job:
-                return self.of(share, gathered, beside=allotment.select(share))
+                return self.judge_fold(share, gathered, beside=allotment.select(share))
 
             job = judged(state, judge, choice, visit, allotment.begin)
             job.artifacts += allotment.left
@@ -393,7 +393,7 @@ class Judge:
         counted.partial = True
         for source in state.sources:
             counted.start(source.name).counts.lines = source.counts.lines
-        return self.of(counted)
+        return self.judge_fold(counted)
 
     def __call__(
         self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Inventory = NOTHING
@@ -406,13 +406,13 @@ class Judge:
             quiet: seconds for which no rank came any further, where somebody watched the log.
             beside: the evidence next to the log.
         """
-        job = self.of(state, going_on=going_on, quiet=quiet, beside=beside.evidence)
+        job = self.judge_fold(state, going_on=going_on, quiet=quiet, beside=beside.evidence)
         job.passed_over = beside.passed_over
         for record in (job, *job.communicators, *job.notices, *job.last_lines):
             record.make_fields()
         return job
 
-    def of(
+    def judge_fold(
         self,
         state: Fold | Share,
         gathered: Gathered | None = None,
@@ -447,7 +447,7 @@ class Judge:
 
             job.bandwidth, job.training = measured.judge_benchmarks(facts), tables.speeds(job.benchmarks)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
-            job.waiting.age = ages.of(job)
+            job.waiting.age = ages.file_age(job)
         job.head = head.make_head(job)
         return job
 

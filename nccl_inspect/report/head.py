@@ -184,7 +184,7 @@ def _end(job: Job, is_now: bool) -> str:
     stamps = [row.stamps["last"] for row in job.timeline if "last" in row.stamps]
     if stamps:
         last = max(stamps, key=lambda stamp: stamp.seconds)
-        age = ages.of_line(last.source, last.time) if is_now else None
+        age = ages.line_age(last.source, last.time) if is_now else None
         ago = "" if age is None else f" ({duration(age)} ago)"
         return f"last line {clock(last.time)}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
     if job.is_one_of_several:

@@ -158,7 +158,7 @@ class Source(NamedTuple):
     """How to remove it."""
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """Return the file and the line."""
         return f"{self.file.rpartition('/')[2]}:{self.variable.line}"
 
@@ -185,7 +185,7 @@ def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit
         yield Hit(
             named={
                 "names": [f"{source.variable.name}={source.variable.value}" for source in causes],
-                "place": causes[0].place,
+                "place": causes[0].position,
                 "owner": causes[0].variable.owner,
                 "steps": list(dict.fromkeys(source.step for source in causes)),
             },
@@ -197,7 +197,12 @@ def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit
         others = sources.get(setting.name, [])
         if others and all(source.variable.value is not None and "$" not in source.variable.value for source in others):
             first = others[0]  # a value that is filled in later is unknown
-            named = {"place": first.place, "name": setting.name, "value": first.variable.value, "other": setting.value}
+            named = {
+                "place": first.position,
+                "name": setting.name,
+                "value": first.variable.value,
+                "other": setting.value,
+            }
             yield Hit(named=named, evidence=[first.line, *setting.evidence[:1]], effects=[effect])
             return
 

@@ -286,7 +286,7 @@ class BulkScanner(Scanner):
         counts.add(sum(repeats.numbers[line] for line in recognized), unknown)
         for back, line in reversed([*islice(repeats.last_of(others), TAIL)]):
             counts.add_other(numbers[-1 - back], others[line])
-        begin, end = repeats.places()
+        begin, end = repeats.count_before()
         self._collector.take_repeated(
             [
                 Repeated(numbers[begin[line]], numbers[-1 - end[line]], repeats.numbers[line], *recognized[line])

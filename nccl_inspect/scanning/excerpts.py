@@ -346,7 +346,7 @@ class Excerpt:
             return Reading(place, 1, messages)
         below = list(takewhile(_may_continue, rests))
         if below and self._look_near(line, *below):
-            ways = decoration.joined([line, *below])
+            ways = decoration.join_ways([line, *below])
             wholes = [Reading(place, size, [message]) for size, text in ways if (message := self._whole(text))]
             if wholes:  # of equal ones the shortest
                 return max(wholes, key=lambda one: _own_signs(one.messages[0][1].parsed))
@@ -354,7 +354,7 @@ class Excerpt:
             if message := quoted(text, self._grammar):
                 return Reading(place, 1, [message])
         is_printed = _PRINTED.search(line) is not None
-        old = next(filter(None, map(self._of_old, decoration.layers(line))), None) if is_printed else None
+        old = next(filter(None, map(self._read_old, decoration.layers(line))), None) if is_printed else None
         return Reading(place, 1, [old]) if old else None
 
     def _mentions(self, lines: Sequence[bytes]) -> Iterator[Reading]:
@@ -425,7 +425,7 @@ class Excerpt:
         parsed = self._parsed(text)
         return (prefix.ALONE, Text(_level(parsed), text, parsed)) if parsed and is_telling(parsed) else None
 
-    def _of_old(self, text: bytes) -> tuple[Origin, Text] | None:
+    def _read_old(self, text: bytes) -> tuple[Origin, Text] | None:
         """Return a line of NCCL before 2.4 by its prefix: its message is not known."""
         old_line = None if prefix.MARK in text or _FORMAT.search(text) else _LEVEL.match(text)
         origin = _origin(old_line) if old_line else None

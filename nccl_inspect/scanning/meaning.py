@@ -139,7 +139,7 @@ _EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*[a-z]\w*|[A-Z]\w*(?:Error|Exce
 """``trainer.TrainingFailed``: with its module, or with a usual suffix."""
 
 
-def of_line(text: str, grammar: Grammar) -> Meaning | None:
+def explain_line(text: str, grammar: Grammar) -> Meaning | None:
     """Return the meaning of a line, or of a message without its prefix; None if no production matches.
 
     Colors and the envelope of a collector are removed first, as in a log.
@@ -161,7 +161,7 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
     )
 
 
-def joined(lines: Sequence[str], grammar: Grammar) -> str | None:
+def rejoin(lines: Sequence[str], grammar: Grammar) -> str | None:
     """Return the original line of lines that were wrapped; None if they are not one line."""
     statement = _one_of([encode(line) for line in lines], grammar)
     if statement is None:

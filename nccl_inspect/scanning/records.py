@@ -27,7 +27,7 @@ class RecordFrame(Frame):
 
     def at(self, text: bytes) -> Origin:
         """Return the origin of a line by the time of day of its object."""
-        return self.origin if self.stamp is None else self.origin._replace(time=self.stated(text))
+        return self.origin if self.stamp is None else self.origin._replace(time=self.read_time(text))
 
 
 class Records:

@@ -36,7 +36,7 @@ class Repeats(NamedTuple):
     end: list[bytes]
     """The last lines: at least as many."""
 
-    def places(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
+    def count_before(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
         """Return how many lines come before the first of each kind, and how many after the last one."""
         return _find_first(self.cycle, self.numbers), _find_first(reversed(self.end), self.numbers)
 

@@ -496,6 +496,6 @@ def test_what_cannot_be_read_is_told_in_one_line_without_secrets(store: Any, mon
     job = nccl_inspect.read(["memory://job/none.log", "memory://job/job.log"])
     assert [bool(source.problem) for source in job.sources] == [True, False]
     for url, shown in SHOWN.items():
-        assert remote.shown(url) == str(remote.Remote(url)) == shown
+        assert remote.mask_url(url) == str(remote.Remote(url)) == shown
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     assert error_of("s3://bucket/job.log").endswith("which is not installed; pip install fsspec")

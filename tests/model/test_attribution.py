@@ -100,7 +100,7 @@ def outcome(log: list[LINE], many: int = attribution.MANY) -> Outcome:
 def _outcome(log: list[LINE]) -> Outcome:
     fold = sample_data.fold_sources([("job.log", [text.encode() for text, _ in log])])
     assert not fold.unrecognised
-    built = resolve._Builder(fold, Gathered.of(fold))
+    built = resolve._Builder(fold, Gathered.gather(fold))
     comms = {comm.name: comm for comm in built._communicators}
     assert len(comms) == len(built._communicators), "names are unique"
     found = Outcome()

@@ -138,7 +138,7 @@ class Folders:
         if stat.S_ISDIR(status.st_mode):
             yield from self._files_below(path, shown)
             return
-        yield replace(files.of_file(self._open_below(path, name), found=False), name=shown)
+        yield replace(files.find_again(self._open_below(path, name), found=False), name=shown)
 
     def _files_below(self, folder: Path, shown: str) -> Iterator[File]:
         """Yield the logs below a folder and the evidence beside them."""

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.fleet.tables import SCHEMA, TABLES, Tables, schema
-from nccl_inspect.ingest.sources.remote import shown
+from nccl_inspect.ingest.sources.remote import mask_url
 
 _Result = TypeVar("_Result")
 _INDEX = "fleet.json"
@@ -64,7 +64,7 @@ class Store:
 
     def __init__(self, url: str, make: bool = False) -> None:
         core = library("fsspec.core")
-        self._name = shown(url)
+        self._name = mask_url(url)
         try:
             self._files, root = core.url_to_fs(url)
             self._root = root.rstrip("/")

@@ -227,7 +227,7 @@ def without_margin(line: bytes) -> bytes:
     return _MARGIN.sub(b"", line)
 
 
-def joined(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+def join_ways(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield what lines are together that were one before, and how many they are: first the fewest.
 
     A terminal breaks inside of words, a mail at a blank.

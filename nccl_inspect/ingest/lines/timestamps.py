@@ -59,9 +59,9 @@ class Frame(NamedTuple):
         _, process, tid, device, _, location, label, rank, wrapped, lead = self.origin
         lead = lead and text[: len(lead)]
         # Each line with a time has its own: this takes a third of what calling the class takes.
-        return _new(Origin, (text, process, tid, device, self.stated(text), location, label, rank, wrapped, lead))
+        return _new(Origin, (text, process, tid, device, self.read_time(text), location, label, rank, wrapped, lead))
 
-    def stated(self, text: bytes) -> str | None:
+    def read_time(self, text: bytes) -> str | None:
         """Return the time that such an origin states."""
         if self.stamp is None:
             return None
@@ -78,7 +78,7 @@ class Late(NamedTuple):
     @property
     def time(self) -> str | None:
         """As of the origin, as is the next."""
-        return self.frame.origin.time if self.frame.stamp is None else self.frame.stated(self.text)
+        return self.frame.origin.time if self.frame.stamp is None else self.frame.read_time(self.text)
 
     @property
     def tid(self) -> int:

@@ -57,10 +57,10 @@ def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> I
             progress(size, total)
 
     for file in inputs_found:
-        yield from of_file(file, count)
+        yield from open_file(file, count)
 
 
-def of_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
+def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
     """Yield the sources that a file stands for.
 
     Args:

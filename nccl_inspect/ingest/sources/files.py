@@ -265,7 +265,7 @@ def _find_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File
     return [find_regular(path, status)]
 
 
-def of_file(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
+def find_again(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
     """Return a file again that :func:`find` gave."""
     if not isinstance(path, Path):
         return _find_object(path, found)
@@ -291,7 +291,7 @@ def _find_url(url: str) -> Iterable[File]:
     try:
         return [_find_object(place, found) for place, found in remote.find(url)]
     except StreamError as error:
-        return [unreadable(remote.shown(url), error.what, error.hint)]
+        return [unreadable(remote.mask_url(url), error.what, error.hint)]
 
 
 def _find_object(place: Remote, found: bool) -> File:

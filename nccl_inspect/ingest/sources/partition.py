@@ -152,9 +152,9 @@ def read(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.Source]
     if part.place is None:
         yield blocks.Source(part.name, failing(StreamError(*part.problem or ("not found", ""))))
     elif part.is_whole:
-        file = files.of_file(part.place, part.found, part.without)
+        file = files.find_again(part.place, part.found, part.without)
         as_planned = replace(file, name=part.name, open=lambda: whole(file.open(), part.size))
-        yield from blocks.of_file(as_planned, progress)
+        yield from blocks.open_file(as_planned, progress)
     else:
         place = part.place
         yield blocks.Source(part.name, lambda: whole(_between(place, part, progress), part.size), is_cut=True)

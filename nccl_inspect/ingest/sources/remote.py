@@ -27,7 +27,7 @@ class Remote(Frozen):
     size: int | None = None
 
     def __str__(self) -> str:
-        return shown(self.url)
+        return mask_url(self.url)
 
     def open(self, _mode: str = "rb", _buffering: int = 0) -> io.RawIOBase | io.BytesIO:
         """Return its bytes.
@@ -138,7 +138,7 @@ def _name_remote(system: Any, name: str, url: str) -> str:
     return "::".join(parts)
 
 
-def shown(url: str) -> str:
+def mask_url(url: str) -> str:
     """A URL without what it may hold of secrets: passwords, and the signature of one that was made for a while."""
     web = _WEB.match(url)
     return mask_secrets(web[0] if web else url)
@@ -164,7 +164,7 @@ def _system(url: str) -> tuple[Any, str]:
 
 
 def _library(url: str) -> str:
-    """How to install what fsspec needs for a protocol: a package of its own, or those that its error names."""
+    """Return how to install what fsspec needs for a protocol: a package of its own, or those that its error names."""
     from fsspec.registry import known_implementations
 
     protocol = re.split("::|://", url)[0]

@@ -195,7 +195,7 @@ class _Work:
         left = list[tuple[Process, bool]]()
         for process, units in self._open.items():
             self._left = MAX_QUESTIONS
-            units.sort(key=lambda unit: unit.place)
+            units.sort(key=lambda unit: unit.first_place)
             left.append((process, self._settle(units, is_narrowed=False)))
         for process, is_narrowed in left:
             units = self._open[process]
@@ -236,7 +236,7 @@ class _Work:
         """Let a member have a connection: it prints once in a communicator; without its set it may be another one."""
         used = self._used[slot]
         used[id(member)] = used.get(id(member), 0) | channels
-        for unit, wanted in self._wanting[slot].of(id(member)) if slot in self._wanting else ():
+        for unit, wanted in self._wanting[slot].find_units(id(member)) if slot in self._wanting else ():
             if wanted & channels:
                 unit.lost.add(id(member))
 

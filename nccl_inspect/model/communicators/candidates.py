@@ -71,7 +71,7 @@ def slots_of(log: ProcessLog, ends: Iterable[Ends], conn: int | None) -> Iterato
 class Candidates(Protocol):
     """Holds which members of a process a burst may belong to."""
 
-    def of(self, burst: Burst, conn: int | None) -> list[Member]:
+    def find_members(self, burst: Burst, conn: int | None) -> list[Member]:
         """Return the members in which all lines of a burst fit, in their order."""
 
 
@@ -98,7 +98,7 @@ class Unit(Slotted):
     """The candidates that were left when its process began to guess."""
 
     @property
-    def place(self) -> int:
+    def first_place(self) -> int:
         """Return where the first of them stands."""
         return self.bursts[0].place
 
@@ -114,7 +114,7 @@ class Wanting:
         """Add one, and the channels in which it wants it."""
         self._units.append((unit, channels))
 
-    def of(self, member: int) -> Sequence[tuple[Unit, int]]:
+    def find_units(self, member: int) -> Sequence[tuple[Unit, int]]:
         """Return those that may be of a member, by its id, and perhaps others, where these are few."""
         if len(self._units) > _FEW and not self._by_member:
             for entry in self._units:
@@ -145,7 +145,7 @@ def units_of(process: ProcessMembers, candidates: Candidates) -> Iterator[Unit]:
 
 def burst_units(process: ProcessMembers, bursts: list[Burst], candidates: Candidates) -> Iterator[Unit]:
     """Bursts that belong together when one communicator can have them all; otherwise each on its own."""
-    groups = [candidates.of(burst, conn_of(process, burst)) for burst in bursts]
+    groups = [candidates.find_members(burst, conn_of(process, burst)) for burst in bursts]
     several = [set(map(id, group)) for group in groups[1:]]
     shared = [member for member in groups[0] if all(id(member) in group for group in several)] if several else groups[0]
     if shared:
@@ -171,7 +171,7 @@ def edge_units(process: ProcessMembers, burst: Burst, candidates: Candidates) ->
     conn, rest = burst.key.conn, []
     for key in burst.edges:
         part = burst.some([key])
-        group = candidates.of(part, conn)
+        group = candidates.find_members(part, conn)
         if len(group) > 1:
             rest.append(key)
         else:
@@ -183,8 +183,8 @@ def edge_units(process: ProcessMembers, burst: Burst, candidates: Candidates) ->
 def doubtful_units(process: ProcessMembers, burst: Burst, candidates: Candidates) -> Iterator[Unit]:
     """Edges each of which several communicators can have, as one unit if one can have them all."""
     conn = burst.key.conn
-    for part in [burst] if candidates.of(burst, conn) else [burst.some([key]) for key in burst.edges]:
-        yield Unit(process.log, [part], candidates.of(part, conn), conn, doubtful=True)
+    for part in [burst] if candidates.find_members(burst, conn) else [burst.some([key]) for key in burst.edges]:
+        yield Unit(process.log, [part], candidates.find_members(part, conn), conn, doubtful=True)
 
 
 class FittingMembers:
@@ -200,7 +200,7 @@ class FittingMembers:
             self._by_rank.setdefault(member.rank, []).append(member)
         self._fitting: dict[tuple[tuple[object, ...], ...], _Lives] = {}
 
-    def of(self, burst: Burst, conn: int | None) -> list[Member]:
+    def find_members(self, burst: Burst, conn: int | None) -> list[Member]:
         """Return the members in which all lines of a burst fit, in their order."""
         rank = burst.key.rank
         key = tuple([(rank, *_claims(edge)) for edge in burst.edges.values()])

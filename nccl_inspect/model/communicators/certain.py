@@ -379,11 +379,11 @@ class Certainty:
     def __init__(self, processes: Sequence[ProcessMembers], table: EdgeTable) -> None:
         self._processes, self._table = processes, table
         self._members = MemberTable(processes, table.devices)
-        self.receives = table.of_kinds(lambda event: event.direction == "receive")
+        self.receives = table.map_events(lambda event: event.direction == "receive")
         self._own = np.where(self.receives, table.dst_dev, table.src_dev)
         self._far = np.where(self.receives, table.src_dev, table.dst_dev)
         self._other = np.where(self.receives, table.src, table.dst)
-        self._local = table.of_kinds(lambda event: event.is_local)
+        self._local = table.map_events(lambda event: event.is_local)
         self._width = np.array([channels.bit_length() for channels in table.channel_sets])[table.channels]
         self._rank = np.array([burst.key.rank for burst in table.bursts], np.int64)
         sizes = [len(process.loose) + sum(len(member.bursts) for member in process.members) for process in processes]
@@ -585,10 +585,10 @@ class Certainty:
     def unanswered(self) -> set[Pair]:
         """See :func:`.candidates.unanswered`."""
         table = self._table
-        rows = np.flatnonzero(table.of_kinds(lambda event: event.direction is not None))
+        rows = np.flatnonzero(table.map_events(lambda event: event.direction is not None))
         if not len(rows):
             return set()
-        conn = table.of_kinds(lambda event: NOTHING if event.conn is None else event.conn)[rows]
+        conn = table.map_events(lambda event: NOTHING if event.conn is None else event.conn)[rows]
         number = np.array([channels.bit_count() for channels in table.channel_sets])[table.channels[rows]]
         first, group = number_groups(conn, table.src[rows], table.dst[rows])
         left = np.bincount(group, np.where(self.receives[rows], -number, number))
@@ -610,7 +610,7 @@ class _Fitting:
     def __init__(self, members: Sequence[Member], fitting: Column) -> None:
         self._members, self._fitting = members, fitting
 
-    def of(self, burst: Burst, conn: int | None) -> list[Member]:
+    def find_members(self, burst: Burst, conn: int | None) -> list[Member]:
         """Return the members in which all lines of a burst fit, in their order."""
         bits = int(np.bitwise_and.reduce(self._fitting[rows_of([burst])]))
         some = [member for index, member in enumerate(self._members) if bits >> index & 1]

@@ -37,7 +37,7 @@ class Lifetimes:
     def stages(self, comm: Communicator) -> list[Stage]:
         """Return the stages that some rank reached, in their order."""
         members = list(comm.members.values())
-        took = [timing.event for member in members for timing in self._timings_of(member.log).of(member)]
+        took = [timing.event for member in members for timing in self._timings_of(member.log).find_timings(member)]
         stages = [
             _stage("started", [member.started for member in members]),
             _stage("bootstrapped", [], _bootstrap(took)),
@@ -62,7 +62,7 @@ class Lifetimes:
                 {name: seconds for name in PHASES if (seconds := getattr(timing.event, name)) is not None},
             ).defer(evidence=partial(timing.line, quotes.message))
             for member in comm.members.values()
-            for timing in self._timings_of(member.log).of(member)
+            for timing in self._timings_of(member.log).find_timings(member)
             if isinstance(timing.event, events.InitTimings)
         ]
 
@@ -89,7 +89,7 @@ class _Timings:
             [at for at, _, event in steps if isinstance(event, events.CommInit) and event.phase == "COMPLETE"]
         )
 
-    def of(self, member: Member) -> Iterator[StatementLine]:
+    def find_timings(self, member: Member) -> Iterator[StatementLine]:
         """After COMPLETE and before that of another communicator, or of its bootstrap before COMPLETE."""
         done = member.completed
         if done is None or not self._timings:

@@ -165,7 +165,7 @@ class ProcessMembers(Record):
         return part if self.by_caller else part[:1]
 
 
-def of_process(log: ProcessLog) -> ProcessMembers:
+def walk_steps(log: ProcessLog) -> ProcessMembers:
     """Walk through the steps of a process in their order."""
     walk = _Walk(log)
     walk.take(log.steps)

@@ -110,7 +110,7 @@ class Layouts:
         self._known: dict[tuple[object, ...], Layout] = {}
         self._links = cache(_by_links)
 
-    def of(self, comm: Communicator) -> Layout:
+    def find_layout(self, comm: Communicator) -> Layout:
         """Return the layout of a communicator."""
         trees = frozenset([(rank, id(member.trees)) for rank, member in comm.members.items()])
         rings = [(rank, *map(id, member.rings.values())) for rank, member in comm.members.items() if member.rings]

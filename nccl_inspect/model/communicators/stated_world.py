@@ -26,7 +26,7 @@ _TORCH = "torch"
 _LABEL = re.compile(rb"\[rank(\d{1,7})\]:")
 
 
-def of(
+def make_world(
     communicators: Sequence[Communicator], logs: Iterable[ProcessLog], largest: Communicator | None = None
 ) -> Communicator | None:
     """Return a world of all processes, each with its rank; None where these are not known.

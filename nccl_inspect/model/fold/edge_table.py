@@ -65,7 +65,7 @@ class EdgeTable:
     def __len__(self) -> int:
         return len(self.edges)
 
-    def of_kinds(self, value: Callable[[ChannelConnect], int]) -> Column:
+    def map_events(self, value: Callable[[ChannelConnect], int]) -> Column:
         """Return for each row what a function says of its event: a number, or whether something is so."""
         values = [value(event) for event in self.kinds]
         return np.array(values, bool if isinstance(values[0], bool) else np.int64)[self.kind]

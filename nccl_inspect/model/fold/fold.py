@@ -153,7 +153,7 @@ class Fold:
             counted(log.calls, place, text.parsed.event)
 
     def _choose_kept(self, wording: Wording, parsed: Parsed | None) -> Stated:
-        return self._wordings.kept(wording, parsed, len(self.processes))
+        return self._wordings.keep_one(wording, parsed, len(self.processes))
 
     def _log(self, place: int, printed: Origin | Late) -> ProcessLog:
         log = self.processes.get(printed.process)

@@ -390,7 +390,7 @@ class Wordings:
         self._most = 0
         """The most by which statements were ahead of the processes that had begun."""
 
-    def kept(self, wording: Wording, parsed: Parsed | None, processes: int) -> Stated:
+    def keep_one(self, wording: Wording, parsed: Parsed | None, processes: int) -> Stated:
         """Return the statement to be kept for one: itself, or the one that stands for it.
 
         Args:

@@ -48,7 +48,7 @@ class Separation:
         self._parts = parts
         self._fold = fold
         self._unions = Unions(len(parts))
-        self._stated = _stated(fold)
+        self._stated = _find_named_ranks(fold)
         self._by_source: dict[int, list[int]] = {}
         self._by_host: dict[str, list[int]] = {}
         for index, part in enumerate(parts):
@@ -295,7 +295,7 @@ def _sources_of_tests(fold: Fold) -> set[int]:
     }
 
 
-def _stated(fold: Fold) -> dict[int, list[tuple[int, int]]]:
+def _find_named_ranks(fold: Fold) -> dict[int, list[tuple[int, int]]]:
     """By source where PyTorch and torchrun name a rank of the job, and which one, in the order of the lines."""
     ranks: dict[int, list[tuple[int, int]]] = {}
     for log in fold.processes.values():
@@ -521,7 +521,7 @@ def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
         fold: of all that was read.
         gathered: its processes.
     """
-    job_parts = parts.joined(gathered.communicators)
+    job_parts = parts.join_processes(gathered.communicators)
     if not job_parts or (
         len(job_parts) == 1 and all(life.process in job_parts[0].processes for life in gathered.living)
     ):

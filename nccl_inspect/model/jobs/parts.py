@@ -25,7 +25,7 @@ class Unions:
     def __init__(self, number: int) -> None:
         self._above = list(range(number))
 
-    def of(self, item: int) -> int:
+    def find_root(self, item: int) -> int:
         """Return the number of the first thing that this one belongs to."""
         while self._above[item] != item:
             self._above[item] = self._above[self._above[item]]
@@ -34,14 +34,14 @@ class Unions:
 
     def join(self, first: int, other: int) -> None:
         """Two things belong together, and all that belongs to them."""
-        first, other = sorted((self.of(first), self.of(other)))
+        first, other = sorted((self.find_root(first), self.find_root(other)))
         self._above[other] = first
 
     def groups(self) -> list[list[int]]:
         """Return the things that belong together, in the order of their numbers."""
         groups: dict[int, list[int]] = {}
         for item in range(len(self._above)):
-            groups.setdefault(self.of(item), []).append(item)
+            groups.setdefault(self.find_root(item), []).append(item)
         return list(groups.values())
 
 
@@ -133,7 +133,7 @@ class Part:
         return {(member.log.process.host, member.init.bus_id) for member in members if member.init.bus_id}
 
     @cached_property
-    def stated(self) -> dict[str, set[str]]:
+    def settings(self) -> dict[str, set[str]]:
         """Return what its processes say of the release and of their settings, by name."""
         statements: dict[str, set[str]] = {}
         for log in self.logs:
@@ -146,11 +146,11 @@ class Part:
 
     def state(self, release: str) -> None:
         """Take in what nobody else can have said of the release."""
-        self.stated.setdefault("", set()).add(release)
+        self.settings.setdefault("", set()).add(release)
 
     def contradicts(self, other: Part) -> bool:
         """Return whether both state the release or a setting, and nothing that they state of it is the same."""
-        mine, theirs = self.stated, other.stated
+        mine, theirs = self.settings, other.settings
         return any(mine[name].isdisjoint(theirs[name]) for name in mine.keys() & theirs.keys())
 
     def overlaps(self, other: Part) -> bool | None:
@@ -164,7 +164,7 @@ class Part:
         return None
 
 
-def joined(communicators: Iterable[Communicator]) -> list[Part]:
+def join_processes(communicators: Iterable[Communicator]) -> list[Part]:
     """Processes joined by communicators of more than one rank, in the order of these."""
     comms = [comm for comm in communicators if comm.nranks > 1]
     unions = Unions(len(comms))

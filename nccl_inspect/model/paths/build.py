@@ -109,12 +109,12 @@ class Scope:
                 ranks.setdefault((space, host, device), set()).add(rank)
         return ranks
 
-    def of_way(self, way: Iterable[Line]) -> str:
+    def agree_on(self, way: Iterable[Line]) -> str:
         """Return what the lines of all communicators state, where they agree."""
-        scopes = {self.of(line) for line in {line.communicator: line for line in way}.values()} - {"unknown"}
+        scopes = {self.find_scope(line) for line in {line.communicator: line for line in way}.values()} - {"unknown"}
         return scopes.pop() if len(scopes) == 1 else "unknown"
 
-    def of(self, line: Line) -> str:
+    def find_scope(self, line: Line) -> str:
         """``intra``, ``inter`` or ``unknown``."""
         if line.event.is_local:
             return "intra"
@@ -193,7 +193,7 @@ def build(
         rows = placed.rows
         scope = Scope(rows.devices(), placed.hosts, communicators, nodes_are_hosts)
         hosts, *ends = rows.hosts(placed.hosts)
-        grouping = Grouping(rows, (ends[0], ends[1]), nic_name, scope.of)
+        grouping = Grouping(rows, (ends[0], ends[1]), nic_name, scope.find_scope)
         return Paths(grouping.columns(lambda lines: _path(lines, scope, nic_name)[0], evidence, hosts))
     scope = Scope(links.devices(placed.lines), placed.hosts, communicators, nodes_are_hosts)
     pairs: dict[tuple[str, int, int], list[Line]] = {}
@@ -251,7 +251,7 @@ def _path(lines: Sequence[Line], scope: Scope, nic_name: NicName) -> tuple[Path,
         dst=first.dst,
         src_host=None,
         dst_host=None,
-        scope=scope.of_way(way),
+        scope=scope.agree_on(way),
         transport=event.transport,
         detail=event.detail,
         gdr=_gdr(way),
@@ -267,7 +267,7 @@ def _path(lines: Sequence[Line], scope: Scope, nic_name: NicName) -> tuple[Path,
         net=net,
         src_gpu=first.src_dev,
         dst_gpu=first.dst_dev,
-        links=links.of(way, nic_name) if event.transport == "NET" else [],
+        links=links.pair_ends(way, nic_name) if event.transport == "NET" else [],
     )
     return path, way
 

@@ -55,7 +55,7 @@ def devices(lines: Iterable[Line]) -> Iterator[tuple[str, int, str | None]]:
         yield line.space, line.dst, line.dst_dev
 
 
-def of(way: Iterable[Line], nic_name: NicName) -> list[Link]:
+def pair_ends(way: Iterable[Line], nic_name: NicName) -> list[Link]:
     """Return the links of a network path: channels whose ends say the same are one.
 
     Args:
@@ -129,14 +129,14 @@ class NicNames:
 
     def __init__(self, statements: Statements) -> None:
         self._listed: dict[tuple[Process, str], list[_Listed]] = {}
-        for statement in statements.of(NetDevices):
+        for statement in statements.find_kind(NetDevices):
             event = statement.event
             assert isinstance(event, NetDevices)
             names = {int(device[0]): str(device[1]) for device in event.devices}
             for process, place in zip(statement.processes, statement.places, strict=True):
                 self._listed.setdefault((process, event.net), []).append(_Listed(place, names))
 
-    def of(self, log: ProcessLog, net: str, index: int) -> str | None:
+    def find_name(self, log: ProcessLog, net: str, index: int) -> str | None:
         """Return the name of a NIC of a network, None where the process does not list it."""
         lists = self._listed.get((log.process, listed_as(net)), ())
         naming = [listed for listed in lists if index in listed.names]

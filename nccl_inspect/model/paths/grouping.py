@@ -44,9 +44,9 @@ class Rows:
         at = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         rank_lists = self._flatten()
         lists = rank_lists[owner][at]
-        proxy = table.of_kinds(lambda event: NOTHING if event.pxn_rank is None else event.pxn_rank)[rows]
+        proxy = table.map_events(lambda event: NOTHING if event.pxn_rank is None else event.pxn_rank)[rows]
         src, dst, proxy = (self._flat_places(lists, each) for each in (table.src[rows], table.dst[rows], proxy))
-        reduces = table.of_kinds(lambda event: event.transport == "COLLNET")[rows]
+        reduces = table.map_events(lambda event: event.transport == "COLLNET")[rows]
         is_known = (self._flat[src] != NOTHING) & (self._flat[dst] != NOTHING)
         self.unplaced = int(table.lines[rows[~is_known & ~reduces]].sum())
         kept = np.flatnonzero(is_known & ~reduces)
@@ -73,7 +73,7 @@ class Rows:
         self.log = _number_names([id(placement.log) for placement in self._placements])[1][self._owner]
         self.guessed = np.array(placed.doubts(self._bursts), np.int8)[self._at]
         self.kind, self.place = table.kind[self.row], table.place[self.row]
-        self.is_local = table.of_kinds(lambda event: event.is_local)[self.row]
+        self.is_local = table.map_events(lambda event: event.is_local)[self.row]
 
     def __len__(self) -> int:
         return len(self.row)
@@ -208,7 +208,7 @@ class _Evidence:
     def __getitem__(self, row: int) -> list[Evidence]:
         return [self._evidence(self._table.edges[self._first[row]])]
 
-    def of_end(self, row: int, side: str) -> list[Evidence]:
+    def list_lines(self, row: int, side: str) -> list[Evidence]:
         """See :class:`~.columns.EndLines`."""
         line = int(self._of_ends[side][row])
         return [] if line == NOTHING else [self._evidence(self._table.edges[line])]
@@ -315,7 +315,7 @@ class Grouping:
             detail.append(self._details[path.detail])
         is_chosen = self._detail == np.repeat(np.array(detail)[like], rows.sizes)
         line = self._firsts(is_chosen)
-        lines = _Evidence(rows, line, self._of_ends(is_chosen), evidence)
+        lines = _Evidence(rows, line, self._first_rows(is_chosen), evidence)
         sets, communicators = self._communicators(is_chosen, line)
         kind_of_pair: Column = np.array(kind, np.int64)[like]
         src_host, dst_host = (column[line] + 1 for column in self._hosts)
@@ -333,7 +333,7 @@ class Grouping:
             gpus=list(table.devices),
             kinds=kinds,
             communicator_sets=sets,
-            end_lines=lines.of_end,
+            end_lines=lines.list_lines,
         )
 
     def _firsts(self, is_wanted: Column) -> Column:
@@ -346,11 +346,11 @@ class Grouping:
         firsts[rows.pair[there]] = there
         return firsts
 
-    def _of_ends(self, is_chosen: Column) -> dict[str, Column]:
+    def _first_rows(self, is_chosen: Column) -> dict[str, Column]:
         """For each side the row of the first connection that each pair prints there."""
         rows, of_ends = self._rows, {}
         for side in SIDES:
-            is_printed = rows.table.of_kinds(partial(_is_printed_at, side))[rows.row]
+            is_printed = rows.table.map_events(partial(_is_printed_at, side))[rows.row]
             firsts = self._firsts(is_chosen & is_printed)
             of_ends[side] = np.where(firsts == NOTHING, NOTHING, rows.row[firsts])
         return of_ends

@@ -32,7 +32,7 @@ def column_of(numbers: Iterable[int], like: Numbers) -> Numbers:
     return numbers if isinstance(numbers, np.ndarray) else np.array(list(numbers), np.int64)
 
 
-def places(column: Numbers, wanted: Sequence[bool]) -> Numbers:
+def find_rows(column: Numbers, wanted: Sequence[bool]) -> Numbers:
     """Return the rows with numbers that are wanted."""
     if isinstance(column, list):
         return list(compress(range(len(column)), map(wanted.__getitem__, column)))

@@ -203,7 +203,7 @@ def _local(lines: Iterable[Line]) -> Iterator[tuple[str, int, int]]:
     return ((line.space, line.src, line.dst) for line in lines if line.event.is_local)
 
 
-def place(
+def place_lines(
     communicators: Sequence[Communicator],
     world: Communicator | None,
     found_by: Attribution,

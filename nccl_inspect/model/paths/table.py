@@ -49,7 +49,7 @@ class Table:
             )
         return self.made[row]
 
-    def of_kinds(self) -> dict[int, Numbers]:
+    def rows_by_kind(self) -> dict[int, Numbers]:
         """Return the rows of each kind, in the order of the first one."""
         if not self._of_kind:
             self._of_kind = numbers.grouped(self.columns.kind)
@@ -102,7 +102,7 @@ class Selection(Sequence[Path]):
     def __len__(self) -> int:
         if self._rows is not None:
             return len(self._rows)
-        return sum(len(self.table.of_kinds()[kind]) for kind in self._kinds)
+        return sum(len(self.table.rows_by_kind()[kind]) for kind in self._kinds)
 
     def __bool__(self) -> bool:
         return bool(self._kinds) if self._rows is None else len(self._rows) > 0
@@ -130,16 +130,16 @@ class Selection(Sequence[Path]):
         if self._rows is None:
             table, column = self.table, self.table.columns.kind
             if len(self._kinds) > 1:
-                self._rows = numbers.places(column, self._by_place(dict.fromkeys(self._kinds, True), False))
+                self._rows = numbers.find_rows(column, self._by_place(dict.fromkeys(self._kinds, True), False))
             else:
-                self._rows = table.of_kinds()[self._kinds[0]] if self._kinds else numbers.column_of((), column)
+                self._rows = table.rows_by_kind()[self._kinds[0]] if self._kinds else numbers.column_of((), column)
         return self._rows
 
     def counted(self) -> list[tuple[PathKind, int]]:
         """Return the kinds of these paths, and how many there are of each."""
         kinds = self.table.columns.kinds
         if self._is_whole:
-            return [(kinds[place], len(self.table.of_kinds()[place])) for place in self._list_places()]
+            return [(kinds[place], len(self.table.rows_by_kind()[place])) for place in self._list_places()]
         return [(kinds[place], number) for place, number in Counter(numbers.listed(self._taken("kind"))).items()]
 
     @property
@@ -271,7 +271,7 @@ class Paths(Selection):
     def __init__(self, paths: Columns | Iterable[Path], end_lines: EndLines = no_end_lines) -> None:
         columns = paths if isinstance(paths, Columns) else _columns(paths, end_lines)
         table = Table(columns)
-        super().__init__(table, table.of_kinds())
+        super().__init__(table, table.rows_by_kind())
 
     def between(self, src: int, dst: int) -> Path:
         """Return the path from one rank to another.

@@ -163,7 +163,7 @@ class Gathered:
         return chain.from_iterable(self.lives)
 
     @classmethod
-    def of(cls, fold: Fold) -> Gathered:
+    def gather(cls, fold: Fold) -> Gathered:
         """Return all processes of a fold."""
         once = [without(log) for log in Damage(fold).leave_out(identity.apart(fold.processes.values()))]
         repeated = {log.process: left_out for log, left_out in once if left_out}
@@ -179,10 +179,10 @@ def walked(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Commu
     steps = sum(len(log.steps) for log in logs)
     beyond = _beyond(logs) if steps > _MOST else {}
     logs = [_without(log, beyond.get(log.process, ())) for log in logs] if beyond else logs
-    processes = [members.of_process(log) for log in logs]
+    processes = [members.walk_steps(log) for log in logs]
     communicators = communicator.join(processes)
     if refused := _refused(communicators, steps):
-        processes = [members.of_process(_without(log, refused.get(log.process, ()))) for log in logs]
+        processes = [members.walk_steps(_without(log, refused.get(log.process, ()))) for log in logs]
         communicators = communicator.join(processes)
     left_out = [place for some in (beyond, refused) for comms in some.values() for place in comms.values()]
     return processes, communicators, left_out
@@ -427,7 +427,7 @@ def superseded(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]
         communicators: of the whole log, with their members.
         logs: of all who said something.
     """
-    runs = parts.joined(communicators)
+    runs = parts.join_processes(communicators)
     if len(runs) < 2:
         return []
     times = [run.began for run in runs]

@@ -120,7 +120,7 @@ class _Border(NamedTuple):
     bootstrap: int
     """The first step of the new one: what went wrong until here is of the old one."""
 
-    def of(self, note: Note) -> int:
+    def find_border(self, note: Note) -> int:
         """Return the border for a statement."""
         went_wrong = note.level in STATEMENTS or isinstance(note.event, events.ErrorCascade)
         return self.bootstrap if went_wrong else self.step
@@ -144,7 +144,7 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
                 notes={
                     key: note
                     for key, whole in log.notes.items()
-                    if (note := within(whole, begin.of(whole), end.of(whole))) is not None
+                    if (note := within(whole, begin.find_border(whole), end.find_border(whole))) is not None
                 },
                 calls={key: tally for key, tally in log.calls.items() if begin.step <= tally.first < end.step},
                 first=steps[0].place if lives else log.first,

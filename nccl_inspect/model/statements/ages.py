@@ -14,7 +14,7 @@ _NEAR = 300
 """Seconds between the last line of a file and its last change, where nobody copied it."""
 
 
-def of(job: Job) -> float | None:
+def file_age(job: Job) -> float | None:
     """Whole seconds since the newest file was written; of a log from a pipe since its last line, where that has a time.
 
     None where neither is known. A copy is younger than the log.
@@ -29,7 +29,7 @@ def of(job: Job) -> float | None:
     return float(max(0, round(now - max(when.seconds for when in times))))
 
 
-def of_line(source: str, stamp: str) -> float | None:
+def line_age(source: str, stamp: str) -> float | None:
     """Seconds since the last line was printed; None where the clock is unknown, or it is long ago.
 
     A time without a zone is that of the file's last change, in UTC or in local time, unless the file was copied.

@@ -56,7 +56,7 @@ def settings(
     """
     by_value: dict[tuple[str, str], _Value] = {}
     total = 0
-    stated = by_process(statements.of(EnvSetting))
+    stated = by_process(statements.find_kind(EnvSetting))
     for process in (entry.log.process for entry in processes):
         total += 1
         for (name, value), (source, statement) in _values(stated.get(process, ())).items():
@@ -67,7 +67,7 @@ def settings(
         _setting(name, value, entry, total, ranks, line) for (name, value), entry in sorted(by_value.items())
     ]
     for setting in settings_list:
-        setting.alike = setting_names.of(setting.name, setting.value, releases)
+        setting.alike = setting_names.find_related(setting.name, setting.value, releases)
     return settings_list
 
 

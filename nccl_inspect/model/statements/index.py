@@ -89,7 +89,7 @@ class Statements:
         """The statements whose event is wanted."""
         return (statement for statement in self.all if statement.event is not None and is_wanted(statement.event))
 
-    def of(self, kind: type[Event]) -> Iterator[Statement]:
+    def find_kind(self, kind: type[Event]) -> Iterator[Statement]:
         """Return the statements with an event of a kind."""
         return (statement for statement in self.all if isinstance(statement.event, kind))
 

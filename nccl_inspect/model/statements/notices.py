@@ -29,7 +29,7 @@ _UNMADE = Earliest([], device=None, time=None, evidence=Evidence("", 0, ""), is_
 """Until somebody asks who made a statement first."""
 
 
-def joined(
+def join_notices(
     statements: Iterable[Statement],
     ranks: Mapping[Process, list[int]],
     releases: Mapping[str, str],
