@@ -119,7 +119,7 @@ def rules_page() -> Iterator[str]:
     """Yield every rule, by category."""
     yield "# Rules\n"
     yield "What is looked for. The severity is the usual one: a finding may have another, by its effect."
-    rules = [entry.rule for entry in engine.registered()]
+    rules = [entry.rule for entry in engine.list_rules()]
     for category, members in groupby(rules, key=lambda rule: rule.category):
         yield f"\n## {category}\n"
         rows = []

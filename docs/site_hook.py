@@ -43,7 +43,7 @@ MESSAGES = ("log-format/", "rules/")
 NOTE = re.compile(r"\A<!--.*?-->\s*")
 RULES = {
     ROOT / "nccl_inspect" / "rules" / f"{entry.rule.name.replace('-', '_')}.md": entry.rule
-    for entry in engine.registered()
+    for entry in engine.list_rules()
 }
 """The rules, by their pages."""
 ROW = re.compile(r"^\|.*$", re.MULTILINE)
@@ -172,7 +172,7 @@ def _messages() -> Iterator[Any]:
 
 def _rules() -> Iterator[Any]:
     pages = rule_pages()
-    rules = [entry.rule for entry in engine.registered() if entry.rule.name in pages]
+    rules = [entry.rule for entry in engine.list_rules() if entry.rule.name in pages]
     for category, members in groupby(rules, key=lambda rule: rule.category):
         yield {category: [{rule.name: f"rules/{pages[rule.name].name}"} for rule in members]}
 

@@ -78,10 +78,10 @@ def read(
         run=None if run is None else int(run),
     )
     if config is not None:
-        options = configuration.applied(options, Path(config))
+        options = configuration.apply_settings(options, Path(config))
     with pause_collector():
         inventory = artifacts.inventory(inputs)
-        return reading.Judge(options).worst(reading.fold(inventory.logs), beside=inventory)
+        return reading.Judge(options).find_job(reading.fold(inventory.logs), beside=inventory)
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

@@ -7,7 +7,7 @@ import re
 from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.judging.engine import CATEGORIES, Rule, registered
+from nccl_inspect.judging.engine import CATEGORIES, Rule, list_rules
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.pipeline import reading
 from nccl_inspect.scanning import meaning
@@ -36,7 +36,7 @@ def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
     """Return the rule that the grammar names for a line, else the rule that has a finding for this line alone."""
     named = meaning.production.rule
     findings = _judge_line(text, meaning)
-    rules = {entry.rule.name: entry.rule for entry in registered()}
+    rules = {entry.rule.name: entry.rule for entry in list_rules()}
     finding = next((candidate for candidate in findings if candidate.rule == named), findings[0] if findings else None)
     if finding is None:
         return Lead(rules[named], "") if named else None
@@ -91,7 +91,7 @@ class Explanation(Frozen):
 def rule_page(text: str) -> str | None:
     """Return the page of the named rule; None if there is no such rule."""
     name = text.strip().lower()
-    return next((entry.rule.page for entry in registered() if entry.rule.name == name), None)
+    return next((entry.rule.page for entry in list_rules() if entry.rule.name == name), None)
 
 
 def line(text: str) -> Explanation:
@@ -136,7 +136,7 @@ def _explain_nearest(text: str) -> Explanation:
     near = None if is_named else meaning.similar_message(text, engine.load_grammar())
     if near is None:
         raise _unknown(text)
-    rules = [entry.rule for entry in registered() if entry.rule.name == near.meaning.production.rule]
+    rules = [entry.rule for entry in list_rules() if entry.rule.name == near.meaning.production.rule]
     parts = [
         ("nearest", f"{near.sample}   (no exact match; this is the closest known line)"),
         *_parts(near.meaning),
@@ -159,19 +159,19 @@ def _printer(origin: Origin) -> str:
 def _unknown(text: str) -> NcclInspectError:
     """Return the error for an unknown text: one word is taken for a rule, anything else for a line."""
     if text.strip().lower() in CATEGORIES:
-        names = [entry.rule.name for entry in registered() if entry.rule.category == text.strip().lower()]
+        names = [entry.rule.name for entry in list_rules() if entry.rule.category == text.strip().lower()]
         return NcclInspectError(f"'{text.strip()}' is a rule category", f"choose one of its rules: {', '.join(names)}")
     if setting := _SETTING.fullmatch(text.strip()):
         return _setting_error(setting[1])
     if len(text.split()) == 1:
-        similar = suggestion(text, [entry.rule.name for entry in registered()])
+        similar = suggestion(text, [entry.rule.name for entry in list_rules()])
         return NcclInspectError(f"no rule '{text}'", similar or LIST_RULES)
     return NcclInspectError("no such rule, and not a recognized log line", LIST_RULES)
 
 
 def _setting_error(name: str) -> NcclInspectError:
     """Return the error for the name of a setting: the rules that mention it, most often first."""
-    times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in registered()}
+    times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in list_rules()}
     rules = sorted(filter(times.get, times), key=lambda rule: -times[rule])
     hint = f"rules that mention it: {list_words(rules)}" if rules else "no rule mentions it; see NCCL's documentation"
     return NcclInspectError(f"{name} is a setting, not a rule or a log line", hint)

@@ -14,7 +14,7 @@ from nccl_inspect.judging.engine import (
     Registered,
     Rule,
     causes_of,
-    registered,
+    list_rules,
     superseding,
 )
 from nccl_inspect.judging.facts import Facts
@@ -60,8 +60,8 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         terms: the user's severities and suppressions; None for those of the rules.
     """
     wanted = {entry.rule.name for entry in rules}
-    by_name = {entry.rule.name: entry.rule for entry in registered()}
-    returned = results.run_rules(facts, registered())
+    by_name = {entry.rule.name: entry.rule for entry in list_rules()}
+    returned = results.run_rules(facts, list_rules())
     all_findings = _doubt_dumps(facts, returned.findings)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
@@ -89,7 +89,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     severities = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
     lowered = {one.rule for one in counting if severities.get(one.rule, 0) < SEVERITIES.index(one.severity)}
     findings = _sort_findings(_add_causes(kept, by_name, accepted, lowered, place), by_name, aside, place)
-    findings = remedies.in_order(findings, _MAX_STEPS)
+    findings = remedies.order_steps(findings, _MAX_STEPS)
     paths, withheld = verdicts.judge_paths(facts, returned, findings, counting, suppressed, left_out)
     judgement = Judgement(
         rules=sorted(wanted),
@@ -188,7 +188,7 @@ def _add_causes(
     """Return the findings, each with its causes: those of failures by the story, the others by what rules declare."""
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in findings}
     sure = {one.rule for one in findings if one.severity != "info" and one.confidence == "certain"} - lowered
-    beside = {entry.rule.name for entry in registered() if entry.explain}
+    beside = {entry.rule.name for entry in list_rules() if entry.explain}
     joined = []
     for finding in findings:
         rule = by_name[finding.rule]

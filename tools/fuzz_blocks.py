@@ -30,7 +30,7 @@ from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.report import Style
 from nccl_inspect.report import json as report
-from nccl_inspect.scanning.bulk import BulkScanner, rejoined
+from nccl_inspect.scanning.bulk import BulkScanner, rejoin_block
 from nccl_inspect.scanning.counts import Counts
 
 SAMPLES = Path(__file__).parent.parent / "sample_logs"
@@ -72,7 +72,7 @@ class LineReader(Reader):
 class _LineScanner(BulkScanner):
     def read(self, lines: Lines, counts: Counts) -> None:
         if not counts.lines:
-            lines = rejoined(lines, self._grammar)
+            lines = rejoin_block(lines, self._grammar)
         self._by_line(lines, counts)
 
 
@@ -103,7 +103,7 @@ def state(fold: Fold) -> tuple[Any, ...]:
         counts,
         list(source.counts.tail),
         sorted(fold.productions),
-        fold.wrapped,
+        fold.has_envelope,
         list(source.raised),
     )
 

@@ -108,7 +108,7 @@ def wrap_lines() -> tuple[bytes, ...]:
     quoted = json.dumps(line.decode())[1:-1].encode()
     return tuple(
         sample.replace(b"LINE", quoted) if isinstance(one, Whole) else sample + line
-        for one in envelopes.shipped().values()
+        for one in envelopes.list_envelopes().values()
         for sample in one.samples
     )
 

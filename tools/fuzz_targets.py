@@ -166,7 +166,7 @@ def envelope(data: bytes) -> None:
             require(isinstance(inner.text, bytes), "the inner line is no bytes")
         layers = list(envelopes.layers(line))
         require(all(len(layer) <= len(line) for layer in layers), "a layer is longer than its line")
-        prefix.unwrapped(line)
+        prefix.strip_envelope(line)
         if found := prefix.split(line):
             origin = prefix.parse(found[0])
             require(origin is None or origin.head == found[0], "the head of a line is lost")
@@ -189,7 +189,7 @@ def machine(data: bytes) -> None:
 def settings(data: bytes) -> None:
     """Read TOML: settings and policies."""
     readers: tuple[Callable[[str], object], ...] = (
-        lambda path: configuration.completed(reading.Options(), Path(path)),
+        lambda path: configuration.complete_options(reading.Options(), Path(path)),
         policy.read_policy,
     )
     with _kept(data) as path:

@@ -80,7 +80,9 @@ def text(hosts: int, on_each: int, fault: str = "") -> bytes:
 @cache
 def model(hosts: int, on_each: int, fault: str) -> Tables:
     """Return the judged job that others of its size and fault are like."""
-    return make_rows(reading.Judge(reading.Options()).worst(reading.fold(text(hosts, on_each, fault))), "", 0.0, None)
+    return make_rows(
+        reading.Judge(reading.Options()).find_job(reading.fold(text(hosts, on_each, fault))), "", 0.0, None
+    )
 
 
 class Simulated(NamedTuple):

@@ -76,7 +76,7 @@ def _judge_files(names: Sequence[str], limit: int, told: Callable[..., None]) ->
     with pause_collector():
         fold = reading.fold(beside.logs, _sum_sizes(told))
         told(0, 0, "Judging")
-        job = judge.worst(fold, beside=beside)
+        job = judge.find_job(fold, beside=beside)
         told(0, 0, "Writing the reports")
         reports = {name: report.load(name).render(job, Style()) for name in FORMATS}
     unread = (source.problem for source in job.sources if source.problem)

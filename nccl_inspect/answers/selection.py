@@ -75,13 +75,15 @@ class PathFilter(NamedTuple):
                 and (not self.rules or not self.rules.isdisjoint(kind.rules))
             )
         )
-        return paths.only(("src", "dst", "src_host", "dst_host"), lambda src, dst, *hosts: fits((src, dst), hosts))
+        return paths.filter_values(
+            ("src", "dst", "src_host", "dst_host"), lambda src, dst, *hosts: fits((src, dst), hosts)
+        )
 
 
 def sort_slowest_first(paths: Selection, job: Job) -> Selection:
     """Return the slowest first; among equals, those that should be better."""
     platform = platforms.find(job.platform) if job.platform else None
-    return paths.ordered(lambda kind: (impact.usual(kind, platform), _BADNESS[kind.verdict]))
+    return paths.sort_by(lambda kind: (impact.usual(kind, platform), _BADNESS[kind.verdict]))
 
 
 def explain_no_path(job: Job, verdicts: Sequence[str]) -> str:
@@ -100,7 +102,7 @@ def explain_no_path(job: Job, verdicts: Sequence[str]) -> str:
 
 def _count_paths(paths: Selection, name: Callable[[PathKind], str]) -> Counter[str]:
     counted: Counter[str] = Counter()
-    for kind, number in paths.counted():
+    for kind, number in paths.count_kinds():
         counted[name(kind)] += number
     return counted
 

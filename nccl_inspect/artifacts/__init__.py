@@ -106,8 +106,8 @@ class Inventory(NamedTuple):
 NOTHING = Inventory([], [], [])
 
 
-def parted(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]:
-    """Logs and evidence of an :func:`inventory`."""
+def split_inventory(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]:
+    """Return the logs and the evidence of an :func:`inventory`."""
     return inventory(inputs)[:2]
 
 
@@ -136,13 +136,13 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
     """
     contents = Inventory([], [], [])
 
-    def passed(name: str, why: str) -> None:
+    def pass_over(name: str, why: str) -> None:
         if why != log_detection.OWN:  # a report says the same whether an earlier one lies in the folder or not
             contents.passed_over.append(PassedOver(name, why))
 
-    heads = ((file, head_of(file)) for file in files.find(inputs, is_artifact, passed))
+    heads = ((file, head_of(file)) for file in files.find(inputs, is_artifact, pass_over))
     candidates = [(file, kind_of(file.name, head), _is_archive(head)) for file, head in heads]
-    read = _shared([(file, kind) for file, kind, _ in candidates if kind], progress)
+    read = _read_files([(file, kind) for file, kind, _ in candidates if kind], progress)
     for file, kind, is_archive in candidates:
         held = next(read) if kind else None
         if held is not None:
@@ -151,7 +151,7 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
         if is_archive:
             from nccl_inspect.artifacts import packed  # most logs are not archives
 
-            evidence, without = packed.read(file, passed)
+            evidence, without = packed.read(file, pass_over)
             contents.evidence.extend(evidence)
             file = replace(file, without=without)
         contents.logs.append(file)
@@ -163,7 +163,9 @@ def _is_archive(head: bytes) -> bool:
     return log_detection.is_tar(head) or log_detection.is_zip(head)
 
 
-def _shared(files_of_kind: Sequence[tuple[File, Kind]], progress: Progress | None) -> Iterator[list[Artifact] | None]:
+def _read_files(
+    files_of_kind: Sequence[tuple[File, Kind]], progress: Progress | None
+) -> Iterator[list[Artifact] | None]:
     """Return what files hold, in their order; None for one that is a log. Very many are read by several processes."""
     total = sum(file.size or 0 for file, _ in files_of_kind)
 
@@ -201,10 +203,10 @@ def read_one(file: File, kind: Kind) -> list[Artifact] | None:
 
 
 def is_artifact(name: str, head: bytes) -> bool:
-    """Whether a file in a folder is of use whatever its name: a log of the kernel is one that is read as such."""
+    """Return whether a file is of use whatever its name: a log of the kernel is one that is read as such."""
     from nccl_inspect.artifacts import kernel  # most inputs are not folders
 
-    text = log_detection.unpacked(head) or b""
+    text = log_detection.unpack_head(head) or b""
     return kind_of(name, text) is not None or kernel.is_log(text)
 
 
@@ -214,7 +216,7 @@ def head_of(file: File) -> bytes:
         return b""
     try:
         with file.place.open("rb", buffering=0) as stream:
-            return log_detection.unpacked(stream.read(HEAD)) or b""
+            return log_detection.unpack_head(stream.read(HEAD)) or b""
     except OSError:  # reading it as a log says why
         return b""
 
@@ -239,7 +241,7 @@ def contents(name: str, kind: Kind, pieces: Pieces) -> list[Artifact]:
     """
     data = bytearray()
     try:
-        for piece in compression.unpacked(pieces):
+        for piece in compression.unpack_data(pieces):
             data += piece
             if len(data) > MAX_BYTES:
                 return [_artifact(name, kind, problem=TOO_LARGE)]

@@ -155,7 +155,7 @@ def direction(operation: str) -> Direction | None:
     return Direction(here, there) if arrow == "->" else Direction(there, here)
 
 
-def recorded(entries: Sequence[Mapping[str, Any]]) -> Recorded:
+def select_entries(entries: Sequence[Mapping[str, Any]]) -> Recorded:
     """Keep the entries that show how far this rank got: a few of the 2,000 in a dump.
 
     Args:
@@ -189,7 +189,7 @@ def _rows(entries: Iterable[Mapping[str, Any]], record: Recorded) -> tuple[list[
         # Most calls are alike but for their numbers.
         key = (tuple(named) if type(named) is list else named, get("pg_id"), name)
         if key not in kinds:
-            kinds[key] = _known(entry, record)
+            kinds[key] = _read_first_call(entry, record)
         group, peers, lane = kinds[key]
         if isinstance(name, str) and name.endswith("coalesced") and _is_batch(name, entry):
             if get("state") == "completed":
@@ -202,8 +202,8 @@ def _rows(entries: Iterable[Mapping[str, Any]], record: Recorded) -> tuple[list[
     return rows, over
 
 
-def _known(entry: Mapping[str, Any], record: Recorded) -> tuple[str, Direction | None, _Lane]:
-    """Group, peers and lane of a call, which is one of the first of its kind."""
+def _read_first_call(entry: Mapping[str, Any], record: Recorded) -> tuple[str, Direction | None, _Lane]:
+    """Return group, peers and lane of a call, which is one of the first of its kind."""
     group, desc = _group_of(entry)
     record.descriptions.setdefault(group, desc)
     record.ids.setdefault(as_text(entry.get("pg_id")), group)
@@ -212,7 +212,7 @@ def _known(entry: Mapping[str, Any], record: Recorded) -> tuple[str, Direction |
 
 
 def _keep(record: Recorded, rows: list[_Row], batches: set[tuple[str, int, int]]) -> None:
-    """The last calls that are over, and the first that are not.
+    """Keep the last calls that are over, and the first that are not.
 
     All before one that is over are over, too: of calls in a batch or in a CUDA graph the recorder sees no end.
     """
@@ -332,7 +332,7 @@ def _dtypes(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _frame(frames: Any) -> str:
-    """The program's own innermost frames: PyTorch lists the innermost first, and programs have helpers for calls."""
+    """Return the program's innermost frames: PyTorch lists the innermost first, and programs have helpers for calls."""
     usable = [frame for frame in as_list(frames) if isinstance(frame, dict)]
     own = [frame for frame in usable if not _is_library(as_text(frame.get("filename")))]
     return " < ".join(map(_describe_frame, (own or usable)[:_FRAMES]))

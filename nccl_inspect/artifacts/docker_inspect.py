@@ -80,7 +80,7 @@ def _container(item: Node, file: str) -> Pod:
         host_network=host.word("NetworkMode") == "host",
         networks="" if host.word("NetworkMode") in ("default", "bridge", "") else host.word("NetworkMode"),
         hostname=item.word("Config", "Hostname"),
-        ended=list(_ended(item.at("State"))),
+        ended=list(_read_end(item.at("State"))),
     )
 
 
@@ -103,7 +103,7 @@ def _env(item: Node) -> Iterator[tuple[str, str | None, int]]:
         yield name, value, entry.line
 
 
-def _ended(state: Node) -> Iterator[Ended]:
+def _read_end(state: Node) -> Iterator[Ended]:
     code = state.number("ExitCode")
     if state.is_true("Running") or not code:
         return

@@ -16,7 +16,7 @@ from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
-from nccl_inspect.artifacts.calls import Call, Recorded, as_list, as_number, as_text, recorded
+from nccl_inspect.artifacts.calls import Call, Recorded, as_list, as_number, as_text, select_entries
 from nccl_inspect.artifacts.identity import Identity
 from nccl_inspect.artifacts.plain_pickle import PlainPickleError, loads
 from nccl_inspect.util.records import Frozen, Record, frozen, record
@@ -128,13 +128,13 @@ def read(name: str, data: bytes) -> Dump:
     Raises:
         ValueError: it is damaged, or asks for more than plain values.
     """
-    with _uncollected():
+    with _pause_collector():
         return _dump(name, data)
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the garbage collector, which goes through a million new dictionaries again and again."""
+def _pause_collector() -> Iterator[None]:
+    """Pause the garbage collector, which goes through a million new dictionaries again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -154,7 +154,7 @@ def _dump(name: str, data: bytes) -> Dump:
     match = _RANK_IN_NAME.search(name.rpartition("/")[2])
     status = _status(document.get("pg_status"))
     entries = [entry for entry in document.get("entries", ()) if isinstance(entry, dict)]
-    record = recorded(_with_open_end(entries, status))
+    record = select_entries(_with_open_end(entries, status))
     groups = _groups(document.get("pg_config"))
     for group, desc in record.descriptions.items():
         groups.setdefault(group, Group(group, desc, ()))
@@ -165,7 +165,7 @@ def _dump(name: str, data: bytes) -> Dump:
         nccl_version=as_text(document.get("comm_lib_version") or document.get("nccl_version")) or None,
         groups=groups,
         recorded=record,
-        enqueued=_enqueued(status, record),
+        enqueued=_enqueued_by_name(status, record),
         is_partial=record.first > 0 or (not record.total and any(last > 0 for last in status.values())),
     )
 
@@ -186,7 +186,7 @@ def _with_open_end(entries: list[dict[str, Any]], status: Mapping[str, int]) -> 
 
 
 def _status(listed: Any) -> dict[str, int]:
-    """The last work that was put into the queue of each group, by its number on this rank; JSON has it as text."""
+    """Return the last work enqueued in each group, by the group's number on this rank; JSON has it as text."""
     entries = listed.items() if isinstance(listed, dict) else ()
     enqueued: dict[str, int] = {}
     for key, entry in entries:
@@ -196,8 +196,8 @@ def _status(listed: Any) -> dict[str, int]:
     return enqueued
 
 
-def _enqueued(status: Mapping[str, int], record: Recorded) -> dict[str, int]:
-    """Return the same by the names of the groups; a work may be a P2P call, which has a number of its own."""
+def _enqueued_by_name(status: Mapping[str, int], record: Recorded) -> dict[str, int]:
+    """Return the last works by the names of the groups; a work may be a P2P call, which has a number of its own."""
     pairwise = {group for group, _ in record.transfers}
     return {group: status[key] for key, group in record.ids.items() if key in status and group not in pairwise}
 

@@ -80,7 +80,7 @@ class Traits(Record):
         sizes = {id(member.communicator): member.communicator.nranks for member in members if member.communicator}
         names = [log.process.host for log in logs if is_named(log.process.host)]
         names += [part for log in logs for part in log.process.apart.split("/") if part]
-        first, last = (_dated(log.opening.time for log in logs), _dated(log.final.time for log in logs))
+        first, last = (_find_dates(log.opening.time for log in logs), _find_dates(log.final.time for log in logs))
         return cls(
             comms=frozenset(
                 number for member in members if (number := comm_number(member.init.comm_id or "")) is not None
@@ -99,7 +99,7 @@ class Traits(Record):
         return some(sorted(self.hosts)) or "no host"
 
 
-def _dated(times: Iterable[str | None]) -> list[Moment]:
+def _find_dates(times: Iterable[str | None]) -> list[Moment]:
     """Return the moments that have a date, where all of them are of one clock."""
     moments = [when for time in times if (when := moment(time)) and when.clock != "day"]
     return moments if len({when.clock for when in moments}) == 1 else []

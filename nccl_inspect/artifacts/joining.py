@@ -30,18 +30,18 @@ _DAY = 86_400.0
 
 
 def check_evidence(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) -> list[Artifact]:
-    """The evidence as it is used for one job: with its hosts, and with a reason where it is of another job."""
-    over = gathering.superseded(gathered.communicators, gathered.everything) if job.earlier_runs else []
+    """Return the evidence as used for one job: with its hosts, and with a reason where it is of another job."""
+    over = gathering.find_earlier_runs(gathered.communicators, gathered.everything) if job.earlier_runs else []
     earlier = {process for run in over for process in run.processes}
     traits = Traits.collect(gathered, [source.name for source in job.sources], earlier)
-    checked = [_checked(artifact, traits) for artifact in artifacts]
+    checked = [_check_identity(artifact, traits) for artifact in artifacts]
     return owner.join_hosts(_newest(drop_reruns(checked, job)), job)
 
 
-def _checked(artifact: Artifact, job: Traits) -> Artifact:
+def _check_identity(artifact: Artifact, job: Traits) -> Artifact:
     identity = identify(artifact)
     if strength(identity, job) == NEVER and (why := contradiction(identity, job)):
-        return unused(artifact, why)
+        return set_aside(artifact, why)
     return artifact
 
 
@@ -52,7 +52,7 @@ def identify(artifact: Artifact) -> Identity:
     return named
 
 
-def unused(artifact: Artifact, why: str) -> Artifact:
+def set_aside(artifact: Artifact, why: str) -> Artifact:
     """Return a file with the reason why it is not used."""
     return replace(artifact, value=None, problem=why)
 
@@ -78,7 +78,7 @@ def _newest(artifacts: Sequence[Artifact]) -> list[Artifact]:
             elif 0 < active < last - _DAY * 1e9:
                 days = round((last - active) / 1e9 / _DAY)
                 reason = f"{days} day{'s' * (days > 1)} older than the dumps of other ranks"
-        kept.append(unused(entry, reason) if reason else entry)
+        kept.append(set_aside(entry, reason) if reason else entry)
     return kept
 
 
@@ -102,7 +102,7 @@ class Allotment:
         """Share the evidence out."""
         names = [[source.name for source in job.sources] for job in jobs]
         self._jobs = jobs
-        self._traits = [Traits.collect(job.gathered(), own) for job, own in zip(jobs, names, strict=True)]
+        self._traits = [Traits.collect(job.gather(), own) for job, own in zip(jobs, names, strict=True)]
         self._of = [[] for _ in jobs]
         self._folders = folders(names)
         for number, traits in enumerate(self._traits):
@@ -135,7 +135,7 @@ class Allotment:
         if best == NEVER:
             # What the file says is the same for all jobs; what the log says against it is not.
             reason = (contradiction(identity, self._traits[near[0]]) or "").partition(";")[0]
-            self.left.append(unused(artifact, f"{reason}; fits none of {len(near)} jobs"))
+            self.left.append(set_aside(artifact, f"{reason}; fits none of {len(near)} jobs"))
         elif len(chosen) == 1 and best > NOTHING:
             self._of[chosen[0]].append(artifact)
         elif identity.is_of_many and best == HOST:
@@ -143,7 +143,7 @@ class Allotment:
                 self._of[job].append(artifact)
         else:
             hint = "" if best > NOTHING else ", and nothing in it says which"
-            self.left.append(unused(artifact, f"fits {len(chosen)} jobs{hint}; put it into the folder of its job"))
+            self.left.append(set_aside(artifact, f"fits {len(chosen)} jobs{hint}; put it into the folder of its job"))
 
     def _near(self, name: str) -> Sequence[int]:
         """Return the jobs with logs in the nearest folder that has some: the folder of the file, or one above it."""
@@ -151,7 +151,7 @@ class Allotment:
         return range(len(self._of)) if folder is None else list(self._folders[folder])
 
     def _possible(self, identity: Identity, near: Sequence[int]) -> Iterable[int]:
-        """The jobs that a file may fit: of one about machines those on its hosts, which need no look at all others."""
+        """Return the jobs that a file may fit: of one about machines those on its hosts, without trying all others."""
         if not identity.are_all_hosts or identity.comms or identity.numbers:
             return near
         hosts = [*identity.hosts, None]
@@ -216,13 +216,13 @@ def drop_reruns(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
     entries = [_check_release(entry, job.nccl_versions) for entry in artifacts]
     if any(_is_dump(entry) and entry.value.is_waiting for entry in entries) and _has_finished(job):
         return [replace(entry, value=None, problem=_FINISHED) if _is_dump(entry) else entry for entry in entries]
-    reported = _reported(job.notices) if any(_is_dump(entry) for entry in entries) else {}
+    reported = _group_timeouts(job.notices) if any(_is_dump(entry) for entry in entries) else {}
     if not reported:
         return entries
     fits = [_fits(entry, reported) if _is_dump(entry) else None for entry in entries]
     is_other_run = False in fits and True not in fits
     return [
-        _unused(entry, reported, fit) if fit is False or (is_other_run and _is_dump(entry)) else entry
+        _set_aside_dump(entry, reported, fit) if fit is False or (is_other_run and _is_dump(entry)) else entry
         for entry, fit in zip(entries, fits, strict=True)
     ]
 
@@ -248,7 +248,7 @@ def _is_dump(entry: Artifact) -> bool:
     return entry.reader == _READER and entry.value is not None
 
 
-def _unused(entry: Artifact, reported: dict[int, list[_Timeout]], fit: bool | None) -> Artifact:
+def _set_aside_dump(entry: Artifact, reported: dict[int, list[_Timeout]], fit: bool | None) -> Artifact:
     rank = entry.value.rank
     why = "beside dumps of another run"
     if fit is False:
@@ -259,8 +259,8 @@ def _unused(entry: Artifact, reported: dict[int, list[_Timeout]], fit: bool | No
     return replace(entry, value=None, problem=why)
 
 
-def _reported(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
-    """The calls that timed out, by rank of the job; PyTorch says it again when the process ends, long after that."""
+def _group_timeouts(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
+    """Return the calls that timed out, by rank of the job; PyTorch repeats it when the process ends, long after."""
     by_rank: dict[int, dict[tuple[int, int | None], _Timeout]] = {}
     dumped: dict[int, tuple[Evidence, float | None]] = {}
     for notice in notices:

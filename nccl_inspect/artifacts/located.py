@@ -217,7 +217,7 @@ def _join_keys(path: str, key: str) -> str:
 
 
 def is_json(head: bytes) -> bool:
-    """Whether first bytes are of JSON from the first line to the last: what a log prints of it, other lines follow."""
+    """Return whether first bytes are JSON from the first line to the last: in a log other lines follow it."""
     lines = head.split(b"\n")
     return bool(head.strip()) and all(map(_JSON_LINE.match, lines[:-1] if len(lines) > 1 else lines))
 

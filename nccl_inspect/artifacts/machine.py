@@ -106,7 +106,7 @@ def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
         if start.match(data, at):
             return False
         label = _LABEL.match(data, at)
-        if label and start.match(_labeled(data[at : at + _MAX_HEAD], label[1])):
+        if label and start.match(_select_host(data[at : at + _MAX_HEAD], label[1])):
             return True
         lead = _LEAD.match(data, at)
         if lead is None:
@@ -132,14 +132,14 @@ def _starts(start: re.Pattern[bytes], data: bytes) -> Iterator[re.Match[bytes]]:
     return re.finditer(rb"^(?:" + start.pattern + rb")", data, start.flags | re.MULTILINE)
 
 
-def _labeled(head: bytes, host: bytes) -> bytes:
+def _select_host(head: bytes, host: bytes) -> bytes:
     """Return the lines of one host, which may be mixed with those of others."""
     lines = (line for line in head.split(b"\n") if line.startswith(host + b":"))
     return b"\n".join(line[len(host) + 1 :].removeprefix(b" ") for line in lines)
 
 
 def is_of_job(data: bytes) -> bool:
-    """Whether there are lines of NCCL or PyTorch, which no tool prints: scripts show a machine before they start."""
+    """Return whether there are lines of NCCL or PyTorch, which no tool prints: scripts may run one first."""
     return _OF_JOB.search(data) is not None
 
 

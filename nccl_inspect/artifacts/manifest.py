@@ -136,11 +136,11 @@ def _pods(item: Node, file: str) -> Iterator[Pod]:
             hostname=spec.word("hostname"),
             owner=_owner(item),
             address=item.word("status", "hostIP"),
-            ended=_ended(item.at("status")) if kind == "Pod" else [],
+            ended=_list_ends(item.at("status")) if kind == "Pod" else [],
             tree=_select_keys(spec),
         )
     if kind == _JOB or item.at("spec", "trainer"):
-        yield _trained(file, item)
+        yield _find_trainer(file, item)
 
 
 def _owner(item: Node) -> str:
@@ -148,7 +148,7 @@ def _owner(item: Node) -> str:
     return owners[0].word("name") if owners else ""
 
 
-def _trained(file: str, item: Node) -> Pod:
+def _find_trainer(file: str, item: Node) -> Pod:
     """Return the trainer of a TrainJob, which replaces parts of what its runtime has."""
     trainer, path = item.at("spec", "trainer"), "spec.trainer"
     has_overrides = any(item.at("spec", key) for key in _OVERRIDES)
@@ -232,7 +232,7 @@ def _host_paths(container: Node, spec: Node) -> Iterator[str]:
             yield path
 
 
-def _ended(status: Node) -> list[Ended]:
+def _list_ends(status: Node) -> list[Ended]:
     """Return how the pod and its containers ended."""
     ends = []
     if (reason := status.word("reason")) and status.word("phase") == "Failed":

@@ -43,7 +43,7 @@ class Hosts:
                 self._by_name.setdefault(shape(name).lower(), name)
         self._longest = max(map(len, self._by_name), default=0)
 
-    def same(self, name: str) -> str | None:
+    def match_host(self, name: str) -> str | None:
         """Return the host of that name, with or without its domain."""
         return self._by_name.get(name.lower()) or self._by_name.get(_short(name).lower())
 
@@ -54,12 +54,12 @@ class Hosts:
             path: of a file: its own name may hold that of the host, a folder above it is named so.
         """
         parts = PurePath(path).parts[::-1]
-        if (folder := foreign(path)) and (host := self.same(folder)):
+        if (folder := foreign(path)) and (host := self.match_host(folder)):
             return host
-        within = self._within(parts[0]) if parts else None
-        return within or next((host for part in parts[1 : _ABOVE + 1] if (host := self.same(part))), None)
+        within = self._find_in_name(parts[0]) if parts else None
+        return within or next((host for part in parts[1 : _ABOVE + 1] if (host := self.match_host(part))), None)
 
-    def _within(self, part: str) -> str | None:
+    def _find_in_name(self, part: str) -> str | None:
         """Return the host whose name a part of a path holds, the longest where it holds several."""
         text = part[:_MAX_PART].lower()
         starts, ends = ([match.start() for match in border.finditer(text)] for border in (_START, _END))
@@ -131,12 +131,12 @@ def identity(artifact: Artifact, hosts: Hosts) -> Identity | None:
         return None
     named = {item.host for item in artifact.value.items if item.host} if isinstance(artifact.value, Report) else set()
     if not named:
-        host = hosts.find_host(artifact.name) or foreign(artifact.name) or _only(hosts)
+        host = hosts.find_host(artifact.name) or foreign(artifact.name) or _only_host(hosts)
         named = {host} if host else set()
     return Identity(hosts=frozenset(map(short, named)), are_all_hosts=bool(named), is_of_many=True)
 
 
-def _only(hosts: Hosts) -> str | None:
+def _only_host(hosts: Hosts) -> str | None:
     return hosts.names[0] if len(hosts.names) == 1 else None
 
 
@@ -148,8 +148,8 @@ def _join_host(artifact: Artifact, hosts: Hosts, gpus: int, parts: _Parts) -> Ar
         return _by_lines(artifact, value, hosts)
     host = hosts.find_host(artifact.name)
     if host is None and (other := foreign(artifact.name)):
-        return _unused(artifact, [other], hosts)
-    host = host or _only(hosts)
+        return _set_aside(artifact, [other], hosts)
+    host = host or _only_host(hosts)
     if isinstance(value, Report) and host and (other := _other_machine(value, host, parts)):
         return replace(artifact, value=None, problem=other)
     if isinstance(value, Report):
@@ -162,17 +162,17 @@ def _join_host(artifact: Artifact, hosts: Hosts, gpus: int, parts: _Parts) -> Ar
 
 def _by_lines(artifact: Artifact, report: Report, hosts: Hosts) -> Artifact:
     """Return a file with the host in front of each line."""
-    names = {item.host: hosts.same(item.host) for item in report.items if item.host}
+    names = {item.host: hosts.match_host(item.host) for item in report.items if item.host}
     items: list[Item] = [replace(item, host=host) for item in report.items if (host := names.get(item.host or ""))]
     if not items:
-        return _unused(artifact, names, hosts)
+        return _set_aside(artifact, names, hosts)
     hosts_named = {host for host in names.values() if host}
     return replace(
         artifact, value=Report(report.name, tuple(items)), host=hosts_named.pop() if len(hosts_named) == 1 else None
     )
 
 
-def _unused(artifact: Artifact, names: Iterable[str | None], hosts: Hosts) -> Artifact:
+def _set_aside(artifact: Artifact, names: Iterable[str | None], hosts: Hosts) -> Artifact:
     about, hosts_in_log = (", ".join(list(map(str, some))[:_MAX_NAMES]) for some in (names, hosts.names))
     return replace(
         artifact, value=None, problem=f"about host {about}, which is not in the log ({hosts_in_log or 'no host'})"

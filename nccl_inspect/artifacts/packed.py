@@ -12,7 +12,7 @@ from nccl_inspect.ingest.sources import archives, compression, log_detection
 from nccl_inspect.ingest.sources.archives import Member, Wanted
 from nccl_inspect.ingest.sources.files import File, Pass
 from nccl_inspect.ingest.sources.limits import Allowance
-from nccl_inspect.ingest.sources.streams import StreamError, peeked
+from nccl_inspect.ingest.sources.streams import StreamError, peek
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.util.text import escape_controls
 
@@ -49,7 +49,7 @@ def members(file: File, wanted: Wanted) -> Iterator[Member]:
         StreamError: it cannot be read.
         OSError: likewise.
     """
-    head, data = peeked(compression.unpacked(file.open(), Allowance()), log_detection.tells_archives)
+    head, data = peek(compression.unpack_data(file.open(), Allowance()), log_detection.tells_archives)
     if log_detection.is_zip(head):
         return archives.read_zip_at(file.place, lambda _: None, wanted)
     return archives.read_tar(data, wanted)
@@ -78,7 +78,7 @@ class _Choice:
         member = name.removeprefix("./")
         if head is None:
             return False
-        if kind := artifacts.kind_of(member, log_detection.unpacked(head) or b""):
+        if kind := artifacts.kind_of(member, log_detection.unpack_head(head) or b""):
             self.kinds[member] = kind
             return True
         if log_detection.is_left_out(name) or not log_detection.is_log(name, head):

@@ -119,7 +119,7 @@ def _check_place(place: int, data: bytes) -> None:
         raise PlainPickleError("its contents are larger than the file")
 
 
-def _same(items: Any) -> Any:
+def _keep_list(items: Any) -> Any:
     """Return what marks a typed list gives the list itself: copies of copies would fill the memory."""
     return items
 
@@ -127,7 +127,7 @@ def _same(items: Any) -> Any:
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch.jit._pickle" and name in _LIST_MARKS:
-            return _same
+            return _keep_list
         raise PlainPickleError(f"it asks for {module[:60]}.{name[:60]}, which a dump of plain values never does")
 
     def persistent_load(self, _pid: Any) -> NoReturn:

@@ -303,12 +303,12 @@ def _read_text(name: str, text: str) -> Answer:
             answer.lost.extend(_lost(line, number, comm_id, kind))
     answer.pids.update(map(int, _PID.findall(text)))
     _add_members(answer)
-    answer.whole = _whole(text, len(answer.pids))
+    answer.whole = _list_communicators(text, len(answer.pids))
     return answer
 
 
 def _add_members(answer: Answer) -> None:
-    """The ranks that a text names with their processes."""
+    """Add the ranks that a text names with their processes."""
     for mismatch in answer.mismatches:
         answer.members.setdefault(mismatch.comm_id, []).extend(mismatch.members)
     for lost in answer.lost:
@@ -316,7 +316,7 @@ def _add_members(answer: Answer) -> None:
             answer.members.setdefault(lost.comm_id, []).append(Member(lost.rank, lost.host, lost.pid))
 
 
-def _whole(text: str, processes: int) -> list[str]:
+def _list_communicators(text: str, processes: int) -> list[str]:
     """Return the communicators of all processes, by the table of groups; without one that which is the only one."""
     groups = {match[1]: int(match[2]) for match in _GROUP.finditer(text)}
     comms = {f"0x{match[2].lstrip('0')}": match[1] for match in _HEADING.finditer(text)}

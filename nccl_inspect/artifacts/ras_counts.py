@@ -36,7 +36,7 @@ def last_to_come(answer: Answer) -> list[Member]:
     return [member for key, member in late.items() if key not in ahead]
 
 
-def in_step_with(answer: Answer, pid: int) -> list[Member]:
+def ranks_in_step(answer: Answer, pid: int) -> list[Member]:
     """Return the other ranks of communicators in which all launched as many operations as this process."""
     differing = {mismatch.comm_id for mismatch in answer.mismatches}
     found: dict[int, Member] = {}

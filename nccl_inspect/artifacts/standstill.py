@@ -279,11 +279,11 @@ def _blocked_transfers(every: _Groups, rows: _Rows) -> Iterator[_Blocked]:
                     lanes.setdefault(frozenset(peers), {}).setdefault(rank, []).append(call)
         for lane, waiting in lanes.items():
             if len(lane) > 1:  # a rank may send to itself
-                first = {rank: _first(calls) for rank, calls in waiting.items()}
+                first = {rank: _first_open_calls(calls) for rank, calls in waiting.items()}
                 yield from _blocked_transfer(group, {members[place] for place in lane}, first, rows)
 
 
-def _first(calls: Sequence[Call]) -> dict[Direction, Call]:
+def _first_open_calls(calls: Sequence[Call]) -> dict[Direction, Call]:
     """Return the first open call with a peer, or the batch of them: what is in a batch has no order."""
     first: dict[Direction, Call] = {}
     for call in calls:
@@ -350,7 +350,7 @@ class _Chains:
                     self._stands[rank] = number
 
     def idle(self, number: int) -> list[int]:
-        """The ranks that a call waits for and that wait for nobody; those busy elsewhere if nobody else is left."""
+        """Return the ranks that a call waits for and that wait for nobody; else those that are busy elsewhere."""
         idle = [rank for rank in self.calls[number].absent if rank not in self._stands]
         return [rank for rank in idle if rank not in self._busy] or ([] if self.unknown(number) else idle)
 
@@ -395,7 +395,7 @@ class _Chains:
         }
         ends = [number for number, count in left.items() if not count]
         for number in ends:
-            for other in self._after.get(number, ()):
+            for other in self._causes.get(number, ()):
                 left[other] -= 1
                 if not left[other]:
                     ends.append(other)
@@ -406,13 +406,13 @@ class _Chains:
         reached = dict.fromkeys(roots)
         queue = list(reached)
         for number in queue:
-            fresh = [other for other in self._after.get(number, ()) if other not in reached]
+            fresh = [other for other in self._causes.get(number, ()) if other not in reached]
             reached.update(dict.fromkeys(fresh))
             queue.extend(fresh)
         return queue
 
     @cached_property
-    def _after(self) -> dict[int, list[int]]:
+    def _causes(self) -> dict[int, list[int]]:
         held = ((number, self._stands[rank]) for number in range(len(self.calls)) for rank in self.find_busy(number))
         return group_values((cause, number) for number, cause in dict.fromkeys(held))
 

@@ -65,7 +65,7 @@ class Straggler(Frozen):
 
 
 def find_stragglers(dumps: Iterable[Dump]) -> list[Straggler]:
-    """The stragglers, those for which the others wait the longest first; each rank once, in the group that shows it.
+    """Return the stragglers, the longest awaited first; each rank once, in the group that shows it.
 
     Args:
         dumps: of any number of ranks; groups count of which all ranks are there.
@@ -74,14 +74,14 @@ def find_stragglers(dumps: Iterable[Dump]) -> list[Straggler]:
     stragglers: dict[int, Straggler] = {}
     for group, members in standstill.groups(by_rank) if len(by_rank) > 1 else ():
         if len(members) > 1 and all(rank in by_rank for rank in members):
-            straggler = _in_group(group, members, by_rank)
+            straggler = _find_in_group(group, members, by_rank)
             other = stragglers.get(straggler.rank) if straggler else None
             if straggler and (other is None or straggler.plain > other.plain):
                 stragglers[straggler.rank] = straggler
     return sorted(stragglers.values(), key=lambda straggler: (-straggler.share, straggler.rank))
 
 
-def _in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump]) -> Straggler | None:
+def _find_in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump]) -> Straggler | None:
     durations = [by_rank[rank].recorded.durations.get(group.name) for rank in members]
     if not all(durations):
         return None
@@ -102,7 +102,7 @@ def _in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump])
         return None
     seq = max((seq for seq, _ in gaps), key=lambda seq: max(span[seq] for span in spans) - spans[last][seq])
     waiting = max(range(len(members)), key=lambda place: spans[place][seq])
-    calls = tuple(_timed(by_rank[members[place]], members[place], group, seq) for place in (last, waiting))
+    calls = tuple(_time_call(by_rank[members[place]], members[place], group, seq) for place in (last, waiting))
     gap = median(gap for _, gap in gaps)
     direct = sum(min(span[seq] for span in spans if span is not spans[last]) - spans[last][seq] for seq, _ in gaps)
     plain = max(direct, 0.0) / whole
@@ -111,7 +111,7 @@ def _in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump])
 
 
 def _late(durations: Sequence[Durations], common: Sequence[int]) -> Iterator[tuple[int, int, float]]:
-    """The calls before which one rank waited clearly less than all others: its place, the number, how much less."""
+    """Yield calls before which one rank waited clearly less than all others: its place, the number, how much less."""
     places = [dict(zip(timed.numbers, range(len(timed.numbers)), strict=True)) for timed in durations]
     for before, seq in pairwise(common):
         waited = []
@@ -126,7 +126,7 @@ def _late(durations: Sequence[Durations], common: Sequence[int]) -> Iterator[tup
                 yield place, seq, second - least
 
 
-def _timed(dump: Dump, rank: int, group: Group, seq: int) -> Timed:
+def _time_call(dump: Dump, rank: int, group: Group, seq: int) -> Timed:
     timed = dump.recorded.durations[group.name]
     place = timed.numbers.index(seq)
     return Timed(rank, dump.name, timed.orders[place], seq, timed.milliseconds[place])

@@ -34,7 +34,7 @@ def _build_pods(job: Pod, runtime: Sequence[Pod]) -> list[Pod]:
             namespace=job.namespace,
             is_whole=True,
             containers=[
-                _trained(container, trainer) if container.name in _TRAINED or len(runtime) == 1 else container
+                _apply_trainer(container, trainer) if container.name in _TRAINED or len(runtime) == 1 else container
                 for container in pod.containers
             ],
         )
@@ -42,7 +42,7 @@ def _build_pods(job: Pod, runtime: Sequence[Pod]) -> list[Pod]:
     ]
 
 
-def _trained(container: Container, trainer: Container) -> Container:
+def _apply_trainer(container: Container, trainer: Container) -> Container:
     own = {variable.name for variable in trainer.env}
     env: list[Variable] = [*(entry for entry in container.env if entry.name not in own), *trainer.env]
     if not trainer.resources:

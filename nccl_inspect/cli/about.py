@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from nccl_inspect.cli import COMPLETE_VARIABLE, cli, shared
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.judging.engine import CATEGORIES, Rule, registered
+from nccl_inspect.judging.engine import CATEGORIES, Rule, list_rules
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import UNBOUNDED
 from nccl_inspect.report.words import block
@@ -46,7 +46,7 @@ _MIN_TITLE = 20
 def rules(categories: tuple[str, ...], search: str, form: str, out: shared.Output) -> None:
     """List the rules: name, category, usual severity and what is wrong when a rule finds something."""
     words = search.lower().split()
-    listed = [entry.rule for entry in registered() if not categories or entry.rule.category in categories]
+    listed = [entry.rule for entry in list_rules() if not categories or entry.rule.category in categories]
     texts = {rule.name: f"{rule.name} {rule.title} {rule.page}".lower() for rule in listed} if words else {}
     listed = [rule for rule in listed if all(word in texts[rule.name] for word in words)]
     if not listed:

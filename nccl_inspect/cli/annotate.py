@@ -86,7 +86,7 @@ class _Margin:
     def add_notes(self, lines: Sequence[bytes]) -> Iterator[str]:
         """Yield the lines of a block, each with its note."""
         block = b"\n".join(lines)
-        clean = envelopes.cleaned(lines, block)
+        clean = envelopes.clean_lines(lines, block)
         others = b"\n".join([line for line in clean if _MARK not in line])
         needles = [sign for candidate in self._grammar.find_foreign(others) for sign in candidate.signs]
         hides = may_hide(decode(block))

@@ -123,7 +123,7 @@ def command(
     if not chosen:
         print_stderr(selection.explain_no_path(job, verdicts))
     if slowest:
-        chosen = selection.sort_slowest_first(chosen, job).first(slowest)
+        chosen = selection.sort_slowest_first(chosen, job).take(slowest)
     if form == "table":
         width = shared.output_width(out.target, UNBOUNDED)
         is_global = job.rank_space == "global"

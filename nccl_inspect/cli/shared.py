@@ -155,9 +155,9 @@ def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) 
     """Return completions of a rule name, for the shell."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
-    from nccl_inspect.judging.engine import registered
+    from nccl_inspect.judging.engine import list_rules
 
-    rules = [entry.rule for entry in registered() if entry.rule.name.startswith(incomplete)]
+    rules = [entry.rule for entry in list_rules() if entry.rule.name.startswith(incomplete)]
     return [CompletionItem(rule.name, help=rule.title) for rule in rules]
 
 
@@ -290,7 +290,7 @@ def with_settings_file(options: Options) -> Options:
         print_stderr(f"settings from {path} (--no-config ignores them)")
     from nccl_inspect.pipeline import configuration  # only if there is a file
 
-    return configuration.completed(options, path)
+    return configuration.complete_options(options, path)
 
 
 def read_options(command: _Command) -> _Command:
@@ -387,12 +387,12 @@ def read(
     jobs = meta.get(f"{__name__}.jobs")
     with pause_collector(for_good=click.get_current_context().find_root().obj is EXITS_AFTERWARDS):
         PROCESS.is_last = is_last
-        PROCESS.last_words = in_haste and (lambda: in_haste(judge.unjudged(PROCESS.read)))
+        PROCESS.last_words = in_haste and (lambda: in_haste(judge.make_unjudged_job(PROCESS.read)))
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
             fold = reading.fold(inputs.logs, bar.update if bar.wanted else None, interruption, jobs)
         if fold.partial and is_last:
             print_stderr("reading stopped: reporting what was read; Ctrl-C again to stop")
-        job = judge.worst(fold, visit, is_one_of_two, inputs)
+        job = judge.find_job(fold, visit, is_one_of_two, inputs)
     for misfit in judge.misfits(job):
         print_stderr(f"warning: {misfit}")
     problems = [*digest.list_unused_evidence(job.artifacts), *filter(None, (source.problem for source in job.sources))]

@@ -56,7 +56,7 @@ def walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:
 
 
 def entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> File | None:
-    """The file, if it looks like a log or an archive, or is wanted beside it; of most others only the name counts.
+    """Return the file, if it looks like a log or an archive, or is wanted beside it; mostly the name decides.
 
     Args:
         folder: that was named.
@@ -93,7 +93,7 @@ def why(head: bytes) -> str:
     """Why a file that could be read is neither a log nor wanted."""
     if not head:
         return log_detection.EMPTY
-    text = log_detection.unpacked(head)
+    text = log_detection.unpack_head(head)
     if text and log_detection.is_report(text):
         return OWN
     return UNKNOWN if head.strip(b"\0") else log_detection.ZEROS

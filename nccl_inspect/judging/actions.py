@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging.engine import CATEGORIES, Rule, registered
+from nccl_inspect.judging.engine import CATEGORIES, Rule, list_rules
 from nccl_inspect.model.finding import ACTIONS, Finding
 
 DRAIN, MEND, RESTART, WAIT, NONE = ACTIONS
@@ -27,7 +27,7 @@ def settle(findings: Iterable[Finding], is_dead: bool, has_ended: bool, hosts: i
         has_ended: whether the log shows that it ended.
         hosts: of the job.
     """
-    rules = {entry.rule.name: entry.rule for entry in registered()}
+    rules = {entry.rule.name: entry.rule for entry in list_rules()}
     return [
         finding.with_fields(
             action=decide(

@@ -139,7 +139,7 @@ def ranks_without(facts: Facts, agreement: Agreement, setting: Setting) -> set[i
 
 
 def ranks_with_full_start(facts: Facts) -> set[int]:
-    """The ranks whose log is complete up to the end of an initialization: a variable it lacks is not set.
+    """Return the ranks whose log is complete up to the end of an initialization: a variable it lacks is not set.
 
     If the beginning of a log was cut off, each rank lacks different lines. A process prints some variables only for
     its first communicator, that of all ranks.

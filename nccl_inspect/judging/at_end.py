@@ -185,7 +185,7 @@ def shows_beginning(facts: Facts, comm: CommunicatorInfo) -> bool:
 
 
 def _lags(facts: Facts, wait: Waiting) -> bool:
-    """Whether, by their timestamps, all silent ranks fell silent long before the others got that far."""
+    """Return whether, by their timestamps, all silent ranks fell silent long before the others got that far."""
     behind = [*_lines_of(facts, wait.silent), *(idle_processes(facts) if wait.missing else ())]
     times = [moment(last.time) for last in (*behind, *_lines_of(facts, wait.waiting))]
     if not behind or len(wait.missing) > len(idle_processes(facts)) or not are_in_order(*times):
@@ -227,7 +227,7 @@ def _end_of_log(facts: Facts) -> str:
     return f" at line {sources[0].lines}" if len(sources) == 1 else ""
 
 
-def undecided(facts: Facts) -> str:
+def list_possible_ends(facts: Facts) -> str:
     """Return the possible reasons why a log ends in the middle, for the end of a sentence."""
     at = _end_of_log(facts)
     return f"{',' if at else ''}{at}: still starting, stuck, or cut"
@@ -291,7 +291,7 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
 
 
 def absent_elsewhere(facts: Facts, comm: CommunicatorInfo) -> set[int]:
-    """The ranks that did not start a communicator although all of them, as the log shows, finished another one."""
+    """Return the ranks that did not start a communicator although all of them, by the log, finished another one."""
     if facts.job.rank_space != "global":
         return set()  # the same number is another process in each communicator
     done = {
@@ -348,7 +348,7 @@ def _outliers(facts: Facts) -> list[Setting]:
 
 
 def ends_after_nccl(facts: Facts, ends: Sequence[Evidence]) -> list[Evidence]:
-    """The ends of the job that directly follow NCCL's last line, or a table without a row: no work in between."""
+    """Return the ends of the job that directly follow NCCL's last line, or a table without a row: no work between."""
     if not ends:
         return []
     before = {(last.source, last.order) for last in facts.job.last_lines}
@@ -401,8 +401,8 @@ def half_connected(facts: Facts) -> Selection:
         return halves
     for side in SIDES:
         silent = nets.where(partial(_lacks_end, side))
-        able = {rank for (rank,) in nets.without(silent).distinct(RANKS[side])}
-        halves = halves | silent.only((RANKS[side],), able.__contains__)
+        able = {rank for (rank,) in nets.exclude(silent).distinct(RANKS[side])}
+        halves = halves | silent.filter_values((RANKS[side],), able.__contains__)
     return halves if len(halves) > max(_LOST, len(nets) // 8) else facts.no_paths()
 
 

@@ -19,11 +19,11 @@ def command(job: Job) -> str | None:
     needs = [entry.lacks for entry in job.not_judged]
     if not needs:
         return None
-    again = _again(needs)
+    again = _advise_rerun(needs)
     return "; ".join(part for part in (again, *_read(needs, job, again is not None)) if part) or None
 
 
-def _again(needs: list[Needs]) -> str | None:
+def _advise_rerun(needs: list[Needs]) -> str | None:
     """Return the job again with a fuller log; None if that would not help."""
     asked = {name for need in needs for name in need.subsystems}
     everyone = any(need.all_ranks for need in needs)

@@ -55,6 +55,6 @@ def may_be_google_network(facts: Facts) -> bool:
 
 
 def is_google_network(facts: Facts) -> bool:
-    """Whether Google's plugins are in use: its guides set algorithm, protocol and number of channels for them."""
+    """Return whether Google's plugins are in use: its guides set algorithm, protocol and channels for them."""
     network = find_network(facts.platform.network if facts.platform else None)
     return network.vendor == "GCP" or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))

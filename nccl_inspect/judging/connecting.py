@@ -63,12 +63,12 @@ def addresses(notices: Iterable[Notice]) -> str:
 
 
 def has_built_communicator(facts: Facts) -> bool:
-    """Whether a communicator was built after all: NCCL retries, and some failures only mean that peers start later."""
+    """Return whether a communicator was built after all: NCCL retries, and some failures mean that peers start late."""
     return bool(facts.job.paths) or any(len(comm.completed) == comm.nranks for comm in facts.job.communicators)
 
 
 def is_connected(facts: Facts) -> bool:
-    """Whether ranks completed a step that needs connections; a line that names a path precedes its connection."""
+    """Return whether ranks completed a step that needs connections; the line of a path precedes its connection."""
     return any(comm.completed or comm.connected for comm in facts.job.communicators if comm.nranks > 1)
 
 

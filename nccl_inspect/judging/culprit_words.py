@@ -79,11 +79,11 @@ def line(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
     both = zip(verbs, objects, strict=True)
     shown = _singular if scene.bad == 1 else str
     parts = [what if at and verb == verbs[0] else f"{shown(verb)} {what}" for at, (verb, what) in enumerate(both)]
-    inside = f"{_all(scene)} {_either(parts, 'or')}{_inside(named, verbs[0])}"
+    inside = f"{_all_words(scene)} {_either(parts, 'or')}{_inside(named, verbs[0])}"
     return f"{inside}; {_outside(named, scene, verbs[0])}{_along(beside)}"
 
 
-def _all(scene: Scene) -> str:
+def _all_words(scene: Scene) -> str:
     what = _NOUNS.get(scene.noun, f"{scene.noun}s")
     if scene.bad == 1:
         noun, _, rest = what.partition(" ")

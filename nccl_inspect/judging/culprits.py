@@ -121,7 +121,7 @@ class _Compared:
                 kind.scope in scopes and _slowness(kind) <= slowest and (kind.transport == "NET" or not on_network)
             )
         )
-        others = results.where(others.without(bad), lambda mark: not mark.is_open)
+        others = results.where(others.exclude(bad), lambda mark: not mark.is_open)
         # A path with another fault of the kind proves nothing, unless it is faster all the same.
         sound = results.where(others, lambda mark: faults.isdisjoint(mark.rules))
         self._good = others.where(lambda kind: _slowness(kind) < fastest) | sound

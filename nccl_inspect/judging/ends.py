@@ -142,7 +142,7 @@ class ProcessEnd(Frozen):
 
     @property
     def is_rank_unconfirmed(self) -> bool:
-        """Whether its rank rests on a launcher only, which may name one that only lost another: a crash never does."""
+        """Return whether only a launcher names its rank, which may only have lost another: a crash never does."""
         is_unconfirmed = self.report.order == "any" and self.raised is None and not self.is_cause_unknown
         return is_unconfirmed and ((bool(self.ranks) and self.report.process == "task") or not self.is_crash)
 
@@ -174,7 +174,7 @@ class ProcessEnd(Frozen):
 def process_ends(facts: Facts) -> list[ProcessEnd]:
     """Return each process once, in the order of its source, without those that a launcher ended."""
     traces = exceptions.exceptions_of(facts).traces
-    ends = [*_identified(facts), *_spawned(facts)]
+    ends = [*_identified_ends(facts), *_spawned_ends(facts)]
     of_ends = [next((t for t in traces if t.rank in end.ranks and not end.is_loader), None) for end in ends]
     ends = [end.with_fields(trace=trace) for end, trace in zip(ends, of_ends, strict=True)]
     ranks = {rank for end in ends for rank in end.ranks}
@@ -192,7 +192,7 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
     # The rank of a loader ends after it, and a process that lost another after that one.
     ends.sort(key=lambda end: (not end.is_loader, end.echo is not None, end.begin.place))
     ends += _nameless(facts, {end.code for end in ends})
-    return ends or _with_echoes(facts, _without_pid(facts)) or [end for end in _spared(facts) if end.is_undecided]
+    return ends or _with_echoes(facts, _without_pid(facts)) or [end for end in _spared_ends(facts) if end.is_undecided]
 
 
 def _with_echoes(facts: Facts, ends: list[ProcessEnd]) -> list[ProcessEnd]:
@@ -218,9 +218,9 @@ def _is_failure(code: int | None) -> bool:
     return code is not None and code != 0 and code not in EXTERNAL
 
 
-def _identified(facts: Facts) -> list[ProcessEnd]:
-    """Processes that a report names: one with two reports counts once, even if one of these has no pid."""
-    found = [end for end in _spared(facts) if not end.is_undecided]
+def _identified_ends(facts: Facts) -> list[ProcessEnd]:
+    """Return the processes that a report names: one with two reports counts once, even if one of these has no pid."""
+    found = [end for end in _spared_ends(facts) if not end.is_undecided]
     stated = []
     for notice in facts.with_event(ProcessEnded, _is_identified):
         code, words = report_of(notice).code, _words(facts, notice)
@@ -289,8 +289,8 @@ def _end_with_trace(facts: Facts, trace: Trace) -> ProcessEnd:
     return ProcessEnd([trace.rank], *find_process(facts, trace.rank), EXCEPTION, trace.begin, trace)
 
 
-def _spawned(facts: Facts) -> list[ProcessEnd]:
-    """Processes of torch.multiprocessing.spawn, without those that only report the loss of another."""
+def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
+    """Return the processes of torch.multiprocessing.spawn, without those that only report the loss of another."""
     own = [(notice, raised) for notice, raised in _find_spawned(facts) if not (raised and raised.is_loss_of_peer)]
     codes = [report_of(notice).code for notice, _ in own]
     stated = [(*one, code) for one, code in zip(own, codes, strict=True) if code is not None]
@@ -345,8 +345,8 @@ def _without_pid(facts: Facts) -> list[ProcessEnd]:
 
 
 @once
-def _spared(facts: Facts) -> list[ProcessEnd]:
-    """Processes that ended on their own, of those that a launcher names which kills the others with SIGKILL.
+def _spared_ends(facts: Facts) -> list[ProcessEnd]:
+    """Return the processes that ended on their own, of those named by a launcher that kills the others with SIGKILL.
 
     It may name one that it killed: where that may be, one end stands for all of these.
     """
@@ -397,7 +397,7 @@ def terminations(facts: Facts) -> list[Notice]:
     """Return what Hydra reports of processes that were ended with Ctrl-C or SIGTERM, if none ended on its own."""
     named = facts.with_event(ProcessEnded, lambda event: event.kills_with is not None)
     ended = [notice for notice in named if _code_of(facts, notice) in EXTERNAL]
-    if not ended or any(not end.is_undecided for end in _spared(facts)):
+    if not ended or any(not end.is_undecided for end in _spared_ends(facts)):
         return []
     return [*facts.notices("launchers/mpi-hydra"), *ended, *facts.notices("launchers/mpi-hydra-string")]
 
@@ -628,7 +628,7 @@ def _by_rank(facts: Facts) -> dict[int, list[LastLine]]:
 
 
 def since_start(facts: Facts, notices: Collection[Notice]) -> list[Notice]:
-    """The notices without those that precede the communicators of their source and so belong to something earlier."""
+    """Return the notices without those before the communicators of their source: they are of something earlier."""
     if not notices:
         return []
     starts = first_of_each(line for comm in facts.job.communicators for line in comm.evidence[:1])
@@ -640,7 +640,7 @@ def is_unordered(ends: Sequence[ProcessEnd]) -> bool:
     return len({end.begin.evidence[0].source for end in ends}) > 1 and not all(map(_time_of, ends))
 
 
-def in_order(ends: list[ProcessEnd]) -> list[ProcessEnd]:
+def sort_by_time(ends: list[ProcessEnd]) -> list[ProcessEnd]:
     """Return the ends in the order of their times, if lines of several sources have them; else in the given order."""
     is_timed = len({end.begin.evidence[0].source for end in ends}) > 1 and not is_unordered(ends)
     return sorted(ends, key=_time_of) if is_timed else ends

@@ -158,7 +158,7 @@ class Rule(Frozen):
             confirm=confirm,
         )
 
-    def undecided(self, reason: str, needs: Needs, paths: Selection | None = None) -> NotJudged:
+    def ask(self, reason: str, needs: Needs, paths: Selection | None = None) -> NotJudged:
         """Create an open question, with what would answer it and the paths that stay unjudged."""
         return NotJudged(self.name, reason, needs, paths)
 
@@ -204,7 +204,7 @@ class Registered(Frozen):
 
 
 @cache
-def registered() -> tuple[Registered, ...]:
+def list_rules() -> tuple[Registered, ...]:
     """Return all rules, ordered by category and name."""
     from nccl_inspect.judging import pages  # which makes rules
 
@@ -216,15 +216,15 @@ def registered() -> tuple[Registered, ...]:
 @cache
 def causes_of(name: str) -> tuple[Rule, ...]:
     """Return the rules that may cause what a rule shows, but for those about files: these decide themselves."""
-    effect = next(entry.rule for entry in registered() if entry.rule.name == name)
-    rules = [entry.rule for entry in registered() if entry.judge]
+    effect = next(entry.rule for entry in list_rules() if entry.rule.name == name)
+    rules = [entry.rule for entry in list_rules() if entry.judge]
     return tuple(rule for rule in rules if rule is not effect and rule.causes(effect))
 
 
 @cache
 def superseding(name: str) -> frozenset[str]:
     """Return the more specific rules, whose findings replace those of a rule."""
-    return frozenset(entry.rule.name for entry in registered() if name in entry.rule.supersedes)
+    return frozenset(entry.rule.name for entry in list_rules() if name in entry.rule.supersedes)
 
 
 def select_rules(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:
@@ -239,7 +239,7 @@ def select_rules(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list
     """
     wanted, unwanted = _expand(select), _expand(ignore)
     return [
-        entry for entry in registered() if (not wanted or entry.rule.name in wanted) and entry.rule.name not in unwanted
+        entry for entry in list_rules() if (not wanted or entry.rule.name in wanted) and entry.rule.name not in unwanted
     ]
 
 
@@ -248,11 +248,11 @@ def _expand(patterns: Iterable[str]) -> set[str]:
     for pattern in patterns:
         fits = {
             entry.rule.name
-            for entry in registered()
+            for entry in list_rules()
             if fnmatchcase(entry.rule.name, pattern) or entry.rule.category == pattern.lower()
         }
         if not fits:
-            available = [entry.rule.name for entry in registered()]
+            available = [entry.rule.name for entry in list_rules()]
             raise NcclInspectError(
                 f"no rule '{pattern}'",
                 suggestion(pattern, available) or "see 'nccl-inspect rules' for names and categories",

@@ -122,7 +122,7 @@ class Exceptions(Frozen):
 def exceptions_of(facts: Facts) -> Exceptions:
     """Return the exceptions of a log."""
     traces, echoes = _read_traces(facts)
-    loose, of_threads = _unattributed(facts.job.raised)
+    loose, of_threads = _find_unattributed(facts.job.raised)
     by = facts.job.raised_by
     loose = (
         [exception.with_fields(rank=by.get((exception.line.source, exception.line.order))) for exception in loose]
@@ -149,12 +149,12 @@ def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     for begin in begins:
         rank: int = value(begin, "global_rank")
         mine = _select_last_attempt(begin, by_rank.get(rank, ()), ends)
-        own = [_raised(notice) for notice in mine if "program-exception" in notice.roles]
+        own = [_read_exception(notice) for notice in mine if "program-exception" in notice.roles]
         own = [raised for raised in own if not raised.is_loss_of_peer and not (raised.is_termination and was_forced)]
         # The first exception decides: all that follow the loss of a peer are echoes, including the rank's own.
         is_echo = bool(mine) and (not own or own[0].notice is not mine[0])
         if is_echo or (rank in interrupted and not own):
-            first = _raised(mine[0]) if mine else None
+            first = _read_exception(mine[0]) if mine else None
             if first is None or first.is_loss_of_peer or first.is_termination:
                 echoes.append(Trace(rank, begin, first, first))
             continue
@@ -175,7 +175,7 @@ def _select_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterabl
     return [notice for notice in mine if notice.evidence[0].order > max(between, default=0)]
 
 
-def _unattributed(lines: Iterable[Evidence]) -> tuple[list[RaisedException], list[RaisedException]]:
+def _find_unattributed(lines: Iterable[Evidence]) -> tuple[list[RaisedException], list[RaisedException]]:
     loose: list[RaisedException] = []
     of_threads: list[RaisedException] = []
     before: Evidence | None = None
@@ -216,7 +216,7 @@ def _borders(facts: Facts) -> dict[str, list[int]]:
 @once
 def _without_process(facts: Facts) -> dict[str, list[RaisedException]]:
     """Return all exceptions whose line does not name the process, including those that NCCL or CUDA led to."""
-    mine = [_raised(notice).with_fields(line=line) for notice in _statements(facts) for line in notice.evidence]
+    mine = [_read_exception(notice).with_fields(line=line) for notice in _statements(facts) for line in notice.evidence]
     by_source = group_values((raised.line.source, raised) for raised in (*exceptions_of(facts).loose, *mine))
     return {source: sorted(entries, key=_order) for source, entries in by_source.items()}
 
@@ -331,5 +331,5 @@ def is_used_below(facts: Facts, notice: Notice) -> bool:
     return id(notice) not in exceptions_of(facts).fatal and (own or any(is_before(here, line) for line in versions))
 
 
-def _raised(notice: Notice) -> RaisedException:
+def _read_exception(notice: Notice) -> RaisedException:
     return RaisedException(_LINE.sub("", message_of(notice), count=1).strip(), notice.evidence[0], notice)

@@ -16,7 +16,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Gpu, parse_bracket
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
 from nccl_inspect.model.paths.path import P2P_CLASSES, PathKind
-from nccl_inspect.model.paths.table import Paths, Selection, refined
+from nccl_inspect.model.paths.table import Paths, Selection, refine_kinds
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import list_words
@@ -33,13 +33,13 @@ def once(make: Callable[[Facts], _Result]) -> Callable[[Facts], _Result]:
     """Compute what a function of the facts returns once for each job."""
 
     @wraps(make)
-    def computed(facts: Facts) -> _Result:
+    def compute_once(facts: Facts) -> _Result:
         if make not in facts.computed:
             facts.computed[make] = make(facts)
         result: _Result = facts.computed[make]
         return result
 
-    return computed
+    return compute_once
 
 
 class Facts:
@@ -82,7 +82,7 @@ class Facts:
             hardware = self._pair_class(host, src, src_gpu, dst, dst_gpu), fabric.issuperset((src, dst))
             marking[row] = ways.setdefault(hardware, len(ways))
         keys = list(ways)
-        return refined(
+        return refine_kinds(
             paths, marking, lambda kind, mark: kind.with_fields(pair_class=keys[mark][0], on_fabric=keys[mark][1])
         )
 
@@ -98,7 +98,7 @@ class Facts:
             return "NVLink" if self.platform.nvlink else "PCIe"
         return "NVLink" if kind.on_fabric else None
 
-    def expected(self, kind: PathKind) -> str | None:
+    def expected_transport(self, kind: PathKind) -> str | None:
         """Return the best transport that a pair could have; None if unknown."""
         if kind.scope == "inter":
             return "NET/GDRDMA" if kind.transport == "NET" and self.platform and self.platform.gdr else None
@@ -313,7 +313,7 @@ def ranks_concerned(facts: Facts, notices: Iterable[Notice], *fields: str) -> se
 
 
 def members_named(facts: Facts, notice: Notice, members: Collection[int]) -> set[int]:
-    """The global ranks of members of the communicator that a statement is about; empty if it may be about several."""
+    """Return the global ranks in the communicator that a statement is about; empty if it may be about several."""
     comms = facts.job.communicators
     if not comms:
         return set(members)

@@ -62,7 +62,7 @@ class Estimate(Frozen):
     def __str__(self) -> str:
         return self.text
 
-    def after(self, text: str) -> Estimate:
+    def add_before(self, text: str) -> Estimate:
         """Return the same after another sentence."""
         return Estimate(text + self.text, self.references)
 
@@ -180,8 +180,8 @@ def find_rate(path: Path | PathKind, platform: Platform | None = None) -> Rate |
     return None
 
 
-def in_use(paths: Selection, platform: Platform | None = None) -> Rate | None:
-    """The bandwidth of paths as they are, from the slowest to the fastest; None if nobody measured one of them."""
+def current_rate(paths: Selection, platform: Platform | None = None) -> Rate | None:
+    """Return the bandwidth of paths as they are, slowest to fastest; None if nobody measured one of them."""
     rates = [find_rate(kind, platform) for kind in paths.kinds]
     known = [rate for rate in rates if rate]
     if len(known) < max(len(rates), 1):

@@ -163,7 +163,7 @@ def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:
 
 def _is_running(facts: Facts) -> bool:
     """Return whether all communicators in use work, and no call of NCCL failed."""
-    states = {comm.state for comm in usage.in_use(facts.job)}
+    states = {comm.state for comm in usage.used_communicators(facts.job)}
     failed = facts.job.failed or facts.notices("nccl/proxy-operation-error", "nccl/proxy-operation-failed")
     return bool(states) and states <= {"connected", "destroyed"} and not failed
 
@@ -193,7 +193,7 @@ def fill_in(text: str, hit: Hit) -> str:
     def fill(match: re.Match[str]) -> str:
         kind, name, form, word = match.groups()
         if form or name in hit.named or name in ("settings", "paths") or name in FIGURES:
-            return _in_words(value_of(hit, name), form, word) or LACKING
+            return _value_words(value_of(hit, name), form, word) or LACKING
         if kind == "count":
             return count(len(hit.notices), name)
         if name in PLACEHOLDERS and hit.notices:
@@ -235,7 +235,7 @@ def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
     return (*(one.reference for one in quoted if isinstance(one, Rate)), *(one for some in estimates for one in some))
 
 
-def _in_words(given: object, form: str | None, word: str) -> str:
+def _value_words(given: object, form: str | None, word: str) -> str:
     """Return a value in words: its number with a noun or a verb, or how to remove settings, or what it is."""
     if not given and type(given) is not int:
         return ""

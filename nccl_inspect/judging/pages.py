@@ -347,7 +347,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
         if key not in _REPEATED
     }
     if "undecided" in says:
-        return rule.undecided(
+        return rule.ask(
             text["undecided"],
             _needs([fill_in(one, hit).replace(LACKING, "") for one in says.get("needs", ())]),
             hit.paths,
@@ -495,7 +495,7 @@ def _effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
             if PLACEHOLDER.fullmatch(effect):
                 continue
             words = f"If {case['case'][0]}: {effect}" if "case" in case else effect
-            yield _wrap(capitalize(_in_general(f"{words}.")))
+            yield _wrap(capitalize(_general_text(f"{words}.")))
 
 
 IN_GENERAL = {
@@ -512,7 +512,7 @@ IN_GENERAL = {
 """How values of names in braces read in sentences about all jobs; commands have ``<NAME>``."""
 
 
-def _in_general(text: str) -> str:
+def _general_text(text: str) -> str:
     """Return a text of a block for all jobs: of two parts, one for each case, both, and several of what is counted."""
 
     def name_in_general(match: re.Match[str]) -> str:
@@ -534,7 +534,7 @@ def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
     from itertools import groupby  # only for a page
 
     for case in says:
-        advised = dict.fromkeys(_in_general(step) for step in steps(case) if not PLACEHOLDER.fullmatch(step))
+        advised = dict.fromkeys(_general_text(step) for step in steps(case) if not PLACEHOLDER.fullmatch(step))
         if advised and "case" in case:
             yield _wrap(f"If {case['case'][0]}:")
         for is_sentence, group in groupby(advised, remedies.is_sentence):

@@ -68,7 +68,7 @@ def fill(facts: Facts, findings: Iterable[Finding]) -> None:
 def _fill_step(step: str, facts: Facts, finding: Finding) -> str:
     code, _, words = step.partition(COMMENT)
     places = _find_places(facts)
-    ranks = [place.rank or 0 for place in places.all()] if _ALL.search(words) else culprit_ranks(finding)
+    ranks = [place.rank or 0 for place in places.list_places()] if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
     if len(hosts := _its_host(scene)) == 1 and is_named(hosts[0]):
         words = _ITS_HOST.sub(rf"\1 {hosts[0]}", words)

@@ -57,12 +57,12 @@ class Places:
         pid = process.pid if process and process.pid >= 0 and host else None
         return Place(rank, host or None, pid, pod_of(process) if process else None, self._gpus.get(rank))
 
-    def all(self) -> list[Place]:
+    def list_places(self) -> list[Place]:
         """Return the places of all ranks."""
         return [self.locate(rank) for rank in sorted(self._processes)]
 
     def is_pod(self, host: str) -> bool:
-        """Whether, according to a collector, a host is a pod or runs in one."""
+        """Return whether, according to a collector, a host is a pod or runs in one."""
         return host in self._pods
 
     def pod_on(self, host: str) -> str | None:

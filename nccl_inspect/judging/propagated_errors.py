@@ -22,7 +22,7 @@ _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 
 
 def frames(facts: Facts, code: int | None = None, files: str | tuple[str, ...] = "") -> list[Notice]:
-    """The lines ``file:line -> code`` in the order of the log: those with this code and in one of these files."""
+    """Return the lines ``file:line -> code`` with this code and in one of these files, in the order of the log."""
     return facts.with_event(ErrorCascade, lambda event: code in (None, event.code) and event.file.endswith(files))
 
 

@@ -18,8 +18,8 @@ _OPEN = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>")
 """A placeholder; ``<stdin>:7`` is a line of a log that has no name."""
 
 
-def in_order(findings: list[Finding], most: int) -> list[Finding]:
-    """The findings, each with the step to begin with first: that of a cause nested under it, else one to type as it is.
+def order_steps(findings: list[Finding], most: int) -> list[Finding]:
+    """Return the findings, each with the best step first: that of a nested cause, else one to type as it is.
 
     Args:
         findings: with their causes.

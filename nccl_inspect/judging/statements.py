@@ -88,12 +88,12 @@ def _is_stale_errno(notice: Notice) -> bool:
 
 
 def _is_logged(notice: Notice) -> bool:
-    """Whether PyTorch only logs an error of its store: it may retry, and raises an exception when it gives up."""
+    """Return whether PyTorch only logs an error of its store: it may retry, and raises one when it gives up."""
     return "logged-retry" in notice.roles and "Error: " not in str(value(notice, "_head"))
 
 
 def gpu_fault(notice: Notice) -> str | None:
-    """The hardware fault of a GPU in the kernel log; None for an Xid that programs cause or that was repaired."""
+    """Return the hardware fault of a GPU in the kernel log; None for an Xid that programs cause or was repaired."""
     if notice.production != "kernel/xid":
         return None
     return xids.meaning(value(notice, "xid"), str(value(notice, "text")))
@@ -132,10 +132,10 @@ def value(notice: Notice, name: str) -> Any:
         found = engine.read_unlisted(notice.event, name)
     else:
         found = dict(notice.event.values).get(name)
-    return in_words(found) if name == "error" and isinstance(found, str) else found
+    return error_words(found) if name == "error" and isinstance(found, str) else found
 
 
-def in_words(error: str) -> str:
+def error_words(error: str) -> str:
     """Return the words for an error of the system that is a mere number: ``-110``, ``error 111``."""
     match = _NUMBER.fullmatch(error) if error[-1:].isdigit() else None
     is_errno = match is not None and bool(match[1] or int(match[2]) >= _RESULTS)

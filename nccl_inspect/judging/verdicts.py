@@ -10,7 +10,7 @@ from nccl_inspect.judging.results import Results
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import FirstFailure, Job, Notice, PathKind, Paths
-from nccl_inspect.model.paths.table import refined
+from nccl_inspect.model.paths.table import refine_kinds
 from nccl_inspect.model.statements import usage
 from nccl_inspect.model.story import Entry
 from nccl_inspect.util.records import Record, record
@@ -91,13 +91,13 @@ def judge_paths(
         is_open = weight or mark.is_open or place in withheld
         verdicts.append("fallback" if weight == 2 else "unknown" if is_open else "ok")
 
-    def judged(kind: PathKind, place: int) -> PathKind:
-        link, expected = facts.link(kind), facts.expected(kind)
+    def judge_kind(kind: PathKind, place: int) -> PathKind:
+        link, expected = facts.link(kind), facts.expected_transport(kind)
         path = kind.with_fields(link=link, expected=expected, verdict=verdicts[place], rules=rules[place])
         return path.with_fields(pair_class=None, on_fabric=False)
 
     number = sum(place in withheld for place in results.marking) if withheld else 0
-    return refined(facts.paths_with_hardware, results.marking, judged), number
+    return refine_kinds(facts.paths_with_hardware, results.marking, judge_kind), number
 
 
 def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting: bool = False) -> str:

@@ -41,7 +41,7 @@ class Wait(Frozen):
 
 @frozen
 class Status(Frozen):
-    """What the watchdog of a rank says of its works beside a time-out."""
+    """The works of a rank as its watchdog reports them beside a time-out."""
 
     notice: Notice
     group: str | None
@@ -143,7 +143,7 @@ def by_time(waiting: list[Wait]) -> list[Wait]:
     return waiting if None in times.values() else sorted(waiting, key=lambda wait: times[id(wait)] or 0.0)
 
 
-def in_words(waits: list[Wait], place: str) -> str:
+def wait_words(waits: list[Wait], place: str) -> str:
     """Return who waited in which call, lowest number first: the others may be waiting for those ranks."""
     parts: list[str] = []
     last = None
@@ -181,7 +181,7 @@ def _is_default(group: str | None) -> bool:
 
 
 @once
-def enqueued(facts: Facts) -> dict[str | None, dict[int, int]]:
+def last_enqueued(facts: Facts) -> dict[str | None, dict[int, int]]:
     """Return by process group the number of the last work that each rank of the job enqueued in it."""
     works: dict[str | None, dict[int, int]] = {}
     for status in statuses(facts):
@@ -190,7 +190,7 @@ def enqueued(facts: Facts) -> dict[str | None, dict[int, int]]:
     return works
 
 
-def in_calls(facts: Facts) -> set[int]:
+def waiting_ranks(facts: Facts) -> set[int]:
     """Return the ranks whose own watchdog reports a call that failed or timed out: they waited for others."""
     return {status.stated for status in statuses(facts) if status.is_in_call and status.stated is not None}
 

@@ -50,7 +50,7 @@ def to_dict(job: Job) -> dict[str, Any]:
 
 
 def parts(job: Job, only: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
-    """The fields of the document by name, all of them or some; ``paths`` as they are in the job, for they are many."""
+    """Yield the fields of the document by name, all or some; ``paths`` as they are in the job, for they are many."""
     for name, value in _document(job).items():
         if not only or name in only:
             yield name, value if isinstance(value, Selection) else clean(value)
@@ -101,12 +101,12 @@ def _document(job: Job) -> dict[str, Any]:
         "waiting": _waiting(job.waiting, job.quiet) if job.waiting else None,
         "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
-        "bandwidth": [_measured(entry) for entry in job.bandwidth],
+        "bandwidth": [_bandwidth_to_dict(entry) for entry in job.bandwidth],
         "training": [
             {**pick_fields(entry, "what", "median", "count"), **_write_place(entry.line)} for entry in job.training
         ],
         "not_judged": [pick_fields(question, "rule", "reason", "needs") for question in job.not_judged],
-        "unexplained": [_unexplained(notice) for notice in job.unexplained],
+        "unexplained": [_unexplained_to_dict(notice) for notice in job.unexplained],
         "evidence": [pick_fields(entry, "name", "kind", "host", "problem") for entry in job.artifacts],
         "passed_over": [asdict(entry) for entry in job.passed_over],
         "unrecognised": [
@@ -130,7 +130,7 @@ def _brief(finding: Finding) -> dict[str, Any]:
     return pick_fields(finding, "rule", "severity", "confidence", "summary") | {"culprits": culprits}
 
 
-def _unexplained(notice: Notice) -> dict[str, Any]:
+def _unexplained_to_dict(notice: Notice) -> dict[str, Any]:
     return {
         "message": notice.message,
         "says": engine.find_meaning(notice.event.dialect, notice.event.production) if notice.event else "",
@@ -204,7 +204,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _measured(entry: Measured) -> dict[str, Any]:
+def _bandwidth_to_dict(entry: Measured) -> dict[str, Any]:
     """Return one entry of ``bandwidth``."""
     return {
         **pick_fields(entry, *_MEASURED),

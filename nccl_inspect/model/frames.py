@@ -34,11 +34,11 @@ def _columns(what: str) -> list[str]:
     """Return the columns of a list, as the JSON Schema of the document has them."""
     whole = schema()
     document = whole["properties"]
-    lists = {**_resolved(whole, document["job"])["properties"], **document}
-    return list(_resolved(whole, lists[what]["items"])["properties"])
+    lists = {**_resolve_reference(whole, document["job"])["properties"], **document}
+    return list(_resolve_reference(whole, lists[what]["items"])["properties"])
 
 
-def _resolved(whole: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+def _resolve_reference(whole: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     schema: Any = part
     while "$ref" in schema:
         schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]

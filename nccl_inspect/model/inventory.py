@@ -46,7 +46,7 @@ class Host(Record):
 
 @record
 class Gpu(Record):
-    """How a log names a GPU: by nvmlDev, by PCI bus id, or by both."""
+    """A GPU as a log names it: by nvmlDev, by PCI bus id, or by both."""
 
     nvml_dev: int | None
     bus_id: str | None

@@ -27,7 +27,7 @@ from nccl_inspect.model.paths import build, placement
 from nccl_inspect.model.paths.ends import NicNames
 from nccl_inspect.model.paths.table import Paths
 from nccl_inspect.model.processes import gathering, identity
-from nccl_inspect.model.processes.gathering import Gathered, walked
+from nccl_inspect.model.processes.gathering import Gathered, walk_logs
 from nccl_inspect.model.statements import job_end, job_failure, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.statements.index import Quotes, StatementLine, Statements, by_process
@@ -53,26 +53,26 @@ def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
 
 def gathered_of(fold: Fold | Share) -> Gathered:
     """Return the processes of a fold, or of a share of one."""
-    return Gathered.gather(fold) if isinstance(fold, Fold) else fold.gathered()
+    return Gathered.gather(fold) if isinstance(fold, Fold) else fold.gather()
 
 
 def _remaining(logs: list[ProcessLog], split: list[list[ProcessLog]], over: set[Process]) -> list[ProcessLog]:
-    """The processes that are judged: those of earlier runs are not, and what only looked like several lives is one."""
+    """Return the processes to judge: without those of earlier runs; what only looked like several lives is one."""
     remaining: list[ProcessLog] = []
     for log, lives in zip(logs, split, strict=True):
         left = [life for life in lives if life.process not in over]
-        is_one_life = len(left) == len(lives) and not identity.in_other_sources(lives)
+        is_one_life = len(left) == len(lives) and not identity.are_in_different_sources(lives)
         remaining.extend([log] if is_one_life else left)
     return remaining
 
 
-def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) -> Iterator[ProcessLog]:
+def _other_logs(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) -> Iterator[ProcessLog]:
     """Yield what was said by nobody that is known, as far as it belongs to the run that is judged."""
     own = {id(log) for log in logs}
     for log in everything:
         if id(log) not in own:
             notes = {
-                key: note for key, whole in log.notes.items() if (note := identity.within(whole, begin, log.last + 1))
+                key: note for key, whole in log.notes.items() if (note := identity.cut_note(whole, begin, log.last + 1))
             }
             yield replace(log, notes=notes)
 
@@ -87,12 +87,12 @@ class _Builder:
         self.quotes = Quotes(fold.where)
         self._repeated = [step for left_out in gathered.repeated.values() for step in left_out]
         self._processes, self._communicators = gathered.processes, gathered.communicators
-        self._earlier = gathering.superseded(self._communicators, gathered.everything)
+        self._earlier = gathering.find_earlier_runs(self._communicators, gathered.everything)
         over = {process for run in self._earlier for process in run.processes}
         remaining = _remaining(gathered.logs, gathered.lives, over)
         if over or len(remaining) < len(self._processes):
-            self._processes, self._communicators, _ = walked(remaining)
-        logs = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
+            self._processes, self._communicators, _ = walk_logs(remaining)
+        logs = [*remaining, *_other_logs(gathered.everything, gathered.logs, self._began())]
         self._statements = Statements(logs)
         largest = communicator.find_world(self._communicators)
         self._world = stated_world.make_world(self._communicators, logs, largest)
@@ -139,8 +139,8 @@ class _Builder:
             communicators=[self._info(comm) for comm in self._communicators],
             paths=built,
             notices=notices,
-            unrecognised=self._unrecognised(),
-            unplaced_lines=self._unplaced() + unrecognised.connections(self._unknown, self._shows(built)),
+            unrecognised=self._group_unrecognised(),
+            unplaced_lines=self._count_unplaced() + unrecognised.connections(self._unknown, self._shows(built)),
             processes=len(self._processes),
             failed=any(job_failure.failed_calls(notices)),
             ended_by=self._ended_by(),
@@ -150,20 +150,30 @@ class _Builder:
             alongside=self._fold.alongside,
             earlier_runs=[self._run(run) for run in self._earlier],
             damaged=[
-                line for source in self._fold.numbered.values() for line in _show_lines(source, source.counts.broken)
+                line
+                for source in self._fold.sources_by_number.values()
+                for line in _show_lines(source, source.counts.broken)
             ],
             repeated=sorted(map(self.quotes.step, self._repeated), key=lambda line: (line.source, line.order)),
-            raised=self._raised(),
-            raised_by=identity.raised_by(self._fold.numbered, self._processes, self._ranks),
-            spared=[line for source in self._fold.numbered.values() for line in _show_lines(source, source.spared)],
+            raised=self._find_exceptions(),
+            raised_by=identity.raised_by(self._fold.sources_by_number, self._processes, self._ranks),
+            spared=[
+                line for source in self._fold.sources_by_number.values() for line in _show_lines(source, source.spared)
+            ],
             benchmarks=[
-                line for source in self._fold.numbered.values() for line in _show_lines(source, source.results())
+                line
+                for source in self._fold.sources_by_number.values()
+                for line in _show_lines(source, source.results())
             ],
             repaired=[
-                line for source in self._fold.numbered.values() for line in _show_lines(source, source.counts.mended)
+                line
+                for source in self._fold.sources_by_number.values()
+                for line in _show_lines(source, source.counts.mended)
             ],
             doubtful={
-                (source.name, number) for source in self._fold.numbered.values() for number in source.counts.doubtful
+                (source.name, number)
+                for source in self._fold.sources_by_number.values()
+                for number in source.counts.doubtful
             },
         ).defer(
             gpus=self._gpus,
@@ -174,23 +184,23 @@ class _Builder:
             timeline=lambda: timeline_of(self._processes, self._global_rank, self._fold.where),
         )
 
-    def _unplaced(self) -> int:
+    def _count_unplaced(self) -> int:
         """Return the connection lines that fit no communicator; in a torn log a few of these are pieces of two."""
-        counts = [source.counts for source in self._fold.numbered.values()]
+        counts = [source.counts for source in self._fold.sources_by_number.values()]
         torn = sum(source.damaged_lines + len(source.doubtful) for source in counts)
-        return self._lines.unplaced if self._lines.unplaced * _TORN_PER_PIECE > torn else 0
+        return self._lines.unplaced_count if self._lines.unplaced_count * _TORN_PER_PIECE > torn else 0
 
     def _world_size(self, notices: list[Notice]) -> int | None:
         if self._world is None:
             return names.ranks_of_nccl_tests(notices)
         return None if self._world.is_open else self._world.nranks
 
-    def _raised(self) -> list[Evidence]:
-        """Exceptions of nobody that this run may have raised."""
+    def _find_exceptions(self) -> list[Evidence]:
+        """Return the exceptions of nobody that this run may have raised."""
         began = self._began()
         return [
             line
-            for index, source in self._fold.numbered.items()
+            for index, source in self._fold.sources_by_number.items()
             for line in _show_lines(source, ((exception.number, exception.text) for exception in source.raised))
             if position(index, line.order) >= began
         ]
@@ -295,8 +305,8 @@ class _Builder:
             state=rings_and_trees.state(comm),
             started=[member.rank for member in by_rank],
             completed=[member.rank for member in by_rank if member.completed],
-            connected=rings_and_trees.connected(comm),
-            unconnected=rings_and_trees.unconnected(comm),
+            connected=rings_and_trees.connected_ranks(comm),
+            unconnected=rings_and_trees.unconnected_ranks(comm),
             ended=[member.rank for member in by_rank if member.ended],
             nnodes=comm.nnodes,
             local_ranks=comm.local_ranks,
@@ -368,7 +378,7 @@ class _Builder:
         return [version] if version else []
 
     def _sources(self) -> list[SourceInfo]:
-        infos = {index: source.info() for index, source in self._fold.numbered.items()}
+        infos = {index: source.info() for index, source in self._fold.sources_by_number.items()}
         for note in self._torn:
             info = infos[source_and_line(note.place)[0]]
             info.unrecognised_lines -= 1
@@ -377,8 +387,8 @@ class _Builder:
             infos[source_and_line(place)[0]].damaged_lines += 1
         return list(infos.values())
 
-    def _unrecognised(self) -> list[Unrecognised]:
-        groups = unrecognised.grouped(self._unknown)
+    def _group_unrecognised(self) -> list[Unrecognised]:
+        groups = unrecognised.group_templates(self._unknown)
         return [Unrecognised(shape, count, self.quotes.note(note)) for shape, count, note in groups]
 
     @cached_property
@@ -388,7 +398,7 @@ class _Builder:
         return [note for note in self._fold.unrecognised.values() if id(note) not in torn]
 
     def _broken_off(self) -> list[Evidence]:
-        ends = {index: source.end for index, source in self._fold.numbered.items()}
+        ends = {index: source.end for index, source in self._fold.sources_by_number.items()}
         last = build.unfinished_connections((process.log for process in self._processes), ends)
         return list(map(self.quotes.edge, last[:MAX_EVIDENCE]))
 
@@ -403,9 +413,9 @@ class _Builder:
             for statement in self._statements.where(job_end.is_end)
             for place in statement.lasts
         }
-        for index, source in self._fold.numbered.items():
+        for index, source in self._fold.sources_by_number.items():
             for number, text in source.counts.tail:
-                if message := job_end.end_text(text, self._fold.wrapped):
+                if message := job_end.end_text(text, self._fold.has_envelope):
                     lines.setdefault(position(index, number), decode(message))
         begun: dict[int, int] = {}
         """By source the line at which the last process begins."""

@@ -34,7 +34,7 @@ def infer(ranges: Iterable[str]) -> str | None:
 
 
 def read_torch_version(text: str) -> str:
-    """A release as PyTorch names it: until 1.12 it took the number of 2.9 and later (21003) for that of 21.0.3."""
+    """Return a release as PyTorch names it: until 1.12 it took the number of 2.9 and later (21003) for 21.0.3."""
     major, minor, patch = (*order(text), 0, 0, 0)[:3]
     code = major * 1000 + minor * 100 + patch
     return text if major < _WRONG else read_version_code(code)

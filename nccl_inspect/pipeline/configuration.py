@@ -31,14 +31,14 @@ from nccl_inspect.util.discovery import settings_file
 from nccl_inspect.util.toml import Table, load
 
 
-def applied(options: Options, path: Path) -> Options:
-    """As :func:`completed`; of a folder it is the file there or above, if there is one."""
+def apply_settings(options: Options, path: Path) -> Options:
+    """Complete options as :func:`complete_options` does; by the file in a folder or above it, if there is one."""
     file = settings_file(path.resolve()) if path.is_dir() else path
-    return completed(options, file) if file else options
+    return complete_options(options, file) if file else options
 
 
-def completed(options: Options, path: Path) -> Options:
-    """Options with what a settings file adds; what they say themselves wins.
+def complete_options(options: Options, path: Path) -> Options:
+    """Return options with what a settings file adds; what they say themselves wins.
 
     A ``select`` of the options sets aside ``select`` and ``ignore`` of the file; ``ignore`` is added to the file's.
 
@@ -55,8 +55,8 @@ def completed(options: Options, path: Path) -> Options:
         _check_platform(table, platform)
     folder = path.parent
     topologies = tuple(str(folder / name) for name in table.texts("topology"))
-    select = _checked(table, "select")
-    ignore = _checked(table, "ignore")
+    select = _check_patterns(table, "select")
+    ignore = _check_patterns(table, "ignore")
     terms = Terms(_severities(table.table("severity")), tuple(map(_suppression, table.tables("suppress"))))
     table.close()
     return replace(
@@ -77,8 +77,8 @@ def _check_platform(table: Table, name: str) -> None:
         raise table.error(error.message, error.hint) from None
 
 
-def _checked(table: Table, key: str) -> tuple[str, ...]:
-    """Patterns for rules that all fit some."""
+def _check_patterns(table: Table, key: str) -> tuple[str, ...]:
+    """Return patterns for rules, each of which fits some."""
     patterns = table.texts(key)
     for pattern in patterns:
         _rules(table, pattern)

@@ -49,7 +49,7 @@ class EventStream:
         return (event.with_fields(where=where) for where, event in self.with_places())
 
     def with_places(self) -> Iterator[PlacedEvent]:
-        """The events as they were recognised, and where each stood: nothing is made anew for a line like another."""
+        """Yield the events as recognised, each with its place: equal lines share one event."""
         scanner = Scanner(engine.load_grammar())
         for source in blocks.find(self._inputs, self._progress):
             counts = self.counts[source.name] = Counts()

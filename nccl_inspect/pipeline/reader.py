@@ -10,7 +10,7 @@ from typing import TypeAlias
 from nccl_inspect.bandwidth.lines import NEAR, may_continue, select_lines
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest.lines.decoration import PASTE, is_decorated, is_elided, spared
+from nccl_inspect.ingest.lines.decoration import PASTE, find_sampled_lines, is_decorated, is_elided
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.model.fold.fold import Fold
@@ -69,7 +69,7 @@ class Reader:
     def _learn(self) -> None:
         """Keep what the lines showed."""
         self.fold.productions.update(production.key for production in self._scanner.productions)
-        self.fold.known, self.fold.takes_leads = self._scanner.known, self._scanner.takes_leads
+        self.fold.known, self.fold.takes_leads = self._scanner.memory, self._scanner.takes_leads
 
 
 def account(source: SourceCounts, lines: Lines, before: int) -> None:
@@ -105,7 +105,7 @@ def _look_for_spared(source: SourceCounts, lines: Lines, before: int) -> None:
         lines: some lines of it.
         before: how many lines came before them.
     """
-    for index, line in islice(spared(lines.text), MAX_EXAMPLES - len(source.spared)):
+    for index, line in islice(find_sampled_lines(lines.text), MAX_EXAMPLES - len(source.spared)):
         source.spared.append((_number(lines, index, before), line[:TAIL_WIDTH]))
 
 

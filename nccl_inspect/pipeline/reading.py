@@ -60,7 +60,7 @@ class Choice(Frozen):
     """Another input is read as well; the job that is named may be in that one only."""
 
 
-def judged(
+def judge_jobs(
     fold: Fold,
     judge: _Judge,
     choice: Choice,
@@ -92,18 +92,20 @@ def judged(
     names = titles(shares)
     if choice.job is not None or choice.run is not None:
         at = _chosen(names, choice.job)
-        job = _resolve_run(shares[at], shares[at].gathered(), judge, choice.run)
+        job = _resolve_run(shares[at], shares[at].gather(), judge, choice.run)
         job.name = names[at]
         return _visit_job(job, visit)
-    return _worst(fold, judge, list(zip(shares, names, strict=True)), visit)
+    return _choose_worst(fold, judge, list(zip(shares, names, strict=True)), visit)
 
 
-def _worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: Callable[[Job], None] | None) -> Job:
+def _choose_worst(
+    fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: Callable[[Job], None] | None
+) -> Job:
     """Return the worst of several jobs, with all in brief."""
     standings: list[Standing] = []
     detailed: list[tuple[tuple[int, ...], Standing]] = []
     for number, (share, name) in enumerate(jobs, 1):
-        job = _visit_job(_resolve_run(share, share.gathered(), judge, None), visit)
+        job = _visit_job(_resolve_run(share, share.gather(), judge, None), visit)
         job.name = name
         standing = _standing(number, share, job)
         standings.append(standing)
@@ -115,7 +117,7 @@ def _worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: 
     worst = standings[0].detail
     assert worst is not None
     worst.jobs = standings
-    numbers = jobs[standings[0].number - 1][0].numbered
+    numbers = jobs[standings[0].number - 1][0].sources_by_number
     unread = (source for number, source in enumerate(fold.sources) if number not in numbers and source.problem)
     worst.sources.extend(source.info() for source in unread)
     return worst
@@ -133,7 +135,7 @@ def _resolve_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: in
         job = judge(share, gathered)
         if job.earlier_runs:
             most = _MAX_MEASURED if any(entry.reason for entry in job.bandwidth) else _MAX_EARLIER
-            earlier = [judge(one, one.gathered()) for one in runs_of(share, gathered)[:-1][-most:]]
+            earlier = [judge(one, one.gather()) for one in runs_of(share, gathered)[:-1][-most:]]
             job.earlier_verdicts = [one.verdict for one in earlier[-_MAX_EARLIER:]]
             results = {entry.line: entry for one in earlier for entry in one.bandwidth if not entry.reason}
             for entry in results.values():
@@ -145,7 +147,7 @@ def _resolve_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: in
     if not 1 <= run <= len(runs):
         some = count(len(runs), "run")
         raise NcclInspectError(f"no run {run}: the job has {some}", f"--run 1 is the first, {len(runs)} the newest")
-    return judge(runs[run - 1], runs[run - 1].gathered())
+    return judge(runs[run - 1], runs[run - 1].gather())
 
 
 def _chosen(names: Sequence[str], wanted: str | None) -> int:
@@ -225,13 +227,13 @@ def fold(
     """
     given = files.lasting(files.find(inputs))
     reader = Reader()
-    state = _filled(reader, _pieces(reader.fold, inputs, given, progress, jobs), interruption)
+    state = _fill_fold(reader, _pieces(reader.fold, inputs, given, progress, jobs), interruption)
     turned = set() if state.partial else line_order.sources(state)
     if turned:
         files.require_again(given, turned)
-        state = _filled(Reader(), _read_all(given, None, turned), interruption)
+        state = _fill_fold(Reader(), _read_all(given, None, turned), interruption)
     if not state.partial and (widths := unrecognised.cut_widths(state)) and files.can_read_again(given):
-        state = _filled(Reader(widths=widths), _read_all(given, None, turned), interruption)
+        state = _fill_fold(Reader(widths=widths), _read_all(given, None, turned), interruption)
     elif not state.partial and may_be_excerpt(state):
         again = read_excerpts(_read_all(given, None))
         state = again if again.restored else state
@@ -241,7 +243,7 @@ def fold(
     return state
 
 
-def _filled(reader: Reader, pieces: Iterator[Piece], interruption: Interruption | None) -> Fold:
+def _fill_fold(reader: Reader, pieces: Iterator[Piece], interruption: Interruption | None) -> Fold:
     if interruption:
         interruption.read = reader.fold
     for piece in interruption.until(pieces) if interruption else pieces:
@@ -262,7 +264,7 @@ def _pieces(
         from nccl_inspect.pipeline import workers  # a short log needs none
 
         total = sum(part.size for group in groups for part in group)
-        yield from workers.shared(state, groups, lambda size: progress(size, total) if progress else None)
+        yield from workers.share_work(state, groups, lambda size: progress(size, total) if progress else None)
         return
     yield from _read_all(given, progress)
 
@@ -285,7 +287,7 @@ def _groups(inputs: Input | Sequence[Input], jobs: int | None) -> list[list[Part
     """Return what each process is to read; none where one reads all."""
     from nccl_inspect.ingest.sources import partition
 
-    return partition.planned(inputs, jobs or min(partition.processors(), _MAX_PROCESSES), 1 if jobs else _SHARE)
+    return partition.plan_parts(inputs, jobs or min(partition.processors(), _MAX_PROCESSES), 1 if jobs else _SHARE)
 
 
 def require_nccl(state: Fold) -> None:
@@ -353,7 +355,7 @@ class Judge:
         self._topologies = [*map(topology.read, options.topologies), *options.topologies_read]
         self._options = options
 
-    def worst(
+    def find_job(
         self,
         state: Fold,
         visit: Callable[[Job], None] | None = None,
@@ -373,7 +375,7 @@ class Judge:
         """
         choice = Choice(self._options.job, self._options.run, is_one_of_two)
         if not beside.evidence:
-            job = judged(state, self.judge_fold, choice, visit)
+            job = judge_jobs(state, self.judge_fold, choice, visit)
         else:
             from nccl_inspect.artifacts.joining import Allotment  # most logs come alone
 
@@ -382,12 +384,12 @@ class Judge:
             def judge(share: Fold | Share, gathered: Gathered) -> Job:
                 return self.judge_fold(share, gathered, beside=allotment.select(share))
 
-            job = judged(state, judge, choice, visit, allotment.begin)
+            job = judge_jobs(state, judge, choice, visit, allotment.begin)
             job.artifacts += allotment.left
         job.passed_over = beside.passed_over
         return job
 
-    def unjudged(self, state: Fold) -> Job:
+    def make_unjudged_job(self, state: Fold) -> Job:
         """Return the job of which only is known how far it was read: there is no time to judge it."""
         counted = Fold()
         counted.partial = True

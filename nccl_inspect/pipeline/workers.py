@@ -20,7 +20,7 @@ from nccl_inspect.util import processes
 HEAD = 1 << 16
 
 
-def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[int], None]) -> Iterator[Piece]:
+def share_work(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[int], None]) -> Iterator[Piece]:
     """Yield what is to be added to a fold; all groups but the first are read by processes of their own.
 
     The result is that of one process: where merging would not give exactly that, the part is read again here.
@@ -76,5 +76,5 @@ def known_of(part: Part) -> Known:
             if isinstance(lines, Lines):
                 head = lines.text[:HEAD].split(b"\n")
                 scanner.scan(head, Counts(), lambda *_: None)
-            return scanner.known
+            return scanner.memory
     return NOTHING_KNOWN

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from nccl_inspect.judging.engine import CATEGORIES, registered
+from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.job_summary import Standing
@@ -29,7 +29,7 @@ def render(job: Job, style: Style) -> str:
     """Return errors and warnings as failures, accepted findings and open questions as skipped, with the reason."""
     suites = [suite("verdict", [_verdict(job), *list_unread(job)])]
     suites += [suite(escape_controls(standing.name), [_standing_case(standing)]) for standing in job.jobs]
-    categories = {entry.rule.name: entry.rule.category for entry in registered()}
+    categories = {entry.rule.name: entry.rule.category for entry in list_rules()}
     for category in CATEGORIES:
         names = [name for name in job.rules if categories[name] == category]
         if names:

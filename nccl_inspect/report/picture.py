@@ -101,7 +101,7 @@ def list_channels(job: Job, wanted: Iterable[str]) -> set[int]:
     names = set(wanted)
     comms = [comm for comm in job.communicators if not names or comm.id in names]
     sizes = [max(comm.channels or 0, len(comm.rings), len(comm.trees)) for comm in comms]
-    paths = job.paths.only(("communicators",), names.intersection) if names else job.paths
+    paths = job.paths.filter_values(("communicators",), names.intersection) if names else job.paths
     return {*range(max(sizes, default=0)), *(channel for kind in paths.kinds for channel in kind.channels)}
 
 

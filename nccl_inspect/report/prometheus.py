@@ -47,7 +47,7 @@ def collect_metrics(job: Job) -> Metrics:
     metrics.add("not_judged", "Questions that the log leaves open.", ("rule",), unjudged.items())
     metrics.add("unexplained_errors", "Errors that no rule explains.", (), [((), len(job.unexplained))])
     ways: Counter[tuple[str, ...]] = Counter()
-    for kind, number in job.paths.counted():
+    for kind, number in job.paths.count_kinds():
         gdr = "none" if kind.gdr is None else gdr_word(kind.gdr)
         ways[kind.transport, kind.detail, kind.scope, gdr, kind.verdict] += number
     kinds = ("transport", "path", "scope", "gdr", "verdict")

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from nccl_inspect._version import __version__
-from nccl_inspect.judging.engine import Rule, registered
+from nccl_inspect.judging.engine import Rule, list_rules
 from nccl_inspect.model.document import clean, standing_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -39,7 +39,7 @@ def render(job: Job, style: Style) -> str:
     findings = [(finding, "") for finding in job.findings]
     findings += [(entry.finding, entry.reason) for entry in job.suppressed]
     used = {finding.rule for finding, _ in findings}
-    rules = [entry.rule for entry in registered() if entry.rule.name in used]
+    rules = [entry.rule for entry in list_rules() if entry.rule.name in used]
     places = {rule.name: index for index, rule in enumerate(rules)}
     counts: Fingerprints = Counter()
     results = [_result(finding, accepted, places[finding.rule], counts) for finding, accepted in findings]

@@ -34,7 +34,7 @@ def gdr_word(gdr: bool | str | None) -> str:
 def rows_by_kind(paths: Selection) -> list[list[str]]:
     """Return a row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
     alike: dict[tuple[str, str, str, str], list[tuple[PathKind, int]]] = {}
-    for kind, number in paths.counted():
+    for kind, number in paths.count_kinds():
         alike.setdefault((kind.scope, kind.detail, gdr_word(kind.gdr), kind.verdict), []).append((kind, number))
     rows = []
     for (scope, detail, gdr, verdict), members in sorted(alike.items()):

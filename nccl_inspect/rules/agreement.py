@@ -218,13 +218,13 @@ def _sources(facts: Facts) -> Iterator[Source]:
 def _step(file: str, variable: Variable, pod: Pod | None = None) -> str:
     """Return how to remove a variable: with a command if the pod template can be changed."""
     if pod and pod.kind in workloads.MERGED:
-        own = workloads.in_namespace(pod.namespace)
+        own = workloads.namespace_option(pod.namespace)
         return f"kubectl {own}set env {pod.kind.lower()}/{pod.name} {variable.name}-{COMMENT}removes it"
     return f"unset {variable.name}{COMMENT}{file.rpartition('/')[2]}:{variable.line}: delete it there"
 
 
 def _settings(facts: Facts, effect: Finding) -> Iterator[Setting]:
-    """The settings from outside that a finding blames: it names the variable, or shows the line that states it."""
+    """Yield the settings from outside that a finding blames: it names the variable, or shows the stating line."""
     lines = {(line.source, line.line) for line in effect.evidence}
     for setting in facts.job.environment:
         shown = any((line.source, line.line) in lines for line in setting.evidence)
@@ -349,7 +349,7 @@ def _whole_release(notice: Notice) -> str:
 
 
 def _infer_releases(facts: Facts, others: set[Process]) -> dict[Process, str]:
-    """The releases of processes by the wording of their lines, if that excludes the releases that others print."""
+    """Return the releases of processes by the wording of their lines, if that excludes those that others print."""
     seen: dict[Process, set[str]] = {}
     for notice in facts.job.notices:
         for process in set(notice.processes) - others:
@@ -365,7 +365,7 @@ def _infer_releases(facts: Facts, others: set[Process]) -> dict[Process, str]:
 
 
 def _releases_by_check(checked: list[Notice]) -> dict[str, set[int]]:
-    """The releases in the errors of NCCL's check, with their ranks: each rank names itself and the first mismatch."""
+    """Return the releases in errors of NCCL's check, with their ranks: each names itself and the first mismatch."""
     ranks: dict[str, set[int]] = {}
     for notice in checked:
         for rank, code in (("rank", "version"), ("own_rank", "own_version")):

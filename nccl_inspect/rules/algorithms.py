@@ -10,7 +10,7 @@ from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import evidence_of_settings, global_ranks, nics_used, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
-from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, in_use
+from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, current_rate
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
@@ -173,7 +173,7 @@ def _is_local(comm: CommunicatorInfo) -> bool:
 
 
 def _is_on_nvswitch(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> bool | None:
-    """Whether the few channels of a communicator on one host are between GPUs on an NVSwitch; None if unknown."""
+    """Return whether the few channels of a communicator on one host join GPUs on an NVSwitch; None if unknown."""
     if not _is_local(comm) or (comm.channels or 0) > _FEW or any(kind.transport != "P2P" for kind in paths.kinds):
         return False
     classes = [kind.pair_class for kind in paths.kinds]
@@ -232,7 +232,7 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
     service = facts.errors_of_rule("mnnvl-imex-not-working")
     over_net = facts.paths("inter", "NET")
     slow = over_net.where(lambda kind: bool(domains) and not any(also.transport == "P2P" for also in kind.also))
-    slow = slow.only(
+    slow = slow.filter_values(
         ("src_host", "dst_host"), lambda *joined: any(hosts.issuperset(joined) for hosts in domains.values())
     )
     machine = facts.platform
@@ -244,7 +244,7 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
         yield Hit(service, {"service": True})
     elif slow:
         off = [one for one in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if one.value == "0"]
-        named = {"slow": True, "off": off, "net": in_use(slow, machine), "nvlink": NVLINK[5], "refused": True}
+        named = {"slow": True, "off": off, "net": current_rate(slow, machine), "nvlink": NVLINK[5], "refused": True}
         yield Hit(named=named, evidence=[*slow.first_lines()[:3], *off], paths=slow)
     elif machine and on_rack and over_net and not facts.notices("nccl/mnnvl-fabric"):
         yield Hit(named={"domain": machine.nvlink_domain, "pairs": len(over_net)})
@@ -304,7 +304,7 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
             {
                 "first_line": notices[0].message.splitlines()[0],
                 "out of memory": {value(notice, "code") for notice in notices} == {_NO_MEMORY},
-                "alone": set() if failed else _others(facts, ranks_in(given_up)),
+                "alone": set() if failed else _other_ranks(facts, ranks_in(given_up)),
             },
         )
     elif not (facts.job.going_on or facts.job.failed or facts.errors(forced_ends=False)):
@@ -313,7 +313,7 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
             yield Hit(last, {"open": True})
 
 
-def _others(facts: Facts, ranks: set[int]) -> set[int]:
+def _other_ranks(facts: Facts, ranks: set[int]) -> set[int]:
     """Return the other ranks of the hosts with these ranks, as far as their logs are here."""
     hosts = [set(host.ranks) for host in facts.job.hosts]
     return {rank for host in hosts if host & ranks for rank in host & set(facts.job.ranks_seen)} - ranks

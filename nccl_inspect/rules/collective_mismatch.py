@@ -49,7 +49,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         return
     sizes = facts.with_role("size-mismatch")
     stated = [notice for notice in facts.errors_of_rule("collective-mismatch") if notice not in sizes]
-    mismatched = _mismatched(waits(facts))
+    mismatched = _find_mismatches(waits(facts))
     if not (sizes or stated or mismatched):
         return
     notices = [*stated, *sizes]
@@ -79,8 +79,8 @@ def find(facts: Facts) -> Iterator[Hit]:
     )
 
 
-def _mismatched(pending: list[Wait]) -> list[Wait]:
-    """Waits of one group for one work number, but in different calls."""
+def _find_mismatches(pending: list[Wait]) -> list[Wait]:
+    """Return the waits of one group for one work number, but in different calls."""
     by_work: dict[tuple[str, int], list[Wait]] = {}
     for wait in pending:
         if wait.operation not in _PAIRWISE and wait.group is not None:

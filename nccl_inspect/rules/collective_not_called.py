@@ -14,7 +14,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         absent = flight_recorder.ranks_of(standstill.culprits)
         missing = absent or set(standstill.unknown)
         last_calls = [
-            f"the last call of rank {part.rank} was {flight_recorder.described(part.call)}"
+            f"the last call of rank {part.rank} was {flight_recorder.describe_call(part.call)}"
             + (f" from {part.call.frame}" if part.call.frame else "")
             + ", which is complete"
             if part.call

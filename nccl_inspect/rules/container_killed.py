@@ -71,7 +71,7 @@ def find(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
             "signal": "" if first.has_reason else ended.code,
             "limit": list(limit),
             "pod": pod.name,
-            "own": workloads.in_namespace(pod.namespace),
+            "own": workloads.namespace_option(pod.namespace),
             "node": "" if is_container else pod.node,
         },
         known=(*(("container",) if is_container else ()), *(("memory",) if is_memory else ())),
@@ -94,8 +94,8 @@ def _lost_ranks(facts: Facts, effect: Finding) -> set[int]:
 
 
 def _deaths(facts: Facts) -> list[_Death]:
-    """The pods whose end explains the loss, in order of time; without stated reasons, none if all ended alike."""
-    pods = [pod for pod in workloads.related(facts) if pod.containers]
+    """Return the pods whose end explains the loss, in order of time; without reasons, none if all ended alike."""
+    pods = [pod for pod in workloads.related_pods(facts) if pod.containers]
     ends = [_Death(Case(pod, pod.workers[0]), ended) for pod in pods for ended in _most_informative(pod.ended)]
     sure = [death for death in ends if death.has_reason]
     deaths = sure or (ends if len(ends) < max(len(pods), 2) else [])

@@ -67,7 +67,7 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
 
 
 def _ends_with_interrupt(facts: Facts, interrupts: list[Notice]) -> bool:
-    """Whether the job's output ends with a KeyboardInterrupt of an unknown process, else it may be any helper's."""
+    """Return whether the output ends with a KeyboardInterrupt of an unknown process, else it may be any helper's."""
     lines = [line for interrupt in interrupts for line in interrupt.evidence]
     lines += [end for end in facts.job.ended_by if lines and end.text.endswith("KeyboardInterrupt")]
     return not facts.is_over() and any(is_last(facts, line) for line in lines)

@@ -90,7 +90,7 @@ def _find_signs(facts: Facts) -> Iterator[Hit]:
         "hosts": hosts if hosts.strip("?") else "",
         "gpus": sorted({str(getattr(notice.event, "gpu", "")) for notice in far}),
         "refused": refused,
-        "nics": gdr_statements.in_ranges(gdr_statements.nics(refused)),
+        "nics": gdr_statements.join_in_ranges(gdr_statements.nics(refused)),
         "stated by plugin": any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in refused),
         "refused by GPU": any(getattr(notice.event, "reason", None) == "not-by-gpu" for notice in refused),
         "old": not facts.is_rccl() and (not releases or min(releases) < _OTHER_PATH),
@@ -120,7 +120,7 @@ def _limits(level: str) -> bool:
 
 
 def _should_have_it(facts: Facts, paths: Selection) -> bool:
-    """Whether GPUs behind an NVSwitch, or A100 on NVLink, are used with InfiniBand or RoCE cards, which support it.
+    """Return whether GPUs behind an NVSwitch, or A100 on NVLink, are used with IB or RoCE cards, which support it.
 
     NCCL chooses P2P reads only between two A100 on NVLink.
     """

@@ -17,8 +17,10 @@ def find(facts: Facts) -> Iterator[Hit]:
     job = facts.job
     if job.failed or facts.errors(forced_ends=False) or at_end.node_failed(facts):
         return
-    comms = [comm for comm in usage.in_use(job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
-    open_ones = sorted((comm for comm in comms if comm.unconnected), key=lambda comm: not _odd(facts, comm))
+    comms = [
+        comm for comm in usage.used_communicators(job) if len(comm.completed) == comm.nranks > 1 and not comm.ended
+    ]
+    open_ones = sorted((comm for comm in comms if comm.unconnected), key=lambda comm: not _odd_ranks(facts, comm))
     silent = [] if process_ends(facts) else at_end.unexplained_ends(facts)
     has_header = not job.ended_by and at_end.ends_with_empty_table(facts)
     if (cut := at_end.connections_at_end(facts)) and comms and not at_end.is_local_p2p(facts):
@@ -26,7 +28,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         yield Hit(
             named={
                 **(_connecting(comm) if comm.unconnected else {}),
-                "undecided": at_end.undecided(facts),
+                "undecided": at_end.list_possible_ends(facts),
                 "suspects": at_end.suspects(facts),
             },
             known=("clue",),
@@ -41,7 +43,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         comm = open_ones[0] if open_ones else comms[-1]
         tables = [] if open_ones else at_end.empty_tables(facts, silent)
         ends = job.ended_by if open_ones else [*tables[-1:], *silent]
-        odd, unseen = _odd(facts, comm), without_output(facts)
+        odd, unseen = _odd_ranks(facts, comm), without_output(facts)
         unseen = set() if odd else unseen
         is_shown = (tables or comm.unconnected or at_end.is_timed_out(ends)) and not unseen
         yield Hit(
@@ -69,7 +71,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         yield Hit(known=("empty",), ranks=(), hosts=facts.hosts(), evidence=[last])
 
 
-def _odd(facts: Facts, comm: CommunicatorInfo) -> set[int]:
+def _odd_ranks(facts: Facts, comm: CommunicatorInfo) -> set[int]:
     return at_end.ranks_that_differ(facts) & {rank for rank in comm.ranks if rank is not None}
 
 

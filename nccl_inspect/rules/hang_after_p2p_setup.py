@@ -27,13 +27,17 @@ def find(facts: Facts) -> Iterator[Hit]:
         over_pcie = any(facts.link(kind) == "PCIe" for kind in facts.paths().kinds)
         named = {
             "cut": cut,
-            "undecided": at_end.undecided(facts),
+            "undecided": at_end.list_possible_ends(facts),
             "over PCIe": over_pcie or any(_BY_PCIE.search(name) for name in gpu_names(facts.job)),
             "steps": "",
         }
         yield Hit([], named, (), paths.ends(), paths.hosts(), cut, open_paths=paths)
         return
-    comms = [comm for comm in usage.in_use(facts.job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
+    comms = [
+        comm
+        for comm in usage.used_communicators(facts.job)
+        if len(comm.completed) == comm.nranks > 1 and not comm.ended
+    ]
     errors = [error for error in facts.errors(forced_ends=False) if not is_propagated_error(error)]
     is_other = facts.job.failed or any(not isinstance(error.event, CollectiveTimeout) for error in errors)
     if not comms or is_other or any(comm.unconnected for comm in comms) or at_end.is_starting_another(facts):
@@ -47,7 +51,7 @@ def find(facts: Facts) -> Iterator[Hit]:
     if stuck or (silent and not waits(facts)):
         comm = comms[0] if stuck else comms[-1]
         tables = [] if stuck else at_end.empty_tables(facts, silent)
-        together = ras.in_step(facts)
+        together = ras.same_counts_note(facts)
         named = {
             "number": comm.nranks,
             "first": stuck or tables,

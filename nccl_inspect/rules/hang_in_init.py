@@ -36,7 +36,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         if paths := facts.paths_of(comm):  # it was complete, though a line of it may be lost
             silent = global_ranks(comm, waiting.difference(comm.connected, comm.unconnected, comm.ended))
             if silent and not any(source.damaged_lines for source in facts.job.sources):
-                touching = paths.only(("src", "dst"), lambda *ends, silent=silent: not silent.isdisjoint(ends))
+                touching = paths.filter_values(("src", "dst"), lambda *ends, silent=silent: not silent.isdisjoint(ends))
                 yield Hit(named={"silent": silent, "comm": comm.id}, paths=touching)
             continue
         elsewhere = at_end.absent_elsewhere(facts, comm)
@@ -123,7 +123,7 @@ def _cut(
     warned = any(notice.level == "WARN" for notice in facts.job.notices)
     is_open = kind != "connecting" and (facts.job.going_on or warned)
     return Hit(
-        named={**(named or {}), "suspects": at_end.suspects(facts), "undecided": at_end.undecided(facts)},
+        named={**(named or {}), "suspects": at_end.suspects(facts), "undecided": at_end.list_possible_ends(facts)},
         known=("open", kind, *(("question",) if is_open else ())),
         ranks=ranks,
         hosts=facts.hosts() if hosts is None else hosts,

@@ -18,7 +18,7 @@ from nccl_inspect.judging.facts import (
     ranks_in,
 )
 from nccl_inspect.judging.hardware.topology_faults import fault_of, finished_init
-from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, in_use, p2p
+from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, current_rate, p2p
 from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
 from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
@@ -57,7 +57,7 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
             continue  # they share memory: containers or addresses of one machine
         lines = [*first_evidence([*notices[:2], *unshared[:1]]), *(local or paths).first_lines()[:2]]
         if local:  # the others are counted as paths within a host
-            hit = replace(hit, known=("collision",), paths=local, open_paths=paths.without(local))
+            hit = replace(hit, known=("collision",), paths=local, open_paths=paths.exclude(local))
         yield replace(hit if local else replace(hit, open_paths=paths), evidence=lines)
         return
 
@@ -75,8 +75,8 @@ def _find_addresses(facts: Facts) -> dict[str, dict[str, dict[str, Interface]]]:
 def _find_paths(facts: Facts, used: list[Interface]) -> Selection:
     """Return the paths within that host name between ranks with different addresses."""
     address = {rank: index for index, interface in enumerate(used) for rank in interface.notice.ranks}
-    near = facts.job.paths.only(("src_host", "dst_host"), eq)
-    return near.only(
+    near = facts.job.paths.filter_values(("src_host", "dst_host"), eq)
+    return near.filter_values(
         ("src", "dst"), lambda src, dst: src in address and dst in address and address[src] != address[dst]
     )
 
@@ -112,7 +112,7 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     """
     alone = [comm for comm in facts.job.communicators if comm.nranks > 1 and _is_spread(comm)]
     names = {comm.id for comm in alone}
-    paths = facts.inter_host_net_paths().only(("communicators",), lambda comms: names.intersection(comms))
+    paths = facts.inter_host_net_paths().filter_values(("communicators",), lambda comms: names.intersection(comms))
     nodes = list(workloads.nodes(facts).values())
     is_apart = len(nodes) > 1 and len(set(nodes)) == len(nodes)  # by the manifest
     if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts) or is_apart:
@@ -125,7 +125,7 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     if gpus is None and not hints:
         yield Hit(named={"unknown": True})
     elif gpus != 1:
-        net, fast = in_use(paths, machine), p2p(machine) if machine and machine.nvlink else None
+        net, fast = current_rate(paths, machine), p2p(machine) if machine and machine.nvlink else None
         members = {rank for comm in alone for rank in global_ranks(comm, range(comm.nranks))}
         yield Hit(
             named={
@@ -340,9 +340,9 @@ def tp_group_spans_nodes(facts: Facts) -> Iterator[Hit]:
 
 def _hit(facts: Facts, comms: list[CommunicatorInfo], named: dict[str, object], lines: list[Evidence]) -> Hit:
     names = {comm.id for comm in comms}
-    paths = facts.inter_host_net_paths().only(("communicators",), lambda comms: names.intersection(comms))
+    paths = facts.inter_host_net_paths().filter_values(("communicators",), lambda comms: names.intersection(comms))
     return Hit(
-        named=named | {"net": in_use(paths, facts.platform)},
+        named=named | {"net": current_rate(paths, facts.platform)},
         ranks={rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))},
         hosts={host for comm in comms for host in comm.hosts} or set(facts.hosts()),
         evidence=[*lines[:2], *paths.first_lines()[:2]],

@@ -145,7 +145,7 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
             named=named | {"poor": machine is not None and not network.rdma, "doubtful": not sure},
             evidence=[*shown.first_lines()[:3], *searches, *signs[:1]],
             paths=shown,
-            open_paths=paths.without(sure).where(lambda _: bool(sure)),
+            open_paths=paths.exclude(sure).where(lambda _: bool(sure)),
         )
         return
     tcp, failed = fallback(facts), [one for one in failed_plugins(facts) if not is_of_libfabric(one)]

@@ -119,7 +119,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             evidence=sorted(filter(None, last), key=lambda line: (line.source, line.order))[:1],
         )
     elif is_info and not job.communicators:
-        yield Hit(named={"end": at_end.undecided(facts)})
+        yield Hit(named={"end": at_end.list_possible_ends(facts)})
 
 
 def _without_line(facts: Facts) -> set[int]:

@@ -43,7 +43,9 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
     failed += [notice for notice in _find_unreached(facts) if not any(notice is other for other in failed)]
     if failed:
         ranks = ranks_in(failed)
-        paths = facts.paths("intra", "P2P").only(("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends))
+        paths = facts.paths("intra", "P2P").filter_values(
+            ("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends)
+        )
         known = ["isolated"] if isolated.intersection(hosts_in(failed)) else []
         yield Hit(failed, named, known, evidence=[*failed, *paths.first_lines()[:1]])
         return
@@ -287,7 +289,7 @@ def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iter
         yield _hit(
             cases,
             touched,
-            [case.line(f"{words}{_requested(case)}") for case in cases],
+            [case.line(f"{words}{_list_requests(case)}") for case in cases],
             steps,
             [RDMA_IN_DOCKER],
             device=device,
@@ -326,12 +328,12 @@ def _lacks_efa(pod: Pod, container: Container) -> bool:
 
 
 def _lists_devices(pod: Pod, container: Container) -> bool:
-    """Whether the file lists all devices: privileged containers have those of the node, and claims may add some."""
+    """Return whether the file lists all devices: privileged containers have the node's, and claims may add some."""
     has_claims = bool(container.tree.at("resources", "claims"))
     return (pod.is_whole or bool(container.resources)) and not container.privileged and not has_claims
 
 
-def _requested(case: Case) -> str:
+def _list_requests(case: Case) -> str:
     """Return the resources that a container requests instead."""
     asked = ", ".join(f"{name}: {amount}" for name, amount in sorted(case.container.resources.items()))
     return f" ({asked})" if asked else ""

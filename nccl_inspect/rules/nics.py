@@ -42,7 +42,7 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     settings = [one for one in facts.user_settings("NCCL_CROSS_NIC") if one.value in ("0", "1")]
     signs = first_evidence(listed[:1] or warned) or evidence_of_settings(settings, 1)
     joined = ("kind", "src_host", "dst_host")
-    paths = crossing_paths(facts).only(
+    paths = crossing_paths(facts).filter_values(
         joined, lambda kind, *hosts: any(_leaves_rail(hosts, link, rails) for link in kind.links)
     )
     if not signs or not paths:
@@ -95,7 +95,9 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
     Where neither is in the log, a refused connection shows it, or hosts of which only some have cards.
     """
     mixed = sorted((comm for comm in facts.job.communicators if len(comm.networks) > 1), key=lambda comm: -comm.nranks)
-    crossed = facts.paths(transport="NET").where(lambda kind: kind.also).only(("kind", "communicators"), _is_crossed)
+    crossed = (
+        facts.paths(transport="NET").where(lambda kind: kind.also).filter_values(("kind", "communicators"), _is_crossed)
+    )
     without = fabrics.without_cards(facts)
     if mixed or crossed:
         odd = _odd_ranks(mixed)
@@ -250,7 +252,7 @@ def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
 
 
 def _some_are_left_out(facts: Facts) -> bool:
-    """Whether ranks of a host list different NICs, and hosts show more or fewer ranks: each rank has its own NICs."""
+    """Return whether ranks of a host list different NICs, and hosts show more or fewer ranks: each has its own NICs."""
     lists: dict[str, set[object]] = {}
     ranks: dict[str, set[object]] = {}
     for notice in facts.job.notices:
@@ -325,7 +327,7 @@ def _connections(facts: Facts, host: str, shared: Shared) -> Iterator[Evidence]:
     """Yield a line of each of some of these ranks that names the NIC which they share."""
     paths = facts.inter_host_rdma_paths()
     for rank in sorted(shared.ranks)[:_QUOTED]:
-        own = paths.only((HOSTS[shared.side], RANKS[shared.side]), lambda *end, rank=rank: end == (host, rank))
+        own = paths.filter_values((HOSTS[shared.side], RANKS[shared.side]), lambda *end, rank=rank: end == (host, rank))
         yield from islice(own.end_lines(shared.side), 1)
 
 
@@ -360,7 +362,7 @@ def pxn_unused(facts: Facts) -> Iterator[Hit]:
     """Find hosts where PXN could help: several NICs and several ranks, with NVLink between them."""
     paths = facts.inter_host_rdma_paths()
     rich = {host for host, nics in nics_used(paths).items() if len(nics) > 1 and len(set().union(*nics.values())) > 1}
-    paths = paths.only(("src_host",), rich.__contains__)
+    paths = paths.filter_values(("src_host",), rich.__contains__)
     off = [setting for setting in facts.user_settings("NCCL_PXN_DISABLE") if setting.value == "1"]
     off += [setting for setting in facts.user_settings("NCCL_P2P_PXN_LEVEL") if setting.value == "0"]
     off = [] if is_google_network(facts) else off
@@ -397,13 +399,13 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     errors, hints = [*connecting, *lost], facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*errors, *hints])
     paths = facts.inter_host_rdma_paths().where(lambda _: bool(failed))
-    bad = paths.only(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
+    bad = paths.filter_values(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
     if not bad or not any(len(nics) > 1 for nics in nics_used(bad).values()):
         return
     named = [(rank, value(error, "device")) for error in errors for rank in error.ranks]
     devices = {rank: {str(device) for owner, device in named if owner == rank and device} for rank in failed}
     explained = all(any(_explains(path, rank, devices[rank]) for path in bad) for rank in failed)
-    straight = paths.without(bad).where(
+    straight = paths.exclude(bad).where(
         lambda kind: bool(kind.links) and all(one.send and one.receive and not one.crosses_rails for one in kind.links)
     )
     if explained and (straight or connecting or hints):
@@ -419,7 +421,7 @@ def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
 
 
 def _explains(path: Path, rank: int, devices: set[str]) -> bool:
-    """Whether this rank has a connection here that leaves the rail, on a NIC that failed (if NICs have names)."""
+    """Return whether this rank has a connection here that leaves the rail, on a NIC that failed (if NICs are named)."""
     ends = [(link, end) for link in path.links for end in ((path.src, link.send), (path.dst, link.receive))]
     return any(
         link.crosses_rails

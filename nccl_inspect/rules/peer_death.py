@@ -10,7 +10,6 @@ from nccl_inspect.judging.check import Account, Effects, Facts, Hit, Notice, fir
 from nccl_inspect.judging.ends import (
     EXCEPTION,
     ProcessEnd,
-    in_order,
     is_last,
     is_maybe_caught,
     is_of_task,
@@ -21,6 +20,7 @@ from nccl_inspect.judging.ends import (
     ranks_killed_by_monitor,
     ranks_of_tasks,
     since_start,
+    sort_by_time,
     status_summary,
     task_ends,
 )
@@ -46,7 +46,7 @@ _SHOWN = 4
 
 def find(facts: Facts) -> Iterator[Hit | Effects]:
     """Find processes that ended, and connections closed by that; the story decides what came first."""
-    closed, lost = _closed(facts), loss_exceptions(facts)
+    closed, lost = _closed_connections(facts), loss_exceptions(facts)
     echoes = [*closed, *after_another(facts), *facts.completions(FLUSHED)]
     by_slurm = [notice for notice in task_ends(facts) if str(report_of(notice).how).startswith(_SLURM_KILLED)]
     departed = process_ends(facts)
@@ -82,7 +82,7 @@ def tell(facts: Facts, account: Account) -> Hit:
     return tell_account(facts, account).with_fields(known=known)
 
 
-def _closed(facts: Facts) -> list[Notice]:
+def _closed_connections(facts: Facts) -> list[Notice]:
     """Return connections to ranks or the store that closed for no known reason."""
     failed = facts.notices("nccl/socket-recv-failed")
     resets = [notice for notice in failed if any(words in notice.message for words in _GONE)]
@@ -98,7 +98,7 @@ def _closed(facts: Facts) -> list[Notice]:
 def _find_silenced(facts: Facts) -> Iterator[Hit]:
     """Find lost connections if no report says which process ended."""
     local = closed_by_others(facts)
-    closed = [*_closed(facts), *loss_exceptions(facts)]
+    closed = [*_closed_connections(facts), *loss_exceptions(facts)]
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
     if not (closed or given_up or local):
         comms, loose = facts.job.communicators, exceptions.exceptions_of(facts).loose[-1:]
@@ -137,7 +137,7 @@ def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd],
 
 def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
     """Return processes that ended on their own, as reported by launchers, shells or themselves."""
-    departed = in_order([end for end in departed if end.echo is None] or departed)
+    departed = sort_by_time([end for end in departed if end.echo is None] or departed)
     words = last_words(facts, departed)
     first, more = departed[0], len(departed) - 1
     ranks = {rank for end in departed for rank in end.ranks}

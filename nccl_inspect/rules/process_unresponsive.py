@@ -50,13 +50,13 @@ def _alive(facts: Facts, answer_of: Mapping[int, str]) -> Iterator[tuple[str, Ev
     """Yield evidence against it: a rank that made a call after the answer was written was alive then."""
     dumps = {dump.rank: dump for dump in flight_recorder.dumps_of(facts)}
     for rank, name in answer_of.items():
-        dump, written = dumps.get(rank), ages.written(name)
+        dump, written = dumps.get(rank), ages.write_time(name)
         if dump is None or dump.last is None or written is None:
             continue
         later = dump.active_ns / 1e9 - written
         if later > flight_recorder.CLOCKS:
             words = f". But its dump contradicts that: rank {rank} was active {later:.0f} s after this answer"
-            text = f"rank {rank}: {flight_recorder.described(dump.last)}, {dump.last.state}"
+            text = f"rank {rank}: {flight_recorder.describe_call(dump.last)}, {dump.last.state}"
             yield words, Evidence(dump.name, dump.last.order, text)
 
 

@@ -33,7 +33,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         blamed, shown = _ranks(facts, own), own or answer.errors
         yield Hit(
             named={
-                "errors": "; ".join(_reported(facts, state) for state in shown[:3]),
+                "errors": "; ".join(_report_words(facts, state) for state in shown[:3]),
                 "comm": shown[0].comm_id,
                 "blamed": blamed,
                 "one": len(blamed) == 1,
@@ -67,7 +67,7 @@ def _who(facts: Facts, state: State) -> str:
     return ranks_word(_ranks(facts, [state])) if state.members else count(state.count, "rank")
 
 
-def _reported(facts: Facts, state: State) -> str:
+def _report_words(facts: Facts, state: State) -> str:
     reports = "reports" if state.count == 1 else "report"
     return f"{_who(facts, state)} {reports} '{state.what}'{' during initialization' * (state.stage[:4] == 'Init')}"
 

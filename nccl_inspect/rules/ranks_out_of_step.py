@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.judging.check import Evidence, Facts, Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid, who
-from nccl_inspect.judging.watchdog import in_calls
+from nccl_inspect.judging.watchdog import waiting_ranks
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import list_words, ranks_word
 
@@ -27,20 +27,20 @@ def find(facts: Facts) -> Iterator[Hit]:
     from nccl_inspect.artifacts import ras_counts  # few jobs have an answer beside their log
 
     whole = ([answer for answer in differing if answer.sizes] or differing)[-1]
-    ranks, held, proved = ranks_by_pid(facts), flight_recorder.waiting(facts), flight_recorder.proved(facts)
+    ranks, held, proved = ranks_by_pid(facts), flight_recorder.waiting(facts), flight_recorder.blocking_ranks(facts)
     # All that are behind where each of them is ahead elsewhere.
     late = ras_counts.last_to_come(whole) or [member for mismatch in whole.mismatches for member in mismatch.behind]
     late = [member for member in late if ranks.get(member.pid or -1) not in held]
     late = [member for member in late if not proved or ranks.get(member.pid or -1) in {*proved, None}]
     behind = {rank for member in late if (rank := ranks.get(member.pid or -1)) is not None}
-    lagging = _about(differing[-1], late)
+    lagging = _select_mismatches(differing[-1], late)
     if not lagging:
         return  # the dumps show that these wait for others
     # They may wait for ranks in communicators in which all counts are equal: then one of these is at fault.
     pids = [member.pid for member in late if member.pid and not proved]
-    beside = [other for pid in pids for other in ras_counts.in_step_with(whole, pid)]
+    beside = [other for pid in pids for other in ras_counts.ranks_in_step(whole, pid)]
     in_step = {rank for member in beside if (rank := ranks.get(member.pid or -1)) is not None} - behind - held
-    is_waiting = bool(behind) and not proved and behind <= in_calls(facts)
+    is_waiting = bool(behind) and not proved and behind <= waiting_ranks(facts)
     is_either = bool(in_step) and len(behind | in_step) <= _FEW
     named = {
         "counts": "; ".join(_counts(mismatch, ranks) for mismatch in lagging[:3]),
@@ -55,7 +55,7 @@ def find(facts: Facts) -> Iterator[Hit]:
     yield hit.with_fields(confidence="possible") if is_either or is_waiting else hit
 
 
-def _about(answer: Answer, late: list[Member]) -> list[Mismatch]:
+def _select_mismatches(answer: Answer, late: list[Member]) -> list[Mismatch]:
     """Return the mismatches of the communicator in which most of these are behind, the largest first."""
     pids = {member.pid for member in late}
     late_ones = (one for one in answer.mismatches if any(member in late or member.pid in pids for member in one.behind))

@@ -57,7 +57,7 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
                 "unresolved": next((value(notice, "error") for notice in unresolved), None),
                 "refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed})),
                 "reach": _reach(connecting),
-                "raised": _raised(facts, errors),
+                "raised": _last_exception(facts, errors),
             },
             ranks={rank for error in errors if (rank := rank_prefix(error)) is not None},
             hosts=(),
@@ -65,7 +65,7 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
         )
 
 
-def _raised(facts: Facts, errors: list[Notice]) -> str:
+def _last_exception(facts: Facts, errors: list[Notice]) -> str:
     """Return the last exception not attributable to a rank, which may have ended the missing process."""
     lines = {(line.source, line.order) for error in errors for line in error.evidence}
     loose = [

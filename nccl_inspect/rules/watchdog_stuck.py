@@ -34,5 +34,5 @@ def _is_at_end(facts: Facts, stuck: list[Notice]) -> bool:
     """Return whether the work was done; communicators may be aborted at the normal end, but also after a hang."""
     if process_ends(facts):
         return False
-    destroyed = all(comm.state == "destroyed" for comm in usage.in_use(facts.job))
+    destroyed = all(comm.state == "destroyed" for comm in usage.used_communicators(facts.job))
     return facts.is_over() and (destroyed or not any(exceptions.is_used_below(facts, notice) for notice in stuck))

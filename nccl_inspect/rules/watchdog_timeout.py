@@ -10,7 +10,7 @@ from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import global_ranks, hosts_with
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.statements import rank_prefix
-from nccl_inspect.judging.watchdog import Wait, by_time, communicator_of_wait, in_words, latecomers, waits
+from nccl_inspect.judging.watchdog import Wait, by_time, communicator_of_wait, latecomers, wait_words, waits
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.origin import origin
 from nccl_inspect.util.wording import capitalize, list_words, ranks_word
@@ -51,7 +51,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
     waiting = {wait.rank for wait in own if wait.rank is not None}
     of_group = f" of process group {group}" if group is not None else ""
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
-    ranks = set(account.ranks) if account else flight_recorder.proved(facts)
+    ranks = set(account.ranks) if account else flight_recorder.blocking_ranks(facts)
     who = account.who if account else ranks_word(ranks) if ranks else ""
     told = account.words if account else ""
     alone = origin(facts, waits(facts)) if ranks and not account else None
@@ -61,7 +61,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
     ended = exceptions.exceptions_of(facts).of_threads
     return Hit(
         named={
-            "timeout": in_words(own, of_group + in_comm),
+            "timeout": wait_words(own, of_group + in_comm),
             "who": who,
             "told_first": told.partition(",")[0] if not who else "",
             "by_all": told,

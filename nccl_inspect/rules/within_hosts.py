@@ -20,7 +20,7 @@ from nccl_inspect.judging.hardware.peer_to_peer import (
     limiting_levels,
     local_over_net,
 )
-from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, in_use, p2p
+from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, current_rate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import Selection
@@ -36,7 +36,7 @@ def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         nvlink = facts.platform is not None and bool(facts.platform.nvlink)
         named = {
             "set": settings,
-            "net": in_use(pairs, facts.platform),
+            "net": current_rate(pairs, facts.platform),
             "without shm": shm_off,
             "chosen": all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink,
         }
@@ -195,7 +195,7 @@ def shm_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         slow = local_over_net(facts)
         yield Hit(
             settings=settings,
-            named={"slow": bool(slow), "net": in_use(slow, facts.platform)},
+            named={"slow": bool(slow), "net": current_rate(slow, facts.platform)},
             hosts=slow.hosts() or None,
             evidence=evidence_of_settings(settings),
             paths=slow,

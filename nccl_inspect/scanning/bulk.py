@@ -41,7 +41,7 @@ _USUAL = b"NCCL INFO "
 """What most such lines hold."""
 
 
-def rejoined(lines: Lines, grammar: Grammar) -> Lines:
+def rejoin_block(lines: Lines, grammar: Grammar) -> Lines:
     """Return the first block of a source with broken lines put together; the same block where there are none.
 
     Args:
@@ -50,7 +50,7 @@ def rejoined(lines: Lines, grammar: Grammar) -> Lines:
     """
     if lines.mended is not None or len(lines.text) > MOST or prefix.MARK not in lines.text:
         return lines
-    given = envelopes.cleaned(lines.lines, lines.text)
+    given = envelopes.clean_lines(lines.lines, lines.text)
     broken = dict(_broken(given, grammar))
     if not broken:
         return lines
@@ -146,19 +146,19 @@ class BulkScanner(Scanner):
             counts: of this source.
         """
         if not counts.lines:
-            lines = rejoined(lines, self._grammar)
+            lines = rejoin_block(lines, self._grammar)
         text = lines.text
         if counts.pending or self.cut_width:
             self._by_line(lines, counts)
         elif lines.mended is None and _is_sparse(text):
             self._sparse(lines, counts)
-        elif not lines.mended and (repeats := sparse.found(lines)) and self._flood(repeats, counts):
+        elif not lines.mended and (repeats := sparse.find_repeats(lines)) and self._flood(repeats, counts):
             pass
         elif envelopes.has_partials(text):
             self._by_line(lines, counts)
         else:
             block = Found()
-            cleaned = envelopes.cleaned(lines.lines, text)
+            cleaned = envelopes.clean_lines(lines.lines, text)
             self._begin(cleaned)
             self._each(counts.number(len(cleaned), lines.mended), cleaned, counts, block)
             self._collector.take(block)
@@ -177,7 +177,7 @@ class BulkScanner(Scanner):
         """The last line with a prefix, as far as it continued an edge."""
         quick = unknown = 0
         texts, templates = self._texts.young, self._templates
-        without = self._without(cleaned)
+        without = self._choose_masking(cleaned)
         shown = map(without, cleaned) if without else cleaned
         for at, line, timeless in zip(range(len(cleaned)), cleaned, shown, strict=True):
             head, _, rest = timeless.partition(_CONNECTS)
@@ -226,11 +226,11 @@ class BulkScanner(Scanner):
                 printer.lines.last = numbers[at], printer.at(cleaned[at], len(head))
         counts.add(quick, unknown)
 
-    def _without(self, lines: Sequence[bytes]) -> Callable[[bytes], bytes] | None:
+    def _choose_masking(self, lines: Sequence[bytes]) -> Callable[[bytes], bytes] | None:
         """Return what takes the time from lines, where most have one: then few have the same prefix."""
         if self.wrapped and lines and lines[len(lines) // 2].startswith(b"{"):
-            return self._records.without
-        return self._timed.without if self._timed.tells(lines) else None
+            return self._records.strip_form
+        return self._timed.mask_time if self._timed.tells(lines) else None
 
     def _printer(self, head: bytes, line: bytes, block: Found) -> _Printer | None:
         """Return who printed a line with this head.
@@ -277,7 +277,7 @@ class BulkScanner(Scanner):
             if origin is not None and text is not None and not text.damaged and self._collector.is_countable(text):
                 recognized[line] = origin, text
                 continue
-            cleaned = envelopes.cleaned([line], line)
+            cleaned = envelopes.clean_lines([line], line)
             if mark or len(cleaned) != 1 or not self._sieve.is_idle(cleaned[0]):
                 return False
             others[line] = cleaned[0]
@@ -296,14 +296,14 @@ class BulkScanner(Scanner):
         return True
 
     def _sparse(self, lines: Lines, counts: Counts) -> None:
-        """A block of which few lines are NCCL's."""
+        """Read a block of which few lines are NCCL's."""
         text = lines.text
         if counts.awaited:
             self._by_line(lines, counts)
             return
         if envelopes.needs_cleaning(text):
-            text = b"\n".join(envelopes.cleaned(lines.lines, text))
-        size, picked, signs = self._sieve.picked(text)
+            text = b"\n".join(envelopes.clean_lines(lines.lines, text))
+        size, picked, signs = self._sieve.pick_lines(text)
         if last_error.MARK in signs or (_may_have_partials(text, signs) and envelopes.has_partials(text)):
             self._by_line(lines, counts)
             return

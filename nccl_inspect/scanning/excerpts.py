@@ -20,7 +20,7 @@ from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import decoration, prefix
-from nccl_inspect.ingest.lines.decoration import PASTE, undecorated
+from nccl_inspect.ingest.lines.decoration import PASTE, strip_decoration
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.sources import log_detection
 from nccl_inspect.ingest.sources.blocks import Lines
@@ -56,7 +56,7 @@ _IN_LOG = re.compile(rb"(?:[\]|>-]|:\d+) *$")
 """What is before it in a log."""
 
 
-def quoted(line: bytes, grammar: Grammar, *, prose: bool = True) -> tuple[Origin, Text] | None:
+def find_quoted_statement(line: bytes, grammar: Grammar, *, prose: bool = True) -> tuple[Origin, Text] | None:
     """Return the statement of NCCL in a line that has anything before it; None where it is not there as a whole.
 
     A warning that nobody knows is one where a logger, or a colon, and no sentence is before it.
@@ -76,7 +76,7 @@ def quoted(line: bytes, grammar: Grammar, *, prose: bool = True) -> tuple[Origin
         if not is_statement and (_TORN.search(head) or not _LED.search(head)):
             continue
         found = None
-        texts = decoration.endings(undecorated(line[match.end() :]))
+        texts = decoration.endings(strip_decoration(line[match.end() :]))
         found = next(filter(None, (_telling(text, grammar) for text in texts)), None)
         if prose and is_statement:
             beginnings = filter(None, (_telling(text, grammar) for text in decoration.beginnings(texts[0])))
@@ -98,7 +98,7 @@ def _telling(text: bytes, grammar: Grammar) -> Parsed | None:
 
 def _own_signs(parsed: Parsed | None) -> int:
     """Return how much of a message is NCCL's, and no free text."""
-    return len(_SIGN.findall(_parted(parsed)[0])) if parsed else 0
+    return len(_SIGN.findall(_split_free_texts(parsed)[0])) if parsed else 0
 
 
 def is_telling(parsed: Parsed, *, marked: bool = False) -> bool:
@@ -110,7 +110,7 @@ def is_telling(parsed: Parsed, *, marked: bool = False) -> bool:
     """
     if parsed.kind is events.ErrorCascade:
         return True
-    own, free = _parted(parsed)
+    own, free = _split_free_texts(parsed)
     signs = len(_SIGN.findall(own))
     if not marked and (signs < _FEW_SIGNS or len(_LETTER.findall(own)) < _FEW_LETTERS):
         return False
@@ -119,7 +119,7 @@ def is_telling(parsed: Parsed, *, marked: bool = False) -> bool:
     return signs >= _MANY_SIGNS or not any(map(is_sentence, free))
 
 
-def _parted(parsed: Parsed) -> tuple[bytes, list[bytes]]:
+def _split_free_texts(parsed: Parsed) -> tuple[bytes, list[bytes]]:
     """Return what of a message is NCCL's, and the free texts in it of several words."""
     production, message = parsed.production, parsed.message
     match = production.match(message)
@@ -252,11 +252,13 @@ class Excerpt:
             return
         rows: list[tuple[int, Origin, Text]] = []
         self._scanner.scan(lines, counts, lambda *row: rows.append(row))
-        plain = [self._undecorated(text) for *_, text in rows]
+        plain = [self._strip_decoration(text) for *_, text in rows]
         self.read += sum(text is not less for (*_, text), less in zip(rows, plain, strict=True))
         rows = [(number, origin, text) for (number, origin, _), text in zip(rows, plain, strict=True)]
         torn = _torn_off(lines)
-        begun = {number: whole for number, _, text in rows if number in torn and (whole := self._begun(text))}
+        begun = {
+            number: whole for number, _, text in rows if number in torn and (whole := self._read_begun_warning(text))
+        }
         recognized = {number for number, _, text in rows if text.parsed and not _is_vague(text.parsed.production)}
         unknown = {number for number, _, text in rows if text.parsed is None}
         begins = {number for number, _, text in rows if text.parsed}
@@ -274,7 +276,9 @@ class Excerpt:
         self.read += len(better)
         rows = [row for row in rows if row[0] not in anew]
         for number, origin, text in sorted([*rows, *better], key=lambda row: row[0]):
-            whole = begun.get(number) if number not in anew else self._begun(text) if number in torn else None
+            whole = (
+                begun.get(number) if number not in anew else self._read_begun_warning(text) if number in torn else None
+            )
             if whole:
                 text = whole
                 counts.typed_lines += 1
@@ -284,17 +288,17 @@ class Excerpt:
                 self.productions.add(text.parsed.production)
             sink(number, origin, text)
 
-    def _begun(self, text: Text) -> Text | None:
+    def _read_begun_warning(self, text: Text) -> Text | None:
         """Return the warning that a text is the beginning of, if nothing is known of it otherwise."""
         if text.parsed or text.level not in STATEMENTS:
             return None
-        message = undecorated(text.message)
+        message = strip_decoration(text.message)
         parsed = self._grammar.parse_torn(message)
         return Text(text.level, message, parsed) if parsed else None
 
-    def _undecorated(self, text: Text) -> Text:
+    def _strip_decoration(self, text: Text) -> Text:
         """Return a text without what follows the quoted line, where the last field of its message took that."""
-        less = undecorated(text.message)
+        less = strip_decoration(text.message)
         if text.parsed is None or len(less) == len(text.message):
             return text
         production = text.parsed.production
@@ -323,11 +327,11 @@ class Excerpt:
         self._foreign = [p for p in self._grammar.find_foreign(together) if not _is_vague(p)]
         self._possible = [
             (sign, production)
-            for sign, candidates in _by_sign(self._grammar)
+            for sign, candidates in _index_signs(self._grammar)
             if sign in together
             for production in candidates
         ]
-        may_be = decoration.in_code(plain)
+        may_be = decoration.mark_code(plain)
         wanted = [
             line if may and place not in recognized else b""
             for place, (line, may) in enumerate(zip(plain, may_be, strict=True), 1)
@@ -347,11 +351,11 @@ class Excerpt:
         below = list(takewhile(_may_continue, rests))
         if below and self._look_near(line, *below):
             ways = decoration.join_ways([line, *below])
-            wholes = [Reading(place, size, [message]) for size, text in ways if (message := self._whole(text))]
+            wholes = [Reading(place, size, [message]) for size, text in ways if (message := self._read_message(text))]
             if wholes:  # of equal ones the shortest
                 return max(wholes, key=lambda one: _own_signs(one.messages[0][1].parsed))
         for text in decoration.plainer(line) if MARK in line else ():
-            if message := quoted(text, self._grammar):
+            if message := find_quoted_statement(text, self._grammar):
                 return Reading(place, 1, [message])
         is_printed = _PRINTED.search(line) is not None
         old = next(filter(None, map(self._read_old, decoration.layers(line))), None) if is_printed else None
@@ -375,10 +379,10 @@ class Excerpt:
     def _messages(self, line: bytes) -> list[tuple[Origin, Text]]:
         """Return the messages in a line."""
         for text in decoration.plainer(line):
-            if message := self._whole(text):
+            if message := self._read_message(text):
                 return [message]
         parts = [*decoration.parts(line), *self._sentences(line)]
-        return list(filter(None, map(self._whole, parts))) if parts != [line] else []
+        return list(filter(None, map(self._read_message, parts))) if parts != [line] else []
 
     def _sentences(self, line: bytes) -> Iterator[bytes]:
         """Yield the lines of a multi-line message that are in one."""
@@ -386,13 +390,13 @@ class Excerpt:
         if begins:
             yield from (line[a:b].strip() for a, b in zip([0, *begins], [*begins, len(line)], strict=True))
 
-    def _whole(self, line: bytes) -> tuple[Origin, Text] | None:
+    def _read_message(self, line: bytes) -> tuple[Origin, Text] | None:
         """Return the message that a line near here is, without what stands around it."""
         if line not in self._seen:
             self._among = [production for sign, production in self._near if sign in line]
             may_hold = self._among or _PRINTED.search(line) or self._holds_foreign(line)
             found = next(filter(None, map(self._message, decoration.layers(line))), None) if may_hold else None
-            self._seen[line] = found and (found[0], self._undecorated(found[1]))
+            self._seen[line] = found and (found[0], self._strip_decoration(found[1]))
         return self._seen[line]
 
     def _look_near(self, *lines: bytes) -> bool:
@@ -412,17 +416,19 @@ class Excerpt:
             return prefix.NOBODY, Text("OTHER", text, parsed)
         if parsed := self._grammar.parse_bare(text):
             return prefix.NOBODY, Text("INFO" if parsed.production.follows else "VERSION", text, parsed)
-        parts = prefix.split(text) or ((b"", rest) if (rest := prefix.bare(text)) else None)
+        parts = prefix.split(text) or ((b"", rest) if (rest := prefix.read_unprefixed(text)) else None)
         if parts:
             level, _, message = parts[1].partition(b" ")
             origin = prefix.parse(parts[0]) if parts[0] else prefix.ALONE
-            parsed = self._parsed(message)
+            parsed = self._parse_message(message)
             return (origin, Text(decode(level), message, parsed)) if origin and parsed else None
-        if (found_level := _PLUGIN.match(text) or _LEVEL.match(text)) and (parsed := self._parsed(found_level["text"])):
+        if (found_level := _PLUGIN.match(text) or _LEVEL.match(text)) and (
+            parsed := self._parse_message(found_level["text"])
+        ):
             origin = _origin(found_level)
             if origin or (not found_level.groupdict().get("head") and is_telling(parsed)):
                 return origin or prefix.ALONE, Text(decode(found_level["level"]), found_level["text"], parsed)
-        parsed = self._parsed(text)
+        parsed = self._parse_message(text)
         return (prefix.ALONE, Text(_level(parsed), text, parsed)) if parsed and is_telling(parsed) else None
 
     def _read_old(self, text: bytes) -> tuple[Origin, Text] | None:
@@ -431,7 +437,7 @@ class Excerpt:
         origin = _origin(old_line) if old_line else None
         return (origin, Text(decode(old_line["level"]), old_line["text"], None)) if old_line and origin else None
 
-    def _parsed(self, message: bytes) -> Parsed | None:
+    def _parse_message(self, message: bytes) -> Parsed | None:
         """Return a message that may have lost its full stop, or got one; numbers may be left out."""
         for text in (message, message + b".", message.rstrip(b".:;!")):
             if any(production.fit(text) for production in self._among if production.needle in text):
@@ -453,7 +459,7 @@ def _torn_off(lines: Sequence[bytes]) -> set[int]:
 
 
 def _is_vague(production: Production) -> bool:
-    """Whether a production takes whatever has a form, such as any exception: it may be a known one, and more lines."""
+    """Return whether a production takes whatever has a form, such as any exception: that may be a known one."""
     return production.general or production.rest
 
 
@@ -464,8 +470,8 @@ def _may_continue(line: bytes) -> bool:
 
 
 @cache
-def _by_sign(grammar: Grammar) -> list[tuple[bytes, list[Production]]]:
-    """The productions whose messages are known without a prefix, by a text that they hold."""
+def _index_signs(grammar: Grammar) -> list[tuple[bytes, list[Production]]]:
+    """Return the productions whose messages are known without a prefix, by a text that they hold."""
     by_sign: dict[bytes, list[Production]] = {}
     for production in grammar.productions:
         if production.foreign:

@@ -32,7 +32,7 @@ class Grams:
     """
 
     def __init__(self, texts: Iterable[bytes], sample: bytes) -> None:
-        frequent = np.bincount(_mixed(_words(sample)), minlength=_KINDS)
+        frequent = np.bincount(_hash_words(_words(sample)), minlength=_KINDS)
         texts = sorted(texts)
         self._plain = [text for text in texts if len(text) < _WINDOW]
         """Texts that are searched for as they are: too short, or all of their bytes are common."""
@@ -41,7 +41,7 @@ class Grams:
             if len(text) < _WINDOW:
                 continue
             words = _words(text)
-            costs = np.convolve(frequent[_mixed(words)], np.ones(_WIDTH, np.int64), "valid")
+            costs = np.convolve(frequent[_hash_words(words)], np.ones(_WIDTH, np.int64), "valid")
             begin = int(costs.argmin())
             if costs[begin] * _WORTH > len(sample):
                 self._plain.append(text)
@@ -49,7 +49,7 @@ class Grams:
                 grams.append(words[begin : begin + _WIDTH])
         self._grams: NDArray[np.uint32] = np.unique(np.concatenate(grams))
         self._may_be = np.zeros(_KINDS, bool)
-        self._may_be[_mixed(self._grams)] = True
+        self._may_be[_hash_words(self._grams)] = True
 
     def lines(self, text: bytes) -> tuple[int, list[tuple[int, bytes]]]:
         """Return how many lines a block has, and those that may hold one of the texts, each with its place."""
@@ -69,7 +69,7 @@ class Grams:
     def _matches(self, part: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Return where four bytes of a text stand."""
         words = part[: len(part) // _WIDTH * _WIDTH].view(np.uint32)
-        rows = np.flatnonzero(self._may_be[_mixed(words)])
+        rows = np.flatnonzero(self._may_be[_hash_words(words)])
         at = np.searchsorted(self._grams, words[rows]).clip(max=len(self._grams) - 1)
         places: NDArray[np.int64] = rows[self._grams[at] == words[rows]] * _WIDTH
         return places
@@ -80,8 +80,8 @@ def _words(text: bytes) -> NDArray[np.uint32]:
     return np.ascontiguousarray(np.ndarray((max(len(text) - _WIDTH + 1, 0),), np.uint32, text, strides=(1,)))
 
 
-def _mixed(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Numbers that stand for them."""
+def _hash_words(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return numbers that stand for words."""
     return (words * _MIX) >> _FOLD
 
 

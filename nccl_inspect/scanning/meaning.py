@@ -75,7 +75,7 @@ def _with_words(message: str, grammar: Grammar) -> Production | None:
 
     def likeness(production: Production) -> tuple[float, bool, float]:
         own = {word: weight if word in texts[production] else _OF_SAMPLE * weight for word, weight in weights.items()}
-        shared = max((_in_order(words, _words(sample), own) for sample in production.samples), default=0.0)
+        shared = max((_weigh_in_order(words, _words(sample), own) for sample in production.samples), default=0.0)
         return shared, production.dialect == "nccl", -len(texts[production])
 
     most = sorted(texts, key=lambda one: -sum(weights[word] for word in weights.keys() & texts[one]))
@@ -84,7 +84,7 @@ def _with_words(message: str, grammar: Grammar) -> Production | None:
     return best if likeness(best)[0] >= max(_SHARE * total, _LEAST) else None
 
 
-def _in_order(words: list[str], text: list[str], weights: dict[str, float]) -> float:
+def _weigh_in_order(words: list[str], text: list[str], weights: dict[str, float]) -> float:
     """Return what the words count that a text has in the same order."""
     blocks = SequenceMatcher(None, words, text, autojunk=False).get_matching_blocks()
     return sum(weights[word] for block in blocks for word in words[block.a : block.a + block.size])
@@ -150,13 +150,13 @@ def explain_line(text: str, grammar: Grammar) -> Meaning | None:
     """
     line = encode(text.strip("\r\n"))
     if envelopes.needs_cleaning(line):
-        (line,) = envelopes.cleaned([line], line)
+        (line,) = envelopes.clean_lines([line], line)
     wrapped = envelopes.is_whole(line)  # the text after the message must not be taken for a part of it
     return (
         (None if wrapped else _direct(line, grammar))
-        or _scanned(line, grammar)
+        or _scan_line(line, grammar)
         or _direct(line, grammar)
-        or _in_place(line, grammar)
+        or _find_dependent_meaning(line, grammar)
         or _explain_excerpt([line], grammar)
     )
 
@@ -167,7 +167,7 @@ def rejoin(lines: Sequence[str], grammar: Grammar) -> str | None:
     if statement is None:
         return None
     origin, text = statement
-    return prefix.whole(origin.head, text.level, decode(text.message))
+    return prefix.join_line(origin.head, text.level, decode(text.message))
 
 
 def _explain_excerpt(lines: Sequence[bytes], grammar: Grammar) -> Meaning | None:
@@ -191,7 +191,7 @@ def _one_of(lines: Sequence[bytes], grammar: Grammar) -> tuple[Origin, Text] | N
 
 def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
     """Return the meaning of an unmodified line, or of a message without its prefix."""
-    parts = _parted(line)
+    parts = _split_line(line)
     origin, level, message = None, None, line
     if parts:
         head, rest = parts
@@ -199,12 +199,12 @@ def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
         origin, level = prefix.parse(head) if head else None, word.decode("ascii")
     parsed = grammar.parse(message) or excerpts.without_numbers(message, grammar)
     if parsed is None and not parts:
-        plain = prefix.unwrapped(line)
+        plain = prefix.strip_envelope(line)
         parsed = grammar.parse_bare(plain) or grammar.parse_foreign(line) or grammar.parse_foreign(plain)
     return _meaning(parsed, origin, level, message) if parsed else None
 
 
-def _in_place(line: bytes, grammar: Grammar) -> Meaning | None:
+def _find_dependent_meaning(line: bytes, grammar: Grammar) -> Meaning | None:
     """Return the meaning of a line that counts only below a traceback or at the end of a log."""
     layers = [line]
     while len(layers) < envelopes.MAX_DEPTH and (layer := envelopes.peel(layers[-1])):
@@ -225,7 +225,7 @@ def _is_exception(name: str) -> bool:
     return _EXCEPTION.fullmatch(name) is not None
 
 
-def _scanned(line: bytes, grammar: Grammar) -> Meaning | None:
+def _scan_line(line: bytes, grammar: Grammar) -> Meaning | None:
     """Return the meaning of a line in an envelope, read as a log is."""
     statements: list[tuple[Origin, Text]] = []
     Scanner(grammar).scan([line], Counts(), lambda _number, origin, text: statements.append((origin, text)))
@@ -254,9 +254,9 @@ def _sense(name: str, production: Production) -> str:
     return next((sense for place in places if (sense := glossary().get(place + name))), "")
 
 
-def _parted(line: bytes) -> tuple[bytes, bytes] | None:
+def _split_line(line: bytes) -> tuple[bytes, bytes] | None:
     """Return a line as (head, level and message); the head is empty where the line begins with ``NCCL INFO``."""
-    rest = prefix.bare(line)
+    rest = prefix.read_unprefixed(line)
     return prefix.split(line) if rest is None else (b"", rest)
 
 
@@ -267,7 +267,7 @@ def _is_stand_in(value: str) -> bool:
 def without_prefix(text: str) -> tuple[str | None, str]:
     """Return the level of a line, if it has one, and its message."""
     line = encode(text.strip("\r\n"))
-    parts = _parted(line)
+    parts = _split_line(line)
     if parts is None:
         return None, decode(line)
     level, _, message = parts[1].partition(b" ")

@@ -37,7 +37,7 @@ class Records:
         self._forms: dict[bytes, Stated | None] = {}
         """What objects state, by what is around line and time of day; None where that depends on these."""
 
-    def without(self, line: bytes) -> bytes:
+    def strip_form(self, line: bytes) -> bytes:
         """Return the line in an object, behind what is the same in all objects of its form; else the line as it is."""
         mark = line.find(MARK)
         begin, end = line.rfind(b'"', 0, max(mark, 0)) + 1, line.find(b'"', mark)

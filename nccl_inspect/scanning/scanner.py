@@ -78,7 +78,7 @@ class Scanner:
         """The productions that recognised a line."""
 
     @property
-    def known(self) -> Known:
+    def memory(self) -> Known:
         """Return what was learned; a scanner of later lines is given this before it reads."""
         return Known(self.wrapped, frozenset(self._leads))
 
@@ -108,25 +108,25 @@ class Scanner:
         self._begin(lines)
         partial = bool(counts.pending) or envelopes.has_partials(block)
         numbers = counts.number(len(lines), mended)
-        for number, line in zip(numbers, envelopes.cleaned(lines, block), strict=True):
-            if not (partial and self._continued(number, line, counts, sink)):
+        for number, line in zip(numbers, envelopes.clean_lines(lines, block), strict=True):
+            if not (partial and self._join_continuation(number, line, counts, sink)):
                 self._line(number, line, counts, sink)
 
     def _begin(self, lines: Sequence[bytes]) -> None:
         self._lines, self._needles = lines, None
 
     def _line(self, number: int, line: bytes, counts: Counts, sink: Sink) -> None:
-        """A whole line."""
+        """Read a whole line."""
         parts = prefix.split(line)
         if parts is None:
-            self._bare(number, line, counts, sink)
+            self._take_unprefixed(number, line, counts, sink)
             return
         head, rest = parts
         origin = self._origin_of(head)
-        if origin is None and self._opened(number, Inner(line), counts, sink):
+        if origin is None and self._open_envelope(number, Inner(line), counts, sink):
             return
         if origin is None and prefix.is_prose(head):
-            self._bare(number, line, counts, sink)
+            self._take_unprefixed(number, line, counts, sink)
             return
         text = self._texts.young.get(rest) or self._text(rest, origin)
         if len(line) == self.cut_width and not text.damaged:
@@ -141,24 +141,24 @@ class Scanner:
 
     def _inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
         """Read what stood in a whole-line envelope: a line, or several."""
-        for line in envelopes.cleaned(inner.text.strip(b"\r\n").split(b"\n"), inner.text):
+        for line in envelopes.clean_lines(inner.text.strip(b"\r\n").split(b"\n"), inner.text):
             parts = prefix.split(line)
             if parts is None:
-                self._bare(number, line, counts, sink, inner.stated)
+                self._take_unprefixed(number, line, counts, sink, inner.stated)
                 continue
             head, rest = parts
             origin = self._origin_of(head)
             if origin is not None:
                 self._take(number, prefix.stated_by(origin, inner.stated), rest, line, counts, sink)
-            elif self._opened(number, Inner(line, inner.stated), counts, sink):
+            elif self._open_envelope(number, Inner(line, inner.stated), counts, sink):
                 pass
             elif prefix.is_prose(head):
-                self._bare(number, line, counts, sink, inner.stated)
+                self._take_unprefixed(number, line, counts, sink, inner.stated)
             else:
                 counts.add_damaged(number, line)
 
     def _take(self, number: int, origin: Origin, rest: bytes, line: bytes, counts: Counts, sink: Sink) -> None:
-        """A line whose origin is known."""
+        """Read a line whose origin is known."""
         text = self._texts.young.get(rest) or self._text(rest, origin)
         if text.damaged and self._split(number, line, origin, counts, sink):
             return
@@ -187,35 +187,35 @@ class Scanner:
             sink(number, own, text)
         return True
 
-    def _unwrapped(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
+    def _take_inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
         """Read what stood in a whole-line envelope: whole, or a part of a line."""
         if counts.pending or inner.stated.partial or envelopes.has_partials(inner.text):
             part = envelopes.stream_of(inner.text)
-            part = Inner(part.text, part.stated.within(inner.stated)) if part else inner
+            part = Inner(part.text, part.stated.add_outer(inner.stated)) if part else inner
             if self._join_parts(number, part, counts, sink):
                 return
         self._inner(number, inner, counts, sink)
 
-    def _opened(self, number: int, line: Inner, counts: Counts, sink: Sink) -> bool:
+    def _open_envelope(self, number: int, line: Inner, counts: Counts, sink: Sink) -> bool:
         """Take the lines out of a whole-line envelope; False when there is none."""
         for _ in range(envelopes.MAX_DEPTH):
             if inners := envelopes.contents(line.text):
                 self.unwrap()
                 for inner in inners:
-                    self._unwrapped(number, Inner(inner.text, inner.stated.within(line.stated)), counts, sink)
+                    self._take_inner(number, Inner(inner.text, inner.stated.add_outer(line.stated)), counts, sink)
                 return True
             layer = envelopes.peel(line.text)
             if layer is None:
                 return False
-            line = Inner(layer.text, layer.stated.within(line.stated))
+            line = Inner(layer.text, layer.stated.add_outer(line.stated))
         return False
 
-    def _continued(self, number: int, line: bytes, counts: Counts, sink: Sink) -> bool:
+    def _join_continuation(self, number: int, line: bytes, counts: Counts, sink: Sink) -> bool:
         """Put lines together that a collector passes on in parts; False when this is a whole one."""
         part = envelopes.stream_of(line)
         if part is None:
             is_part = bool(counts.pending) or envelopes.has_partials(line)
-            return is_part and self._opened(number, Inner(line), counts, sink)
+            return is_part and self._open_envelope(number, Inner(line), counts, sink)
         return self._join_parts(number, part, counts, sink)
 
     def _join_parts(self, number: int, part: Inner, counts: Counts, sink: Sink) -> bool:
@@ -234,10 +234,12 @@ class Scanner:
             return False
         return True
 
-    def _bare(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated = NOTHING) -> None:
-        """A line without NCCL's prefix: some of NCCL's own have none, all others are counted and passed over."""
+    def _take_unprefixed(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated = NOTHING) -> None:
+        """Read a line without NCCL's prefix: some of NCCL's own have none, all others are counted and passed over."""
         parsed = None if len(line) == self.cut_width else self._grammar.parse_bare(line)
-        if counts.awaited and self._retell(number, last_error.announced(line, number, stated, counts.awaited), sink):
+        if counts.awaited and self._retell(
+            number, last_error.read_announced_warning(line, number, stated, counts.awaited), sink
+        ):
             counts.related_lines += 1
             counts.add_other(number, line)
             return
@@ -250,24 +252,24 @@ class Scanner:
             parsed = None if match.start() else self._grammar.parse_foreign(line, self._general)
         traces = bool(counts.tracebacks) or tracebacks.MARK in line
         if worth or (traces and envelopes.is_whole(line)):
-            retells = last_error.MARK in line and self._announced(number, line, stated, counts, sink)
+            retells = last_error.MARK in line and self._take_announced(number, line, stated, counts, sink)
             if last_error.is_quoted(line):
-                retells = self._retell(number, [last_error.quoted(line, stated)], sink)
-            if rest := prefix.bare(line):
+                retells = self._retell(number, [last_error.read_quote(line, stated)], sink)
+            if rest := prefix.read_unprefixed(line):
                 self._take(number, prefix.stated_by(prefix.ALONE, stated), rest, line, counts, sink)
                 return
             self.takes_leads = True
             layers = list(prefix.layers(line, self._leads.values()))
             parsed = next(filter(None, map(self._grammar.parse_bare, layers)), None)
-            if parsed is None and self._opened(number, Inner(line, stated), counts, sink):
+            if parsed is None and self._open_envelope(number, Inner(line, stated), counts, sink):
                 return
             parsed = parsed or self._parse_foreign(_by_worth(line, layers))
-            if parsed is None and _QUOTES.search(line) and (statement := self._quoted(line)):
+            if parsed is None and _QUOTES.search(line) and (statement := self._find_quoted(line)):
                 origin, text = statement
                 counts.add(1, text.parsed is None)
                 sink(number, origin if stated == NOTHING else prefix.stated_by(origin, stated), text)
                 return
-        parsed = self._traced(number, line, stated, counts.tracebacks, parsed) if traces else parsed
+        parsed = self._find_exception(number, line, stated, counts.tracebacks, parsed) if traces else parsed
         if parsed is None or parsed.production.foreign:
             counts.add_other(number, line)
         if parsed is None:
@@ -285,28 +287,28 @@ class Scanner:
         self.productions.add(parsed.production)
         sink(number, prefix.NOBODY, Text(level, line, parsed))
 
-    def _quoted(self, line: bytes) -> tuple[Origin, Text] | None:
+    def _find_quoted(self, line: bytes) -> tuple[Origin, Text] | None:
         """Return the statement of NCCL in a line that a logger, and no launcher, put something in front of."""
-        from nccl_inspect.scanning.excerpts import quoted  # few logs have such lines
+        from nccl_inspect.scanning.excerpts import find_quoted_statement  # few logs have such lines
 
-        statement = quoted(line, self._grammar, prose=False)
+        statement = find_quoted_statement(line, self._grammar, prose=False)
         if statement and statement[1].parsed:
             self.productions.add(statement[1].parsed.production)
         return statement
 
-    def _traced(
+    def _find_exception(
         self, number: int, line: bytes, stated: Stated, open_tracebacks: tracebacks.Open, parsed: Parsed | None
     ) -> Parsed | None:
         """Return what a line is if a traceback ends with it and nobody knows it, else what is known of it."""
         tracebacks.begin(line, number, stated, open_tracebacks)
-        inner = tracebacks.ended(line, number, stated, open_tracebacks)
+        inner = tracebacks.end_traceback(line, number, stated, open_tracebacks)
         if inner is None or parsed is not None:
             return parsed
         front = b"" if inner.stated.rank is None else b"[rank%d]: " % inner.stated.rank
         text = front + inner.text if front + inner.text in line else inner.text
         return self._grammar.parse_foreign(text, self._grammar.traced)
 
-    def _announced(self, number: int, line: bytes, stated: Stated, counts: Counts, sink: Sink) -> bool:
+    def _take_announced(self, number: int, line: bytes, stated: Stated, counts: Counts, sink: Sink) -> bool:
         """Take NCCL's last warning from the line that announces it; False when it is to come."""
         if self._retell(number, [last_error.inline(line, stated)], sink):
             return True
@@ -337,7 +339,7 @@ class Scanner:
         return self._needles
 
     def _parse_foreign(self, layers: Sequence[bytes]) -> Parsed | None:
-        """A line of another program, by any of its layers: what takes the rest of a form comes after all others."""
+        """Parse a line of another program, by any of its layers: vague productions come after all others."""
         for rest in (False, True):
             among = [production for production in self._foreign if production.rest == rest]
             for layer in layers if among else ():
@@ -355,11 +357,11 @@ class Scanner:
         return self._origins.young[head] if head in self._origins.young else self._origin(head)
 
     def _origin(self, head: bytes) -> Origin | None:
-        if (origin := self._origins.recall(head) or self._timed.known(head)) is not None:
+        if (origin := self._origins.recall(head) or self._timed.recall_origin(head)) is not None:
             return origin
-        return self._remembered(head, prefix.parse(head))
+        return self._recall_origin(head, prefix.parse(head))
 
-    def _remembered(self, head: bytes, origin: Origin | None) -> Origin | None:
+    def _recall_origin(self, head: bytes, origin: Origin | None) -> Origin | None:
         """Return what a prefix was found to tell."""
         if origin is not None:
             self._timed.learn(head, origin)

@@ -52,7 +52,7 @@ class Repeats(NamedTuple):
                 back += 1
 
 
-def found(block: Lines) -> Repeats | None:
+def find_repeats(block: Lines) -> Repeats | None:
     """Return what a block repeats; None when it does not."""
     text = block.text
     middle = max(0, len(text) - _LOOK) // 2  # a flood may begin after what a job prints first
@@ -150,7 +150,7 @@ class Sieve:
         """Return what the signs look like."""
         return sorted({sign.translate(None, DIGITS) for sign in self._signs})
 
-    def picked(self, text: bytes) -> Picked:
+    def pick_lines(self, text: bytes) -> Picked:
         """Return what is worth a look in a block."""
         found = self._by_grams(text) if self._has_begun and len(text) >= _LARGE else None
         self._has_begun = True
@@ -221,7 +221,7 @@ def _with(name: bytes, text: bytes) -> list[bytes]:
 def with_tail(
     text: bytes, size: int, picked: Sequence[tuple[int, bytes]]
 ) -> tuple[list[tuple[int, bytes]], Iterator[tuple[int, bytes, bool]]]:
-    """The picked lines before the last ones, and these, as many others as are kept; each with whether it was picked."""
+    """Return the picked lines before the tail, and the tail with as many others as are kept, each marked if picked."""
     taken = {index for index, _ in picked}
     begin = _begin_of_tail(size, taken)
     ending = enumerate(_last(text, size - begin), begin)
@@ -262,7 +262,7 @@ def with_frames(
 
 
 def _begin_of_tail(size: int, taken: Container[int]) -> int:
-    """From where on there are as many lines that were not taken as are kept."""
+    """Return from where on there are as many lines that were not taken as are kept."""
     begin, others = size, 0
     while begin and others < TAIL:
         begin -= 1

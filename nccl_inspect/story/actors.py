@@ -53,7 +53,7 @@ class Actors:
                 self._ranks[last.process] = last.ranks[0]
         self._take_reports(facts)
         if len(self._ranks) < len(self.processes) <= _MOST_ELIMINATED:
-            self._ranks = _eliminated(self._ranks, self.processes, job.communicators, self.world)
+            self._ranks = _find_by_elimination(self._ranks, self.processes, job.communicators, self.world)
         if self.world is None:
             self._ranks = _number_by_hosts(self._ranks, job.last_lines)
         for position, rank in placement.likely_ranks(facts).items():
@@ -61,7 +61,7 @@ class Actors:
         self._processes = {rank: process for process, rank in self._ranks.items()}
 
     @property
-    def known(self) -> set[int]:
+    def known_ranks(self) -> set[int]:
         """Return the ranks with a process in the log."""
         return set(self._processes)
 
@@ -80,7 +80,7 @@ class Actors:
         return None if process is None else self.actor_by_process(process)
 
     @cached_property
-    def prefixed(self) -> set[int]:
+    def prefix_ranks(self) -> set[int]:
         """Return the ranks that lines of PyTorch name as their own."""
         ranks = (self.rank_in_line(notice.message) for notice in self._notices)
         return {rank for rank in ranks if rank is not None}
@@ -88,7 +88,7 @@ class Actors:
     @property
     def printing(self) -> set[int]:
         """Return the ranks of which the log has any line."""
-        return self.prefixed | self.known
+        return self.prefix_ranks | self.known_ranks
 
     def rank_in_line(self, text: str) -> int | None:
         """Return the rank that a line of PyTorch names as its own."""
@@ -133,7 +133,7 @@ def name_of(actors: Iterable[Actor]) -> str:
     return ", ".join(filter(None, (ranks_word(ranks) if ranks else "", list_words(others, limit=3) if others else "")))
 
 
-def _eliminated(
+def _find_by_elimination(
     known: Mapping[Process, int],
     processes: Iterable[Process],
     communicators: Iterable[CommunicatorInfo],

@@ -84,7 +84,7 @@ class Edges:
         told = [one for one in self.incidents if one.kind == "ended-from-outside" and one.is_report]
         for end in loose:  # a launcher ends because a worker of it was ended
             if end.layer == Layer.END and not end.is_kill and not end.gave_up:
-                end.because += _first(one for one in told if before(one, end) is True)
+                end.because += _first_incident(one for one in told if before(one, end) is True)
         own += [one for one in loose if one.layer in _OWN and not (one.gave_up or one.because)]
         reasons = sorted((one for one in own if not self._is_setting(one)), key=Order)
         outside = [incident for incident in everyone if incident.is_signal]
@@ -107,11 +107,13 @@ class Edges:
             if not (weak.because or weak.is_foreign or weak.is_signal) and weak.layer >= Layer.PROGRAM:
                 others = (one for one in (*standing, *held, *outside, *loose) if one is not weak and not one.because)
                 lower = (one for one in others if one.layer < weak.layer or _is_retelling(weak, one))
-                weak.because += _first(lower)
+                weak.because += _first_incident(lower)
         for gone in (
             one for one in self._left("no-answer") if one not in held
         ):  # who answers no more is a cause only where nothing else is
-            gone.because += _first(one for one in (*standing, *held, *outside) if not one.because and one is not gone)
+            gone.because += _first_incident(
+                one for one in (*standing, *held, *outside) if not one.because and one is not gone
+            )
 
     def _is_setting(self, incident: Incident) -> bool:
         """Return whether it may only be why others failed: it is weighed when nothing else explains these."""
@@ -159,7 +161,7 @@ class Edges:
         """Explain why ranks lag: they do not answer any more. Return what then holds the others up."""
         silent = [one for one in self._left("no-answer") if any(late.peers == one.peers for late in held)]
         for late in held:
-            late.because += _first(one for one in silent if one.peers == late.peers)
+            late.because += _first_incident(one for one in silent if one.peers == late.peers)
         return [*(late for late in held if not late.because), *silent]
 
     def _explain_foreign(
@@ -168,7 +170,7 @@ class Edges:
         """Explain a lost connection or a wait: by the rank that it names, else by the first that failed in time."""
         named = (one for one in standing if one.actors & foreign.peers) if foreign.peers else ()
         in_time = (one for one in standing if one is not foreign and not _is_too_late(one, foreign))
-        foreign.because += _first(named) or _first(in_time) or ([] if foreign in held else held[:1])
+        foreign.because += _first_incident(named) or _first_incident(in_time) or ([] if foreign in held else held[:1])
         if foreign.because or first_out is None or first_out.actors == foreign.actors:
             return
         if before(first_out, foreign) is True:
@@ -199,13 +201,13 @@ class Edges:
             if is_weak and not symptom.is_kill and not symptom.is_condition:
                 is_sure = symptom.finding is not None and symptom.confidence != "possible"
                 able = likely if is_sure or symptom.layer == Layer.RESOURCE else lower
-                symptom.because += _first(one for one in able if not one.because and one.layer < symptom.layer)
+                symptom.because += _first_incident(one for one in able if not one.because and one.layer < symptom.layer)
         reports = [one for one in self.roots if one.layer == Layer.LAUNCHER and one.is_report]
         told = set(map(id, reports))
-        first = _first(one for one in self.roots if id(one) not in told and not one.is_condition)
+        first = _first_incident(one for one in self.roots if id(one) not in told and not one.is_condition)
         for report in reports:
             report.because += first
-        waiting = _first(one for one in self.roots if one.is_foreign)
+        waiting = _first_incident(one for one in self.roots if one.is_foreign)
         for end in self.roots:
             if end.gave_up:
                 end.because += waiting
@@ -268,7 +270,7 @@ def _standing(reasons: list[Incident]) -> list[Incident]:
         if id(weak) in strong:
             continue
         lower = (one for one in reasons if one is not weak and one.layer < weak.layer and id(one) not in strong)
-        weak.because += _first(one for one in (*firm, *lower) if one.is_report or before(one, weak) is True)
+        weak.because += _first_incident(one for one in (*firm, *lower) if one.is_report or before(one, weak) is True)
     return [one for one in reasons if not one.because]
 
 
@@ -299,5 +301,5 @@ def _by_surety(incident: Incident) -> tuple[bool, Order]:
     return incident.confidence == "possible", Order(incident)
 
 
-def _first(incidents: Iterable[Incident]) -> list[Incident]:
+def _first_incident(incidents: Iterable[Incident]) -> list[Incident]:
     return [found] if (found := next(iter(incidents), None)) is not None else []

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.check import Account
-from nccl_inspect.judging.engine import SEVERITIES, Registered, Rule, registered
+from nccl_inspect.judging.engine import SEVERITIES, Registered, Rule, list_rules
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding
@@ -45,7 +45,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
         story: of it.
         findings: of all rules.
     """
-    by_name = {entry.rule.name: entry for entry in registered()}
+    by_name = {entry.rule.name: entry for entry in list_rules()}
     candidates = {f.rule: f for f in findings if by_name[f.rule].rule.tells}
     kept = [finding for finding in findings if not by_name[finding.rule].rule.tells]
     if not story.roots:
@@ -196,7 +196,7 @@ def _join_causes(
 def _is_told(
     finding: Finding, incidents: Iterable[Incident], findings: Sequence[Finding], rules: Mapping[str, Rule]
 ) -> bool:
-    """Whether it is about ends, and no crash, that follow from what another finding says: the story tells them."""
+    """Return whether it is about ends that follow from another finding, and no crash: the story tells them."""
     if _ENDS.isdisjoint(rules[finding.rule].tells) or any(one.is_kill for one in incidents):
         return False
     if any(finding.rule in other.explains for other in findings):

@@ -12,7 +12,7 @@ from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.ends import is_last, process_ends, since_start, terminations
-from nccl_inspect.judging.engine import Rule, registered
+from nccl_inspect.judging.engine import Rule, list_rules
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
@@ -71,7 +71,7 @@ class Collector:
 
     def __init__(self, facts: Facts, actors: Actors, findings: Iterable[Finding]) -> None:
         self.facts, self.actors = facts, actors
-        self.rules = {entry.rule.name: entry.rule for entry in registered()}
+        self.rules = {entry.rule.name: entry.rule for entry in list_rules()}
         self.findings = [finding for finding in findings if finding.category != "log quality"]
         self._waits = {id(wait.notice) for wait in waits(facts)}
         self._waiting = {wait.rank for wait in waits(facts)}
@@ -85,7 +85,7 @@ class Collector:
     def _errors(self) -> set[tuple[str, int]]:
         return {(line.source, line.order) for notice in self.facts.errors() for line in notice.evidence}
 
-    def all(self) -> list[Incident]:
+    def collect(self) -> list[Incident]:
         """Return all incidents but those of the progress table."""
         found = [
             *self._collect_statements(),

@@ -16,9 +16,9 @@ from nccl_inspect.judging.watchdog import (
     Wait,
     communicator_of,
     communicator_of_wait,
-    enqueued,
-    in_calls,
+    last_enqueued,
     latecomers,
+    waiting_ranks,
     without_output,
 )
 from nccl_inspect.model.job import CommunicatorInfo
@@ -53,7 +53,7 @@ class _Call(Frozen):
     """Whether its communicator is."""
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         who = ranks_word(self.waiting)
         what = f"{self.wait.operation} (work {self.wait.seq} of {self.wait.group})"
         return f"{who} {conjugate(len(self.waiting), 'wait')} for {ranks_word(self.absent)} in {what}"
@@ -77,8 +77,8 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     waiting = {wait.rank for wait in waits if wait.rank is not None}
     if not by_group:  # the members that did not time out, of the pair or the only communicator in which others wait
         comm = communicator_of_wait(facts, waits) if waiting else None
-        absent = global_ranks(comm, range(comm.nranks)) - waiting - in_calls(facts) if comm else set[int]()
-        absent -= enqueued(facts).get(waits[0].group, {}).keys() if absent else set()
+        absent = global_ranks(comm, range(comm.nranks)) - waiting - waiting_ranks(facts) if comm else set[int]()
+        absent -= last_enqueued(facts).get(waits[0].group, {}).keys() if absent else set()
         if not absent or len(absent) > len(waiting):
             return None
         them = f"{ranks_word(absent)} did not time out: it did not arrive, died, or its output is missing"
@@ -91,8 +91,8 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
         here = frozenset(wait.rank for wait in some if wait.rank is not None)
         members = global_ranks(comm, range(comm.nranks)) if comm else set()
         calls.append(_Call(some[0], here, frozenset(members - here), comm is not None))
-        reached |= {rank for rank, last in enqueued(facts).get(group, {}).items() if last >= some[0].seq}
-    waiting |= in_calls(facts) | set(elsewhere)
+        reached |= {rank for rank, last in last_enqueued(facts).get(group, {}).items() if last >= some[0].seq}
+    waiting |= waiting_ranks(facts) | set(elsewhere)
     idle = {rank for call in calls for rank in call.absent} - waiting - reached
     unseen = idle & without_output(facts)
     known = [call.with_fields(absent=call.absent - unseen) for call in calls]
@@ -102,7 +102,7 @@ def origin(facts: Facts, waits: Sequence[Wait], elsewhere: Iterable[int] = ()) -
     idle = {rank for call in calls if not call.absent & unseen for rank in call.absent & idle} or idle
     if not idle or len(idle) > len(waiting):
         return None
-    waits_for = list_words([call.described for call in calls if call.absent & idle], limit=3)
+    waits_for = list_words([call.description for call in calls if call.absent & idle], limit=3)
     missing = f" (the log has no output of {ranks_word(idle & unseen)})" if idle & unseen else ""
     return Origin(idle, f"by elimination, {ranks_word(idle)}{missing}: {waits_for}")
 
@@ -155,7 +155,7 @@ def _find_in_ring(calls: Sequence[_Call]) -> Origin | None:
     if not core:
         return None  # there are several rings, and nothing says which was the first
     held = [call for call in calls if call.waiting & set(ring) and call.absent & set(ring)]
-    links = list_words([call.described for call in held], limit=3)
+    links = list_words([call.description for call in held], limit=3)
     if len(core) == 1:
         return Origin(core, f"all others wait for {ranks_word(core)}, or for ranks that do: {links}")
     return Origin(set(), f"it likely began with {ranks_word(core)}, which wait for each other: {links}. {_ORDER}", core)
@@ -172,7 +172,7 @@ def _innermost(calls: Sequence[_Call]) -> Origin | None:
         set(),
         f"it likely began in process group {last.wait.group}, in {last.wait.operation} (work {last.wait.seq}): "
         f"{ranks_word(last.waiting)} {conjugate(len(last.waiting), 'wait')} there, and "
-        + list_words([call.described for call in held], limit=3)
+        + list_words([call.description for call in held], limit=3)
         + f". {_ORDER}",
     )
 

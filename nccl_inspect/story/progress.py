@@ -260,7 +260,7 @@ class Table:
             guid, _, desc = name.partition("(")
             ranks = tuple(rank for rank in comm.ranks if rank is not None) if comm and None not in comm.ranks else ()
             if not ranks and (guid == "0" or "default" in desc):
-                ranks = tuple(range(self.facts.job.world_size or max(self.actors.prefixed, default=0) + 1))
+                ranks = tuple(range(self.facts.job.world_size or max(self.actors.prefix_ranks, default=0) + 1))
             yield name, Group(guid, desc.rstrip(")"), ranks)
 
     # Counts of RAS
@@ -305,7 +305,9 @@ class Table:
         if not is_numbered:
             number, late = len(late), set()
             text = f"the {wait.stage} of communicator {comm.id} waits for {count(number, 'rank')} that the log lacks"
-        elif late and wait.missing and late.isdisjoint(self.actors.known):  # not launched, or its output is not here
+        elif (
+            late and wait.missing and late.isdisjoint(self.actors.known_ranks)
+        ):  # not launched, or its output is not here
             them = "it" if len(late) == 1 else "them"
             text = f"{who} for {ranks_word(late)} in the {wait.stage}: the log has no line of {them}"
         elif late:
@@ -330,7 +332,7 @@ class Table:
             stands |= {self.actors.actor_by_process(begin.process) for begin in in_time}
             idle |= self._absent(comm, in_time)
             most = max(most, in_time, key=len)
-        idle = {actor for actor in idle - stands if isinstance(actor, Process) or actor in self.actors.known}
+        idle = {actor for actor in idle - stands if isinstance(actor, Process) or actor in self.actors.known_ranks}
         if not idle:
             return  # of ranks without a line the output may be missing
         line = Evidence(most[0].source, most[0].line, "Init START", most[0].order)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging.engine import Rule, registered
+from nccl_inspect.judging.engine import Rule, list_rules
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
@@ -211,10 +211,10 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
         facts: about the job.
         findings: of all rules, without those that others supersede.
     """
-    rules = {entry.rule.name: entry.rule for entry in registered()}
+    rules = {entry.rule.name: entry.rule for entry in list_rules()}
     actors = actors_of(facts)
     joined = [finding for finding in findings if rules[finding.rule].tells]
-    incidents = Collector(facts, actors, [finding for finding in findings if finding not in joined]).all()
+    incidents = Collector(facts, actors, [finding for finding in findings if finding not in joined]).collect()
     blocks = sources_in_blocks(facts)
     for incident in incidents:
         process = actors.find_process(min(incident.actors, key=str)) if incident.actors else None
@@ -234,7 +234,7 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
 
 def rule_of(kind: str, found: Collection[str] = ()) -> str | None:
     """Return the rule that words a kind of incident: of several one with a finding, then the most specific one."""
-    telling = [entry.rule for entry in registered() if kind in entry.rule.tells]
+    telling = [entry.rule for entry in list_rules() if kind in entry.rule.tells]
     if not telling:
         return None
     found_telling = [rule for rule in reversed(telling) if rule.name in found]

@@ -12,10 +12,10 @@ import pytest
 from command_line import execute, invoke
 
 from nccl_inspect import platforms, report
-from nccl_inspect.judging.engine import registered
+from nccl_inspect.judging.engine import list_rules
 
 SHELLS = ("bash", "zsh", "fish")
-RULES = {entry.rule.name for entry in registered()}
+RULES = {entry.rule.name for entry in list_rules()}
 
 
 def complete_words(words: str) -> set[str]:

@@ -20,7 +20,7 @@ from nccl_inspect.cli import cli, manual
 from nccl_inspect.cli.annotate import _Margin
 from nccl_inspect.extras.collect import kubectl
 from nccl_inspect.grammar.engine import load_grammar
-from nccl_inspect.judging.engine import registered
+from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.report import Style
 
 TOP = cli.context_class(cli, info_name="nccl-inspect")
@@ -35,10 +35,10 @@ ESCAPE = b"\x1b["
 
 def test_the_rules_are_listed() -> None:
     document = json.loads(invoke("rules", "--format", "json").stdout)
-    assert [rule["name"] for rule in document] == [entry.rule.name for entry in registered()]
+    assert [rule["name"] for rule in document] == [entry.rule.name for entry in list_rules()]
     assert all(rule["title"] and rule["category"] and rule["severity"] for rule in document)
     table = invoke("rules").stdout
-    assert all(entry.rule.name in table for entry in registered())
+    assert all(entry.rule.name in table for entry in list_rules())
 
 
 def test_help_says_what_a_command_does_and_fits() -> None:

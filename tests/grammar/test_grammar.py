@@ -206,7 +206,7 @@ def test_every_message_of_the_samples_is_written_back_byte_for_byte(step: int) -
     wrong = []
     for file in sorted([*sample_data.FOLDER.rglob("*.log"), *sample_data.FOLDER.rglob("*.log.gz")])[::step]:
         data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-        for line in envelopes.cleaned(data.split(b"\n"), data):  # without the colours of a terminal
+        for line in envelopes.clean_lines(data.split(b"\n"), data):  # without the colours of a terminal
             found = prefix.split(line)
             message = found[1].partition(b" ")[2] if found else line
             if found and GRAMMAR.parse(message) is None:

@@ -10,7 +10,7 @@ import nccl_inspect
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.grammar import engine, files
 from nccl_inspect.grammar.roles import ROLES
-from nccl_inspect.judging.engine import registered
+from nccl_inspect.judging.engine import list_rules
 
 PRODUCTIONS = engine.load_grammar().productions
 MODULES = sorted(Path(nccl_inspect.__file__).parent.rglob("*.py"))
@@ -39,7 +39,7 @@ def test_python_names_productions_with_their_dialect() -> None:
     dialects = tuple(f"{production.dialect}/" for production in PRODUCTIONS)
     named = {text for text in _texts() if _QUALIFIED.fullmatch(text) and text.startswith(dialects)}
     assert named <= known, "no production of these names"
-    rules = {entry.rule.name for entry in registered()}
+    rules = {entry.rule.name for entry in list_rules()}
     bare = {production.name for production in PRODUCTIONS} & _texts() - rules - _OTHER_MEANINGS
     assert not bare, "say dialect/name"
 

@@ -121,7 +121,7 @@ UNITS = {b"a", b"0", b" ", b"[", b"(", b'"', b"{", b"\\", b",", b":", b"a:", b":
 
 def test_the_time_of_a_reader_grows_with_the_line() -> None:
     readers = [(name, match, sample) for name, (match, sample) in READERS.items()]
-    for name, one in envelopes.shipped().items():
+    for name, one in envelopes.list_envelopes().items():
         matches: list[Callable[[bytes], object]]
         matches = [one.pattern.match] if isinstance(one, Prefix) else [one.opening.match, one.read]
         matches += [one.trailer[1].search] if isinstance(one, Prefix) and one.trailer else []

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines.envelope_fields import CSV, Prefix, Whole
 
-ENVELOPES = envelopes.shipped()
+ENVELOPES = envelopes.list_envelopes()
 PREFIXES = {
     f"{name}-{index}": sample
     for name, envelope in ENVELOPES.items()

@@ -15,7 +15,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.wording import read_range
 
-RULES = {entry.rule.name: entry.rule for entry in engine.registered()}
+RULES = {entry.rule.name: entry.rule for entry in engine.list_rules()}
 EVIDENCE = ("nccl_trace", "ras", "ibstat", "nvidia-smi", "pods", "docker", "scontrol", "train.sbatch")
 BLOCK = re.compile(r"^```log (?P<info>.*)\n(?P<log>(?:.*\n)*?)```$", re.MULTILINE)
 

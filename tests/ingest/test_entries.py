@@ -335,7 +335,7 @@ def test_an_export_is_read_by_one_process(tmp_path: Path) -> None:
     for kind in ("gcloud-pretty", "insights"):
         path = tmp_path / f"{kind}.export"
         path.write_bytes(EXPORTS[kind](rows("peer-killed")))
-        shares = partition.planned(str(path), 4, 1)
+        shares = partition.plan_parts(str(path), 4, 1)
         assert not shares or [[part.is_whole for part in share] for share in shares] == [[True]]
         assert describe_job(reading.Judge(reading.Options())(reading.fold(str(path), jobs=4))) == read_plain(
             "peer-killed"

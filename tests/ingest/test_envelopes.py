@@ -269,8 +269,8 @@ def test_what_a_text_means_does_not_depend_on_who_asked_first() -> None:
 def test_whether_a_line_is_cleaned_does_not_depend_on_those_around_it(made: list[list[bytes]]) -> None:
     lines = list(map(b"".join, made))
     block = b"\n".join(lines)
-    found = envelopes.cleaned(lines, block)
-    assert list(found) == [one for line in lines for one in envelopes.cleaned([line], line)]
+    found = envelopes.clean_lines(lines, block)
+    assert list(found) == [one for line in lines for one in envelopes.clean_lines([line], line)]
     assert envelopes.needs_cleaning(block) or list(found) == lines
 
 

@@ -20,7 +20,7 @@ from nccl_inspect.ingest.lines.timestamps import Timed
 LAUNCHERS = [
     *(
         one
-        for envelope in envelopes.shipped().values()
+        for envelope in envelopes.list_envelopes().values()
         for one in envelope.samples
         if b"LINE" not in one and b"\n" not in one
     ),
@@ -37,9 +37,9 @@ BESIDE = b"vm:5:6 [7] 23:13:07.071868 > "
 
 
 def ask_exports(timed: Timed, head: bytes) -> None:
-    known, parsed = timed.known(head), prefix.parse(head)
+    known, parsed = timed.recall_origin(head), prefix.parse(head)
     assert known is None or known == parsed
-    assert timed.without(head) in (head, timed.key(head))
+    assert timed.mask_time(head) in (head, timed.key(head))
     if parsed is not None:
         timed.learn(head, parsed)
 
@@ -73,7 +73,9 @@ def test_the_origin_of_other_printers_is_that_of_parsing(launcher: bytes, printe
 
 # --- JSON objects: the reader that knows most of one is remembered by its shape, and is always the right one
 
-READERS = [read for one in envelopes.shipped().values() if isinstance(read := getattr(one, "read", None), JsonReader)]
+READERS = [
+    read for one in envelopes.list_envelopes().values() if isinstance(read := getattr(one, "read", None), JsonReader)
+]
 TEXTS = st.sampled_from(["", "a line", "3", "-1", "P", "2026-11-20T23:13:07Z"])
 VALUES = st.one_of(TEXTS, st.sampled_from([None, 0, 7, -1, 1.5, True, [], [104, 105], [300], [True], [1.5], ["a", ""]]))
 NAMES = """

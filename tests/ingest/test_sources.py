@@ -94,12 +94,12 @@ def test_packed_data_is_told_by_its_content_and_read_in_any_pieces_and_parts(tmp
         packed = b"".join(map(pack, plain))
         for step in (1, 7, 1000, BLOCK):
             parts = (packed[at : at + step] for at in range(0, len(packed), step))
-            assert b"".join(compression.unpacked(iter(parts))) == b"".join(plain), (kind, step)
-        assert list(compression.unpacked(iter([pack(b"")]))) == [], kind
+            assert b"".join(compression.unpack_data(iter(parts))) == b"".join(plain), (kind, step)
+        assert list(compression.unpack_data(iter([pack(b"")]))) == [], kind
     (tmp_path / "plain.log.gz").write_bytes(CHANNEL)
     assert edges(tmp_path / "plain.log.gz") == [(0, 1)]
     skipped = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"skip"  # a frame that zstd skips
-    assert b"".join(compression.unpacked(iter([skipped + zstandard.compress(CHANNEL) + skipped]))) == CHANNEL
+    assert b"".join(compression.unpack_data(iter([skipped + zstandard.compress(CHANNEL) + skipped]))) == CHANNEL
 
 
 @pytest.mark.parametrize("kinds", [["gz"], pytest.param([*PACK], marks=pytest.mark.slow)])
@@ -118,10 +118,10 @@ def test_what_breaks_off_gives_all_that_it_holds(kinds: list[str], tmp_path: Pat
 
 def test_damage_is_told() -> None:
     for kind in ("gz", "zst", "bz2", "xz"):
-        assert b"".join(compression.unpacked(iter([PACK[kind](CHANNEL) + bytes(512)]))) == CHANNEL, "padding"
+        assert b"".join(compression.unpack_data(iter([PACK[kind](CHANNEL) + bytes(512)]))) == CHANNEL, "padding"
         found: list[bytes] = []
         with pytest.raises(StreamError, match="damaged"):
-            found.extend(compression.unpacked(iter([PACK[kind](CHANNEL) + b"and so on"])))
+            found.extend(compression.unpack_data(iter([PACK[kind](CHANNEL) + b"and so on"])))
         assert b"".join(found) == CHANNEL
     data = bytearray(gzip.compress(CHANNEL * 1000))
     data[30:40] = b"\xff" * 10
@@ -130,7 +130,7 @@ def test_damage_is_told() -> None:
 
 def test_few_bytes_that_stand_for_many_are_unpacked_in_small_pieces() -> None:
     for kind, pack in PACK.items():
-        sizes = [len(piece) for piece in compression.unpacked(pieces(io.BytesIO(pack(bytes(5_000_000)))))]
+        sizes = [len(piece) for piece in compression.unpack_data(pieces(io.BytesIO(pack(bytes(5_000_000)))))]
         assert sum(sizes) == 5_000_000
         assert max(sizes) <= (64 * BLOCK if kind == "zst" else BLOCK), kind
 
@@ -430,7 +430,7 @@ def test_an_object_is_read_like_a_file_however_it_is_packed(store: Any, tmp_path
             store.pipe(f"/job/{name}", content)
             assert (len(content) > remote.WHOLE) is (data is not DATA)
             assert edges(f"memory://job/{name}") == edges(DATA), name
-    groups = partition.planned("memory://job/job.log", 5, 1)
+    groups = partition.plan_parts("memory://job/job.log", 5, 1)
     sources = (source for group in groups for one in group for source in partition.read(one, lambda _: None))
     read = [piece for source in sources for piece in source.open()]
     assert (len(groups), b"".join(read)) == (5, DATA + noise), "large ones are cut and shared out"

@@ -12,10 +12,10 @@ import nccl_inspect
 from nccl_inspect.extras.live import exit_conditions
 from nccl_inspect.extras.live.watch import End
 from nccl_inspect.judging.actions import decide
-from nccl_inspect.judging.engine import registered
+from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.model.finding import ACTIONS, Finding
 
-RULES = {entry.rule.name: entry.rule for entry in registered()}
+RULES = {entry.rule.name: entry.rule for entry in list_rules()}
 ONE = ["node-a"]
 DEAD: list[tuple[str, dict[str, Any], str]] = [
     # A rule without an action on its page: the layer decides.

@@ -69,15 +69,15 @@ def test_rules_name_others_that_exist_and_causes_what_is_shown_and_no_effect_cau
 
 
 def test_a_rule_judges_a_job_or_explains_its_findings() -> None:
-    assert [entry.rule.name for entry in engine.registered() if (entry.judge is None) == (entry.explain is None)] == []
+    assert [entry.rule.name for entry in engine.list_rules() if (entry.judge is None) == (entry.explain is None)] == []
 
 
 @pytest.mark.slow
 def test_what_is_concluded_does_not_depend_on_the_order_of_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    random.Random(1).shuffle(rules := list(engine.registered()))
+    random.Random(1).shuffle(rules := list(engine.list_rules()))
     logs = [*shard("logs", 0), *shard("logs", 1)]
     expected = [json.dumps(one.read().to_dict()) for one in logs]
-    monkeypatch.setattr(judge, "registered", lambda: tuple(rules))
+    monkeypatch.setattr(judge, "list_rules", lambda: tuple(rules))
     wrong = [one.name for one, known in zip(logs, expected, strict=True) if json.dumps(one.read().to_dict()) != known]
     assert len(logs) > 10
     assert not wrong, "\n".join(["another answer with the rules in another order:", *wrong])

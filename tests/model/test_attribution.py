@@ -104,7 +104,7 @@ def _outcome(log: list[LINE]) -> Outcome:
     comms = {comm.name: comm for comm in built._communicators}
     assert len(comms) == len(built._communicators), "names are unique"
     found = Outcome()
-    found.lines["unplaced"] = built._lines.unplaced
+    found.lines["unplaced"] = built._lines.unplaced_count
     for line in built._lines.lines:
         text, said = log[source_and_line(line.edge.place)[1] - 1]
         assert said is not None

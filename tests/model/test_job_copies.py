@@ -43,7 +43,7 @@ def test_other_paths_are_another_job() -> None:
     other.paths[1].nic = "mlx5_7"
     assert job.paths[:1] == other.paths[:1]
     assert job != other
-    assert job.paths.first(1) == other.paths.first(1) != job.paths.first(2)
+    assert job.paths.take(1) == other.paths.take(1) != job.paths.take(2)
     assert job.paths != list(job.paths)
 
 

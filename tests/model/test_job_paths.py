@@ -155,12 +155,12 @@ def test_a_selection_answers_like_its_paths(paths: Paths) -> None:
     assert net.ends() == {0, 1, 2, 3}
     assert net.hosts() == {host for path in net for host in (path.src_host, path.dst_host)}
     assert [kind.gdr for kind in net.kinds] == [True, False]
-    assert [number for _, number in paths.counted()] == [2, 1, 1]
+    assert [number for _, number in paths.count_kinds()] == [2, 1, 1]
     assert next(paths.distinct("src_host", lambda kind: kind.transport)) == ("a", "P2P")
     assert net[0] is paths.between(1, 2) is paths[1]
     assert net.first_lines()[:1] == net[0].evidence
-    assert len(paths.without(net)) == len(paths) - len(net) and not paths.where(lambda kind: kind.detail == "SHM")
-    assert list((net | paths.first(1)).values("src")) == [(0,), (1,), (3,)]
+    assert len(paths.exclude(net)) == len(paths) - len(net) and not paths.where(lambda kind: kind.detail == "SHM")
+    assert list((net | paths.take(1)).values("src")) == [(0,), (1,), (3,)]
     assert list(Paths(paths)) == list(paths)
     assert not Paths([]) and Paths([]).ends() == set() and list(Paths([]).distinct("src")) == []
 

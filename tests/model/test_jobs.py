@@ -64,7 +64,7 @@ def essence(job: Job) -> tuple[object, ...]:
 
 def judge_lines(log: bytes | str) -> list[Job]:
     found: list[Job] = []
-    Judge(Options()).worst(reading.fold(log), found.append)
+    Judge(Options()).find_job(reading.fold(log), found.append)
     return found
 
 
@@ -154,7 +154,7 @@ def split_by_machine(number: int, name: str, many_jobs: bool) -> Callable[[], ob
         assert [entry.host for entry in owner.join_hosts(evidence, job)] == [host.name for host in job.hosts]
         return lambda: owner.join_hosts(evidence, job)
     beside = artifacts.NOTHING._replace(evidence=evidence)
-    return lambda: Judge(Options()).worst(fold, beside=beside)
+    return lambda: Judge(Options()).find_job(fold, beside=beside)
 
 
 WORK: dict[str, Callable[[int], Callable[[], object]]] = {

@@ -12,12 +12,12 @@ import pytest
 import sample_data
 
 import nccl_inspect
-from nccl_inspect.judging.engine import registered
+from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.judging.places import Places, culprit_ranks
 from nccl_inspect.model.job import Job
 
 Check = Iterator[tuple[str, bool]]
-RULES = {entry.rule.name for entry in registered()}
+RULES = {entry.rule.name for entry in list_rules()}
 _BRACKETS = re.compile(rb"(\d+)\[(\d+)\] -> (\d+)\[(\d+)\]")
 _NVML = re.compile(rb"nvmlDev (\d+)")
 _CONNECTS = re.compile(rb" via |NCCL INFO Connected ")

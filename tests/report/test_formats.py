@@ -21,7 +21,7 @@ from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect import __version__, report
-from nccl_inspect.judging.engine import registered
+from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged, Suppressed
 from nccl_inspect.model.job import Job, Paths
@@ -55,7 +55,7 @@ def nasty() -> Job:
     job.sources[0].name = NASTY
     job.sources[0].problem = NASTY
     names = ("gdr-disabled", "p2p-read-mode", "shm-segment-failed")
-    rules = {entry.rule.name: entry.rule for entry in registered()}
+    rules = {entry.rule.name: entry.rule for entry in list_rules()}
     found = [
         Finding(
             name, rules[name].category, severity, "likely", NASTY, NASTY, NASTY, [NASTY], [0], [NASTY], [line, line]

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tabulate import tabulate
 
-from nccl_inspect.judging.engine import registered
+from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.report.tables import KIND_HEAD, align_table
 from nccl_inspect.report.words import fit_page
 
-PAGES = {entry.rule.name: entry.rule.page for entry in registered()}
+PAGES = {entry.rule.name: entry.rule.page for entry in list_rules()}
 
 
 def misfitting(text: str, width: int) -> Iterator[str]:

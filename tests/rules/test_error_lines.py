@@ -15,7 +15,7 @@ from nccl_inspect.judging.statements import is_error
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 
-RULES = {entry.rule.name: entry.rule for entry in engine.registered()}
+RULES = {entry.rule.name: entry.rule for entry in engine.list_rules()}
 PRODUCTIONS = grammar.load_grammar().productions
 ERRORS = [one for one in PRODUCTIONS if one.constants.get("tone") == "error"]
 

@@ -212,7 +212,7 @@ def test_a_flood_is_counted(picked: list[bytes], order: list[int]) -> None:
 )
 def test_lines_that_come_in_turn_are_counted(kinds: list[bytes], times: int, rest: list[bytes]) -> None:
     lines = kinds * times * 20 + rest
-    repeats = sparse.found(Lines(lines, 0))
+    repeats = sparse.find_repeats(Lines(lines, 0))
     assert repeats is not None
     assert (repeats.numbers, repeats.size) == (Counter(lines), len(lines))
     begin, end = repeats.count_before()

@@ -28,7 +28,7 @@ def _sieve() -> Sieve:
 def test_what_means_nothing_is_not_picked() -> None:
     sieve = _sieve()
     for _ in range(3):
-        picked = sieve.picked(_text())
+        picked = sieve.pick_lines(_text())
         assert [line for _, line in picked.lines] == [_NCCL, _NCCL]
         assert [place for place, _ in picked.lines] == [500, 502]
 
@@ -37,7 +37,7 @@ def test_lines_that_never_look_the_same_are_compared() -> None:
     sieve = _sieve()
     words = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     for number in range(len(words)):
-        picked = sieve.picked(_text(b"epoch " + words[: number + 1]))
+        picked = sieve.pick_lines(_text(b"epoch " + words[: number + 1]))
         assert [line for _, line in picked.lines] == [_NCCL, _NCCL]
 
 
@@ -52,17 +52,17 @@ def _vary_line(*others: bytes) -> bytes:
 @pytest.mark.slow
 def test_texts_are_found_among_lines_that_never_look_the_same() -> None:
     learned, fresh = _sieve(), _sieve()
-    learned.picked(_vary_line())
+    learned.pick_lines(_vary_line())
     signs = sorted(engine.load_grammar().signs())
     for shift in range(4):
         text = b"-" * shift + _vary_line(*signs, b"NCCL version 2.28.9+cuda13.0", b"srun: error: task 3", b"", b"saved")
-        by_grams = learned.picked(text)
+        by_grams = learned.pick_lines(text)
         assert "nccl_inspect.scanning.grams" in sys.modules
         assert by_grams.size == text.count(b"\n") + 1
-        assert by_grams.lines == fresh.picked(text).lines
+        assert by_grams.lines == fresh.pick_lines(text).lines
 
 
 def test_lines_of_all_letters_are_no_reason_to_compare_all_signs_with_them() -> None:
     sieve, text = _sieve(), _vary_line()
-    calls = calls_by_function(lambda: sieve.picked(text))
+    calls = calls_by_function(lambda: sieve.pick_lines(text))
     assert sum(calls.values()) < 4 * text.count(b"\n")

@@ -8,7 +8,7 @@ from answers import read_stored
 
 from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.grammar.layers import BY_NAME, Layer
-from nccl_inspect.judging.engine import registered
+from nccl_inspect.judging.engine import list_rules
 
 RETRIES = ("logged-retry", "connection-retry")
 """What is tried again says nothing about a failure."""
@@ -23,8 +23,8 @@ def test_every_error_and_every_rule_has_a_layer() -> None:
         is_judged = production.details.layer or not production.roles.isdisjoint(RETRIES)
         if production.constants.get("tone") == "error" and production.layer == Layer.NONE and not is_judged:
             wrong.append(f"{production.name}: an error without a layer")
-    kinds = {kind for entry in registered() for kind in entry.rule.shows}
-    for rule in (entry.rule for entry in registered()):
+    kinds = {kind for entry in list_rules() for kind in entry.rule.shows}
+    for rule in (entry.rule for entry in list_rules()):
         if rule.reach == Layer.NONE and rule.category != "log quality":
             wrong.append(f"{rule.name}: no layer")
         wrong += [f"{rule.name}: may_cause names no layer: {name}" for name in set(rule.may_cause) - CLASSES - kinds]

@@ -43,7 +43,7 @@ from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.blocks import Lines, Source
-from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, peeked
+from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, peek
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.excerpts import Short
 from nccl_inspect.scanning.scanner import Scanner
@@ -272,7 +272,7 @@ def log_parts(source: Source) -> Iterator[Part]:
     Raises:
         NoInputError: it cannot be read, or not to its end; what came before that was given.
     """
-    head, data = peeked(blocks.raw_blocks(source), record_lines.tells)
+    head, data = peek(blocks.raw_blocks(source), record_lines.tells)
     reader = record_lines.reader_of(head[:HEAD])
     if reader is None or not record_lines.may_be_export(head):
         for lines in blocks.cut(data) if reader is None else record_lines.read(reader, data):

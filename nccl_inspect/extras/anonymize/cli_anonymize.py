@@ -292,7 +292,7 @@ def _file_contents(file: File) -> bytes:
 def _unpack(pieces: Pieces) -> bytes:
     """Return as much of a file as may be read, and a little more."""
     data = bytearray()
-    for piece in compression.unpacked(pieces, Allowance()):
+    for piece in compression.unpack_data(pieces, Allowance()):
         data += piece
         if len(data) > artifacts.MAX_BYTES:
             break

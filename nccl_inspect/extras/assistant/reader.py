@@ -107,7 +107,7 @@ class LogReader:
         with limit, pause_collector():
             beside = artifacts.inventory(list(inputs))
             fold = reading.fold(beside.logs, progress)
-            job = judge.worst(fold, visit, wish.is_one_of_two, beside)
+            job = judge.find_job(fold, visit, wish.is_one_of_two, beside)
         self._kept[key] = (job, sum(file.size or 0 for file in inputs))
         while len(self._kept) > 1 and (
             len(self._kept) > _MAX_KEPT or sum(size for _, size in self._kept.values()) > _MAX_KEPT_BYTES

@@ -31,7 +31,7 @@ from nccl_inspect.extras.assistant.reader import LogReader
 from nccl_inspect.extras.assistant.tools import TITLES, Tools
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.judging.engine import CATEGORIES, registered
+from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.report.words import add_proofs
 from nccl_inspect.scanning import meaning
 
@@ -80,7 +80,7 @@ def _add_resources(server: MCPServer) -> None:
 def _rules() -> str:
     lines = ["# Rules"]
     for category in CATEGORIES:
-        rules = [entry.rule for entry in registered() if entry.rule.category == category]
+        rules = [entry.rule for entry in list_rules() if entry.rule.category == category]
         lines += [f"\n## {category}\n", *(f"- `{rule.name}` ({rule.severity}): {rule.title}" for rule in rules)]
     return "\n".join(lines) + "\n"
 
@@ -88,7 +88,7 @@ def _rules() -> str:
 def _rule(name: str) -> str:
     page = explaining.rule_page(name)
     if page is None:
-        hint = suggestion(name, [entry.rule.name for entry in registered()])
+        hint = suggestion(name, [entry.rule.name for entry in list_rules()])
         raise ResourceNotFoundError(f"no rule '{name[:80]}'; {hint or f'{_SCHEME}://rules lists them'}")
     return add_proofs(page)
 
@@ -131,7 +131,7 @@ async def _complete(
     """Complete an argument of a resource address."""
     dialect = (context.arguments or {}).get("dialect") if context else None
     choices = {
-        "name": [entry.rule.name for entry in registered()],
+        "name": [entry.rule.name for entry in list_rules()],
         "dialect": list(dict.fromkeys(dialect for dialect, _ in _families())),
         "family": [family for other, family in _families() if dialect in (None, other)],
     }

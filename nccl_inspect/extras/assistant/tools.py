@@ -50,7 +50,7 @@ from nccl_inspect.extras.gate.policy import Policy, Worst, policy_from_values
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.ingest.sources.streams import BLOCK
-from nccl_inspect.judging.engine import CATEGORIES, registered
+from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.words import add_proofs
@@ -240,7 +240,7 @@ class Tools:
         word = (search or "").lower()
         chosen = [
             RuleEntry(name=rule.name, category=rule.category, severity=rule.severity, title=rule.title)
-            for rule in (entry.rule for entry in registered())
+            for rule in (entry.rule for entry in list_rules())
             if category in (None, rule.category) or rule.category == str(category).lower()
             if word in rule.name or word in rule.title.lower()
         ]
@@ -327,7 +327,7 @@ def _choose_findings(job: Job, rule: str | None) -> list[Finding]:
     chosen = [finding for finding in job.findings if rule in (None, finding.rule)]
     if rule is None or chosen:
         return chosen
-    names = [entry.rule.name for entry in registered()]
+    names = [entry.rule.name for entry in list_rules()]
     if rule not in names:
         raise NcclInspectError(f"no rule '{rule}'", suggestion(rule, names) or "'rules' lists them")
     there = ", ".join(dict.fromkeys(finding.rule for finding in job.findings)) or "none"

@@ -121,7 +121,7 @@ def _find_communicators(file: File) -> set[bytes]:
     """Return the first communicators that a log names; in an archive, that of the first member that is not packed."""
     head = b""
     with suppress(StreamError, OSError):
-        for piece in compression.unpacked(file.open()):
+        for piece in compression.unpack_data(file.open()):
             head += bytes(piece)
             if len(head) >= _HEAD:
                 break
@@ -249,7 +249,7 @@ def _judge_group(group: LogGroup, digest: str, judge: reading.Judge, image: str 
     """
     inventory = artifacts.inventory([*group.find(), *group.beside])
     jobs: list[Job] = []
-    worst = judge.worst(reading.fold(inventory.logs), jobs.append, beside=inventory)
+    worst = judge.find_job(reading.fold(inventory.logs), jobs.append, beside=inventory)
     names = {standing.number: standing.name for standing in worst.jobs}
     first, tables = Path(group.logs[0]), []
     written = max(filter(None, map(_find_written, inventory.logs)), default=None)
@@ -273,7 +273,7 @@ def _digest(group: LogGroup) -> str:
     digests = []
     for file in group.find():
         digest = hashlib.sha256()
-        for piece in compression.unpacked(file.open()):
+        for piece in compression.unpack_data(file.open()):
             digest.update(piece)
         digests.append(digest.hexdigest())
     return hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest()

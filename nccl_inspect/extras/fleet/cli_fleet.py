@@ -160,7 +160,7 @@ def query(sql: str, store: str, form: str, out: shared.Output) -> int:
         done = connection.execute(statements[0])
         return [column[0] for column in done.description], done.fetchall()
 
-    head, rows = opened.retried(select, hint)
+    head, rows = opened.retry(select, hint)
     if form == "json":
         out.write(json.dumps([dict(zip(head, row, strict=True)) for row in rows], default=str, ensure_ascii=False))
     elif form == "csv":

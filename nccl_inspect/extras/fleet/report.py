@@ -51,7 +51,7 @@ def make_report(store: Store, since: timedelta | None = None, by: str = "") -> d
             "by": {"kind": by, "rows": rows("by", {"kind": by, "suspects": names})} if by else None,
         }
 
-    return store.retried(document)
+    return store.retry(document)
 
 
 def ask(connection: Any, query: str, values: dict[str, Any] | None = None, **tables: str) -> list[dict[str, Any]]:

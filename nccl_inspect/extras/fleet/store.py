@@ -98,11 +98,11 @@ class Store:
 
     def idents(self) -> set[str]:
         """Return the jobs that are there."""
-        return self.retried(
+        return self.retry(
             lambda: {job for (job,) in self.connect(tables=TABLES[:1]).execute("SELECT job FROM job").fetchall()}
         )
 
-    def retried(self, read: Callable[[], _Result], hint: str = "") -> _Result:
+    def retry(self, read: Callable[[], _Result], hint: str = "") -> _Result:
         """Return what a function reads, which is called again where files were merged meanwhile.
 
         Raises:
@@ -180,7 +180,7 @@ class Store:
         files = Counter(batch.day for batch in self.batches())
         for day in days:
             if files[day] >= most:
-                self.retried(partial(self._merge, day))
+                self.retry(partial(self._merge, day))
 
     def _merge(self, day: str) -> None:
         gone = {batch.name for batch in self.batches() if batch.day == day}

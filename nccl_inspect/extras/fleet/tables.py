@@ -180,7 +180,7 @@ def _list_named(job: Job) -> set[str]:
 def _count_paths(job: Job) -> list[dict[str, Any]]:
     """Return one row for each class of paths."""
     counts: Counter[tuple[Any, ...]] = Counter()
-    for kind, number in job.paths.counted():
+    for kind, number in job.paths.count_kinds():
         counts[kind.transport, kind.detail, kind.scope, _word(kind.gdr), kind.verdict, tuple(kind.rules)] += number
     names = ("transport", "detail", "scope", "gdr", "path_verdict", "rules")
     return [{**dict(zip(names, key, strict=True)), "paths": number} for key, number in counts.items()]

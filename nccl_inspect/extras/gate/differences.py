@@ -351,11 +351,11 @@ def _path_changes(a: Job, b: Job, pairwise: bool, silent: Set[int]) -> Iterator[
             elif (scope, way) not in ours:
                 yield _path_change(scope, None, way, members)
         return
-    before, after = (job.paths.only(("src", "dst"), lambda *ends: silent.isdisjoint(ends)) for job in (a, b))
+    before, after = (job.paths.filter_values(("src", "dst"), lambda *ends: silent.isdisjoint(ends)) for job in (a, b))
     kinds = {(src, dst): kind for src, dst, kind in before.distinct("src", "dst", "kind")}
-    new = after.only(("src", "dst"), lambda *ends: ends not in kinds)
+    new = after.filter_values(("src", "dst"), lambda *ends: ends not in kinds)
     both = [
-        _Pair((src, dst), kinds[src, dst], kind) for src, dst, kind in after.without(new).distinct("src", "dst", "kind")
+        _Pair((src, dst), kinds[src, dst], kind) for src, dst, kind in after.exclude(new).distinct("src", "dst", "kind")
     ]
     yield from _group_changes(both, _way_words, b)
     yield from _group_changes(both, lambda kind: count(len(kind.channels), "channel"), b)
@@ -367,7 +367,7 @@ def _path_changes(a: Job, b: Job, pairwise: bool, silent: Set[int]) -> Iterator[
         new_nics = list_words((str(pair.new.nic) for pair in pairs), 3)
         yield _path_change(scope, f"NIC {old_nics}", f"NIC {new_nics}", _paths_of_pairs(pairs, b))
     connected = set(after.distinct("src", "dst"))
-    gone = before.only(("src", "dst"), lambda *ends: ends not in connected)
+    gone = before.filter_values(("src", "dst"), lambda *ends: ends not in connected)
     for paths, is_new in ((gone, False), (new, True)):
         for (scope, way), members in sorted(_paths_by_way(paths).items()):
             yield _path_change(scope, None if is_new else way, way if is_new else None, members)
@@ -375,7 +375,7 @@ def _path_changes(a: Job, b: Job, pairwise: bool, silent: Set[int]) -> Iterator[
 
 def _paths_of_pairs(pairs: Iterable[_Pair], job: Job) -> Selection:
     ends = {pair.ends for pair in pairs}
-    return job.paths.only(("src", "dst"), lambda *both: both in ends)
+    return job.paths.filter_values(("src", "dst"), lambda *both: both in ends)
 
 
 def _way_words(path: PathKind) -> str:

@@ -413,7 +413,7 @@ def ask_gdr(scope: str, job: Job) -> Iterator[Answer]:
     paths = select_scope(scope, job).where(lambda kind: kind.transport == "NET")
     states = {kind: [way.gdr for way in list_ways(kind) if way.transport == "NET"] for kind in paths.kinds}
     without = paths.where(lambda kind: any(state is False for state in states[kind]))
-    partly = paths.without(without).where(lambda kind: "partial" in states[kind])
+    partly = paths.exclude(without).where(lambda kind: "partial" in states[kind])
     if without:
         yield _answer_broken_paths("have no GPUDirect RDMA", without, job)
     if partly:

@@ -222,7 +222,7 @@ class Splitter:
 
     def _take_lines(self, reader: Reader, entries: list[Numbered], size: int) -> Lines:
         self._total += len(entries)
-        return record_lines.numbered(entries, self._total - len(entries), size, reader.lines)
+        return record_lines.number_lines(entries, self._total - len(entries), size, reader.lines)
 
 
 def _tells(head: bytes) -> bool:

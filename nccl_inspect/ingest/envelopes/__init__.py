@@ -46,8 +46,8 @@ WEB_BLANK = b"\xc2\xa0"
 """A blank that breaks no line: what is copied from a web page may have it instead of each blank."""
 
 
-def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
-    """The lines without colours, blanks of web pages and line ends in letters, and NCCL's part of what was overwritten.
+def clean_lines(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
+    """Return the lines without colours, web blanks and line ends in letters, and NCCL's part of what was overwritten.
 
     Args:
         lines: of a log.
@@ -71,14 +71,14 @@ def _without_written_end(line: bytes) -> bytes:
 
 
 def needs_cleaning(block: bytes) -> bool:
-    """Return whether :func:`cleaned` would change something."""
+    """Return whether :func:`clean_lines` would change something."""
     return (
         b"\x1b" in block or b"\r" in block or _has_web_blank(block) or _has_written_ends(block) or _has_numbers(block)
     )
 
 
 def spelled_out(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
-    """The lines with texts where journald wrote their bytes as numbers, as it does for what has an escape in it."""
+    """Return the lines with texts where journald wrote bytes as numbers, as it does for what has an escape in it."""
     if not _has_numbers(block):
         return lines
     return [_NUMBERS.sub(_as_text, line) if b"[" in line else line for line in lines]
@@ -99,7 +99,7 @@ def _has_numbers(block: bytes) -> bool:
 
 
 def _has_web_blank(block: bytes) -> bool:
-    """Whether there is one: a search for two bytes takes eighty times that for one, and most logs hold neither."""
+    """Return whether there is one: a search for two bytes takes 80 times that for one, and most logs hold neither."""
     return WEB_BLANK[1:] in block and WEB_BLANK in block
 
 
@@ -119,7 +119,7 @@ def signs_of_partials() -> list[bytes]:
 
 
 def _last_part(line: bytes) -> bytes:
-    """The line from the last part on that holds NCCL's (then raw memory may follow that it printed), else the last."""
+    """Return the line from the last part that holds NCCL's (printed raw memory may follow), else the last part."""
     parts = line.rstrip(b"\r").split(b"\r")
     if b"NCCL " not in line:
         return parts[-1]
@@ -167,13 +167,13 @@ def _read_groups(match: re.Match[bytes]) -> Stated:
 
 def is_whole(line: bytes) -> bool:
     """Return whether a line opens like a whole-line envelope."""
-    return any(opening.match(line) for opening, _, _ in _whole().get(line[:1], ()))
+    return any(opening.match(line) for opening, _, _ in _index_openings().get(line[:1], ()))
 
 
 def contents(line: bytes) -> list[Inner]:
-    """The lines in a whole-line envelope, from the one that knows most of them; none when it is not an envelope."""
+    """Return the lines in a whole-line envelope, by the one that knows most of them; none without an envelope."""
     best: list[Inner] = []
-    for opening, readers, others in _whole().get(line[:1], ()):
+    for opening, readers, others in _index_openings().get(line[:1], ()):
         if opening.match(line):
             best = max([best, *(read(line) for read in readers)], key=worth)
             for read in others if not best else ():
@@ -210,7 +210,7 @@ def stream_of(line: bytes) -> Inner | None:
         layer = peel(inner.text)
         if layer is None:
             return None
-        inner = Inner(layer.text, layer.stated.within(inner.stated))
+        inner = Inner(layer.text, layer.stated.add_outer(inner.stated))
         if inner.stated.stream:
             return inner
     return None
@@ -232,7 +232,7 @@ def without_entities(message: bytes) -> bytes:
 
 
 @cache
-def shipped() -> dict[str, Prefix | Whole]:
+def list_envelopes() -> dict[str, Prefix | Whole]:
     """Return all envelopes by name."""
     from nccl_inspect.ingest.envelopes.prefixes import PREFIXES  # a plain log needs none
     from nccl_inspect.ingest.envelopes.whole_lines import WHOLE_LINES
@@ -248,17 +248,17 @@ def _parts() -> tuple[Parts, ...]:
 @cache
 def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
     by_byte: dict[bytes, list[re.Pattern[bytes]]] = {}
-    for prefix in (one for one in shipped().values() if isinstance(one, Prefix)):
+    for prefix in (one for one in list_envelopes().values() if isinstance(one, Prefix)):
         for first in prefix.first:
             by_byte.setdefault(bytes([first]), []).append(prefix.pattern)
     return by_byte
 
 
 @cache
-def _whole() -> dict[bytes, list[_Opening]]:
-    """By the first byte of a line, how it may open, and who reads it then."""
+def _index_openings() -> dict[bytes, list[_Opening]]:
+    """Return by the first byte of a line how it may open, and who reads it then."""
     by_byte: dict[bytes, list[Whole]] = {}
-    for envelope in (one for one in shipped().values() if isinstance(one, Whole)):
+    for envelope in (one for one in list_envelopes().values() if isinstance(one, Whole)):
         for first in envelope.first:
             by_byte.setdefault(bytes([first]), []).append(envelope)
     return {first: list(_openings(some)) for first, some in by_byte.items()}
@@ -278,4 +278,4 @@ def _openings(envelopes: Iterable[Whole]) -> Iterator[_Opening]:
 
 @cache
 def _trailers() -> list[tuple[bytes, re.Pattern[bytes]]]:
-    return [one.trailer for one in shipped().values() if isinstance(one, Prefix) and one.trailer]
+    return [one.trailer for one in list_envelopes().values() if isinstance(one, Prefix) and one.trailer]

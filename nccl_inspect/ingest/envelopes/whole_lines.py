@@ -33,7 +33,7 @@ def _fluent_bit_stdout(line: bytes) -> list[Inner]:
         return []
     outer = Stated(decode(match["time"]), decode(match["label"]))
     record = line[match.end() :].rstrip().removesuffix(b"]")
-    return [Inner(inner.text, inner.stated.within(outer)) for inner in envelopes.contents(record)]
+    return [Inner(inner.text, inner.stated.add_outer(outer)) for inner in envelopes.contents(record)]
 
 
 _VALUE = rb"\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+"
@@ -74,7 +74,7 @@ def _tagged_json(line: bytes) -> list[Inner]:
     if match is None:
         return []
     outer = Stated(decode(match["time"]) if match["time"] else None, decode(match["label"]))
-    return [Inner(inner.text, inner.stated.within(outer)) for inner in envelopes.contents(line[match.end() :])]
+    return [Inner(inner.text, inner.stated.add_outer(outer)) for inner in envelopes.contents(line[match.end() :])]
 
 
 def _object(read: JsonReader, samples: Mapping[bytes, Stated]) -> Whole:

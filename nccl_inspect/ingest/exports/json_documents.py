@@ -51,12 +51,12 @@ def reader(head: bytes, turned: bool = False) -> Document | None:
     if not may_be(head):
         return None
     first, _, rest = head.lstrip().partition(b"\n")
-    value = _whole(first)
-    if isinstance(value, dict) and rest.strip() and (_path(value) or not _tried(first).records):
+    value = _parse_object(first)
+    if isinstance(value, dict) and rest.strip() and (_path(value) or not _try_head(first).records):
         return None  # an object in each line, or one line that is JSON
     if first.startswith(b'"') and not _is_text(value, first):
         return None  # lines in quotes
-    trial = _tried(head)
+    trial = _try_head(head)
     return Document(turned, trial.paths) if trial.records > _MOST * trial.others else None
 
 
@@ -65,7 +65,7 @@ def _is_text(value: Any, first: bytes) -> bool:
     return "\n" in value if isinstance(value, str) else _OPEN_STRING.fullmatch(first) is not None
 
 
-def _tried(head: bytes) -> Document:
+def _try_head(head: bytes) -> Document:
     trial = Document()
     deque(chain(trial.feed(head), trial.finish()), maxlen=0)
     return trial
@@ -76,7 +76,7 @@ def may_be(head: bytes) -> bool:
     return _OPENING.match(head) is not None
 
 
-def _whole(line: bytes) -> Any:
+def _parse_object(line: bytes) -> Any:
     try:
         return json.loads(decode(line), strict=False)
     except (ValueError, RecursionError):
@@ -184,7 +184,7 @@ class Document:
                 return None
             if colon:
                 return self._close_named(value, colon.end(), ended)
-        return self._taken(sign, value, end)
+        return self._read_value(sign, value, end)
 
     def _broken_off(self, ended: bool) -> list[Numbered] | None:
         """Return a string without an end: its whole lines."""
@@ -193,7 +193,7 @@ class Document:
             value = json.loads(text + '"', strict=False) if end else ""
         except ValueError:
             value = ""
-        return self._taken('"', value, len(self._text)) if _MARK in value else self._as_it_is(ended)
+        return self._read_value('"', value, len(self._text)) if _MARK in value else self._as_it_is(ended)
 
     def _close_named(self, key: str, end: int, ended: bool) -> list[Numbered] | None:
         """Return the name of a member; outside an object, the line is not part of a document."""
@@ -203,7 +203,7 @@ class Document:
         self._go_to(end)
         return []
 
-    def _taken(self, sign: str, value: Any, end: int) -> list[Numbered]:
+    def _read_value(self, sign: str, value: Any, end: int) -> list[Numbered]:
         """Return what a whole value gives."""
         record = None
         if self._key in _CONTEXT:
@@ -237,13 +237,13 @@ class Document:
         if self._path and isinstance(at(record, self._path), str):
             return self._path
         self._path = _path(record) or next((path for path in self.paths if at(record, path) is not None), "")
-        if not self._path and (path := _marked(record)):
+        if not self._path and (path := _find_mark(record)):
             self.paths.append(path)
             self._path = path
         return self._path
 
     def _row(self, row: list[Any]) -> dict[str, Any] | None:
-        """A row of a table as an object: with the names of its columns, or as Loki's streams and Insights have it."""
+        """Return a row of a table as an object: by its column names, or as Loki's streams and Insights have it."""
         if row and all(isinstance(cell, dict) and cell.keys() >= {"field", "value"} for cell in row):
             return {str(cell["field"]): cell["value"] for cell in row}
         context: dict[str, Any] = {}
@@ -267,8 +267,8 @@ class Document:
         number = self._number + source.count("\n", 0, _number_path(source, path))
         texts = _split(str(at(record, path)))[:: self._step]
         if len(texts) > 1:
-            return [Numbered(number, _dumped({**record, path: text})) for text in texts]
-        line = encode(source.replace("\n", " ").replace("\r", " ")) if record is value else _dumped(record)
+            return [Numbered(number, _dump_record({**record, path: text})) for text in texts]
+        line = encode(source.replace("\n", " ").replace("\r", " ")) if record is value else _dump_record(record)
         return [Numbered(number, line)]
 
     def _as_it_is(self, ended: bool) -> list[Numbered] | None:
@@ -313,7 +313,7 @@ def _name(column: Any) -> str:
     return str(column.get("name", "")) if isinstance(column, dict) else str(column)
 
 
-def _dumped(record: dict[str, Any]) -> bytes:
+def _dump_record(record: dict[str, Any]) -> bytes:
     return encode(json.dumps(record, ensure_ascii=False))
 
 
@@ -330,7 +330,7 @@ def _number_path(source: str, path: str) -> int:
 @cache
 def message_paths() -> list[str]:
     """Return where envelopes of one record have the message."""
-    readers = (getattr(envelope, "read", None) for envelope in envelopes.shipped().values())
+    readers = (getattr(envelope, "read", None) for envelope in envelopes.list_envelopes().values())
     paths = dict.fromkeys(path for reader in readers if (path := getattr(reader, "message", "")))
     return [path for path in paths if "[]" not in path]
 
@@ -340,12 +340,12 @@ def _path(record: dict[str, Any]) -> str:
     return next((path for path in message_paths() if isinstance(at(record, path), str)), "")
 
 
-def _marked(record: dict[str, Any], depth: int = 3) -> str:
+def _find_mark(record: dict[str, Any], depth: int = 3) -> str:
     """Return the path of a text of NCCL in a record of an unknown kind; empty when there is none."""
     for name, value in record.items():
         if isinstance(value, str) and _MARK in value:
             return name
-        if isinstance(value, dict) and depth and (inner := _marked(value, depth - 1)):
+        if isinstance(value, dict) and depth and (inner := _find_mark(value, depth - 1)):
             return f"{name}.{inner}"
     return ""
 
@@ -420,12 +420,12 @@ class Sheet:
         self._size += len(line) + 1
         self._quotes += line.count(b'"')
         if self._quotes % 2 == 0:
-            row = self._taken()
-            yield from self._cells(decode(b"\n".join(row)), self._number - len(row) + 1) or self._plain(row)
+            row = self._read_row()
+            yield from self._cells(decode(b"\n".join(row)), self._number - len(row) + 1) or self._number_lines(row)
         elif self._size > _MAX_ROW:
             yield from self._given_up()
 
-    def _taken(self) -> list[bytes]:
+    def _read_row(self) -> list[bytes]:
         """Return the lines of the row, which ends here."""
         row, self._row = self._row, []
         self._size = self._quotes = 0
@@ -446,9 +446,9 @@ class Sheet:
             for message in texts
         ]
 
-    def _plain(self, lines: list[bytes]) -> list[Numbered]:
+    def _number_lines(self, lines: list[bytes]) -> list[Numbered]:
         first = self._number - len(lines) + 1
         return [Numbered(number, line) for number, line in enumerate(lines, first)]
 
     def _given_up(self) -> Iterator[Numbered]:
-        yield from self._plain(self._taken())
+        yield from self._number_lines(self._read_row())

@@ -13,7 +13,7 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.lines import terminal_wraps
 from nccl_inspect.ingest.lines.torn import Mended, Numbered
 from nccl_inspect.ingest.sources.blocks import Lines, Source, blocks, cut, raw_blocks
-from nccl_inspect.ingest.sources.streams import HEAD, Pieces, peeked
+from nccl_inspect.ingest.sources.streams import HEAD, Pieces, peek
 
 _LOOK = 4096
 MAX_TURNED = 64 << 20
@@ -50,7 +50,7 @@ def pieces_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInputE
         if source.is_cut:
             yield from blocks(source)
             return
-        head, data = peeked(raw_blocks(source), tells)
+        head, data = peek(raw_blocks(source), tells)
         reader = reader_of(head[:HEAD], turned)
         lines = read(reader, data) if reader else cut(data)
         yield from _from_the_end(lines, source.name, reader is not None) if turned else lines
@@ -73,7 +73,7 @@ def tells(head: bytes) -> bool:
 
 
 def may_be_export(head: bytes) -> bool:
-    """Whether a source begins like a JSON document or a table; of most logs that costs a look at the first line."""
+    """Return whether a source begins like a JSON document or a table; most logs only cost a look at the first line."""
     text = head[:_LOOK].lstrip()
     then = text[1:].lstrip()[:1]
     if text[:1] == b"[":
@@ -93,16 +93,16 @@ def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
     try:
         for piece in data:
             entries = list(reader.feed(piece))
-            yield numbered(entries, total, len(piece), reader.lines)
+            yield number_lines(entries, total, len(piece), reader.lines)
             total += len(entries)
     except NoInputError as error:
         problem = error
-    yield numbered(list(reader.finish()), total, 0, reader.lines)
+    yield number_lines(list(reader.finish()), total, 0, reader.lines)
     if problem:
         raise problem
 
 
-def numbered(entries: list[Numbered], before: int, size: int, lines: int) -> Lines:
+def number_lines(entries: list[Numbered], before: int, size: int, lines: int) -> Lines:
     """Return the lines of a block with their numbers in the order of reading."""
     numbers = range(before + 1, before + len(entries) + 1)
     return Lines(

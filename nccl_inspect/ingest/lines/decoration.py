@@ -53,17 +53,17 @@ _ENDS = b"*", b"`", b"~", b">", b"\\", b"...", b"\xe2\x80\xa6", b"\xe2\x80\x99",
 def is_decorated(text: bytes) -> bool:
     """Return whether a line of a text ends with what is put behind a quoted one."""
     lines = (line.rstrip(b" \t\r") for line in text.split(b"\n"))
-    return any(undecorated(line) != line for line in lines if line.endswith(_ENDS))
+    return any(strip_decoration(line) != line for line in lines if line.endswith(_ENDS))
 
 
-def undecorated(text: bytes) -> bytes:
+def strip_decoration(text: bytes) -> bytes:
     """Return a text without it, and without what follows the end of a quotation that began before it."""
     less = re.sub(DECORATION + rb"[ \t\r]*$", b"", text)
     less = less.rpartition(b'"')[0] if less.count(b'"') % 2 else less
     return less[:-1] if less.endswith(b"'") and less.count(b"'") % 2 else less
 
 
-def spared(text: bytes) -> Iterator[tuple[int, bytes]]:
+def find_sampled_lines(text: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of NCCL of which a collector says that it left out others like them, with their places from 0."""
     at = -1
     while (at := text.find(_SPARED, at + 1)) >= 0:
@@ -210,7 +210,7 @@ def endings(text: bytes) -> list[bytes]:
 def beginnings(text: bytes) -> list[bytes]:
     """Return a text, then without its last words: a sentence may continue behind what it quotes."""
     ends = [len(text), *(match.start() for match in _BLANK.finditer(text))][:_MOST_WORDS]
-    return [undecorated(text[:end].rstrip(b",;")) for end in sorted(ends, reverse=True)]
+    return [strip_decoration(text[:end].rstrip(b",;")) for end in sorted(ends, reverse=True)]
 
 
 def parts(line: bytes) -> list[bytes]:
@@ -239,7 +239,7 @@ def join_ways(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
         yield from ((size, text) for text in tried)
 
 
-def in_code(lines: Sequence[bytes]) -> list[bool]:
+def mark_code(lines: Sequence[bytes]) -> list[bool]:
     """Return for each line whether it may be one of a log: where a text marks what is, all else is prose."""
     marks = [_CODE.match(line) for line in lines]
     is_marked = sum(mark is not None for mark in marks) > 1

@@ -34,8 +34,8 @@ class Stated(NamedTuple):
     partial: bool = False
     """The line continues in the next one of the same stream."""
 
-    def within(self, outer: Stated) -> Stated:
-        """This and what an envelope around it states; the inner one was nearer to the printer."""
+    def add_outer(self, outer: Stated) -> Stated:
+        """Return this and what an envelope around it states; the inner one was nearer to the printer."""
         if outer is NOTHING:
             return self
         labels = [label for label in (outer.label, self.label) if label]

@@ -54,7 +54,7 @@ def is_quoted(line: bytes) -> bool:
     return _LOG_ENTRY in line
 
 
-def quoted(line: bytes, stated: Stated = NOTHING) -> Inner:
+def read_quote(line: bytes, stated: Stated = NOTHING) -> Inner:
     """Return the text in the quotes after XLA's mark; empty without quotes."""
     lead, _, text = line.partition(_LOG_ENTRY)
     return Inner(text.partition(b"'")[2].rpartition(b"'")[0].strip(), _state_front(lead, stated))
@@ -66,7 +66,7 @@ def announce(line: bytes, number: int, stated: Stated, awaited: Awaited) -> None
     awaited[_printer(lead, _state_front(lead, stated))] = _Announced(len(lead), number + _FAR)
 
 
-def announced(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator[Inner]:
+def read_announced_warning(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator[Inner]:
     """Yield what a line says if its printer has announced a warning."""
     for printer, announced in list(awaited.items()):
         lead = line[: announced.size]
@@ -76,7 +76,7 @@ def announced(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Ite
             yield Inner(line[announced.size :].strip(), own)
 
 
-def moved(awaited: Awaited, lines: int) -> Awaited:
+def shift_lines(awaited: Awaited, lines: int) -> Awaited:
     """Shift line numbers by an offset."""
     return {printer: announced._replace(last=announced.last + lines) for printer, announced in awaited.items()}
 
@@ -91,5 +91,5 @@ def _state_front(lead: bytes, stated: Stated) -> Stated:
         layer = envelopes.peel(lead)
         if layer is None:
             break
-        lead, stated = layer.text, layer.stated.within(stated)
+        lead, stated = layer.text, layer.stated.add_outer(stated)
     return stated

@@ -104,7 +104,7 @@ NOBODY = Origin(b"", Process("", 0), 0, None)
 
 
 def split(line: bytes) -> tuple[bytes, bytes] | None:
-    """A line as (head, level and message), or None when it holds neither ``NCCL LEVEL`` nor RCCL's mark of an error."""
+    """Return (head, level and message); None for a line with neither ``NCCL LEVEL`` nor RCCL's mark of an error."""
     at = line.find(MARK)
     if at < 0:
         match = _FATAL.match(line) if FATAL in line else None
@@ -116,7 +116,7 @@ def split(line: bytes) -> tuple[bytes, bytes] | None:
     return (match[1], line[match.start(2) :]) if match else None
 
 
-def whole(head: bytes, level: str, message: str) -> str:
+def join_line(head: bytes, level: str, message: str) -> str:
     """Return the line with this head, as it stood."""
     mark = "" if head.endswith(FATAL) else f" NCCL {level}"
     return f"{decode(head)}{mark} {message}" if head else message
@@ -139,15 +139,15 @@ def parse(head: bytes) -> Origin | None:
         if match := _CORE.fullmatch(rest):
             return _origin(head, match, stated)
         if (match := _MASKED.fullmatch(rest)) and not _PRINTER.search(match["location"] or b""):
-            return _masked(head, stated, **_groups(match))
+            return _read_masked_origin(head, stated, **_groups(match))
         if _PLACE.fullmatch(rest):
-            return _masked(head, stated, location=b" " + rest)
+            return _read_masked_origin(head, stated, location=b" " + rest)
         layer = envelopes.peel(rest + b" ")
         if layer is None or layer.stated.partial:
             break
-        stated = layer.stated.within(stated)
+        stated = layer.stated.add_outer(stated)
         if layer.text == b"":
-            return _masked(head, stated)
+            return _read_masked_origin(head, stated)
         rest = layer.text[:-1]
         if not rest:
             return None
@@ -179,7 +179,7 @@ def _origin(head: bytes, match: re.Match[bytes], stated: Stated) -> Origin | Non
     )
 
 
-def _masked(
+def _read_masked_origin(
     head: bytes,
     stated: Stated,
     time: bytes | None = None,
@@ -226,7 +226,7 @@ def pieces(line: bytes, origin: Origin) -> list[bytes]:
     return [line[begin:end] for begin, end in zip([0, *starts], [*starts, len(line)], strict=True)]
 
 
-def unwrapped(line: bytes) -> bytes:
+def strip_envelope(line: bytes) -> bytes:
     """Return a line without what collectors put in front of it."""
     for _ in range(envelopes.MAX_DEPTH):
         layer = envelopes.peel(line)
@@ -236,14 +236,14 @@ def unwrapped(line: bytes) -> bytes:
     return line
 
 
-def bare(line: bytes) -> bytes | None:
-    """Level and message of a line that begins with ``NCCL``: its whole prefix was taken out."""
+def read_unprefixed(line: bytes) -> bytes | None:
+    """Return level and message of a line that begins with ``NCCL``: its whole prefix was taken out."""
     match = _ALONE.match(line)
     return line[5:] if match else None
 
 
 _ALONE = compile_later(rb"NCCL (?:" + ANY + rb") ")
-ALONE = _masked(b"", NOTHING)
+ALONE = _read_masked_origin(b"", NOTHING)
 """The origin of such a line."""
 
 
@@ -298,7 +298,7 @@ def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:
 def stated_by(origin: Origin, stated: Stated) -> Origin:
     """Return the origin of a line in a whole-line envelope, with what that states."""
     fields = Stated(origin.time, origin.label, origin.rank)
-    fields = stated if fields == NOTHING else fields.within(stated)
+    fields = stated if fields == NOTHING else fields.add_outer(stated)
     host = " ".join(_marks(fields)) if is_masked(origin.process) else origin.process.host
     return Origin(
         origin.head,

@@ -68,21 +68,21 @@ class Folded:
         """Yield the line that is left at the end of the source."""
         if self._rest:
             yield from self._line(self._rest.rstrip())
-        yield from self._ended()
+        yield from self._end_line()
 
     def _line(self, line: bytes) -> Iterator[Numbered]:
         if not (self._open and self._is_full(self._open[-1]) and _goes_on(line)):
-            yield from self._ended()
+            yield from self._end_line()
         self._number += 1
         self._open.append(line)
         if len(self._open) * self._width > BLOCK:
-            yield from self._ended()
+            yield from self._end_line()
 
     def _is_full(self, line: bytes) -> bool:
         """Return whether a line reaches to the edge; a blank there is not copied."""
         return len(line) >= self._width - 1
 
-    def _ended(self) -> Iterator[Numbered]:
+    def _end_line(self) -> Iterator[Numbered]:
         if self._open:
             *pieces, last = self._open
             text = b"".join(piece.ljust(self._width) for piece in pieces) + last

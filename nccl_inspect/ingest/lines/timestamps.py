@@ -77,7 +77,7 @@ class Late(NamedTuple):
 
     @property
     def time(self) -> str | None:
-        """As of the origin, as is the next."""
+        """Return that of the origin, as the next does."""
         return self.frame.origin.time if self.frame.stamp is None else self.frame.read_time(self.text)
 
     @property
@@ -124,7 +124,7 @@ class Timed:
         few = min(len(lines), SAMPLE) // 2
         return len(heads) > few and sum(self.key(head) is not None for head in heads) > few
 
-    def without(self, line: bytes) -> bytes:
+    def mask_time(self, line: bytes) -> bytes:
         """Return a line with zeros for the time, if that is seen at once; then its head is a key (:meth:`key`)."""
         for end in self._ends:
             begin = self._beginnings.get(line[:end])
@@ -170,7 +170,7 @@ class Timed:
         self._known.keep(key, frame)
         return frame
 
-    def known(self, head: bytes) -> Origin | None:
+    def recall_origin(self, head: bytes) -> Origin | None:
         """Return what :func:`nccl_inspect.ingest.lines.prefix.parse` would give; None where that is not known yet."""
         key = self.key(head)
         frame = None if key is None else self.proven(key)

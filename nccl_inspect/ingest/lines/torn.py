@@ -143,7 +143,7 @@ class Rejoiner:
         start = first.start() if first else len(block)
         number = self.lines + 1
         texts = block.split(b"\n")
-        if start or (first and self._completed(first)):
+        if start or (first and self._complete_owner(first)):
             yield from self._opening(owner, texts, number, single=len(texts) == 1)
         else:
             yield from ()
@@ -160,10 +160,10 @@ class Rejoiner:
 
         The one that opens a block may lack the beginning of its host, which a head then has.
         """
-        return self._completed(match) or (match[1], match[2])
+        return self._complete_owner(match) or (match[1], match[2])
 
-    def _completed(self, match: re.Match[bytes]) -> Owner | None:
-        """The host and pid that a cut prefix continues: the block before may have ended in the time or in the host."""
+    def _complete_owner(self, match: re.Match[bytes]) -> Owner | None:
+        """Return the host and pid that a cut prefix continues: the block before may end in the time or the host."""
         if match.start():
             return None
         for owner, head in self._heads.items():
@@ -204,16 +204,16 @@ _TAKEN = b"\x00taken"
 
 def is_torn(head: bytes) -> bool:
     """Return whether the beginning of a source shows torn lines, and whether putting them together makes it sounder."""
-    glued = _glued(head)
+    glued = _count_glued_lines(head)
     if not glued:
         return False
     rejoiner = Rejoiner()
     lines = [*rejoiner.feed(head), *rejoiner.finish()]
-    return _glued(b"\n".join(numbered.line for numbered in lines)) < glued
+    return _count_glued_lines(b"\n".join(numbered.line for numbered in lines)) < glued
 
 
-def _glued(text: bytes) -> int:
-    """Lines of one process in which the prefix of another one begins."""
+def _count_glued_lines(text: bytes) -> int:
+    """Count the lines of one process in which the prefix of another one begins."""
     hosts = _hosts(text[:_SAMPLE])
     if not hosts or len(hosts) > _MAX_HOSTS:
         hosts = set(sorted(hosts)[:_MAX_HOSTS])
@@ -245,11 +245,11 @@ def _may_be_inside(text: bytes, hosts: set[bytes]) -> bool:
 
 
 def _is_inside(text: bytes, word: bytes) -> bool:
-    """Whether a word stands anywhere but at the beginning of a line: told in a twentieth of the time of a pattern."""
+    """Return whether a word is anywhere but at the beginning of a line: 20 times as fast as a pattern."""
     return text.count(word) > text.count(b"\n" + word) + text.startswith(word)
 
 
-def rejoined(blocks: Iterable[bytes], rejoiner: Rejoiner) -> Iterator[list[Numbered]]:
+def rejoin_lines(blocks: Iterable[bytes], rejoiner: Rejoiner) -> Iterator[list[Numbered]]:
     """Yield the whole lines of a source, in lists of about the size of its blocks."""
     for data in blocks:
         yield list(rejoiner.feed(data))

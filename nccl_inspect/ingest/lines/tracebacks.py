@@ -54,7 +54,7 @@ def begin(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> No
             return
 
 
-def ended(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> Inner | None:
+def end_traceback(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> Inner | None:
     """Return the exception that a line states, if a traceback ends with it; None for all other lines."""
     while open_tracebacks and number > open_tracebacks[oldest := next(iter(open_tracebacks))]:
         del open_tracebacks[oldest]
@@ -89,4 +89,4 @@ def _printers(line: bytes, stated: Stated) -> Iterator[tuple[_Printer, bytes]]:
         layer = envelopes.peel(inner.text)
         if layer is None:
             return
-        inner = Inner(layer.text, layer.stated.within(inner.stated))
+        inner = Inner(layer.text, layer.stated.add_outer(inner.stated))

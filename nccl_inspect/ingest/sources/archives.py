@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect.ingest.sources import log_detection
-from nccl_inspect.ingest.sources.streams import HEAD, Pieces, StreamError, failing, peeked, pieces
+from nccl_inspect.ingest.sources.streams import HEAD, Pieces, StreamError, failing, peek, pieces
 
 if TYPE_CHECKING:
     import tarfile
@@ -72,13 +72,13 @@ def read_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
                 if watched.failed:
                     return
     except tarfile.TarError as error:
-        raise _damaged(error) from None
+        raise _damage_error(error) from None
 
 
 def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, watched: _Watched, wanted: Wanted) -> Member | None:
     name = info.name.removeprefix("./")
     try:
-        head, data = peeked(watched.read(archive.extractfile(info)), lambda taken: len(taken) >= HEAD)
+        head, data = peek(watched.read(archive.extractfile(info)), lambda taken: len(taken) >= HEAD)
     except StreamError as error:
         return Member(name, failing(error))
     return Member(name, lambda: data) if wanted.by_head(name, head) else None
@@ -98,13 +98,13 @@ class _Watched:
             yield from pieces(stream)
         except tarfile.TarError as error:
             self.failed = True
-            raise _damaged(error) from None
+            raise _damage_error(error) from None
         except StreamError:
             self.failed = True
             raise
 
 
-def _damaged(error: Exception) -> StreamError:
+def _damage_error(error: Exception) -> StreamError:
     return StreamError(f"the archive is damaged ({' '.join(str(error).split())})", "copy it again")
 
 
@@ -127,7 +127,7 @@ def _tar_info() -> type[tarfile.TarInfo]:
             try:
                 info = super().frombuf(buf, encoding, errors)
             except (tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError) as error:  # type: ignore[attr-defined]
-                raise _damaged(error) from None
+                raise _damage_error(error) from None
             if info.type in lengthy and info.size > _MAX_NAME:
                 raise StreamError("the archive has a member whose name is too long", "pack the logs again")
             return info
@@ -166,7 +166,7 @@ def read_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> 
     try:
         archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error) as error:
-        raise _damaged(error) from None
+        raise _damage_error(error) from None
     with archive:
         for info in sorted(archive.infolist(), key=lambda info: log_detection.natural(info.filename)):
             if _is_file(info) and wanted.by_name(info.filename):
@@ -195,7 +195,7 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wanted: Wanted)
     data = partial(_read_zip_member, archive, info)
     head: bytes | None = None
     with suppress(StreamError):
-        head, _ = peeked(data(), lambda taken: len(taken) >= HEAD)
+        head, _ = peek(data(), lambda taken: len(taken) >= HEAD)
     return Member(info.filename, data) if wanted.by_head(info.filename, head) else None
 
 
@@ -208,6 +208,6 @@ def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Pieces:
         with archive.open(info) as stream:
             yield from pieces(stream)
     except (zipfile.BadZipFile, zlib.error, EOFError, LZMAError, OSError, *_IMPOSSIBLE) as error:
-        raise _damaged(error) from None
+        raise _damage_error(error) from None
     except (NotImplementedError, RuntimeError) as error:  # packed in an unknown way; needs a password
         raise StreamError(" ".join(str(error).split()), "unpack it and name the folder") from None

@@ -12,7 +12,7 @@ from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, Mended, Numbered, Rejoine
 from nccl_inspect.ingest.sources import compression, files, log_detection
 from nccl_inspect.ingest.sources.files import File, Input
 from nccl_inspect.ingest.sources.limits import Allowance
-from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, as_utf8, counted, failing, grown, peeked
+from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, as_utf8, count_lengths, failing, grown, peek
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import escape_controls
 
@@ -67,26 +67,26 @@ def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
         file: a log or an archive.
         count: after each piece how many bytes it had.
     """
-    data = file.open() if file.again else counted(file.open(), count)
+    data = file.open() if file.again else count_lengths(file.open(), count)
     allowance = Allowance()
     try:
-        stored, data = peeked(data, log_detection.tells_archives)
-        head, unpacked = peeked(compression.unpacked(data, allowance), log_detection.tells_archives)
+        stored, data = peek(data, log_detection.tells_archives)
+        head, unpacked = peek(compression.unpack_data(data, allowance), log_detection.tells_archives)
     except (StreamError, OSError) as error:
         yield Source(file.name, failing(_problem(error)))
         return
     if log_detection.is_tar(head):
         if file.again:
-            unpacked = compression.unpacked(counted(file.open(), count), allowance)
+            unpacked = compression.unpack_data(count_lengths(file.open(), count), allowance)
         from nccl_inspect.ingest.sources import archives  # few logs are in one
 
         yield from _members(file, archives.read_tar(unpacked), allowance)
     elif log_detection.is_zip(head):
         yield from _members(file, _read_zip(file, count, allowance), allowance)
     elif file.again and compression.is_packed(stored):
-        yield Source(file.name, lambda: counted(file.open(), count), allowance=allowance)
+        yield Source(file.name, lambda: count_lengths(file.open(), count), allowance=allowance)
     elif file.again:
-        yield Source(file.name, lambda: counted(unpacked, count), allowance=allowance)
+        yield Source(file.name, lambda: count_lengths(unpacked, count), allowance=allowance)
     else:
         yield Source(file.name, lambda: unpacked, allowance=allowance)
 
@@ -99,7 +99,7 @@ def _read_zip(file: File, count: Callable[[int], None], allowance: Allowance) ->
     allowance.take(file.size or 0)
     members = archives.read_zip_at(file.place, count) if file.place else archives.read_zip(file.stream, count)
     for member in members:
-        yield member._replace(open=lambda member=member: allowance.counted(member.open()))  # type: ignore[misc]
+        yield member._replace(open=lambda member=member: allowance.count_pieces(member.open()))  # type: ignore[misc]
 
 
 def _members(file: File, members: Iterator[Member], allowance: Allowance) -> Iterator[Source]:
@@ -131,7 +131,7 @@ def raw_blocks(source: Source) -> Iterator[bytes]:
         NoInputError: the data breaks off or cannot be read; what came before that was given.
     """
     try:
-        yield from source.open() if source.is_cut else as_utf8(compression.unpacked(source.open(), source.allowance))
+        yield from source.open() if source.is_cut else as_utf8(compression.unpack_data(source.open(), source.allowance))
     except (StreamError, OSError) as error:
         problem = _problem(error)
         raise NoInputError(f"{source.name}: {problem.what}", problem.hint) from None
@@ -182,7 +182,7 @@ class Lines:
 
 
 def blocks(source: Source) -> Iterator[Lines]:
-    """The lines of a source, without their line ends, as they come; in lists of at most about :data:`BLOCK` bytes.
+    """Yield the lines of a source without their line ends, as they come, in lists of at most about :data:`BLOCK` bytes.
 
     Compressed data is recognized by its first bytes, not by its name; torn lines are put together again where the first
     :data:`~nccl_inspect.ingest.lines.torn.LOOK_AHEAD` bytes show that the source is torn.
@@ -193,8 +193,8 @@ def blocks(source: Source) -> Iterator[Lines]:
     yield from cut(raw_blocks(source), 0 if source.is_cut else LOOK_AHEAD)
 
 
-def _rejoined(pieces: Iterator[bytes], rejoiner: Rejoiner, size: int) -> Iterator[Lines]:
-    """Lines put together again; the first piece reports ``size`` bytes, since the others were reported before."""
+def _rejoin_pieces(pieces: Iterator[bytes], rejoiner: Rejoiner, size: int) -> Iterator[Lines]:
+    """Yield lines put together again; the first piece reports ``size`` bytes, since the others were reported before."""
     for piece in pieces:
         yield _lines_of(rejoiner.feed(piece), size or len(piece), rejoiner)
         size = 0
@@ -237,7 +237,7 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
     for read in several:
         size += (new := sum(map(len, read)))
         if seen < look and is_torn(text := b"".join((rest, *read))):
-            yield from _rejoined(chain([text], chain.from_iterable(several)), Rejoiner(ends), size)
+            yield from _rejoin_pieces(chain([text], chain.from_iterable(several)), Rejoiner(ends), size)
             return
         seen += new
         *before, last = read if b"\n" in read[-1] else [b"".join(read)]
@@ -245,7 +245,7 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
         if end < 0:
             rest = (rest + last)[:BLOCK]
             continue
-        whole = Lines(None, size, text=_sound(b"".join((rest, *before, memoryview(last)[:end]))))
+        whole = Lines(None, size, text=_cut_long_lines(b"".join((rest, *before, memoryview(last)[:end]))))
         rest = last[end + 1 :][:BLOCK]
         if seen < look:
             ends += len(whole)
@@ -255,7 +255,7 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
         yield Lines([rest.rstrip(b"\r")], size)
 
 
-def _sound(text: bytes) -> bytes:
+def _cut_long_lines(text: bytes) -> bytes:
     """Return the lines without returns before their ends, none longer than :data:`BLOCK`."""
     if _has_long_line(text):
         text = b"\n".join([line[:BLOCK] for line in text.split(b"\n")])

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, Protocol, cast
 
 from nccl_inspect.ingest.sources.limits import Allowance
-from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, peeked
+from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, peek
 
 _MAGIC = 6
 """The longest of the beginnings below."""
@@ -119,7 +119,7 @@ def is_packed(head: bytes) -> bool:
     return head.startswith(_BEGINNINGS)
 
 
-def unpacked(data: Pieces, allowance: Allowance | None = None) -> Pieces:
+def unpack_data(data: Pieces, allowance: Allowance | None = None) -> Pieces:
     """Return the data, unpacked once if it is packed.
 
     Args:
@@ -129,14 +129,14 @@ def unpacked(data: Pieces, allowance: Allowance | None = None) -> Pieces:
     Raises:
         StreamError: the data is damaged, breaks off or unpacks to too much; what came before that was given.
     """
-    head, data = peeked(data, _tells)
+    head, data = peek(data, _tells)
     if not is_packed(head):
         return data
     for beginning, (name, command) in _OTHERS.items():
         if head.startswith(beginning):
             raise StreamError(f"{name} is not unpacked here", f"unpack it: {command} | nccl-inspect summarize")
     kind = next(kind for beginning, kind in _KINDS.items() if head.startswith(beginning))
-    return _unpacked(data, *kind(), allowance or Allowance())
+    return _unpack_pieces(data, *kind(), allowance or Allowance())
 
 
 def _tells(head: bytes) -> bool:
@@ -144,14 +144,14 @@ def _tells(head: bytes) -> bool:
     return len(head) >= _MAGIC or (head != b"" and not any(start.startswith(head) for start in _BEGINNINGS))
 
 
-def _unpacked(
+def _unpack_pieces(
     data: Pieces, decoder: Callable[[], _Decoder], error: type[Exception], allowance: Allowance
 ) -> Iterator[bytes]:
     parts = _Parts(decoder)
     try:
         for piece in data:
             allowance.take(len(piece))
-            yield from allowance.counted(parts.unpack(piece))
+            yield from allowance.count_pieces(parts.unpack(piece))
     except error as problem:
         raise StreamError(f"the compressed data is damaged ({_one_line(problem)})", "copy the file again") from None
     if parts.inside:

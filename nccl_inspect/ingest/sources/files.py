@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.sources import log_detection
-from nccl_inspect.ingest.sources.streams import Pieces, StreamError, failing, pieces, whole
+from nccl_inspect.ingest.sources.streams import Pieces, StreamError, check_size, failing, pieces
 from nccl_inspect.util.discovery import suggest_path
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
@@ -62,7 +62,7 @@ Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | Bin
 
 
 def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: Pass | None = None) -> list[File]:
-    """The files that the inputs stand for, each once; those of folders and globs in the natural order of their names.
+    """Return the files of the inputs, each once; those of folders and globs in the natural order of their names.
 
     What was rotated away (``job.log.1``) comes before the current file (``job.log``). What cannot be read is
     among them: opening it says why.
@@ -282,7 +282,7 @@ def find_regular(path: Path, status: os.stat_result, found: bool = False) -> Fil
     if not stat.S_ISREG(status.st_mode):
         return File(str(path), lambda: _pieces(path), again=False)
     size = status.st_size
-    return File(str(path), lambda: whole(_pieces(path), size), size, place=path, found=found)
+    return File(str(path), lambda: check_size(_pieces(path), size), size, place=path, found=found)
 
 
 def _find_url(url: str) -> Iterable[File]:
@@ -335,7 +335,7 @@ def order(names: Sequence[str]) -> list[int]:
 
 
 def _put_aside(name: str) -> tuple[str, int, str]:
-    """From which file it was put aside, how many came after it, and when; as far as its name shows."""
+    """Return from which file it was rotated away, how many came after it, and when; as far as its name shows."""
     if match := _NUMBERED.fullmatch(name):
         return match["base"], int(match["number"]), ""
     if match := _DATED.fullmatch(name):

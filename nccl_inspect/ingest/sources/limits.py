@@ -82,8 +82,8 @@ class Allowance:
         if self._ratio and self._given > max(self._free, self._ratio * self._packed):
             raise self._error(f"it decompresses to more than {self._ratio:,} times its size, unlike any log")
 
-    def counted(self, data: Pieces) -> Pieces:
-        """Unpacked data, within the allowance."""
+    def count_pieces(self, data: Pieces) -> Pieces:
+        """Yield unpacked data, within the allowance."""
         for piece in data:
             yield piece
             self.give(len(piece))

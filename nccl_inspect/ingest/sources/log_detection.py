@@ -145,7 +145,7 @@ def is_log(path: str, head: bytes) -> bool:
         path: within the folder or archive.
         head: the first bytes, packed or not.
     """
-    text = unpacked(head)
+    text = unpack_head(head)
     if text is None:  # it cannot be unpacked: say so where a log was to be expected
         return is_plausible(path)
     if is_tar(text) or is_zip(text):
@@ -165,13 +165,13 @@ def is_report(head: bytes) -> bool:
     return _REPORT.match(head) is not None and not _BEGINS_WITH_NCCL.search(head)
 
 
-def unpacked(head: bytes) -> bytes | None:
+def unpack_head(head: bytes) -> bytes | None:
     """Return the first bytes of what a head stands for; None when it cannot be unpacked."""
     if not compression.is_packed(head):
         return head[:HEAD]
     data = b""
     try:
-        for piece in compression.unpacked(iter([head])):
+        for piece in compression.unpack_data(iter([head])):
             data += piece
             if len(data) >= HEAD:
                 break

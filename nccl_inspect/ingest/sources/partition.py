@@ -16,7 +16,7 @@ from pathlib import Path
 from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.sources import blocks, compression, files, log_detection, streams
 from nccl_inspect.ingest.sources.files import File, Input, Place
-from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, failing, pieces, whole
+from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, check_size, failing, pieces
 from nccl_inspect.util.records import Frozen, frozen
 
 _SLACK = 4
@@ -50,7 +50,7 @@ class Part(Frozen):
         return self.start == 0 and self.end is None
 
 
-def planned(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[list[Part]]:
+def plan_parts(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[list[Part]]:
     """Return what each of several processes is to read, in the order of the inputs; nothing where one is to read all.
 
     Args:
@@ -63,7 +63,7 @@ def planned(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[l
         return []
     total = files.size(inputs_found) or 0
     jobs = min(jobs, total // max(1, smallest))
-    return _shared(inputs_found, _shares(total, jobs, _FIRST)) if jobs > 1 else []
+    return _share_files(inputs_found, _shares(total, jobs, _FIRST)) if jobs > 1 else []
 
 
 def _are_paths(inputs: Input | Sequence[Input]) -> bool:
@@ -84,7 +84,7 @@ def _shares(total: int, jobs: int, first: float = 1) -> list[int]:
     return [math.ceil(share * first), *[share] * (jobs - 1)]
 
 
-def _shared(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
+def _share_files(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
     groups: list[list[Part]] = [[]]
     room, jobs, slack = shares[0], len(shares), min(shares) // _SLACK
     for file in logs:
@@ -92,7 +92,7 @@ def _shared(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
         line_ends = _LineEnds(file.place)
         while left > room + slack and len(groups) < jobs:
             if room > slack:
-                cut = line_ends.after(start + room)
+                cut = line_ends.find_line_after(start + room)
                 if cut is None:
                     break
                 groups[-1].append(Part(file.name, file.place, file.found, start, cut, cut - start))
@@ -124,7 +124,7 @@ class _LineEnds:
         with self._place.open("rb", 0) as file:
             return not blocks.is_torn_stream(pieces(file))
 
-    def after(self, place: int) -> int | None:
+    def find_line_after(self, place: int) -> int | None:
         """Return the first beginning of a line after some bytes, if one comes soon and is not the end."""
         try:
             data = _read(self._place, place) if self._is_plain else b""
@@ -153,14 +153,14 @@ def read(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.Source]
         yield blocks.Source(part.name, failing(StreamError(*part.problem or ("not found", ""))))
     elif part.is_whole:
         file = files.find_again(part.place, part.found, part.without)
-        as_planned = replace(file, name=part.name, open=lambda: whole(file.open(), part.size))
+        as_planned = replace(file, name=part.name, open=lambda: check_size(file.open(), part.size))
         yield from blocks.open_file(as_planned, progress)
     else:
         place = part.place
-        yield blocks.Source(part.name, lambda: whole(_between(place, part, progress), part.size), is_cut=True)
+        yield blocks.Source(part.name, lambda: check_size(_read_part(place, part, progress), part.size), is_cut=True)
 
 
-def _between(place: Place, part: Part, progress: Callable[[int], None]) -> Pieces:
+def _read_part(place: Place, part: Part, progress: Callable[[int], None]) -> Pieces:
     try:
         with place.open("rb", 0) as file:
             file.seek(part.start)

@@ -131,7 +131,7 @@ def _is_wanted(inside: str) -> bool:
 
 
 def _name_remote(system: Any, name: str, url: str) -> str:
-    """The URL of an object that was found for another URL, which may be a chain such as ``zip://*.log::s3://…``."""
+    """Return the URL of an object found for another URL, which may be a chain such as ``zip://*.log::s3://…``."""
     parts = url.split("::")
     place = next(place for place, part in enumerate(parts) if "://" in part)
     parts[place] = system.unstrip_protocol(name)
@@ -139,7 +139,7 @@ def _name_remote(system: Any, name: str, url: str) -> str:
 
 
 def mask_url(url: str) -> str:
-    """A URL without what it may hold of secrets: passwords, and the signature of one that was made for a while."""
+    """Return a URL without secrets: passwords, and the signature of one that was made for a while."""
     web = _WEB.match(url)
     return mask_secrets(web[0] if web else url)
 

@@ -86,7 +86,7 @@ def _follows(stream: Any) -> Callable[[float], bool]:
     return lambda seconds: bool(poll.poll(max(0, 1000 * seconds)))
 
 
-def peeked(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces]:
+def peek(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces]:
     """Return the first bytes, until they are enough to decide on, and all of them again."""
     taken: list[bytes] = []
     head = b""
@@ -96,14 +96,14 @@ def peeked(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces
     return head, chain(taken, data)
 
 
-def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
+def count_lengths(data: Pieces, count: Callable[[int], None]) -> Pieces:
     """Yield the same pieces; ``count`` is called with the length of each after its use."""
     for piece in data:
         yield piece
         count(len(piece))
 
 
-def whole(data: Pieces, size: int) -> Pieces:
+def check_size(data: Pieces, size: int) -> Pieces:
     """Yield the same pieces of a file, of which the size was known when it was found; it may have grown since.
 
     Raises:
@@ -161,11 +161,11 @@ _SHARE = 0.9
 
 def as_utf8(data: Pieces) -> Pieces:
     """Return the same text in UTF-8; bytes of any other encoding stay as they are."""
-    head, data = peeked(data, lambda taken: len(taken) >= _ENOUGH or b"\n" in taken)
+    head, data = peek(data, lambda taken: len(taken) >= _ENOUGH or b"\n" in taken)
     if head.startswith(codecs.BOM_UTF8):
-        return _without(data, len(codecs.BOM_UTF8))
+        return _skip_bytes(data, len(codecs.BOM_UTF8))
     name = _utf16(head)
-    return _recoded(_without(data, 2 * head.startswith(_MARKS)), name) if name else data
+    return _recode(_skip_bytes(data, 2 * head.startswith(_MARKS)), name) if name else data
 
 
 def is_recoded(head: bytes) -> bool:
@@ -185,14 +185,14 @@ def _utf16(head: bytes) -> str:
     return ""
 
 
-def _without(data: Pieces, size: int) -> Pieces:
+def _skip_bytes(data: Pieces, size: int) -> Pieces:
     for piece in data:
         if rest := piece[size:]:
             yield rest
         size = max(size - len(piece), 0)
 
 
-def _recoded(data: Pieces, name: str) -> Pieces:
+def _recode(data: Pieces, name: str) -> Pieces:
     decoder = codecs.getincrementaldecoder(name)("replace")
     for piece in data:
         if text := decoder.decode(piece):

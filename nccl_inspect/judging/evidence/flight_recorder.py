@@ -61,7 +61,7 @@ def _waiting_without_dump(facts: Facts) -> set[int]:
 
 @once
 def is_of_run(facts: Facts) -> bool:
-    """Whether a time shows that the dumps are of the run in the log: they name neither processes nor communicators.
+    """Return whether a time shows that dumps are of the run in the log: they name no processes or communicators.
 
     Lines with a date were printed within a day of the last calls and not after the first ones, or the log was not last
     written before that. What the log says of calls that timed out was compared with the dumps before.
@@ -76,12 +76,12 @@ def is_of_run(facts: Facts) -> bool:
         return False
     if any(is_near(day, text) for text in texts):
         return True
-    written = [when for source in facts.job.sources if (when := ages.written(source.name) or 0) > _NO_TIME]
+    written = [when for source in facts.job.sources if (when := ages.write_time(source.name) or 0) > _NO_TIME]
     return not written or any(when >= active - _DAY for when in written)  # a copy is younger
 
 
 def _began_before(facts: Facts) -> bool:
-    """Whether the first calls of the dumps were made before the log begins: in UTC, and soon after it in no zone.
+    """Return whether the first calls of the dumps precede the log: in UTC, and soon after it in no zone.
 
     A log without the initialization of a communicator may have lost its beginning.
     """
@@ -115,7 +115,7 @@ def doubt(facts: Facts, findings: list[Finding]) -> list[Finding]:
 
 
 def being_made(facts: Facts) -> dict[int, CommunicatorInfo]:
-    """The ranks that wait, by the log, in the initialization of a communicator for others that did not begin it."""
+    """Return the ranks that wait, by the log, to initialize a communicator for others that did not begin it."""
     comms = (comm for comm in facts.job.communicators if 0 < len(comm.started) < comm.nranks)
     places = ((comm, place) for comm in comms for place in set(comm.started) - set(comm.completed))
     return {rank: comm for comm, place in places if (rank := comm.ranks[place]) is not None}
@@ -130,7 +130,7 @@ def is_running(facts: Facts) -> bool:
     job = facts.job
     if job.failed or job.ended_by or job.quiet is not None or facts.errors(forced_ends=False) or waits(facts):
         return False
-    since = [(ages.written(dump.name), dump.active_ns / 1e9) for dump in dumps_of(facts)]
+    since = [(ages.write_time(dump.name), dump.active_ns / 1e9) for dump in dumps_of(facts)]
     return bool(since) and all(when and 0 <= when - active < _FRESH for when, active in since)
 
 
@@ -149,7 +149,7 @@ def confidence(still: Standstill) -> str:
     return "likely" if is_told else "possible"
 
 
-def proved(facts: Facts) -> set[int]:
+def blocking_ranks(facts: Facts) -> set[int]:
     """Return the ranks that certainly block the others, according to the dumps."""
     kinds = (causes.MISSING, causes.NO_PARTNER, causes.DIFFERENT)
     certain = [still for still in standstills(facts, *kinds) if still.waiting and confidence(still) == "certain"]
@@ -187,7 +187,7 @@ def chain(facts: Facts, still: Standstill) -> str:
 def dumped_before(still: Standstill) -> float:
     """Return how many seconds before the others' call the first dump of a culprit was written; 0 if none was."""
     called = min((part.call.created_ns for part in still.waiting if part.call), default=0) / 1e9
-    times = [when for part in still.culprits if (when := ages.written(part.dump))]
+    times = [when for part in still.culprits if (when := ages.write_time(part.dump))]
     early = called - min(times, default=called)
     return early if early > CLOCKS else 0
 
@@ -245,7 +245,7 @@ def operation(name: str) -> str:
     return _SHORT.get(name, name)
 
 
-def described(call: Call) -> str:
+def describe_call(call: Call) -> str:
     """Return a call with its size and type: ``all_reduce of 1048576 elements of Float``."""
     size = f" of {sum(call.inputs)} elements" if call.inputs else ""
     return f"{operation(call.operation)}{size}" + (f" of {'/'.join(call.dtypes)}" if call.dtypes else "")
@@ -253,7 +253,7 @@ def described(call: Call) -> str:
 
 def by_call(parts: Sequence[Part]) -> str:
     """Return each call with the ranks that made it."""
-    made = group_sets((described(part.call), part.rank) for part in parts if part.call)
+    made = group_sets((describe_call(part.call), part.rank) for part in parts if part.call)
     return "; ".join(f"{call} on {ranks_word(ranks)}" for call, ranks in made.items())
 
 
@@ -280,5 +280,5 @@ def lines(facts: Facts, parts: Sequence[Part], limit: int = 2) -> Iterator[Evide
         if part.call is None:
             continue
         place = f", {part.call.frame}" if part.call.frame else ""
-        text = f"rank {part.rank}: work {part.call.seq} of group {label(facts, part)}: {described(part.call)}"
+        text = f"rank {part.rank}: work {part.call.seq} of group {label(facts, part)}: {describe_call(part.call)}"
         yield Evidence(part.dump, part.call.order, f"{text}, {part.call.state}{place}")

@@ -63,15 +63,15 @@ def _is_of_time(facts: Facts, line: str) -> bool | None:
 
 
 def is_near(line: str, other: str) -> bool | None:
-    """Whether two lines were printed within a day of each other, in any year; None if one begins with no date."""
-    first, second = _in_year(line), _in_year(other)
+    """Return whether two lines were printed within a day, in any year; None if one begins with no date."""
+    first, second = _time_in_year(line), _time_in_year(other)
     if first is None or second is None:
         return None
     gap = abs(first - second)
     return min(gap, _YEAR - gap) <= _DAY
 
 
-def _in_year(line: str) -> float | None:
+def _time_in_year(line: str) -> float | None:
     """Return when a line was printed, in seconds of any year; None if it begins with no date."""
     match = _STAMP.match(line)
     when = moment(match[1] or match[2]) if match else None
@@ -85,12 +85,12 @@ def _named_host(line: str) -> str | None:
 
 
 def hosts_in(facts: Facts, notices: Iterable[Notice]) -> set[str]:
-    """The hosts of the job that lines of kernel logs are about: by their syslog prefix, else by the file name."""
+    """Return the hosts of the job that lines of kernel logs are about: by their syslog prefix, else the file name."""
     return {host for notice in notices for host in _hosts(facts, notice)}
 
 
 def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
-    """The ranks that use a GPU named by the driver; where no host is named, that of the only process with the pid."""
+    """Return the ranks that use a GPU named by the driver; without a host, that of the only process with the pid."""
     from nccl_inspect.judging.evidence.machines import rank_of  # most jobs have no such line
 
     return {
@@ -117,5 +117,5 @@ def _hosts(facts: Facts, notice: Notice) -> set[str]:
     hosts = set(notice.hosts)
     for line in notice.evidence:
         named = _named_host(line.text)
-        hosts.add((job_hosts.same(named) if named else job_hosts.find_host(line.source)) or "")
+        hosts.add((job_hosts.match_host(named) if named else job_hosts.find_host(line.source)) or "")
     return hosts & set(job_hosts.names)

@@ -119,7 +119,7 @@ class Fault(Frozen):
     """The impact, for a clue."""
 
 
-def _all(*groups: tuple[tuple[str, ...], str]) -> dict[str, str]:
+def _confidence_by_rule(*groups: tuple[tuple[str, ...], str]) -> dict[str, str]:
     return {rule: confidence for rules, confidence in groups for rule in rules}
 
 
@@ -139,7 +139,9 @@ _NVLINK_FIX = (
 FAULTS = (
     Fault(
         machines.ports_down,
-        _all((_TRANSFERS, CERTAIN), (("collective-unfinished", "bandwidth-low", "ib-gid-index"), LIKELY)),
+        _confidence_by_rule(
+            (_TRANSFERS, CERTAIN), (("collective-unfinished", "bandwidth-low", "ib-gid-index"), LIKELY)
+        ),
         _LINK_FIX,
         where_it_hurts=False,
         clue="nic-link-bad",
@@ -147,7 +149,7 @@ FAULTS = (
     ),
     Fault(
         machines.ports_missing,
-        _all((_FEWER_NICS, CERTAIN)),
+        _confidence_by_rule((_FEWER_NICS, CERTAIN)),
         (
             "ip link set <interface> up; opensm or the fabric's subnet manager   # RoCE; InfiniBand in state Init",
             *_LINK_FIX,
@@ -155,76 +157,78 @@ FAULTS = (
     ),
     Fault(
         machines.ports_slow,
-        _all((("bandwidth-low", "nic-asymmetry", "straggler"), LIKELY)),
+        _confidence_by_rule((("bandwidth-low", "nic-asymmetry", "straggler"), LIKELY)),
         _LINK_FIX,
         clue="nic-link-bad",
         costs="the slowest NIC sets the pace of every collective that crosses hosts",
     ),
     Fault(
         machines.gids_missing,
-        _all((("ib-gid-index",), CERTAIN), (("ib-timeout-err12",), LIKELY)),
+        _confidence_by_rule((("ib-gid-index",), CERTAIN), (("ib-timeout-err12",), LIKELY)),
         ("show_gids   # a row with v2 and an IPv4 address? None: ip addr add <address> dev <interface>",),
     ),
     Fault(
         grown(LINK),
-        _all((_TRANSFERS, LIKELY), (("bandwidth-low", "collective-unfinished"), LIKELY)),
+        _confidence_by_rule((_TRANSFERS, LIKELY), (("bandwidth-low", "collective-unfinished"), LIKELY)),
         _LINK_FIX,
         where_it_hurts=False,
     ),
     Fault(
         grown(LOSS),
-        _all((_TRANSFERS, LIKELY), (("bandwidth-low", "efa-completion-error"), LIKELY)),
+        _confidence_by_rule((_TRANSFERS, LIKELY), (("bandwidth-low", "efa-completion-error"), LIKELY)),
         ("ethtool -S <interface> | grep -iE 'pause|discard'   # RoCE, both ends; PFC, ECN: mlnx_qos -i <interface>",),
         where_it_hurts=False,
     ),
     Fault(
         machines.not_loaded("nvidia_peermem", "nv_peer_mem"),
-        _all((("gdr-disabled", "gdr-one-sided"), LIKELY)),
+        _confidence_by_rule((("gdr-disabled", "gdr-one-sided"), LIKELY)),
         ("modprobe nvidia-peermem   # and: echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf",),
         against=machines.present("module", "nvidia_peermem", "nv_peer_mem"),
     ),
     Fault(
         machines.not_loaded("gdrdrv"),
-        _all((("gdrcopy-failed",), CERTAIN)),
+        _confidence_by_rule((("gdrcopy-failed",), CERTAIN)),
         ("modprobe gdrdrv   # on the host; it comes with GDRCopy",),
         against=machines.present("module", "gdrdrv"),
     ),
     Fault(
         machines.not_loaded("efa"),
-        _all((("socket-instead-of-efa", "efa-provider-missing", "efa-init-failed", "network-not-found"), CERTAIN)),
+        _confidence_by_rule(
+            (("socket-instead-of-efa", "efa-provider-missing", "efa-init-failed", "network-not-found"), CERTAIN)
+        ),
         ("modprobe efa; ls /sys/class/infiniband   # on the host; the EFA installer brings it",),
         against=machines.present("module", "efa"),
     ),
     Fault(
         machines.not_loaded("ib_uverbs"),
-        _all((("socket-instead-of-ib", "network-not-found"), CERTAIN)),
+        _confidence_by_rule((("socket-instead-of-ib", "network-not-found"), CERTAIN)),
         ("modprobe -a ib_uverbs mlx5_ib   # on the host; MLNX_OFED or rdma-core bring them",),
     ),
     Fault(
         machines.no_provider("efa"),
-        _all((("socket-instead-of-efa", "efa-provider-missing", "efa-init-failed"), CERTAIN)),
+        _confidence_by_rule((("socket-instead-of-efa", "efa-provider-missing", "efa-init-failed"), CERTAIN)),
         (EFA_IN_POD, "lsmod | grep ^efa; ls /dev/infiniband   # driver on the node, devices in the container"),
         against=machines.present("provider", "efa"),
     ),
     Fault(
         machines.limit_below("memlock", GIB, 1024, "the limit on locked memory (memlock) is {} KiB"),
-        _all((("ib-memlock",), CERTAIN), (("memory-registration-failed", "efa-init-failed"), LIKELY)),
+        _confidence_by_rule((("ib-memlock",), CERTAIN), (("memory-registration-failed", "efa-init-failed"), LIKELY)),
         (RDMA_IN_DOCKER, LOCKED_MEMORY_IN_POD, "LimitMEMLOCK=infinity   # systemd unit of slurmd or containerd"),
         against=machines.no_limit("memlock", "there is no limit on locked memory (memlock)"),
     ),
     Fault(
         machines.limit_below("nofile", 1 << 16, 1, "the limit on open files (nofile) is {}"),
-        _all((("open-files-limit",), CERTAIN)),
+        _confidence_by_rule((("open-files-limit",), CERTAIN)),
         ("ulimit -n 1048576   # before the program starts; or LimitNOFILE in the unit of slurmd or containerd",),
     ),
     Fault(
         machines.limit_below("nproc", 1 << 14, 1, "the limit on processes and threads (nproc) is {}"),
-        _all((("process-limit",), CERTAIN)),
+        _confidence_by_rule((("process-limit",), CERTAIN)),
         ("ulimit -u unlimited   # before the program starts; or LimitNPROC, and pids_limit of the container",),
     ),
     Fault(
         machines.shared_memory(is_small=True),
-        _all((("shm-segment-failed", "shm-attach-failed"), CERTAIN)),
+        _confidence_by_rule((("shm-segment-failed", "shm-attach-failed"), CERTAIN)),
         (),
         against=machines.shared_memory(is_small=False),
         unless=r"error: (?!No space left on device)",
@@ -235,7 +239,7 @@ FAULTS = (
             bad=lambda value: value not in ("Completed", "N/A"),
             words="fabric state of {gpu} is {value}",
         ),
-        _all(
+        _confidence_by_rule(
             (("fabric-manager-down", "nvls-fabric-manager", "p2p-nvlink-fault"), CERTAIN),
             (("cuda-init-error", "nvlink-not-used"), LIKELY),
         ),
@@ -243,19 +247,19 @@ FAULTS = (
     ),
     Fault(
         machines.nvlinks_down,
-        _all((("p2p-nvlink-fault",), CERTAIN), ((*_NO_NVLINK, "straggler"), LIKELY)),
+        _confidence_by_rule((("p2p-nvlink-fault",), CERTAIN), ((*_NO_NVLINK, "straggler"), LIKELY)),
         _NVLINK_FIX,
         clue="gpu-degraded",
         costs="rings and trees over this GPU have less bandwidth, and they set the pace of all ranks",
     ),
     Fault(
         machines.nvlinks_off,
-        _all((("nvlink-not-used", "p2p-nvlink-fault"), CERTAIN), (_NO_NVLINK[1:], LIKELY)),
+        _confidence_by_rule((("nvlink-not-used", "p2p-nvlink-fault"), CERTAIN), (_NO_NVLINK[1:], LIKELY)),
         _NVLINK_FIX,
     ),
     Fault(
         machines.nvlink_errors,
-        _all((("p2p-nvlink-fault", "gpu-hardware-error", "bandwidth-low"), LIKELY)),
+        _confidence_by_rule((("p2p-nvlink-fault", "gpu-hardware-error", "bandwidth-low"), LIKELY)),
         _NVLINK_FIX,
     ),
     Fault(
@@ -265,7 +269,7 @@ FAULTS = (
             bad=lambda value: value == "Yes",
             words="memory of GPU {gpu} is broken ({key}: {value})",
         ),
-        _all((_GPU_FAILED, CERTAIN), (("wrong-results",), LIKELY)),
+        _confidence_by_rule((_GPU_FAILED, CERTAIN), (("wrong-results",), LIKELY)),
         _BAD_GPU_FIX,
     ),
     Fault(
@@ -275,7 +279,7 @@ FAULTS = (
             bad=lambda value: value.isdigit() and int(value) > 0,
             words="GPU {gpu} counts memory errors that ECC cannot correct ({key}: {value})",
         ),
-        _all((_GPU_FAILED, CERTAIN), (("wrong-results",), LIKELY)),
+        _confidence_by_rule((_GPU_FAILED, CERTAIN), (("wrong-results",), LIKELY)),
         _BAD_GPU_FIX,
     ),
     Fault(
@@ -285,12 +289,12 @@ FAULTS = (
             bad=lambda value: value == "Active",
             words="GPU {gpu} is held down ({key})",
         ),
-        _all((("bandwidth-low", "straggler"), LIKELY)),
+        _confidence_by_rule((("bandwidth-low", "straggler"), LIKELY)),
         ("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER   # fans, air and power supply of that host",),
     ),
     Fault(
         machines.pcie_narrow,
-        _all((("bandwidth-low", "straggler"), LIKELY)),
+        _confidence_by_rule((("bandwidth-low", "straggler"), LIKELY)),
         ("sudo lspci -vv -s <busId> | grep LnkSta   # reseat the card; a riser or slot that is broken",),
         clue="gpu-degraded",
         costs="data between this GPU and NICs or the host moves more slowly than on the others",

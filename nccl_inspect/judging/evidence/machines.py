@@ -131,15 +131,17 @@ def ports_slow(facts: Facts) -> Iterator[Sighting]:
         for name, item in items(facts, "port")
         if not _is_down(item) and item.values.get("rate") and item.name in in_use.get(item.host or "", ())
     ]
-    for name, item, usual in _odd(used, lambda item: (item.values.get("model"), item.values.get("layer")), "rate"):
+    for name, item, usual in _find_lower(
+        used, lambda item: (item.values.get("model"), item.values.get("layer")), "rate"
+    ):
         words = f"{item.name} runs at {item.values['rate']:g} Gb/s, and others of its kind at {usual:g}"
         yield sighting(name, item, words, item.name)
 
 
-def _odd(
+def _find_lower(
     entries: Sequence[tuple[str, Item]], kind: Callable[[Item], object], key: str
 ) -> Iterator[tuple[str, Item, float]]:
-    """Items with a lower value than most of their kind, with the value of these."""
+    """Yield items with a lower value than most of their kind, with the value of these."""
     groups: dict[object, Counter[float]] = {}
     for _, item in entries:
         groups.setdefault(kind(item), Counter())[item.values[key]] += 1
@@ -310,7 +312,7 @@ def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
         for name, item in items(facts, "gpu PCI/GPU Link Info/Link Width/Current")
         if (lanes := number(item.values["value"]))
     ]
-    for name, item, usual in _odd(widths, lambda _: None, "lanes"):
+    for name, item, usual in _find_lower(widths, lambda _: None, "lanes"):
         if ranks := rank_of(facts, item.host, item.values["bus_id"], None):
             words = f"GPU {item.name} has {item.values['lanes']:g} PCIe lanes, and others have {usual:g}"
             yield sighting(name, item, words, ranks=ranks)
@@ -320,7 +322,7 @@ def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
     """GPUs with fewer active NVLinks than most GPUs of the job."""
     active, last = _active_links(facts)
     gpus = [(name, Item("", gpu, {"links": active[name, host, gpu]}, 1, "", host)) for name, host, gpu in active]
-    for name, odd, usual in _odd(gpus, lambda _: None, "links"):
+    for name, odd, usual in _find_lower(gpus, lambda _: None, "links"):
         item = last[name, odd.host, odd.name]
         ranks = rank_of(facts, item.host, None, item.values["index"])
         if ranks or item.host is None:

@@ -68,7 +68,7 @@ def make_hit(facts: Facts, named: Mapping[str, object], ranks: Set[int], evidenc
     return Hit(named=named, known=("running",), ranks=ranks, hosts=hosts, evidence=evidence, confidence="possible")
 
 
-def in_step(facts: Facts) -> str:
+def same_counts_note(facts: Facts) -> str:
     """Return a note that RAS counts the same collectives on all ranks; empty if it does not, or counts none."""
     for answer in reversed(answers(facts)):
         counts: dict[str, int] = {}

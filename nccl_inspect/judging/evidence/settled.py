@@ -52,7 +52,7 @@ def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
     if not sightings(facts):
         return findings
     used: set[int] = set()
-    results = [_settled(facts, finding, used) for finding in findings]
+    results = [_settle_finding(facts, finding, used) for finding in findings]
     seen = [sighting for _, sightings_of in sightings(facts) for sighting in sightings_of]
     lines = {(entry.evidence.source, entry.evidence.order) for entry in seen if id(entry) in used}
     rules = {fault.clue for fault, _ in sightings(facts) if fault.clue}
@@ -63,23 +63,23 @@ def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
     ]
 
 
-def _settled(facts: Facts, finding: Finding, used: set[int]) -> Finding:
+def _settle_finding(facts: Facts, finding: Finding, used: set[int]) -> Finding:
     """Return a finding with the first fault that certainly explains it, else the first that likely does."""
     best: tuple[str, Fault, list[Sighting]] | None = None
     for fault, seen in sightings(facts):
         if finding.rule not in fault.explains or not _may_explain(facts, finding, fault):
             continue
-        if fitting := _related(facts, finding, fault, seen):
+        if fitting := _related_sightings(facts, finding, fault, seen):
             sure = _confidence(facts, finding, fault, fitting)
             if best is None or _ORDER.index(sure) < _ORDER.index(best[0]):
                 best = (sure, fault, fitting)
     if best is None:
-        return _doubted(facts, finding)
+        return _doubt_finding(facts, finding)
     used.update(map(id, best[2]))
     return _with(finding, *best)
 
 
-def _doubted(facts: Facts, finding: Finding) -> Finding:
+def _doubt_finding(facts: Facts, finding: Finding) -> Finding:
     """Return a finding with evidence against its cause from all its hosts; the file may be from another shell."""
     for fault, _ in sightings(facts):
         if finding.rule not in fault.explains or fault.against is None:
@@ -92,7 +92,7 @@ def _doubted(facts: Facts, finding: Finding) -> Finding:
     return finding
 
 
-def _related(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighting]) -> list[Sighting]:
+def _related_sightings(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighting]) -> list[Sighting]:
     """Return the sightings related to a finding: on its hosts, and of the NIC if its lines name one."""
     hosts = set(finding.hosts)
     text = "\n".join(line.text for line in finding.evidence)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import platforms
-from nccl_inspect.judging.engine import SEVERITIES, Rule, registered
+from nccl_inspect.judging.engine import SEVERITIES, Rule, list_rules
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
@@ -54,13 +54,13 @@ class Change(Frozen):
 
 def pods(facts: Facts) -> list[Pod]:
     """Return the pods of this job: if some match hosts of the log, those and their siblings; else all."""
-    kept = related(facts)
+    kept = related_pods(facts)
     with_gpus = [pod for pod in kept if any(container.has_gpus for container in pod.containers)]
     return with_gpus or kept
 
 
 @once
-def related(facts: Facts) -> list[Pod]:
+def related_pods(facts: Facts) -> list[Pod]:
     """Like :func:`pods`, including pods without a GPU such as launchers."""
     files = contents_of(facts.job.artifacts, "manifest", "docker_inspect")
     everything = [pod for file in files for pod in file.pods]
@@ -111,7 +111,7 @@ def node(facts: Facts, case: Case) -> str:
     if case.pod.node:
         return case.pod.node
     name = next(iter(hosts(facts, case.pod)), "")
-    own = in_namespace(case.pod.namespace)
+    own = namespace_option(case.pod.namespace)
     return f"$(kubectl {own}get pod {name} -o jsonpath='{{.spec.nodeName}}')" if name else "<node>"
 
 
@@ -134,7 +134,7 @@ def shows(finding: Finding, *kinds: str) -> bool:
 
 @cache
 def _rules() -> dict[str, Rule]:
-    return {entry.rule.name: entry.rule for entry in registered()}
+    return {entry.rule.name: entry.rule for entry in list_rules()}
 
 
 def cases(facts: Facts, lacks: Callable[[Pod, Container], bool]) -> list[Case]:
@@ -149,7 +149,7 @@ def effects_on(facts: Facts, cases: Iterable[Case], shown: Iterable[Finding]) ->
 
 
 def names_of(cases: Sequence[Case]) -> str:
-    """These containers in words."""
+    """Return these containers in words."""
     names = list_words((case.pod.label for case in cases), limit=3)
     what = {case.container.name for case in cases if case.pod.kind != "container" and case.container.name}
     return f"{names} (container {what.pop()})" if len(what) == 1 else names
@@ -238,7 +238,7 @@ def steps(case: Case, *changes: Change) -> Iterator[str]:
         place = _base(case, change)
         if place is None:
             (piece,) = _pieces(located.ABSENT, change.keys, change.value)
-            yield f"{piece}{COMMENT}under {_in_runtime(case, change)}: a TrainJob has no such key"
+            yield f"{piece}{COMMENT}under {_runtime_advice(case, change)}: a TrainJob has no such key"
             continue
         keys = (place.names.get(change.keys[0], change.keys[0]), *change.keys[1:])
         node, under, missing = located.slot(place.tree, place.path, keys)
@@ -280,7 +280,7 @@ def _base(case: Case, change: Change) -> Place | None:
     return Place(pod.file, path, base, {}) if base else None
 
 
-def _in_runtime(case: Case, change: Change) -> str:
+def _runtime_advice(case: Case, change: Change) -> str:
     """Return where a change belongs that only the runtime of a TrainJob can have."""
     name = f" {case.pod.runtime}" if case.pod.runtime else ""
     what = "the spec of the pods" if change.of_pod else f"the container {case.container.name}"
@@ -324,10 +324,10 @@ def _command(case: Case, changes: Sequence[Change]) -> str:
     import json  # few logs have such files beside them
 
     patch = json.dumps({"spec": {"template": {"spec": spec}}}, separators=(",", ":"))
-    return f"kubectl {in_namespace(pod.namespace)}patch {pod.kind.lower()} {pod.name} -p '{patch}'"
+    return f"kubectl {namespace_option(pod.namespace)}patch {pod.kind.lower()} {pod.name} -p '{patch}'"
 
 
-def in_namespace(name: str) -> str:
+def namespace_option(name: str) -> str:
     """Return the option of kubectl for a namespace."""
     return f"-n {name} " if name else ""
 

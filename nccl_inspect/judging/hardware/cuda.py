@@ -99,7 +99,7 @@ def failures(facts: Facts) -> list[Failure]:
 
 
 def _caller(facts: Facts, notice: Notice) -> str | None:
-    """The file of a call; RCCL's errors that end the process name none, and are printed by a shared header, too."""
+    """Return the file of a call; RCCL's fatal errors name none, and a shared header prints them, too."""
     file = file_of(notice) or None
     if not (file.endswith(".h") if file else is_hip(notice)):
         return file

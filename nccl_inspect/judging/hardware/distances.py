@@ -29,14 +29,14 @@ def too_far(reasons: Iterable[Notice]) -> GdrDecision | None:
 
 def words(far: GdrDecision, facts: Facts) -> str:
     """Return the distance and its limit in words, with the names of the numbers if the release is known."""
-    distance, limit = (_worded(number, facts) for number in (far.distance, far.limit))
+    distance, limit = (_distance_words(number, facts) for number in (far.distance, far.limit))
     return (
         f"GPU {far.gpu} and NIC {far.nic} are farther apart than NCCL allows: distance {distance}, and the limit is "
         f"{limit}"
     )
 
 
-def _worded(number: int | None, facts: Facts) -> str:
+def _distance_words(number: int | None, facts: Facts) -> str:
     label = None if number is None else name(number, facts.job.nccl_versions)
     return f"{number} ({label})" if label else f"{number}"
 

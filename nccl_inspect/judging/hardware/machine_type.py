@@ -38,7 +38,7 @@ def _uses_p2p(job: Job) -> bool:
 def gpu_names(job: Job) -> set[str]:
     """Return the names of the GPUs: those of the job if nccl-tests lists them, else those that nvidia-smi shows."""
     of_ranks = {str(value(notice, "gpu")) for notice in job.notices if "rank-list" in notice.roles}
-    in_log = {str(value(notice, "gpu")) for notice in _listed(job).lines.values()}
+    in_log = {str(value(notice, "gpu")) for notice in _gpu_list(job).lines.values()}
     return of_ranks or in_log or {str(item.values.get("model")) for item in _beside(job)}
 
 
@@ -47,13 +47,13 @@ def rests_on_list(given: Platform | None, platform: Platform | None, job: Job) -
     by_name = given is None and platform is not None and bool(platform.gpu_names)
     if not by_name or any("rank-list" in notice.roles for notice in job.notices):
         return False
-    if _listed(job).lines:
-        return not _listed(job).proven
+    if _gpu_list(job).lines:
+        return not _gpu_list(job).proven
     return {item.host for item in _beside(job)} != {host.name for host in job.hosts}
 
 
-def _listed(job: Job) -> nvidia_smi.Shown:
-    """The output of nvidia-smi -L on the job's hosts; empty if it lists fewer GPUs than the job uses on a host."""
+def _gpu_list(job: Job) -> nvidia_smi.Shown:
+    """Return the output of nvidia-smi -L on the job's hosts; empty if it lists fewer GPUs than the job uses on one."""
     output = nvidia_smi.on_hosts(job, "gpu-list")
     is_whole = output.lines and len(output.lines) >= nvidia_smi.most_gpus(job)
     return output if is_whole else nvidia_smi.Shown()

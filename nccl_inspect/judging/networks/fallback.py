@@ -122,5 +122,5 @@ def _is_whole(comm: CommunicatorInfo) -> bool:
 
 
 def clue_evidence(signs: Iterable[Evidence], fallback: Fallback) -> list[Evidence]:
-    """The lines of a clue: signs of the better network, and NCCL's reports that it found no card and selects TCP."""
+    """Return the lines of a clue: signs of the better network, and NCCL's reports of no card and of selecting TCP."""
     return [*list(signs)[:3], *[*fallback.missing[:1], *fallback.stated, *fallback.missing[1:]][:2]]

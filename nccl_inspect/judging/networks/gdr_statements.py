@@ -77,8 +77,8 @@ def nics(notices: Iterable[Notice]) -> list[str]:
     return [str(name) for name in dict.fromkeys(names) if name is not None]
 
 
-def in_ranges(names: Iterable[str]) -> str:
-    """Names that differ in numbers, as one: ``mlx5_[0-3], mlx5_bond_0``."""
+def join_in_ranges(names: Iterable[str]) -> str:
+    """Join names that differ in numbers: ``mlx5_[0-3], mlx5_bond_0``."""
     return ", ".join(fold_names(names))
 
 

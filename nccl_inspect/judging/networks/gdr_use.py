@@ -17,7 +17,7 @@ def one_sided_paths(facts: Facts) -> Selection:
     without = hosts_without(paths)
     differing = paths.where(lambda kind: {kind.gdr_at(side) for side in SIDES} == {True, False})
     lacking = paths.where(lambda kind: kind.gdr is False)
-    return differing | lacking.only(
+    return differing | lacking.filter_values(
         (*ENDS.values(), *HOSTS.values()),
         lambda send, receive, src, dst: (not send or src in without) and (not receive or dst in without),
     )
@@ -43,7 +43,7 @@ def paths_without_gdr(facts: Facts) -> Selection:
 
     Where it is missing at one end only, or on some hosts only, gdr-one-sided tells it.
     """
-    return facts.inter_host_rdma_paths().where(lambda kind: kind.gdr is not True).without(one_sided_paths(facts))
+    return facts.inter_host_rdma_paths().where(lambda kind: kind.gdr is not True).exclude(one_sided_paths(facts))
 
 
 def lacking(facts: Facts) -> tuple[str, str] | None:

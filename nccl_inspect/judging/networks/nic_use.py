@@ -190,7 +190,7 @@ def _find_idle(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[in
 
 
 def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:
-    """The devices of a list of IB or RoCE ports; empty for a single virtual device, as the subsystem NET prints it."""
+    """Return the devices in a list of IB or RoCE ports; empty for one virtual device, as subsystem NET prints it."""
     if not isinstance(event, NetDevices) or event.net != "IB":
         return ()
     return tuple(device for device in event.devices if len(device) > 3)
@@ -210,7 +210,7 @@ def _has_one_each(judged: _Judged, nics: int, shared: Shared | None) -> bool:
 
 @once
 def _shared_nics(facts: Facts) -> dict[str, Shared]:
-    """For each host the largest group of ranks that send, or receive, only through the same NIC."""
+    """Return for each host the largest group of ranks that send, or receive, only through the same NIC."""
     groups: dict[tuple[str, str, int], set[int]] = {}
     for (host, side, rank), nics in _nics_of_ranks(facts).items():
         if len(nics) == 1:
@@ -241,4 +241,4 @@ def crossing_paths(facts: Facts) -> Selection:
     used = nics_used(paths)
     crossed = paths.where(lambda kind: any(link.crosses_rails for link in kind.links))
     rich = {host for host, nics in used.items() if len(nics) > 1}
-    return crossed.only(("src_host", "dst_host"), lambda *hosts: rich.issuperset(hosts))
+    return crossed.filter_values(("src_host", "dst_host"), lambda *hosts: rich.issuperset(hosts))

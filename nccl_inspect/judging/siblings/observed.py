@@ -95,7 +95,7 @@ _Table = dict[Process, tuple[Any, Notice, int]]
 
 def find(facts: Facts) -> list[list[Odd]]:
     """Return what is odd in a job, by who is odd."""
-    return _Observer(facts).odd()
+    return _Observer(facts).list_odd()
 
 
 class _Observer:
@@ -111,7 +111,7 @@ class _Observer:
         self._machines = self._find_machines()
         self._found: list[Odd] = []
 
-    def odd(self) -> list[list[Odd]]:
+    def list_odd(self) -> list[list[Odd]]:
         """Return what is odd, by who is odd."""
         for (attribute, label), table in self._tables():
             self._compare_values(attribute, label, table)
@@ -340,7 +340,7 @@ class _Observer:
         groups: dict[Hashable, dict[Sibling, str]] = defaultdict(dict)
         for src, dst, host, way in inside.values("src", "dst", "src_host", _slowest):
             if host in self._ranks_on:
-                paths = partial(inside.only, ("src", "dst"), partial(_are, (src, dst)))
+                paths = partial(inside.filter_values, ("src", "dst"), partial(_are, (src, dst)))
                 one = self._sibling("pair", f"{src} -> {dst}", host, (src, dst), paths, paths)
                 groups[self._kind(host), self._local[src], self._local[dst]][one] = way
         for group in groups.values():
@@ -387,7 +387,7 @@ class _Observer:
         groups: dict[Hashable, dict[Sibling, str]] = defaultdict(dict)
         for (rank, host), value in values.items():
             own = partial(_are, (rank,))
-            shown, paths = (partial(some.only, (RANKS[side],), own) for some in (between, slow[value]))
+            shown, paths = (partial(some.filter_values, (RANKS[side],), own) for some in (between, slow[value]))
             one = self._sibling("rank", str(rank), host, (rank,), shown, paths)
             groups[self._kind(host), self._local[rank]][one] = value
         return groups
@@ -402,8 +402,8 @@ class _Observer:
                     gpus[host].add(self._local[rank])
         for hosts in group_values((self._kind(host), host) for host in gpus).values():
             if len({frozenset(gpus[host]) for host in hosts}) == 1:
-                shown = {host: partial(between.only, ("src_host",), partial(_are, (host,))) for host in hosts}
-                group = {self._host(host, partial(_first, shown[host])): len(used[host]) for host in hosts}
+                shown = {host: partial(between.filter_values, ("src_host",), partial(_are, (host,))) for host in hosts}
+                group = {self._host(host, partial(_first_line, shown[host])): len(used[host]) for host in hosts}
                 self._check(_NICS_USED, group, "hosts")
 
     # Who they are
@@ -420,7 +420,7 @@ class _Observer:
         shown: Callable[[], Selection],
         paths: Callable[[], Selection],
     ) -> Sibling:
-        return Sibling(kind, name, frozenset((host,)), frozenset(ranks), partial(_first, shown), paths)
+        return Sibling(kind, name, frozenset((host,)), frozenset(ranks), partial(_first_line, shown), paths)
 
 
 def _find_statement(entry: tuple[Any, Notice, int] | None, begin: Begin) -> tuple[Any, list[Evidence]]:
@@ -434,9 +434,9 @@ def _are(wanted: tuple[object, ...], *values: object) -> bool:
     return values == wanted
 
 
-def _first(pick: Callable[[], Selection]) -> Iterable[Evidence]:
+def _first_line(pick: Callable[[], Selection]) -> Iterable[Evidence]:
     """Return the first line of some paths."""
-    return pick().first(1).first_lines()
+    return pick().take(1).first_lines()
 
 
 def _slowest(kind: PathKind) -> str:

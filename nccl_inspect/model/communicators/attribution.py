@@ -26,12 +26,12 @@ from nccl_inspect.model.communicators.candidates import (
     Unit,
     Wanting,
     ends_of,
+    find_unanswered,
     fits,
     slots_of,
-    unanswered,
     units_of,
 )
-from nccl_inspect.model.communicators.candidates import printed as printed_by
+from nccl_inspect.model.communicators.candidates import list_printed as printed_by
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers, with_more
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
@@ -102,7 +102,7 @@ def attribute(processes: Iterable[ProcessMembers], table: EdgeTable | None = Non
         from nccl_inspect.model.communicators.certain import Certainty  # most logs are short
 
         certainty = Certainty(processes, table)
-    misplaced = certainty.misplaced() if certainty else set(_misplaced(processes))
+    misplaced = certainty.find_misplaced() if certainty else set(_find_misplaced(processes))
     for process in processes if misplaced else ():
         _release(process, misplaced)
     work = _Work(processes, certainty)
@@ -115,8 +115,8 @@ def attribute(processes: Iterable[ProcessMembers], table: EdgeTable | None = Non
     return work.result
 
 
-def _misplaced(processes: Iterable[ProcessMembers]) -> Iterator[int]:
-    """The ids of bursts that members cannot have: when COMPLETE was lost, later lines of the thread came to them."""
+def _find_misplaced(processes: Iterable[ProcessMembers]) -> Iterator[int]:
+    """Yield the ids of bursts that members cannot have: with COMPLETE lost, later lines of the thread came to them."""
     for process in processes:
         for member in process.members:
             for burst in member.bursts:
@@ -154,8 +154,8 @@ class _Work:
         bursts = [] if certainty else [process.bursts for process in processes]
         self._twins = Twins(
             (process.log.process for process in processes),
-            certainty.printed if certainty else lambda index: printed_by(ends_of(bursts[index])),
-            certainty.unanswered if certainty else lambda: unanswered(ends_of(chain.from_iterable(bursts))),
+            certainty.list_printed if certainty else lambda index: printed_by(ends_of(bursts[index])),
+            certainty.find_unanswered if certainty else lambda: find_unanswered(ends_of(chain.from_iterable(bursts))),
         )
         self._is_same_pair = cache(_is_same_pair)
         if certainty:
@@ -339,7 +339,7 @@ class _FirstUses:
 
 
 def _is_same_pair(named: Iterable[int], choice: Sequence[Member]) -> bool:
-    """Whether ranks were guessed to be of one of several communicators, and are the same ranks of the job in each.
+    """Return whether ranks were guessed to be of one of several communicators, and are the same of the job in each.
 
     So it is where a program makes a second communicator of the same ranks: which of the two it is tells nothing about
     paths.

@@ -167,7 +167,7 @@ def conn_of(process: ProcessMembers, burst: Burst) -> int | None:
 
 
 def edge_units(process: ProcessMembers, burst: Burst, candidates: Candidates) -> Iterator[Unit]:
-    """The edges of a burst each on its own, those that several communicators can have together as a doubtful rest."""
+    """Yield each edge of a burst on its own, and those that several communicators can have as one doubtful rest."""
     conn, rest = burst.key.conn, []
     for key in burst.edges:
         part = burst.some([key])
@@ -292,7 +292,7 @@ class Twins:
 
     Args:
         processes: all of them.
-        printed: see :func:`printed`, of a process by its number.
+        printed: see :func:`list_printed`, of a process by its number.
         unanswered: those of all processes of which an end is missing.
     """
 
@@ -312,9 +312,9 @@ class Twins:
         A missing twin excludes one only where another one has all of them, and where nothing shows that the log breaks
         off before some twin.
         """
-        if not (wanted := _wanted(unit)):
+        if not (wanted := _list_wanted(unit)):
             return None
-        twins = {key: self._all(wanted, member) for key, member in unit.left.items()}
+        twins = {key: self._has_all(wanted, member) for key, member in unit.left.items()}
         shown = set(twins.values())
         if not shown >= {True, False} or self._is_broken_off(wanted):
             return None
@@ -322,14 +322,14 @@ class Twins:
 
     def _is_broken_off(self, wanted: Mapping[int, AbstractSet[Printed]]) -> bool:
         """Return whether an end of these is missing in some communicator."""
-        return any(twin[1:] in self._unanswered for twins in wanted.values() for twin in twins)
+        return any(twin[1:] in self._unanswered_pairs for twins in wanted.values() for twin in twins)
 
     @cached_property
-    def _unanswered(self) -> AbstractSet[Pair]:
+    def _unanswered_pairs(self) -> AbstractSet[Pair]:
         return self._missing()
 
-    def _all(self, wanted: Mapping[int, AbstractSet[Printed]], member: Member) -> bool | None:
-        """Whether the other ends print all NET connections of a unit, too; None where the log does not show these."""
+    def _has_all(self, wanted: Mapping[int, AbstractSet[Printed]], member: Member) -> bool | None:
+        """Return whether the other ends print all NET connections of a unit, too; None if the log shows none."""
         comm = member.communicator
         assert comm is not None
         has_all: bool | None = True
@@ -342,13 +342,13 @@ class Twins:
         return has_all
 
 
-def printed(ends: Iterable[Ends]) -> set[Printed]:
+def list_printed(ends: Iterable[Ends]) -> set[Printed]:
     """Return the NET connections of a process and which end of them it is."""
     return {(end.receives, *_pair(end)) for end in ends if end.kind.direction}
 
 
-def unanswered(ends: Iterable[Ends]) -> set[Pair]:
-    """NET connections that the senders of all communicators do not print in as many channels as the receivers."""
+def find_unanswered(ends: Iterable[Ends]) -> set[Pair]:
+    """Return the NET connections that all senders do not print in as many channels as the receivers."""
     balance: Counter[Pair] = Counter()
     for end in ends:
         if end.kind.direction:
@@ -356,7 +356,7 @@ def unanswered(ends: Iterable[Ends]) -> set[Pair]:
     return {pair for pair, left in balance.items() if left}
 
 
-def _wanted(unit: Unit) -> dict[int, set[Printed]]:
+def _list_wanted(unit: Unit) -> dict[int, set[Printed]]:
     """Return what the other ends of the NET connections of a unit print, by their ranks."""
     wanted: dict[int, set[Printed]] = {}
     for src, dst, _, _, kind, _ in unit.ends:

@@ -294,7 +294,7 @@ class Exclusion:
         rows, slot, unit = rows[order], slot[order], unit[order]
         begins = np.flatnonzero(np.append(True, (slot[1:] != slot[:-1]) | (unit[1:] != unit[:-1]))[: len(rows)])
         self._slot, self._unit = slot[begins], unit[begins]
-        self._channels, clash = _united(channels[rows], begins)
+        self._channels, clash = _unite_bits(channels[rows], begins)
         unit = self._unit[clash]
         self._in_conflict[loose.process_of_unit[unit[loose.is_of_alike[unit] & self._is_open[unit]]]] = True
 
@@ -312,7 +312,7 @@ class Exclusion:
             self._in_conflict[self._loose.process_of_unit[waiting]] = True
         waiting = np.flatnonzero(self._loose.is_doubtful[self._unit])
         unit = self._unit[waiting]
-        contested = unit[self._blocked(waiting) & candidates[unit] != 0]
+        contested = unit[self._mask_members(waiting) & candidates[unit] != 0]
         self._in_conflict[self._loose.process_of_unit[contested]] = True
 
     def _take(self, some: Column) -> None:
@@ -324,7 +324,7 @@ class Exclusion:
         order = np.argsort(at, kind="stable")
         at, channels, unit = at[order], self._channels[some[order]], unit[order]
         begins = np.flatnonzero(np.append(True, at[1:] != at[:-1]))
-        both, clash = _united(channels, begins)
+        both, clash = _unite_bits(channels, begins)
         clash |= both & self._used[at[begins]] != 0
         self._in_conflict[self._loose.process_of_unit[unit[begins[clash]]]] = True
         self._used[at[begins]] |= both
@@ -334,13 +334,13 @@ class Exclusion:
         waiting = np.flatnonzero((self._is_open & (self.turn == NOTHING))[self._unit])
         unit = self._unit[waiting]
         gone = np.zeros(self._loose.units, np.uint64)
-        np.bitwise_or.at(gone, unit, self._blocked(waiting))
+        np.bitwise_or.at(gone, unit, self._mask_members(waiting))
         self._loose.candidates &= ~gone
         lost = unit[self._loose.candidates[unit] == 0]
         self._is_open[lost] = False
         self._in_conflict[self._loose.process_of_unit[lost]] = True
 
-    def _blocked(self, some: Column) -> Column:
+    def _mask_members(self, some: Column) -> Column:
         """Return a bit for each member that has what is wanted."""
         blocked = np.zeros(len(some), np.uint64)
         for member in range(self._members):
@@ -349,7 +349,7 @@ class Exclusion:
         return blocked
 
 
-def _united(bits: Column, begins: Column) -> tuple[Column, Column]:
+def _unite_bits(bits: Column, begins: Column) -> tuple[Column, Column]:
     """Return the bits that are in one of some groups of numbers, and whether one is in two."""
     if not len(begins):
         return bits, bits != 0
@@ -416,7 +416,7 @@ class Certainty:
             & ((mate == NOTHING) | (is_known & is_near))
         )
 
-    def misplaced(self) -> AbstractSet[int]:
+    def find_misplaced(self) -> AbstractSet[int]:
         """Return the ids of bursts inside of START and COMPLETE that do not fit their member."""
         if not any(member.bursts for member in self._members.all):
             return set()
@@ -570,8 +570,8 @@ class Certainty:
         for member, conn, end in zip(*columns, self._ends(rows), strict=True):
             yield self._members.all[member], conn, end
 
-    def printed(self, process: int) -> set[Printed]:
-        """See :func:`.candidates.printed`, of a process by its number."""
+    def list_printed(self, process: int) -> set[Printed]:
+        """See :func:`.candidates.list_printed`, of a process by its number."""
         rows = slice(*self._table.begins[np.searchsorted(self._process, (process, process + 1))])
         table = self._table
         columns = (column[rows].tolist() for column in (self.receives, table.kind, table.src, table.dst))
@@ -582,8 +582,8 @@ class Certainty:
             if kind in of_network
         }
 
-    def unanswered(self) -> set[Pair]:
-        """See :func:`.candidates.unanswered`."""
+    def find_unanswered(self) -> set[Pair]:
+        """See :func:`.candidates.find_unanswered`."""
         table = self._table
         rows = np.flatnonzero(table.map_events(lambda event: event.direction is not None))
         if not len(rows):

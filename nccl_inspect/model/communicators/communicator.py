@@ -66,9 +66,9 @@ class Joiner:
             (groups if whole else rest).append(group)
         left = [member for group in rest for member in group]
         # A neighbour on another host may be missing, and another one pass for it, unless all find each other.
-        pieces = self._linked(left, local_only=False)
+        pieces = self._link_members(left, local_only=False)
         if any(len(piece) < piece[0].init.nranks for piece in pieces):
-            pieces = self._linked(left, local_only=True)
+            pieces = self._link_members(left, local_only=True)
         return [*groups, *pieces]
 
     def agree(self, group: Sequence[Member]) -> bool:
@@ -82,8 +82,8 @@ class Joiner:
     def _accepts(self, member: Member, mate: Member) -> bool:
         return all(_fits(claim, mate) for claim in self._claims[id(member)].get(mate.rank, ()))
 
-    def _linked(self, members: Sequence[Member], *, local_only: bool) -> list[list[Member]]:
-        """Members joined by claims that only one GPU meets."""
+    def _link_members(self, members: Sequence[Member], *, local_only: bool) -> list[list[Member]]:
+        """Return the members joined by claims that only one GPU meets."""
         group_of = {id(member): [member] for member in members}
         by_rank: dict[int, list[Member]] = {}
         for member in members:
@@ -101,7 +101,7 @@ class Joiner:
         return list({id(group): group for group in group_of.values()}.values())
 
     def _mate(self, member: Member, others: Iterable[Member], alike: Iterable[Member]) -> Member | None:
-        """The only GPU that a claim can mean, if that can mean this one only; the same pair again comes in turn."""
+        """Return the only GPU that a claim can mean, if that can mean this one only; equal pairs are taken in turn."""
         mates = self._both_ways(member, others)
         if not mates or not _is_one_gpu(mates):
             return None
@@ -178,15 +178,15 @@ class Communicator(Slotted):
 
 
 def join(processes: Iterable[ProcessMembers]) -> list[Communicator]:
-    """The communicators of all processes, in the order of their appearance; sets ``communicator`` of each member."""
-    return _Join().all([member for process in processes for member in process.members])
+    """Return all communicators in the order of their appearance; sets ``communicator`` of each member."""
+    return _Join().join_all([member for process in processes for member in process.members])
 
 
 class _Join:
     def __init__(self) -> None:
         self._found: list[Communicator] = []
 
-    def all(self, members: list[Member]) -> list[Communicator]:
+    def join_all(self, members: list[Member]) -> list[Communicator]:
         """Join parents before their children, whose identity is that of the parent."""
         depths: dict[int, int] = {}
         generations: list[list[Member]] = []
@@ -208,7 +208,7 @@ class _Join:
             kind, key = _identity(member)
             kinds[kind].setdefault(key, []).append(member)
         for group in named.values():
-            self._in_turn(group)
+            self._join_in_turn(group)
         for key, group in counted.items():
             self._by_count(key, group, vague)
         for group in vague.values():
@@ -234,7 +234,7 @@ class _Join:
             member.ordinal = None
         vague.setdefault(key, []).extend(group)
 
-    def _in_turn(self, group: list[Member]) -> None:
+    def _join_in_turn(self, group: list[Member]) -> None:
         """Begin a new communicator with a rank that comes again: a job that was started again, or a pointer used twice.
 
         So are all ranks of a source in which one comes again: with NCCL_COMM_ID all jobs have one id.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LayoutLines:
-    """These lines, found and made into evidence when a rule asks: a job may have thousands of communicators.
+    """Lines on layout, found and made into evidence when a rule asks: a job may have thousands of communicators.
 
     Args:
         members: of the communicator, by rank.
@@ -41,13 +41,13 @@ class LayoutLines:
         """Return the first line that counts the most channels."""
         counts = [(step, step.event.coll) for step in self._steps() if isinstance(step.event, events.ChannelCounts)]
         most = max((number for _, number in counts), default=0)
-        return self._first(step for step, number in counts if number == most)
+        return self._quote_first(step for step, number in counts if number == most)
 
     def ring(self, place: int) -> list[Evidence]:
         """Return the first line that prints a ring, by its place among the rings."""
         steps = [(step, step.event.channel) for step in self._steps() if isinstance(step.event, events.RingOrder)]
         channels = sorted({channel for _, channel in steps})[place : place + 1]
-        return self._first(step for step, channel in steps if channel in channels)
+        return self._quote_first(step for step, channel in steps if channel in channels)
 
     def contradiction(self) -> list[Evidence]:
         """Return the lines of the first contradiction, one of each rank."""
@@ -55,13 +55,13 @@ class LayoutLines:
             line
             for first in self._contradictions[:1]
             for rank in first.ranks
-            for line in self._first(step for step in self._members[rank].layout if _is_about(step.event, first))
+            for line in self._quote_first(step for step in self._members[rank].layout if _is_about(step.event, first))
         ]
 
     def _steps(self) -> list[Step]:
         return [step for member in self._members.values() for step in member.layout]
 
-    def _first(self, steps: Iterable[Step]) -> list[Evidence]:
+    def _quote_first(self, steps: Iterable[Step]) -> list[Evidence]:
         first = min(steps, key=attrgetter("place"), default=None)
         return [self._evidence(first)] if first and self._evidence else []
 

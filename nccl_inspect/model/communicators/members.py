@@ -156,7 +156,7 @@ class ProcessMembers(Record):
         return None if burst.key.conn == SEND_RECV else self.closed.get(self.parts[id(burst)])
 
     def is_apart(self, burst: Burst) -> bool:
-        """Whether the connections of a loose burst may be of several communicators: no line says that they are all."""
+        """Return whether a loose burst may have connections of several communicators: no line says otherwise."""
         return self.by_caller and burst.key.conn != RINGS_AND_TREES
 
     def together(self, burst: Burst) -> tuple[int, ...]:
@@ -297,7 +297,7 @@ class _Walk:
         return result
 
     def _late(self, step: Step) -> None:
-        """A line of a communicator whose START is missing (torn, or before the log begins): only one can have it."""
+        """Take a line of a communicator whose START is missing (torn, or before the log): only one can have it."""
         members = [member for member in self._found.members if member.lives_at(step.place)]
         if len(members) == 1:
             _give(members[0], step)

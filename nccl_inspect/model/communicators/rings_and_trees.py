@@ -85,7 +85,7 @@ class Layout:
 
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
         """Return the rings in global ranks."""
-        global_ranks = _listed(comm)
+        global_ranks = _global_ranks(comm)
         torn = set(self.incomplete)
         return [
             [_global(comm, rank) for rank in ring] if place in torn else [global_ranks[rank] for rank in ring]
@@ -94,7 +94,7 @@ class Layout:
 
     def global_trees(self, comm: Communicator) -> list[list[list[int | None]]]:
         """Return the links of each channel's tree in global ranks."""
-        global_ranks = _listed(comm)
+        global_ranks = _global_ranks(comm)
         trees = [
             sorted([[global_ranks[parent], global_ranks[child]] for parent, child in tree], key=_as_text)
             for tree in self._trees
@@ -131,7 +131,7 @@ def _printed_trees(comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -
     """Return what the members print of trees, each with its channels: most channels have the tree of another one."""
     links: dict[tuple[int, ...], int] = {}
     by_channels: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
-    for rank, by_links in _grouped(
+    for rank, by_links in _group_channels(
         {rank: links_of(member.trees) for rank, member in comm.members.items() if member.trees}
     ):
         for tree_links, channels in by_links:
@@ -156,8 +156,8 @@ def _by_links(trees: _Trees) -> _ByLinks:
     return {links: tuple(channels) for links, channels in by_links.items()}
 
 
-def _grouped(by_rank: dict[int, _ByLinks]) -> Iterator[tuple[int, list[_Links]]]:
-    """The links of each rank with their channels: several at once that have the same links at each of the ranks."""
+def _group_channels(by_rank: dict[int, _ByLinks]) -> Iterator[tuple[int, list[_Links]]]:
+    """Yield the links of each rank with their channels: several at once that have the same links at all ranks."""
     groupings = {tuple(by_links.values()) for by_links in by_rank.values()}
     alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
     for channel in sorted({channel for grouping in groupings for group in grouping for channel in group}):
@@ -191,7 +191,7 @@ def _global(comm: Communicator, rank: int) -> int | None:
     return comm.global_ranks[rank] if 0 <= rank < len(comm.global_ranks) else None
 
 
-def _listed(comm: Communicator) -> Sequence[int | None]:
+def _global_ranks(comm: Communicator) -> Sequence[int | None]:
     """Return the global rank of each rank, also of a communicator that is too large to have them."""
     return comm.global_ranks or [None] * comm.nranks
 
@@ -266,7 +266,7 @@ def _contradictions(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]
 
 
 def _torn(tree: Tree) -> Iterator[tuple[tuple[int, int], str]]:
-    """The links that one of their ranks prints and the other does not: the one that does first, and where it has it."""
+    """Yield the links that only one of their ranks prints: first the rank that does, then the other, and the place."""
     of_rank = {rank: links for rank, links in tree if rank == links[-2]}
     above = [
         (rank, links[-1])
@@ -285,7 +285,7 @@ def _torn(tree: Tree) -> Iterator[tuple[tuple[int, int], str]]:
         yield link, _BELOW
 
 
-def connected(comm: Communicator) -> list[int]:
+def connected_ranks(comm: Communicator) -> list[int]:
     """Return the ranks that began to connect and whose connections are there: they say so, or COMPLETE follows them.
 
     Also where the process went on to another communicator: the line that says so is lost then.
@@ -305,8 +305,8 @@ def _join_bursts(member: Member) -> list[Burst]:
     return [burst for burst in member.bursts if burst.key.conn != SEND_RECV]
 
 
-def unconnected(comm: Communicator) -> list[int]:
-    """Ranks that began to connect and may not have come to its end: until 2.7 only COMPLETE says that."""
+def unconnected_ranks(comm: Communicator) -> list[int]:
+    """Return the ranks that began to connect and may not have ended: until 2.7 only COMPLETE says that."""
     if any(member.connected for member in comm.members.values()):
         return []
     return sorted(rank for rank, member in comm.members.items() if _join_bursts(member) and not _is_connected(member))

@@ -54,7 +54,7 @@ def _find_stated(
     width = {len(members) for members in nodes.values()}
     if len(width) != 1 or not all(map(is_named, nodes)):
         return None
-    fixed = _fixed(nodes, ranks)
+    fixed = _find_hosts(nodes, ranks)
     if (homes := _homes(nodes, labels)) is None or any(fixed.get(at, host) != host for at, host in homes.items()):
         return None
     fixed |= homes
@@ -111,7 +111,7 @@ def rank_of(note: Note) -> int | None:
 
 
 def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]) -> dict[int, str] | None:
-    """The number of each host that has a file of its own, by the ranks that are named there; None if these disagree."""
+    """Return the number of each host with a file of its own, by the ranks named there; None if these disagree."""
     hosts: dict[int, set[str]] = {}
     for host, members in nodes.items():
         for member in members:
@@ -151,7 +151,7 @@ def _nodes(communicators: Iterable[Communicator]) -> dict[str, list[Member]]:
     return nodes
 
 
-def _fixed(nodes: Mapping[str, Sequence[Member]], ranks: Mapping[int, int]) -> dict[int, str]:
+def _find_hosts(nodes: Mapping[str, Sequence[Member]], ranks: Mapping[int, int]) -> dict[int, str]:
     """Return the hosts of which a rank is known, by their number."""
     fixed: dict[int, str] = {}
     for host, members in nodes.items():

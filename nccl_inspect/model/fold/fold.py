@@ -28,7 +28,7 @@ from nccl_inspect.model.fold.process_log import (
     Step,
     Wording,
     Wordings,
-    counted,
+    count_call,
 )
 from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceCounts
 from nccl_inspect.model.fold.uses import (
@@ -45,7 +45,7 @@ from nccl_inspect.model.fold.uses import (
     STEP,
     UNKNOWN,
     Use,
-    used,
+    find_use,
 )
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.scanning.found import NOTHING_KNOWN, Edge, Found, Known, Repeated, Row, Run, edge_of
@@ -82,7 +82,7 @@ class Fold:
         """Whether it has lines from which what unknown launchers put in front is taken."""
 
     @property
-    def wrapped(self) -> bool:
+    def has_envelope(self) -> bool:
         """Return whether a line was in an envelope."""
         return self.known.wrapped
 
@@ -106,7 +106,7 @@ class Fold:
     def _take_of(self, log: ProcessLog, rows: Sequence[Row], base: int) -> None:
         """Take in lines of one process."""
         for number, printed, text, run in rows:
-            use: Use = text.use or used(text)
+            use: Use = text.use or find_use(text)
             if use.how == NOTHING:
                 continue
             if use.how == STEP:
@@ -121,7 +121,7 @@ class Fold:
         """Take in connection lines of one thread for one communicator; those that cannot be true are damaged."""
         edges: dict[tuple[object, ...], Edge] | None = None
         for text, edge in run:
-            use: Use = text.use or used(text)
+            use: Use = text.use or find_use(text)
             edge.place |= base
             if use.how == REFUSED:
                 self._refuse(edge.place, edge.lines)
@@ -150,7 +150,7 @@ class Fold:
             self._refuse(place)
         elif how == CALL:
             assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
-            counted(log.calls, place, text.parsed.event)
+            count_call(log.calls, place, text.parsed.event)
 
     def _choose_kept(self, wording: Wording, parsed: Parsed | None) -> Stated:
         return self._wordings.keep_one(wording, parsed, len(self.processes))
@@ -169,7 +169,7 @@ class Fold:
 
     def is_countable(self, text: Text) -> bool:
         """Return whether of such lines only the number, the first and the last one matter."""
-        return (text.use or used(text)).how in COUNTABLE
+        return (text.use or find_use(text)).how in COUNTABLE
 
     def take_repeated(self, repeated_lines: Sequence[Repeated]) -> None:
         """Take in countable lines of the source begun last, in the order of their first ones."""
@@ -200,7 +200,7 @@ class Fold:
             self.unrecognised[text.message] = Note(None, printed, text.level, text.message, place, place, count)
 
     @property
-    def numbered(self) -> dict[int, SourceCounts]:
+    def sources_by_number(self) -> dict[int, SourceCounts]:
         """Return the sources by their numbers, which places name."""
         return dict(enumerate(self.sources))
 
@@ -215,7 +215,11 @@ class Fold:
         It changed when something came that a job is made of; a repeated statement changes nothing.
         """
         logs = self.processes.values()
-        return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(len(log.notes) for log in logs)
+        return (
+            sum(len(log.steps) for log in logs),
+            sum(map(_count_open_edges, logs)),
+            sum(len(log.notes) for log in logs),
+        )
 
     def last_step(self) -> Step | Burst | None:
         """Return what came last of that whose order matters."""
@@ -279,7 +283,7 @@ class Fold:
         self.sources.extend(later.sources[goes_on:])
 
 
-def _unfinished(log: ProcessLog) -> int:
+def _count_open_edges(log: ProcessLog) -> int:
     return sum(edge.lines for burst in log.open.values() for edge in burst.edges.values())
 
 

@@ -73,7 +73,7 @@ class Note(Record):
         """Return what its lines state."""
         return self.level, self.message, self.printed.location
 
-    def again(self, place: int, parsed: Parsed | Note | None = None) -> None:
+    def add_place(self, place: int, parsed: Parsed | Note | None = None) -> None:
         """Remember a place of a statement of nobody, which may be made in several jobs, and what it says there."""
         if isinstance(self.event, ProcessEnded) and parsed is not None and isinstance(parsed.event, ProcessEnded):
             self.event.repeat(parsed.event)
@@ -93,7 +93,7 @@ class Note(Record):
         self.count += later.count
         self.last = max(self.last, later.last)
         for place in (later.place, *(later.places or ())) if keeps_places else ():
-            self.again(place, later)
+            self.add_place(place, later)
 
 
 PAIRED = ("Send", "Recv")
@@ -134,7 +134,7 @@ class Tally(Record):
         self.last = other.last
 
 
-def counted(tallies: dict[CallKey, Tally], place: int, call: Collective) -> None:
+def count_call(tallies: dict[CallKey, Tally], place: int, call: Collective) -> None:
     """Count one call."""
     root = call.root if call.func in ROOTED else None
     key = CallKey(call.comm, call.func, call.datatype, call.nranks, root, call.count.bit_length())
@@ -145,7 +145,7 @@ def counted(tallies: dict[CallKey, Tally], place: int, call: Collective) -> None
         tallies[key] = tally
 
 
-def merged(mine: dict[CallKey, Tally], later: dict[CallKey, Tally], move: Callable[[int], int]) -> None:
+def merge_calls(mine: dict[CallKey, Tally], later: dict[CallKey, Tally], move: Callable[[int], int]) -> None:
     """Take in what the same process called later."""
     for key, tally in later.items():
         tally.first, tally.last = move(tally.first), move(tally.last)
@@ -292,7 +292,7 @@ class ProcessLog(Record):
         return burst
 
     def began_anew(self, since: int, until: int) -> bool:
-        """Whether a process began between two places: one that was started again may have the same pid and threads."""
+        """Return whether a process began between two places: a restarted one may have the same pid and threads."""
         after = bisect_right(self.bootstraps, since)
         return after < len(self.bootstraps) and self.bootstraps[after] < until
 
@@ -311,7 +311,7 @@ class ProcessLog(Record):
             if (last or place) > note.last:
                 note.last = last or place
             if not self.process.host:
-                note.again(place, parsed)
+                note.add_place(place, parsed)
         else:
             if printed.location != location:  # another one stands for it
                 printed = (printed.origin if isinstance(printed, Late) else printed)._replace(location=location)
@@ -333,7 +333,7 @@ class ProcessLog(Record):
             self.first, self.opening = move(later.first), later.opening
         self.last, self.closing = move(later.last), later.closing
         self.bootstraps.extend(map(move, later.bootstraps))
-        merged(self.calls, later.calls, move)
+        merge_calls(self.calls, later.calls, move)
         joined = self._join(later, move)
         for step in later.steps:
             if isinstance(step, Step):

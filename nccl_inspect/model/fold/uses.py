@@ -79,7 +79,7 @@ class Use(NamedTuple):
 _USES = [Use(how) for how in range(LOOSE + 1)]
 
 
-def used(text: Text) -> Use:
+def find_use(text: Text) -> Use:
     """Return what is done with a text; remembered with it."""
     use = text.use = _use(text)
     return use

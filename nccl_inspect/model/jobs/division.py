@@ -63,7 +63,7 @@ class Separation:
             self._state_releases()
             self._by_id()
             self._on_hosts()
-            self._in_sources()
+            self._join_in_sources()
             self._across_sources()
             self._join_world_of_files()
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
@@ -74,7 +74,7 @@ class Separation:
         releases = [note for note in notes if isinstance(note.event, events.NcclVersion)]
         if not releases:
             return
-        ordered = {source: self._in_order(source) for source in self._by_source}
+        ordered = {source: self._order_parts(source) for source in self._by_source}
         begins = {source: [self._parts[at].extents[source][0] for at in indexes] for source, indexes in ordered.items()}
         for note in releases:
             assert isinstance(note.event, events.NcclVersion)
@@ -86,12 +86,12 @@ class Separation:
                 if len(around) == 1:
                     around[0].state(note.event.version)
 
-    def _in_order(self, source: int) -> list[int]:
+    def _order_parts(self, source: int) -> list[int]:
         """Return the parts of a source in the order in which they begin there."""
         return sorted(self._by_source[source], key=lambda index: self._parts[index].extents[source])
 
     def _by_id(self) -> None:
-        """The id of a communicator is one job's, also where ranks differ on its size; unless a rank comes again."""
+        """Join by the id of a communicator, also where ranks differ on its size; unless a rank comes again."""
         owners: dict[str, tuple[int, set[int]]] = {}
         for index, part in enumerate(self._parts):
             for comm in part.roots:
@@ -137,11 +137,11 @@ class Separation:
         """Return the names of the files of a part, without what may differ between those of one job."""
         return {without.sub("", self._fold.sources[source].name) for source in part.sources}
 
-    def _in_sources(self) -> None:
+    def _join_in_sources(self) -> None:
         tests = _sources_of_tests(self._fold)
-        reasons = _requeued(self._fold)
+        reasons = _find_requeues(self._fold)
         for source in self._by_source:
-            indexes = self._in_order(source)
+            indexes = self._order_parts(source)
             self._numbered_on(source, indexes)
             self._join_world(source, indexes)
             self._cut_off(indexes)
@@ -306,7 +306,7 @@ def _find_named_ranks(fold: Fold) -> dict[int, list[tuple[int, int]]]:
     return {source: sorted(places) for source, places in ranks.items()}
 
 
-def _requeued(fold: Fold) -> dict[int, list[int]]:
+def _find_requeues(fold: Fold) -> dict[int, list[int]]:
     """Return where a scheduler says that it ended a job in order to start it again."""
     places: dict[int, list[int]] = {}
     for log in fold.processes.values():
@@ -351,7 +351,7 @@ class Claims:
         self._pids = {process.pid for process in claimed}
         """A process with one of these may be one of theirs whose host was torn."""
 
-    def all(self) -> list[Claim]:
+    def list_claims(self) -> list[Claim]:
         """Return the claims of all jobs, in the order of their lines."""
         by_source: dict[int, list[ProcessLog]] = {}
         for log in self._loose:
@@ -399,7 +399,7 @@ class Claims:
                 self._claims[self._nearest(source, log, around(log))].processes.add(log.process)
 
     def _is_job(self, logs: Sequence[ProcessLog]) -> bool:
-        """Whether processes without a communicator say what kept them from one; a program may begin NCCL for others."""
+        """Return whether processes say what kept them from a communicator; a program may begin NCCL for others."""
         if any(log.process in self._alone or log.process.pid in self._pids for log in logs):
             return False
         return any(note.level in STATEMENTS for log in logs for note in log.notes.values())
@@ -427,7 +427,7 @@ class Claims:
             for source in extents:
                 folders.setdefault(self._folder(source), set()).add(job)
         fresh: dict[str, Claim] = {}
-        continued = self._continued(by_source)
+        continued = self._find_continuations(by_source)
         for source, counts in enumerate(self._fold.sources):
             if source in self._by_source or source in continued:
                 continue
@@ -451,8 +451,8 @@ class Claims:
             if len(claims) == 1:
                 claims.popitem()[1].sources.add(source)
 
-    def _continued(self, by_source: Mapping[int, list[ProcessLog]]) -> dict[int, set[Process]]:
-        """The sources in which processes only continue that print elsewhere as well, with those that are known to.
+    def _find_continuations(self, by_source: Mapping[int, list[ProcessLog]]) -> dict[int, set[Process]]:
+        """Return the sources in which only processes continue that also print elsewhere, with those that are known to.
 
         Of lines that no production knows each is kept once, so they may not be known.
         """
@@ -528,7 +528,7 @@ def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
         return []
     from nccl_inspect.model.jobs.shares import shares
 
-    claims = Claims(fold, gathered, Separation(job_parts, fold).groups()).all()
+    claims = Claims(fold, gathered, Separation(job_parts, fold).groups()).list_claims()
     return shares(fold, gathered, claims) if len(claims) > 1 else []
 
 
@@ -541,7 +541,7 @@ def runs_of(fold: Fold | Share, gathered: Gathered) -> list[Share]:
     """
     from nccl_inspect.model.jobs.shares import Claim, shares  # most jobs have one run
 
-    earlier = gathering.superseded(gathered.communicators, gathered.everything)
+    earlier = gathering.find_earlier_runs(gathered.communicators, gathered.everything)
     over = {process for run in earlier for process in run.processes}
     lives = {life.process for life in gathered.living}
     return shares(fold, gathered, [*(Claim(run.processes) for run in earlier), Claim(lives - over)])

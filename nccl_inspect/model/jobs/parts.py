@@ -115,7 +115,7 @@ class Part:
 
     @cached_property
     def has_begun_here(self) -> bool:
-        """Whether the log has its beginning: what each process prints once before, or else nothing before START."""
+        """Return whether the log has its beginning: what each process prints once, or else nothing before START."""
         notes = (note for log in self.logs for note in log.notes.values())
         if any(log.bootstraps for log in self.logs) or any(isinstance(note.event, _BEGINNING) for note in notes):
             return True

@@ -140,8 +140,8 @@ class Share:
         self.where: Callable[[int], tuple[str, int, int]] = fold.where
         self.partial: bool = fold.partial
         self.restored: int = fold.restored
-        self.wrapped: bool = fold.wrapped
-        self.numbered = sources
+        self.has_envelope: bool = fold.has_envelope
+        self.sources_by_number = sources
         self.sources = list(sources.values())
         self._everything, self._repeated = everything, repeated
         self.processes = {log.process: log for log in everything}
@@ -149,7 +149,7 @@ class Share:
         self.alongside = alongside
         self.productions: set[tuple[str, str]] = _productions(everything) & fold.productions
 
-    def gathered(self) -> Gathered:
+    def gather(self) -> Gathered:
         """Return its processes."""
         return Gathered(self._everything, self.restored > 0, self._repeated)
 
@@ -170,7 +170,7 @@ class _Division:
 
     def __init__(self, fold: Fold | Share, gathered: Gathered, claims: Sequence[Claim]) -> None:
         self._fold, self._gathered, self._claims = fold, gathered, claims
-        self._numbered = fold.numbered
+        self._numbered = fold.sources_by_number
         self._of_process = {process: job for job, claim in enumerate(claims) for process in claim.processes}
         self._of_source = {source: job for job, claim in enumerate(claims) for source in claim.sources}
         self._landmarks: dict[int, Landmarks] = {}
@@ -179,14 +179,14 @@ class _Division:
         self._labels: dict[str, set[int]] = {}
         self._loose = [log for log in fold.processes.values() if not log.process.host]
         self._everything: list[list[ProcessLog]] = [[] for _ in claims]
-        for log, lives in self._known():
+        for log, lives in self._pair_lives():
             self._add(log, lives)
         self._close()
         for marks in self._landmarks.values():
             marks.sort()
         self._mark_ranks()
 
-    def _known(self) -> Iterator[tuple[ProcessLog, list[ProcessLog]]]:
+    def _pair_lives(self) -> Iterator[tuple[ProcessLog, list[ProcessLog]]]:
         return zip(self._gathered.logs, self._gathered.lives, strict=True)
 
     def _add(self, log: ProcessLog, lives: list[ProcessLog]) -> None:
@@ -217,7 +217,7 @@ class _Division:
         """Note the places of errors and ends."""
         for number, marks in self._landmarks.items():
             source = self._numbered[number]
-            ends = (line for line, text in source.counts.tail if job_end.end_text(text, self._fold.wrapped))
+            ends = (line for line, text in source.counts.tail if job_end.end_text(text, self._fold.has_envelope))
             marks.closings.extend(
                 position(number, line) for line in (*ends, *(exception.number for exception in source.raised))
             )
@@ -276,7 +276,7 @@ class _Division:
         for log in self._loose:
             for job, piece in self._pieces(log):
                 self._everything[job].append(piece)
-        unrecognised = self._unrecognised()
+        unrecognised = self._divide_unrecognised()
         sources, repeated = self._sources(unrecognised), self._gathered.repeated
         together = list(map(processes.apart, self._everything))
         return [
@@ -301,7 +301,7 @@ class _Division:
         for step in log.steps:
             piece(self._owner(step.place, b"", step.origin.label)).steps.append(step)
         for key, note in log.notes.items():
-            for job, share in self._noted(note):
+            for job, share in self._divide_note(note):
                 piece(job).notes[key] = share
         for call, tally in log.calls.items():
             piece(self._owner(tally.first, b"")).calls[call] = tally
@@ -315,7 +315,7 @@ class _Division:
             share_log.first, share_log.last = min(places, default=log.first), max(places, default=log.last)
             yield job, share_log
 
-    def _noted(self, note: Note) -> Iterator[tuple[int, Note]]:
+    def _divide_note(self, note: Note) -> Iterator[tuple[int, Note]]:
         """Yield a statement of nobody, as far as it was made in each job."""
         by_job: dict[int, list[int]] = {}
         places = _list_places(note)
@@ -329,7 +329,7 @@ class _Division:
         for job, own in by_job.items():
             yield job, replace(note, place=own[0], last=own[-1], count=len(own), places=array("q", own[1:]))
 
-    def _unrecognised(self) -> list[dict[bytes, Note]]:
+    def _divide_unrecognised(self) -> list[dict[bytes, Note]]:
         by_job: list[dict[bytes, Note]] = [{} for _ in self._claims]
         for message, note in self._fold.unrecognised.items():
             job = self._of_process.get(note.origin.process)
@@ -340,7 +340,7 @@ class _Division:
         return by_job
 
     def _sources(self, unrecognised: Sequence[Mapping[bytes, Note]]) -> list[dict[int, SourceCounts]]:
-        """For each job the sources that have lines of it, with its share of the loose ones.
+        """Return for each job the sources that have lines of it, with its share of the loose ones.
 
         Args:
             unrecognised: by jobs, their lines that no production knows: a process may have no others in a source.
@@ -358,11 +358,11 @@ class _Division:
             if len(jobs) == 1:
                 by_job[jobs.pop()][number] = source
                 continue
-            for job, share in self._divided(number, source, jobs).items():
+            for job, share in self._divide_source(number, source, jobs).items():
                 by_job[job][number] = share
         return by_job
 
-    def _divided(self, number: int, source: SourceCounts, jobs: Iterable[int]) -> dict[int, SourceCounts]:
+    def _divide_source(self, number: int, source: SourceCounts, jobs: Iterable[int]) -> dict[int, SourceCounts]:
         """Return a source with lines of several jobs, for each of them; the numbers of lines stay those of all."""
         counts = source.counts
         more = counts.damaged_lines - len(counts.broken)
@@ -398,7 +398,7 @@ class _Division:
     def _by_job(self, number: int, lines: Iterable[_Line]) -> dict[int, list[_Line]]:
         by_job: dict[int, list[_Line]] = {}
         for line in lines:
-            is_end = job_end.end_text(line[1], self._fold.wrapped) is not None
+            is_end = job_end.end_text(line[1], self._fold.has_envelope) is not None
             by_job.setdefault(self._owner(position(number, line[0]), line[1], is_end=is_end), []).append(line)
         return by_job
 
@@ -452,12 +452,12 @@ _SUFFIX = compile_later(r"(?:\.(?:log|txt|out|err|gz|bz2|xz|zst))+$")
 
 def titles(shares: Sequence[Share]) -> list[str]:
     """Return a name for each job, all different, in the order of the jobs."""
-    owners = Counter(number for share in shares for number in share.numbered)
-    files = _short({number: source.name for share in shares for number, source in share.numbered.items()})
+    owners = Counter(number for share in shares for number in share.sources_by_number)
+    files = _short({number: source.name for share in shares for number, source in share.sources_by_number.items()})
     names = []
     for index, share in enumerate(shares, 1):
-        own = [files[number] for number in share.numbered if owners[number] == 1]
-        is_split = len(own) < len(share.numbered) or len(files) == 1
+        own = [files[number] for number in share.sources_by_number if owners[number] == 1]
+        is_split = len(own) < len(share.sources_by_number) or len(files) == 1
         names.append(("" if is_split else _common(own)) or _common(_labels(share)) or f"job {index}")
     return _different(names)
 

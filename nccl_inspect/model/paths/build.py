@@ -19,7 +19,7 @@ from nccl_inspect.model.paths import ends as links
 from nccl_inspect.model.paths.ends import Line, NicName
 from nccl_inspect.model.paths.path import Path
 from nccl_inspect.model.paths.placement import Placed
-from nccl_inspect.model.paths.table import Paths, refined
+from nccl_inspect.model.paths.table import Paths, refine_kinds
 from nccl_inspect.scanning.found import Edge
 
 Pair = tuple[str, str, str]
@@ -62,7 +62,7 @@ def name_classes(paths: Paths, classes: Mapping[Pair, str], bus_ids: Mapping[int
         number[class_of(kind, (src_host, dst_host), (src, src_gpu), (dst, dst_gpu))]
         for kind, src_host, dst_host, src, src_gpu, dst, dst_gpu in ways
     ]
-    return refined(paths, marking, lambda kind, mark: kind.with_fields(gpu_class=names[mark]))
+    return refine_kinds(paths, marking, lambda kind, mark: kind.with_fields(gpu_class=names[mark]))
 
 
 class Scope:
@@ -203,7 +203,7 @@ def build(
     for (space, src, dst), lines in sorted(pairs.items(), key=lambda pair: (pair[0][1:], pair[0][0])):
         path, way = _path(lines, scope, nic_name)
         path.src_host, path.dst_host = placed.hosts.get((space, src)), placed.hosts.get((space, dst))
-        path.evidence = [evidence(_first(way).edge)]
+        path.evidence = [evidence(_first_line(way).edge)]
         paths.append(path)
         ways.append(way)
     return Paths(paths, _EndLines(ways, evidence))
@@ -218,10 +218,10 @@ class _EndLines(NamedTuple):
 
     def __call__(self, row: int, side: str, /) -> list[Evidence]:
         there = [line for line in self.ways[row] if line.event.direction == side]
-        return [self.evidence(_first(there).edge)] if there else []
+        return [self.evidence(_first_line(there).edge)] if there else []
 
 
-def _first(way: Iterable[Line]) -> Line:
+def _first_line(way: Iterable[Line]) -> Line:
     return min(way, key=lambda line: line.edge.place)
 
 
@@ -238,9 +238,9 @@ def _slowness(way: list[Line]) -> tuple[int, bool, bool]:
 
 
 def _path(lines: Sequence[Line], scope: Scope, nic_name: NicName) -> tuple[Path, list[Line]]:
-    """The path of a pair of ranks by its lines, without hosts and evidence, and those of them that it is read from."""
+    """Return the path of a pair of ranks, without hosts and evidence, and the lines that it is read from."""
     way, *others = sorted(_ways(lines), key=_slowness, reverse=True)
-    first = _first(way)
+    first = _first_line(way)
     event = first.event
     # The NIC and the proxy of a path are those of its sending end; its links have both ends.
     sender = next((line for line in way if line.event.direction != "receive"), way[0])
@@ -327,7 +327,7 @@ def unfinished_connections(logs: Iterable[ProcessLog], lines: Mapping[int, int])
 
 
 def _says_done(step: Step, begun: int) -> bool:
-    """Whether a step after the first connection says that connections are there: until 2.21 COMPLETE follows them."""
+    """Return whether a step after the first connection says that they are there: until 2.21 COMPLETE follows them."""
     match step.event:
         case events.Connected() | events.CommEnd():
             return True

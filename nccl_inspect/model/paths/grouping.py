@@ -52,7 +52,7 @@ class Rows:
         kept = np.flatnonzero(is_known & ~reduces)
         self._number = np.array(owners(self._placements), np.int32)
         kept = kept[sort_rows(self._number[owner[at[kept]]], table.place[rows[kept]])]
-        self.networks = self._counted(table.kind[rows[kept]])
+        self.networks = self._count_networks(table.kind[rows[kept]])
         """How many connections each network has."""
         self.spaces, space = _number_names([placement.space for placement in self._placements])
         of_space = np.argsort(np.argsort(self.spaces))[space]
@@ -137,7 +137,7 @@ class Rows:
             self._devices[dst_dev],
         )
 
-    def _counted(self, kind: Column) -> Counter[str]:
+    def _count_networks(self, kind: Column) -> Counter[str]:
         counts: Counter[str] = Counter()
         heads, number = number_groups(kind)
         for place, count in zip(kind[heads].tolist(), np.bincount(number).tolist(), strict=True):
@@ -347,7 +347,7 @@ class Grouping:
         return firsts
 
     def _first_rows(self, is_chosen: Column) -> dict[str, Column]:
-        """For each side the row of the first connection that each pair prints there."""
+        """Return for each side the row of the first connection that each pair prints there."""
         rows, of_ends = self._rows, {}
         for side in SIDES:
             is_printed = rows.table.map_events(partial(_is_printed_at, side))[rows.row]

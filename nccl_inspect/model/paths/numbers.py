@@ -17,7 +17,7 @@ Numbers: TypeAlias = Any
 """A list of integers, or an array of them."""
 
 
-def listed(numbers: Numbers) -> list[int]:
+def to_list(numbers: Numbers) -> list[int]:
     """Return the numbers as a list."""
     as_list: list[int] = numbers if isinstance(numbers, list) else numbers.tolist()
     return as_list
@@ -36,16 +36,16 @@ def find_rows(column: Numbers, wanted: Sequence[bool]) -> Numbers:
     """Return the rows with numbers that are wanted."""
     if isinstance(column, list):
         return list(compress(range(len(column)), map(wanted.__getitem__, column)))
-    return replaced(column, wanted).nonzero()[0]
+    return replace_values(column, wanted).nonzero()[0]
 
 
-def taken(column: Numbers, rows: Numbers) -> Numbers:
+def take_rows(column: Numbers, rows: Numbers) -> Numbers:
     """Return the numbers in some rows."""
     return [column[row] for row in rows] if isinstance(column, list) else column[rows]
 
 
-def replaced(column: Numbers, values: Sequence[Any]) -> Numbers:
-    """For each number the value at that place."""
+def replace_values(column: Numbers, values: Sequence[Any]) -> Numbers:
+    """Return for each number the value at that place."""
     if isinstance(column, list):
         return [values[number] for number in column]
     import numpy as np
@@ -76,7 +76,7 @@ def combinations(columns: Sequence[Numbers]) -> tuple[list[int], Numbers]:
     return firsts, groups
 
 
-def grouped(column: Numbers) -> dict[int, Numbers]:
+def group_rows(column: Numbers) -> dict[int, Numbers]:
     """Return the rows of each number, in the order of the first one."""
     if isinstance(column, list):
         by_number: dict[int, list[int]] = {}
@@ -101,7 +101,7 @@ class EndLines(Protocol):
     """The first line that each end of a row prints, made when it is asked for."""
 
     def __call__(self, row: int, side: str, /) -> list[Evidence]:
-        """That of the ``send`` or ``receive`` side, in a list; empty if none is known."""
+        """Return that of the ``send`` or ``receive`` side, in a list; empty if none is known."""
         ...
 
 

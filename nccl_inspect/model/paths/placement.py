@@ -139,7 +139,7 @@ class Placed:
     def _line(self, placement: Placement, burst: Burst, edge: Edge) -> Line | None:
         """Return an edge in the ranks of the space; None where the log does not show them, and for CollNet."""
         event, ranks = edge.event, placement.ranks
-        src, dst = _known(ranks, event.src), _known(ranks, event.dst)
+        src, dst = _global_rank(ranks, event.src), _global_rank(ranks, event.dst)
         if src is None or dst is None or event.transport == "COLLNET":
             return None
         return Line(
@@ -152,13 +152,13 @@ class Placed:
             placement.log,
             self.doubt(burst) > 0,
             self.doubt(burst) > 1,
-            _known(ranks, event.pxn_rank),
+            _global_rank(ranks, event.pxn_rank),
             event.src_dev,
             event.dst_dev,
         )
 
     @property
-    def unplaced(self) -> int:
+    def unplaced_count(self) -> int:
         """Return how many lines could not be placed."""
         if self.table is not None:
             return self._unplaced + self.rows.unplaced
@@ -221,7 +221,7 @@ def place_lines(
     for comm in communicators:
         space = "global" if world else comm.name
         for rank, member in comm.members.items():
-            own = _known(comm.global_ranks, rank)
+            own = _global_rank(comm.global_ranks, rank)
             if own is not None:
                 placed.name_host((space, own), member.log)
             if member.bursts:
@@ -232,7 +232,7 @@ def place_lines(
     return placed
 
 
-def _known(ranks: Sequence[int | None], rank: int | None) -> int | None:
+def _global_rank(ranks: Sequence[int | None], rank: int | None) -> int | None:
     """Return the global rank; None for a rank beyond the communicator."""
     return ranks[rank] if rank is not None and rank < len(ranks) else None
 
@@ -280,7 +280,7 @@ class _Rooms:
     def _agrees(self, comm: Communicator, log: ProcessLog, burst: Burst) -> bool:
         """Return whether what the world knows of the ranks of a communicator does not speak against a burst."""
         mine = self._global_ranks.get(id(log))
-        if mine and _known(comm.global_ranks, burst.key.rank) not in mine:
+        if mine and _global_rank(comm.global_ranks, burst.key.rank) not in mine:
             return False
         for rank, host, device in _named_ranks(log, burst):
             member = comm.mate(rank)
@@ -299,7 +299,7 @@ def _adopt(
 ) -> None:
     """Place a burst whose START is missing: in the communicator that has room for it, or in a fragment."""
     if home is not None:
-        space, own = ("global" if world else home.name), _known(home.global_ranks, burst.key.rank)
+        space, own = ("global" if world else home.name), _global_rank(home.global_ranks, burst.key.rank)
         if own is not None and (space, own) not in placed.hosts:
             placed.name_host((space, own), log)
         placed.placements.append(Placement(space, home.global_ranks, home.name, log, [burst]))

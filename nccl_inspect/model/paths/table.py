@@ -52,23 +52,23 @@ class Table:
     def rows_by_kind(self) -> dict[int, Numbers]:
         """Return the rows of each kind, in the order of the first one."""
         if not self._of_kind:
-            self._of_kind = numbers.grouped(self.columns.kind)
+            self._of_kind = numbers.group_rows(self.columns.kind)
         return self._of_kind
 
     def rows_in(self, communicator: str) -> Iterable[int]:
         """Return the rows with connections in a communicator."""
         if not self._of_set:
-            self._of_set = numbers.grouped(self.columns.communicators)
+            self._of_set = numbers.group_rows(self.columns.communicators)
             for place in self._of_set:
                 for name in self.columns.communicator_sets[place]:
                     self._sets.setdefault(name, []).append(place)
         groups = [self._of_set[place] for place in self._sets.get(communicator, [])]
-        return groups[0] if len(groups) == 1 else sorted(chain.from_iterable(map(numbers.listed, groups)))
+        return groups[0] if len(groups) == 1 else sorted(chain.from_iterable(map(numbers.to_list, groups)))
 
 
-def _decoded(columns: Iterable[Numbers], meanings: Iterable[Sequence[object] | None]) -> Iterator[tuple[Any, ...]]:
-    """Rows of what numbers stand for."""
-    lists = zip(map(numbers.listed, columns), meanings, strict=True)
+def _decode_rows(columns: Iterable[Numbers], meanings: Iterable[Sequence[object] | None]) -> Iterator[tuple[Any, ...]]:
+    """Yield rows of what numbers stand for."""
+    lists = zip(map(numbers.to_list, columns), meanings, strict=True)
     return zip(*(some if meaning is None else map(meaning.__getitem__, some) for some, meaning in lists), strict=True)
 
 
@@ -121,7 +121,7 @@ class Selection(Sequence[Path]):
     @property
     def rows(self) -> list[int]:
         """Return the rows of the table."""
-        rows: list[int] = self._remembered("rows", lambda: numbers.listed(self._at))
+        rows: list[int] = self._remember("rows", lambda: numbers.to_list(self._at))
         return rows
 
     @property
@@ -135,12 +135,14 @@ class Selection(Sequence[Path]):
                 self._rows = table.rows_by_kind()[self._kinds[0]] if self._kinds else numbers.column_of((), column)
         return self._rows
 
-    def counted(self) -> list[tuple[PathKind, int]]:
+    def count_kinds(self) -> list[tuple[PathKind, int]]:
         """Return the kinds of these paths, and how many there are of each."""
         kinds = self.table.columns.kinds
         if self._is_whole:
             return [(kinds[place], len(self.table.rows_by_kind()[place])) for place in self._list_places()]
-        return [(kinds[place], number) for place, number in Counter(numbers.listed(self._taken("kind"))).items()]
+        return [
+            (kinds[place], number) for place, number in Counter(numbers.to_list(self._column_values("kind"))).items()
+        ]
 
     @property
     def kinds(self) -> list[PathKind]:
@@ -152,41 +154,41 @@ class Selection(Sequence[Path]):
         passed = {place: bool(test(self.table.columns.kinds[place])) for place in self._list_places()}
         if self._is_whole:
             return Selection(self.table, [place for place, is_wanted in passed.items() if is_wanted])
-        return self._chosen(numbers.replaced(self._taken("kind"), self._by_place(passed, False)))
+        return self._chosen(numbers.replace_values(self._column_values("kind"), self._by_place(passed, False)))
 
-    def only(self, columns: Sequence[Column], test: Callable[..., object]) -> Selection:
+    def filter_values(self, columns: Sequence[Column], test: Callable[..., object]) -> Selection:
         """Return those whose values in some columns pass a test, which is made once for equal values."""
         if not self:
             return self
         combinations, group = self._combinations(columns)
-        return self._chosen(numbers.replaced(group, [bool(test(*values)) for values in combinations]))
+        return self._chosen(numbers.replace_values(group, [bool(test(*values)) for values in combinations]))
 
     def distinct(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
         """Return the values in some columns, each combination once, in order."""
-        return iter(self._remembered(columns, lambda: self._combinations(columns)[0]))
+        return iter(self._remember(columns, lambda: self._combinations(columns)[0]))
 
     def _combinations(self, columns: Iterable[Column]) -> tuple[list[tuple[Any, ...]], Numbers]:
-        """The values in some columns, each combination once, in order; and for each path the place of its own."""
+        """Return each combination of values in some columns once, in order, and for each path the place of its own."""
         read, meanings = self._read(columns)
         heads, group = numbers.combinations(read)
-        return list(_decoded([numbers.taken(column, heads) for column in read], meanings)), group
+        return list(_decode_rows([numbers.take_rows(column, heads) for column in read], meanings)), group
 
     def values(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
         """Return the values in some columns of each path."""
-        return _decoded(*self._read(columns))
+        return _decode_rows(*self._read(columns))
 
-    def without(self, others: Selection) -> Selection:
+    def exclude(self, others: Selection) -> Selection:
         """Return those that are not among others."""
         gone = set(others.rows)
         return Selection(self.table, (), [row for row in self.rows if row not in gone])
 
-    def ordered(self, key: Callable[[PathKind], Any]) -> Selection:
+    def sort_by(self, key: Callable[[PathKind], Any]) -> Selection:
         """Return the same, ordered by something that kinds have."""
         keys = {place: key(self._kind(place)) for place in self._list_places()}
-        own = dict(zip(self.rows, numbers.listed(self._taken("kind")), strict=True))
+        own = dict(zip(self.rows, numbers.to_list(self._column_values("kind")), strict=True))
         return Selection(self.table, (), sorted(self.rows, key=lambda row: keys[own[row]]))
 
-    def first(self, number: int) -> Selection:
+    def take(self, number: int) -> Selection:
         """Return the first ``number`` of them."""
         return Selection(self.table, (), self.rows[:number])
 
@@ -199,7 +201,7 @@ class Selection(Sequence[Path]):
 
     def ends(self) -> set[int]:
         """Return the ranks at both ends."""
-        return {*numbers.listed(self._taken("src")), *numbers.listed(self._taken("dst"))}
+        return {*numbers.to_list(self._column_values("src")), *numbers.to_list(self._column_values("dst"))}
 
     def hosts(self) -> set[str | None]:
         """Return the hosts at both ends."""
@@ -217,20 +219,20 @@ class Selection(Sequence[Path]):
         """Return where their kinds are in the table."""
         if self._is_whole:
             return self._kinds
-        return dict.fromkeys(numbers.listed(self._taken("kind")))
+        return dict.fromkeys(numbers.to_list(self._column_values("kind")))
 
     def _by_place(self, of_kinds: Mapping[int, Any], otherwise: object) -> list[Any]:
         """Return what is known of some kinds, by the places of all."""
         return [of_kinds.get(place, otherwise) for place in range(len(self.table.columns.kinds))]
 
-    def _taken(self, column: str) -> Numbers:
+    def _column_values(self, column: str) -> Numbers:
         """Return the values of a column."""
         values: Numbers = getattr(self.table.columns, column)
         if len(self) == len(values):
             return values
-        return self._remembered(column, lambda: numbers.taken(values, self._at))
+        return self._remember(column, lambda: numbers.take_rows(values, self._at))
 
-    def _remembered(self, key: object, find: Callable[[], Any]) -> Any:
+    def _remember(self, key: object, find: Callable[[], Any]) -> Any:
         """Return what is found in these paths, found when it is first asked for."""
         if key not in self._found:
             self._found[key] = find()
@@ -242,14 +244,14 @@ class Selection(Sequence[Path]):
         meanings: list[Sequence[object] | None] = []
         for column in columns:
             if isinstance(column, str):
-                read.append(self._taken(column))
+                read.append(self._column_values(column))
                 meanings.append(self.table.columns.meaning(column))
             else:
                 values: dict[object, int] = {}
                 places = {
                     kind: values.setdefault(column(self._kind(kind)), len(values)) for kind in self._list_places()
                 }
-                read.append(numbers.replaced(self._taken("kind"), self._by_place(places, 0)))
+                read.append(numbers.replace_values(self._column_values("kind"), self._by_place(places, 0)))
                 meanings.append(list(values))
         return read, meanings
 
@@ -329,7 +331,7 @@ def _columns(paths: Iterable[Path], end_lines: EndLines) -> Columns:
     )
 
 
-def refined(paths: Paths, marking: Sequence[int], change: Callable[[PathKind, int], PathKind]) -> Paths:
+def refine_kinds(paths: Paths, marking: Sequence[int], change: Callable[[PathKind, int], PathKind]) -> Paths:
     """Return the same paths, of whose kinds more is said; a kind whose rows are marked differently is split.
 
     Args:
@@ -340,6 +342,6 @@ def refined(paths: Paths, marking: Sequence[int], change: Callable[[PathKind, in
     columns = paths.table.columns
     both = columns.kind, numbers.column_of(marking, columns.kind)
     heads, kind = numbers.combinations(both)
-    places = zip(*(numbers.listed(numbers.taken(column, heads)) for column in both), strict=True)
+    places = zip(*(numbers.to_list(numbers.take_rows(column, heads)) for column in both), strict=True)
     kinds = [change(columns.kinds[place], mark) for place, mark in places]
     return Paths(columns.with_fields(kind=kind, kinds=kinds))

@@ -68,7 +68,7 @@ class _Copy:
         )
 
 
-def without(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
+def leave_out_repeats(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
     """Return the log of a process with each line once, and the first steps of what was left out."""
     proofs = [step.event.message for step in log.steps if type(step.event) is events.CommInit and step.event.comm_id]
     if len(set(proofs)) == len(proofs):
@@ -155,7 +155,7 @@ class Gathered:
         """Of the processes that printed."""
         self.lives = [identity.lives(log) for log in self.logs]
         """For each of these the processes that have its name, one after the other."""
-        self.processes, self.communicators, self.refused = walked(self.living)
+        self.processes, self.communicators, self.refused = walk_logs(self.living)
 
     @property
     def living(self) -> Iterator[ProcessLog]:
@@ -165,12 +165,12 @@ class Gathered:
     @classmethod
     def gather(cls, fold: Fold) -> Gathered:
         """Return all processes of a fold."""
-        once = [without(log) for log in Damage(fold).leave_out(identity.apart(fold.processes.values()))]
+        once = [leave_out_repeats(log) for log in Damage(fold).leave_out(identity.apart(fold.processes.values()))]
         repeated = {log.process: left_out for log, left_out in once if left_out}
         return cls([log for log, _ in once], fold.restored > 0, repeated)
 
 
-def walked(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Communicator], list[int]]:
+def walk_logs(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Communicator], list[int]]:
     """Return the members of each process, and the communicators that they form.
 
     Those that only claim to be large are left out; the last value is where these begin.
@@ -178,11 +178,11 @@ def walked(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Commu
     logs = list(logs)
     steps = sum(len(log.steps) for log in logs)
     beyond = _beyond(logs) if steps > _MOST else {}
-    logs = [_without(log, beyond.get(log.process, ())) for log in logs] if beyond else logs
+    logs = [_leave_out(log, beyond.get(log.process, ())) for log in logs] if beyond else logs
     processes = [members.walk_steps(log) for log in logs]
     communicators = communicator.join(processes)
-    if refused := _refused(communicators, steps):
-        processes = [members.walk_steps(_without(log, refused.get(log.process, ()))) for log in logs]
+    if refused := _find_refused(communicators, steps):
+        processes = [members.walk_steps(_leave_out(log, refused.get(log.process, ()))) for log in logs]
         communicators = communicator.join(processes)
     left_out = [place for some in (beyond, refused) for comms in some.values() for place in comms.values()]
     return processes, communicators, left_out
@@ -207,7 +207,7 @@ def _beyond(logs: Sequence[ProcessLog]) -> dict[Process, dict[str, int]]:
     return beyond
 
 
-def _refused(communicators: Iterable[Communicator], steps: int) -> dict[Process, dict[str, int]]:
+def _find_refused(communicators: Iterable[Communicator], steps: int) -> dict[Process, dict[str, int]]:
     """Return the pointers of communicators with more ranks that no line names than a log of that size is believed."""
     refused: dict[Process, dict[str, int]] = {}
     room = _BELIEVED + steps * _PER_STEP
@@ -218,13 +218,13 @@ def _refused(communicators: Iterable[Communicator], steps: int) -> dict[Process,
     return refused
 
 
-def _without(log: ProcessLog, comms: Collection[str]) -> ProcessLog:
+def _leave_out(log: ProcessLog, comms: Collection[str]) -> ProcessLog:
     """Return what a process printed but for what it says of some communicators."""
     return replace(log, steps=[step for step in log.steps if getattr(step.event, "comm", None) not in comms])
 
 
 def _printers(logs: Iterable[ProcessLog], passed_on: bool) -> list[ProcessLog]:
-    """The processes that printed; where hosts are named, a line without one was torn, or ``passed_on`` without it."""
+    """Return the processes that printed; where hosts are named, one without it was torn, or ``passed_on`` like that."""
     logs = [log for log in logs if log.process.host]
     named = [log for log in logs if not is_masked(log.process)]
     return logs if passed_on else named or logs
@@ -248,8 +248,8 @@ class Damage:
     """
 
     def __init__(self, fold: Fold) -> None:
-        self._doubtful = {index: source.counts.doubtful for index, source in fold.numbered.items()}
-        self._torn = {index for index, source in fold.numbered.items() if source.counts.is_torn}
+        self._doubtful = {index: source.counts.doubtful for index, source in fold.sources_by_number.items()}
+        self._torn = {index for index, source in fold.sources_by_number.items() if source.counts.is_torn}
 
     def leave_out(self, logs: Iterable[ProcessLog]) -> list[ProcessLog]:
         """Return what processes printed, without what is damage."""
@@ -333,7 +333,7 @@ class _Ways:
                 self._networks[edge.event.net] += edge.lines
 
     def is_new(self, log: ProcessLog, event: ChannelConnect) -> bool:
-        """Whether no sound line names this way: of the process, or of any where it has none of this transport."""
+        """Return whether no sound line names this way: of the process, or of any if it has none of this transport."""
         own = {way for way in self._by_process.get(log.process, ()) if way[0] == event.transport}
         return _way(event) not in (own or self._all)
 
@@ -420,7 +420,7 @@ def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
     return bool(shared_hosts or (between and shared))
 
 
-def superseded(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Part]:
+def find_earlier_runs(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Part]:
     """Return the runs that were over before the newest one began, the oldest first.
 
     Args:

@@ -19,7 +19,7 @@ from nccl_inspect.model.communicators.members import ProcessMembers
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, Note, ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.model.fold.process_log import CallKey, Tally, merged
+from nccl_inspect.model.fold.process_log import CallKey, Tally, merge_calls
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.statements.index import Line, StatementLine
 from nccl_inspect.util.levels import STATEMENTS
@@ -92,7 +92,7 @@ def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> 
         process=owners.get(first.process, first.process),
         steps=sorted((step for log in logs for step in log.steps), key=lambda step: step.place),
         notes=notes,
-        calls=_summed(logs),
+        calls=_sum_calls(logs),
         first=first.first,
         last=last.last,
         opening=first.opening,
@@ -101,10 +101,10 @@ def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> 
     )
 
 
-def _summed(logs: Sequence[ProcessLog]) -> dict[CallKey, Tally]:
+def _sum_calls(logs: Sequence[ProcessLog]) -> dict[CallKey, Tally]:
     calls: dict[CallKey, Tally] = {}
     for log in sorted(logs, key=lambda log: log.first):
-        merged(calls, {key: replace(tally) for key, tally in log.calls.items()}, lambda place: place)
+        merge_calls(calls, {key: replace(tally) for key, tally in log.calls.items()}, lambda place: place)
     return calls
 
 
@@ -144,7 +144,7 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
                 notes={
                     key: note
                     for key, whole in log.notes.items()
-                    if (note := within(whole, begin.find_border(whole), end.find_border(whole))) is not None
+                    if (note := cut_note(whole, begin.find_border(whole), end.find_border(whole))) is not None
                 },
                 calls={key: tally for key, tally in log.calls.items() if begin.step <= tally.first < end.step},
                 first=steps[0].place if lives else log.first,
@@ -169,12 +169,12 @@ def _borders(log: ProcessLog) -> list[_Border]:
         since = bisect_left(places, borders[-1].step if borders else 0)
         here = bisect_left(places, place)
         before, after = log.steps[since:here], log.steps[here : bisect_left(places, following)]
-        if _begun(before) and after and not _goes_on(_begun(before), after):
+        if _begun_pointers(before) and after and not _goes_on(_begun_pointers(before), after):
             borders.append(_Border(min(max(map(_end, before)), place - 1) + 1, place))
     return borders
 
 
-def _begun(steps: Iterable[Step | Burst]) -> set[str]:
+def _begun_pointers(steps: Iterable[Step | Burst]) -> set[str]:
     """Return the communicators that were begun, by their pointers."""
     return {step.event.comm for step in steps if isinstance(step, Step) and isinstance(step.event, events.CommInit)}
 
@@ -195,8 +195,8 @@ def _end(step: Step | Burst) -> int:
     return step.place if isinstance(step, Step) else step.last
 
 
-def within(note: Note, begin: int, end: int) -> Note | None:
-    """A statement as far as it was made between two places; None when it was not, as far as first and last show."""
+def cut_note(note: Note, begin: int, end: int) -> Note | None:
+    """Return a statement as far as it was made between two places; None if it was not, by its first and last."""
     if note.last < begin or note.place >= end:
         return None
     if begin <= note.place:
@@ -204,7 +204,7 @@ def within(note: Note, begin: int, end: int) -> Note | None:
     return replace(note, place=note.last) if note.last < end else None
 
 
-def in_other_sources(logs: Sequence[ProcessLog]) -> bool:
+def are_in_different_sources(logs: Sequence[ProcessLog]) -> bool:
     """Return whether these lives come from different sources: then they may have been at once."""
     return len({source_and_line(log.first)[0] for log in logs}) == len(logs)
 

@@ -87,7 +87,7 @@ def _is_in_order(logs: list[ProcessLog]) -> bool:
 
 
 def _begins_at_the_end(logs: Iterable[ProcessLog]) -> bool:
-    """Whether each process that tells its interface does so after all else that has an order, and none completes."""
+    """Return whether each process names its interface only after all else that has an order, and none completes."""
     telling = [log for log in logs if log.bootstraps and len(log.steps) >= _MIN_STEPS]
     return bool(telling) and all(
         log.bootstraps[0] > max(step.place for step in log.steps) and not _completes(log.steps) for log in telling

@@ -20,7 +20,7 @@ def file_age(job: Job) -> float | None:
     None where neither is known. A copy is younger than the log.
     """
     now = time.time()
-    times_written = [written(source.name) for source in job.sources]
+    times_written = [write_time(source.name) for source in job.sources]
     if times_written and all(times_written):
         return float(max(0, round(now - max(when for when in times_written if when))))
     times = [when for last in job.last_lines if (when := moment(last.time))]
@@ -44,7 +44,7 @@ def line_age(source: str, stamp: str) -> float | None:
         return None
     seconds: float | None = when.seconds
     if when.clock == "local":
-        changed = written(source)
+        changed = write_time(source)
         if changed is None:
             return None
         zones = (0.0, -float(time.localtime(changed).tm_gmtoff))
@@ -52,7 +52,7 @@ def line_age(source: str, stamp: str) -> float | None:
     return now - seconds if seconds is not None and 0 <= now - seconds < _RECENT else None
 
 
-def written(name: str) -> float | None:
+def write_time(name: str) -> float | None:
     """Return when a file was written, by the clock of its host; None if it is not a file on disk."""
     try:
         return Path(name).stat().st_mtime

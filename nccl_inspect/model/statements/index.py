@@ -86,7 +86,7 @@ class Statements:
         ]
 
     def where(self, is_wanted: Callable[[Event], bool]) -> Iterator[Statement]:
-        """The statements whose event is wanted."""
+        """Yield the statements whose event is wanted."""
         return (statement for statement in self.all if statement.event is not None and is_wanted(statement.event))
 
     def find_kind(self, kind: type[Event]) -> Iterator[Statement]:
@@ -127,7 +127,7 @@ class Quotes:
 
     def message(self, place: int, origin: Origin, level: str, message: str) -> Evidence:
         """Return the line at a place, as it stood."""
-        return self.line(place, prefix.whole(origin.head, level, message))
+        return self.line(place, prefix.join_line(origin.head, level, message))
 
     def line(self, place: int, text: str) -> Evidence:
         """Return the line at a place that has a text."""

@@ -10,7 +10,7 @@ from nccl_inspect.model import job
 
 
 def is_shutting_down(event: Event | None) -> bool:
-    """Whether a CUDA call failed because its process was ending already: an effect of the end, whatever its reason."""
+    """Return whether a CUDA call failed because its process was ending: an effect of the end, whatever its reason."""
     return isinstance(event, CudaFailure) and (event.code == _SHUTTING_DOWN or event.error == "driver shutting down")
 
 

@@ -89,7 +89,9 @@ def _notice(
             if len(printers) <= MAX_EVIDENCE
             else [statement.line(row, line) for row in range(len(printers))]
         ),
-        earliest=lambda: _earliest(statement, line) if len(printers) > 1 else _only(statement, notice.evidence[0]),
+        earliest=lambda: (
+            _earliest(statement, line) if len(printers) > 1 else _single_line(statement, notice.evidence[0])
+        ),
         until=lambda: [source_and_line(place)[1] for place in statement.lasts],
         outlived=lambda: _is_outlived(statement, completed),
     )
@@ -107,7 +109,7 @@ def _is_retold(statement: Statement) -> bool:
     return statement.location is None and not any(process.host for process in statement.processes)
 
 
-def _only(statement: Statement, line: Evidence) -> Earliest:
+def _single_line(statement: Statement, line: Evidence) -> Earliest:
     origin = statement.origins[0]
     is_ordered = moment(origin.time) is not None
     return Earliest(
@@ -136,7 +138,7 @@ def _earliest(statement: Statement, line: Line) -> Earliest:
 
 
 def gathered_calls(processes: Iterable[ProcessMembers], global_rank: Callable[[Member], int | None]) -> list[Calls]:
-    """The calls of a job. All ranks of a communicator make the same collective calls, so each is counted once."""
+    """Return the calls of a job. All ranks of a communicator make the same collective calls: each is counted once."""
     by_slot: dict[tuple[object, ...], Calls] = {}
     for process in processes:
         for key, tally in process.log.calls.items():

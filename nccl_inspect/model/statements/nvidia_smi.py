@@ -68,7 +68,7 @@ def _without_envelopes(line: str) -> tuple[str, Stated] | None:
         layer = envelopes.peel(text)
         if layer is None:
             break
-        text, stated = layer.text, layer.stated.within(stated)
+        text, stated = layer.text, layer.stated.add_outer(stated)
     return None
 
 

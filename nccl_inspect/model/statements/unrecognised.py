@@ -48,7 +48,7 @@ def torn(fold: Fold | Share) -> list[Note]:
     return [
         note
         for note in fold.unrecognised.values()
-        if note.count == 1 and fold.numbered[source_and_line(note.place)[0]].counts.damaged_lines
+        if note.count == 1 and fold.sources_by_number[source_and_line(note.place)[0]].counts.damaged_lines
     ]
 
 
@@ -60,7 +60,7 @@ def cut_widths(fold: Fold) -> dict[str, int]:
         notes += [note for log in fold.processes.values() if log.process.host for note in log.notes.values()]
     by_source: dict[int, dict[int, list[Note]]] = {}
     for note in (note for note in notes if note.message):
-        text = prefix.whole(note.origin.head, note.level, decode(note.message))
+        text = prefix.join_line(note.origin.head, note.level, decode(note.message))
         by_length = by_source.setdefault(source_and_line(note.place)[0], {})
         by_length.setdefault(len(encode(text)), []).append(note)
     longest = {source: max(by_length) for source, by_length in by_source.items()}
@@ -94,8 +94,8 @@ def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int | N
     )
 
 
-def grouped(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:
-    """Templates with the number of their lines and the first one, the most frequent first.
+def group_templates(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:
+    """Return templates with the number of their lines and the first one, the most frequent first.
 
     Args:
         notes: unrecognised messages with their counts.

@@ -10,12 +10,12 @@ def is_idle(comm: CommunicatorInfo) -> bool:
     return len(comm.completed) == comm.nranks and not (comm.connected or comm.unconnected)
 
 
-def in_use(job: Job) -> list[CommunicatorInfo]:
+def used_communicators(job: Job) -> list[CommunicatorInfo]:
     """Return the communicators that show how the job fares: without idle ones, if there are others."""
     return [comm for comm in job.communicators if not is_idle(comm)] or job.communicators
 
 
 def is_over(job: Job) -> bool:
     """Return whether these all came to their end in order."""
-    comms = in_use(job)
+    comms = used_communicators(job)
     return bool(comms) and all(len(comm.ended) == comm.nranks for comm in comms)
