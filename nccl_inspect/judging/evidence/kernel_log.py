@@ -63,7 +63,7 @@ def _is_of_time(facts: Facts, line: str) -> bool | None:
 
 
 def is_near(line: str, other: str) -> bool | None:
-    """Return whether two lines were printed within a day, in any year; None if one begins with no date."""
+    """Return whether two lines were printed within a day of each other, in any year; None if one has no date."""
     first, second = _time_in_year(line), _time_in_year(other)
     if first is None or second is None:
         return None

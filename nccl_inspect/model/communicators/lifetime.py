@@ -90,7 +90,7 @@ class _Timings:
         )
 
     def find_timings(self, member: Member) -> Iterator[StatementLine]:
-        """Yield them after COMPLETE and before that of another communicator, or for its bootstrap before COMPLETE."""
+        """Yield the lines from COMPLETE to that of another communicator, or for its bootstrap before COMPLETE."""
         done = member.completed
         if done is None or not self._timings:
             return

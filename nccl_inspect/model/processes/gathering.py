@@ -224,7 +224,7 @@ def _leave_out(log: ProcessLog, comms: Collection[str]) -> ProcessLog:
 
 
 def _printers(logs: Iterable[ProcessLog], passed_on: bool) -> list[ProcessLog]:
-    """Return the processes that printed; where hosts are named, one without it was torn, or ``passed_on`` like that."""
+    """Return the processes that printed; where hosts are named, one without it was torn or ``passed_on`` so."""
     logs = [log for log in logs if log.process.host]
     named = [log for log in logs if not is_masked(log.process)]
     return logs if passed_on else named or logs
