@@ -104,10 +104,7 @@ KINDS: dict[str, Callable[[], Job]] = {
 }
 
 
-FAST = ("plain", "torn", "flood")
-
-
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind not in FAST)) for kind in KINDS])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_large_log_gives_its_truth_and_what_reading_line_by_line_gives(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

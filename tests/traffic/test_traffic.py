@@ -11,6 +11,7 @@ import sample_data
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nccl_inspect
 from nccl_inspect.model import resolve
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
@@ -50,6 +51,14 @@ def test_calls_merge(places: list[int]) -> None:
     parts = resolve_log([sample_data.fold_sources([("log", lines[a:b])]) for a, b in pairwise(ends)])
     assert parts.calls == whole.calls
     assert whole.calls
+
+
+def test_a_rank_whose_log_was_cut_short_takes_no_calls_from_the_others() -> None:
+    lines = log(*(call("AllReduce", 1 << 20, number=n) for n in range(5))).splitlines()
+    for cut in range(4):
+        kept = [line for n, line in enumerate(lines) if n // 7 != cut or n % 7 < 4]  # two of its five calls
+        (calls,) = nccl_inspect.read(b"\n".join(kept)).calls
+        assert (calls.calls, calls.elements, calls.ranks) == (5, 5 << 20, [0, 1, 2, 3]), cut
 
 
 def test_calls_of_many_sizes_are_kept_by_powers_of_two() -> None:

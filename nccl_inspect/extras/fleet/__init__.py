@@ -31,5 +31,4 @@ def library(name: str, extra: str = EXTRA) -> Any:
 
 def texts(section: str) -> dict[str, Any]:
     """Return a section of ``texts.toml``."""
-    found: dict[str, Any] = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))[section]
-    return found
+    return dict(tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))[section])

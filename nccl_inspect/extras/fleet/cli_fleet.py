@@ -29,24 +29,12 @@ _KINDS = ("image", "release", "setting", "host", "nic", "gpu")
 _EXAMPLES = texts("examples")
 
 
-class _Group(click.Group):
-    """Commands with the help pages of this program."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = super().get_command(ctx, cmd_name)
-        return prepare_command(found) if found else None
-
-
 store_option = click.option(
     "--store", required=True, metavar="DIR|URL", type=shared.FILE, help="Folder or URL (s3://…) of the store."
 )
 
 
-@click.group(
-    cls=_Group,
-    epilog=_EXAMPLES["fleet"],
-    short_help="Keep many jobs in a store; find the host, NIC or image behind bad ones.",
-)
+@click.group(epilog=_EXAMPLES["fleet"], short_help="Keep many jobs; find the host, NIC or image behind bad ones.")
 def command() -> None:
     """Keep the results of many jobs in a store (Parquet), and find what the bad ones share: which node is bad.
 
@@ -76,7 +64,6 @@ def add(
     With --cluster, workers must reach the logs and the store by the same names, and have nccl-inspect installed.
     """
     adding = library("nccl_inspect.extras.fleet.adding")  # loads pyarrow
-
     with tempfile.NamedTemporaryFile(prefix="nccl-inspect-", suffix=".log") as spooled:
         inputs = shared.inputs_or_stdin(logs)
         if "-" in inputs:
@@ -103,8 +90,7 @@ def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | Non
     """Return a number of days or weeks."""
     if value is None:
         return None
-    match = _SINCE.fullmatch(value)
-    if not match:
+    if not (match := _SINCE.fullmatch(value)):
         raise click.BadParameter(f"'{value}' is not a number of days or weeks, such as 7d or 4w")
     return timedelta(days=int(match[1]) * (7 if match[2] == "w" else 1))
 
@@ -112,18 +98,10 @@ def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | Non
 @command.command("report", epilog=_EXAMPLES["report"], short_help="Report what the bad jobs of a store share.")
 @store_option
 @format_option(forms.names(), forms.load)
-@click.option(
-    "--since", metavar="7d|4w", callback=_parse_since, help="Only jobs of the last days before the newest one."
-)
-@click.option(
-    "--by",
-    "by_kind",
-    type=click.Choice(_KINDS),
-    metavar="KIND",
-    help=f"Also list all of a kind, worst first: {', '.join(_KINDS)}.",
-)
+@click.option("--since", metavar="7d|4w", callback=_parse_since, help="Only jobs of the days before the newest job.")
+@click.option("--by", type=click.Choice(_KINDS), metavar="KIND", help=f"Also list all of a kind: {', '.join(_KINDS)}.")
 @shared.output_options
-def report(store: str, form: str, since: timedelta | None, by_kind: str | None, out: shared.Output) -> int:
+def report(store: str, form: str, since: timedelta | None, by: str | None, out: shared.Output) -> int:
     """Report verdicts over time, frequent causes, and which host, NIC, GPU, image, release or setting is behind them.
 
     A suspect has more bad jobs than chance explains: by Fisher's exact test and against jobs of like size and day, both
@@ -132,7 +110,7 @@ def report(store: str, form: str, since: timedelta | None, by_kind: str | None, 
     (95 %).
     """
     reporting = library("nccl_inspect.extras.fleet.report")  # loads pyarrow
-    document = reporting.make_report(reporting.Store(store), since, by_kind or "")
+    document = reporting.make_report(reporting.Store(store), since, by or "")
     out.write(forms.load(form).render(document, out.style))
     return 0
 
@@ -172,3 +150,7 @@ def query(sql: str, store: str, form: str, out: shared.Output) -> int:
 
         out.write(tabulate(rows, head, tablefmt="plain", disable_numparse=True))
     return 0
+
+
+for _subcommand in command.commands.values():
+    prepare_command(_subcommand)

@@ -18,11 +18,8 @@ from typing import Any
 from nccl_inspect.extras.fleet.store import Store
 
 SCHEMA = "nccl-inspect-fleet/1"
-_QUERIES = dict(
-    re.findall(
-        r"^-- name: (\w+)\n(.*?)(?=\n-- name|\Z)", Path(__file__).with_name("queries.sql").read_text(), re.M | re.S
-    )
-)
+_SQL = Path(__file__).with_name("queries.sql").read_text()
+_QUERIES = dict(re.findall(r"^-- name: (\w+)\n(.*?)(?=\n-- name|\Z)", _SQL, re.M | re.S))
 _MOST = 40
 """Suspects, after which nothing more is looked for."""
 

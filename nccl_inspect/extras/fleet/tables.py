@@ -33,12 +33,7 @@ DESCRIBED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("tables.toml"
 TABLES = tuple(name for name in DESCRIBED if name != "shared")
 """The tables. A job counts once its row in the first one is written, which is done last."""
 Tables = dict[str, "pa.Table"]
-_TYPES = {
-    "strings": pa.list_(pa.string()),
-    "timestamp": pa.timestamp("us"),
-    "bool": pa.bool_(),
-    "double": pa.float64(),
-}
+_TYPES = {"strings": pa.list_(pa.string()), "timestamp": pa.timestamp("us"), "bool": pa.bool_(), "double": pa.float64()}
 _MOST_HOSTS = 64
 """Hosts and culprits that a finding lists; the rest is in the tables of hosts and NICs, which say who was named."""
 
