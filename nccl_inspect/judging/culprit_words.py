@@ -229,9 +229,13 @@ _RAIL_THAT_FAILS = "Look at rail {} first: its switch, its cables, the driver of
 """For failed transfers: if only GPUDirect RDMA is missing, cables and switches are fine."""
 
 
+_MOST_GPUS = 16
+"""Of a host; a larger number is a bus id, as releases before 2.13 print it."""
+
+
 def _at_gpus(named: Sequence[Culprit], things: str, is_rccl: bool) -> str:
     host, _, gpu = named[0].name.partition(" GPU ")
-    if len(named) > 1 or is_rccl or not gpu.isdigit():
+    if len(named) > 1 or is_rccl or not gpu.isdigit() or int(gpu) > _MOST_GPUS:
         show = "rocm-smi --showtopo" if is_rccl else "nvidia-smi topo -m"
         return f"{show}; dmesg -T{COMMENT}look at {things} first"
     look = f"nvidia-smi -i {gpu} -q; nvidia-smi topo -m; dmesg -T | grep -i xid"

@@ -93,13 +93,16 @@ def _add_culprits(facts: Facts, finding: Finding, case: _Case) -> None:
         return Culprit(kind, name, count.bad, count.bad + count.good, good - count.good, side, ranks)
 
     named, beside = ([culprit(count) for count in counts] for counts in (explanation.culprits, explanation.beside))
-    if not named:
+    # A setting that the finding is about explains its paths, but neither says more, nor is it lacking elsewhere.
+    lines = "\n".join(line.text for line in finding.evidence)
+    is_stated = any(one.kind == "setting" and one.name.partition("=")[0] in lines for one in named)
+    if not named or (is_stated and not facts.job.paths):
         return
     finding.culprits = [*named, *beside]
     scene = case.scene.with_fields(bad=len(case.group.bad), good=good, explained=explanation.explained)
     finding.where = words.line(named, beside, scene, facts.job)
     step = words.step(named, beside, scene, facts.job)
-    if step and finding.severity != "info":
+    if step and finding.severity != "info" and not is_stated:
         finding.fix = [step, *finding.fix]
 
 

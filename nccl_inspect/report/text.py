@@ -159,9 +159,7 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
             yield from block("path", text, style, indent=0)
     if job.unplaced_lines:
         lines = count(job.unplaced_lines, "connection line")
-        text = (
-            f"{lines} could not be placed: they are cut off, or the log does not show their communicator or its ranks"
-        )
+        text = f"{lines} could not be placed: cut off, or of a communicator or ranks that the log does not show"
         yield from block("", text, style, indent=0, hang=0)
     yield ""
 

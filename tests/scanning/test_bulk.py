@@ -170,6 +170,16 @@ def collect_events(lines: Sequence[bytes], form: str, start: datetime, step: tim
     start=st.datetimes(datetime(2026, 11, 20, 23, 59, 59), datetime(2026, 11, 21)),
     step=st.sampled_from([timedelta(0), timedelta(microseconds=37), timedelta(seconds=1), timedelta(hours=1)]),
 )
+@example(
+    block=[
+        b"vm:7:8 [1] NCCL INFO Channel 00/0 : 0[0] -> 99999999[1] via P2P/CUMEM",  # refused: the burst begins later
+        b"vm:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
+        b"vm:7:8 [1] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
+    ],
+    form=COLLECTED[0],
+    start=datetime(2026, 11, 20, 23, 59, 59),
+    step=timedelta(0),
+)
 def test_lines_with_times_give_what_they_give_one_by_one(
     block: list[bytes], form: str, start: datetime, step: timedelta
 ) -> None:

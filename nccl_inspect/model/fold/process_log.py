@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from functools import partial
@@ -288,7 +288,9 @@ class ProcessLog(Record):
             burst = Burst(key, place, printed)
             self.open[key.tid] = burst
             self.begun.setdefault(key.tid, burst)
-            self.steps.append(burst)
+            insort(
+                self.steps, burst, key=attrgetter("place")
+            )  # lines of another thread may precede its first sound one
         return burst
 
     def began_anew(self, since: int, until: int) -> bool:
