@@ -99,9 +99,11 @@ def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | Non
 @store_option
 @format_option(forms.names(), forms.load)
 @click.option("--since", metavar="7d|4w", callback=_parse_since, help="Only jobs of the days before the newest job.")
-@click.option("--by", type=click.Choice(_KINDS), metavar="KIND", help=f"Also list all of a kind: {', '.join(_KINDS)}.")
+@click.option(
+    "--by", "by_kind", type=click.Choice(_KINDS), metavar="KIND", help=f"Also list each: {', '.join(_KINDS)}."
+)
 @shared.output_options
-def report(store: str, form: str, since: timedelta | None, by: str | None, out: shared.Output) -> int:
+def report(store: str, form: str, since: timedelta | None, by_kind: str | None, out: shared.Output) -> int:
     """Report verdicts over time, frequent causes, and which host, NIC, GPU, image, release or setting is behind them.
 
     A suspect has more bad jobs than chance explains: by Fisher's exact test and against jobs of like size and day, both
@@ -110,7 +112,7 @@ def report(store: str, form: str, since: timedelta | None, by: str | None, out: 
     (95 %).
     """
     reporting = library("nccl_inspect.extras.fleet.report")  # loads pyarrow
-    document = reporting.make_report(reporting.Store(store), since, by or "")
+    document = reporting.make_report(reporting.Store(store), since, by_kind or "")
     out.write(forms.load(form).render(document, out.style))
     return 0
 
