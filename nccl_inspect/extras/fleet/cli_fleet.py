@@ -99,9 +99,7 @@ def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | Non
 @store_option
 @format_option(forms.names(), forms.load)
 @click.option("--since", metavar="7d|4w", callback=_parse_since, help="Only jobs of the days before the newest job.")
-@click.option(
-    "--by", "by_kind", type=click.Choice(_KINDS), metavar="KIND", help=f"Also list each: {', '.join(_KINDS)}."
-)
+@click.option("--by", "by_kind", type=click.Choice(_KINDS), metavar="KIND", help=f"Also rate each {'|'.join(_KINDS)}.")
 @shared.output_options
 def report(store: str, form: str, since: timedelta | None, by_kind: str | None, out: shared.Output) -> int:
     """Report verdicts over time, frequent causes, and which host, NIC, GPU, image, release or setting is behind them.
