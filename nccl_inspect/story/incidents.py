@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
 from nccl_inspect.event.base import NO_HOST, Process
@@ -350,11 +350,13 @@ class Collector:
             if notice.production == "torch/agent-signal-exception" and agents:
                 continue
             rank = self.actors.rank_in_line(line.text)
+            sent_to = self.actors.actor_by_pid(int(pid[1])) if pid else None
+            named: Collection[Actor] = report_of(notice).ranks if rank is None else (rank,)
             is_of_launcher = notice.production == "torch/worker-signalled" or "ends-one" in notice.roles
             yield Incident(
                 "ended-from-outside",
                 Layer.LAUNCHER,
-                frozenset(report_of(notice).ranks if rank is None else (rank,)),
+                frozenset(named if sent_to is None else (sent_to,)),
                 line,
                 _short(notice),
                 is_report=isinstance(notice.event, ProcessEnded),
@@ -363,8 +365,8 @@ class Collector:
             )
         for notice, actors in agents.values():
             number = _SIGNALLED.search(notice.message)
-            named = signals.name(int(number[1])) if number and number[1].isdigit() else number[1] if number else ""
-            words = f"the launcher got {named or 'a signal'} from outside"
+            sent = signals.name(int(number[1])) if number and number[1].isdigit() else number[1] if number else ""
+            words = f"the launcher got {sent or 'a signal'} from outside"
             yield Incident("ended-from-outside", Layer.LAUNCHER, frozenset(actors), notice.evidence[0], words)
 
     # Findings
