@@ -115,7 +115,7 @@ def _find_times(job: Job, written: float | None) -> tuple[datetime | None, datet
     stamps = [stamp for progress in job.timeline for stamp in progress.stamps.values()]
     texts = [end(stamps).time for end in (min, max)] if stamps else []  # most logs: to read thousands takes its time
     if not stamps:
-        texts += [line.time for line in job.last_lines if line.time]
+        texts += filter(None, (*(one.time for one in job.last_lines), *(one.earliest.time for one in job.notices)))
         stages = [stage for comm in job.communicators for stage in comm.lifetime]
         texts += [time for stage in stages for time in (stage.first, stage.last) if time]
     moments = [found for text in dict.fromkeys(texts) if (found := moment(text)) and found.seconds > 0]

@@ -291,6 +291,14 @@ def test_jobs_without_a_date_are_counted_and_days_without_jobs_are_gaps(tmp_path
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
 
 
+def test_a_job_has_the_date_of_the_few_lines_that_have_one(tmp_path: Path) -> None:
+    sample = ROOT / "sample_logs" / "efa-provider-missing-socket-fallback" / "job.log"
+    fleet("add", str(sample), "--store", str(tmp_path))
+    assert rows(tmp_path, "SELECT CAST(start AS VARCHAR) AS start, clock FROM job") == [
+        {"start": "2026-11-20 23:11:30", "clock": "lines"}
+    ]
+
+
 def test_a_log_is_the_same_when_it_is_compressed_and_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(log(1))
     (tmp_path / "a.log.gz").write_bytes(gzip.compress(log(1)))
