@@ -39,9 +39,9 @@ Examples:
   nccl-inspect check job.log --policy policy.toml --format junit -o nccl.xml
   nccl-inspect check job.log --exit-on action=drain-host     before the next start: is a host at fault?
 
-Exit status: 0 the policy is kept; 1 it is broken, a finding needs an action of --exit-on, or --strict and undecided
-(with --learn: the log does not show a healthy job, so nothing is written); 3 no readable input, or the policy is kept
-by the part that could be read.
+Exit status: 0 the policy is kept, or undecided without --strict; 1 it is broken, a finding needs an action of
+--exit-on, or --strict and undecided (with --learn: the log does not show a healthy job, so nothing is written); 3 no
+readable input, or the policy is kept by the part that could be read.
 """
 
 

@@ -73,7 +73,7 @@ def _paint_block(
 
 
 def _verdict(checked: Checked, strict: bool) -> str:
-    return "KEPT" if checked.is_met(strict) else "BROKEN"
+    return checked.state.upper() if checked.is_met(strict) else "BROKEN"
 
 
 def _headline(checked: Checked, strict: bool) -> str:
@@ -116,7 +116,8 @@ def _level(outcome: Outcome, strict: bool) -> str:
 
 def _check_text(checked: Checked, strict: bool, style: Style) -> str:
     """Render what is broken, then what is undecided, each fix once; it fits any width from 40 columns."""
-    word, color = _verdict(checked, strict), "ok" if checked.is_met(strict) else "error"
+    word = _verdict(checked, strict)
+    color = _COLORS[word.lower()]
     parts = [list(_paint_block("", f"{word}: {_headline(checked, strict)}", word, color, style))]
     for state, todo, outcomes in _group_by_fix(checked):
         lines = [line for outcome in outcomes for line in _outcome_lines(outcome, style)]
