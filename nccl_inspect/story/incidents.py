@@ -27,6 +27,7 @@ from nccl_inspect.story.incident import Incident
 from nccl_inspect.story.silence import closed_by_others
 from nccl_inspect.util import signals
 from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.text import cut
 from nccl_inspect.util.times import line_seconds
 
 _KILLS = (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE)
@@ -416,4 +417,4 @@ def _compares_calls(notice: Notice) -> bool:
 
 def _short(notice: Notice) -> str:
     text = " ".join((notice.event.message if notice.event else notice.message).split())
-    return _OWN_NAME.sub("", text)[:_WIDTH]
+    return cut(_OWN_NAME.sub("", text), _WIDTH)
