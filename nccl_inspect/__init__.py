@@ -63,7 +63,7 @@ def read(
 
     from nccl_inspect import artifacts
     from nccl_inspect.pipeline import configuration, reading
-    from nccl_inspect.util.gc_pause import pause_collector
+    from nccl_inspect.util.memory import pause_collector
 
     # A string is also a sequence: of characters.
     files, wanted, unwanted = (

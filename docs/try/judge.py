@@ -15,7 +15,7 @@ from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import list_unused_evidence as problems_of
-from nccl_inspect.util.gc_pause import pause_collector
+from nccl_inspect.util.memory import pause_collector
 
 FOLDER = Path("/logs")
 """Where the worker puts what was dropped; names in reports are relative to it."""

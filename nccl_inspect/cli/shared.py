@@ -23,8 +23,8 @@ from nccl_inspect.report import Style
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.atomic_files import strip_compression
 from nccl_inspect.util.discovery import settings_file
-from nccl_inspect.util.gc_pause import pause_collector
 from nccl_inspect.util.interruption import PROCESS
+from nccl_inspect.util.memory import pause_collector
 from nccl_inspect.util.progress import Bar
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count

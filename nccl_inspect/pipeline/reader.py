@@ -19,6 +19,7 @@ from nccl_inspect.model.statements.unrecognised import has_communicator
 from nccl_inspect.scanning.bulk import BulkScanner
 from nccl_inspect.scanning.counts import MAX_EXAMPLES, TAIL_WIDTH
 from nccl_inspect.scanning.found import Found
+from nccl_inspect.util.memory import keep_reserve
 
 Piece: TypeAlias = Source | Lines | NoInputError | Fold
 """A source, then its lines, then the error that ended it if there was one; or a fold of the lines of some sources."""
@@ -39,6 +40,7 @@ class Reader:
         self._scanner.know(self.fold.known)
         self._widths = widths
 
+    @keep_reserve
     def add(self, piece: Piece) -> None:
         """Take in a source, some of its lines, the error that ended it, or a fold of what follows."""
         if isinstance(piece, Lines):

@@ -31,6 +31,7 @@ from nccl_inspect.pipeline.options import Options
 from nccl_inspect.pipeline.reader import Piece, Reader, may_be_excerpt, read_excerpts
 from nccl_inspect.report import head
 from nccl_inspect.util.interruption import Interruption
+from nccl_inspect.util.memory import keep_reserve
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.wording import count
@@ -355,6 +356,7 @@ class Judge:
         self._topologies = [*map(topology.read, options.topologies), *options.topologies_read]
         self._options = options
 
+    @keep_reserve
     def find_job(
         self,
         state: Fold,

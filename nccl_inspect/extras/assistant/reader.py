@@ -19,7 +19,7 @@ from nccl_inspect.ingest.sources import limits
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
-from nccl_inspect.util.gc_pause import pause_collector
+from nccl_inspect.util.memory import pause_collector
 
 _MAX_KEPT = 4
 """Jobs that are kept: those of two runs that are compared, and what was asked before."""

@@ -1,0 +1,49 @@
+"""Memory: no search for cyclic garbage where there is none, and some to unwind with when it runs out."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_RESERVE = 8 << 20
+"""Bytes; of such a block the system gives no memory before it is written to."""
+
+
+@contextmanager
+def pause_collector(for_good: bool = False) -> Iterator[None]:
+    """Look for no cyclic garbage while this is entered: reading makes none, and looking takes up to half of it.
+
+    Args:
+        for_good: whether the process ends soon after, so that nothing is to look any more.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was and not for_good:
+            gc.enable()
+
+
+def keep_reserve(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return the function with memory set aside that is given back when no more is to be had.
+
+    Python needs a few bytes to leave a ``with`` block by an error, and tries for ever to get them. An extension in C
+    that gets none may return without saying why, which Python calls a system error.
+    """
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        reserve = bytearray(_RESERVE)
+        try:
+            return function(*args, **kwargs)
+        except (MemoryError, SystemError):
+            del reserve
+            raise MemoryError from None
+
+    return call
