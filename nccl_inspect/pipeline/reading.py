@@ -10,7 +10,6 @@ from nccl_inspect import judge, platforms, topology
 from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.bandwidth.lines import is_kept
 from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
-from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources import files
 from nccl_inspect.ingest.sources.blocks import Input, Progress
@@ -281,7 +280,7 @@ def _read_all(given: Sequence[Input], progress: Progress | None, turned: Contain
     for source in sources.find(given, progress):
         from_the_end = source.name in turned
         yield source.with_fields(newest_first=True) if from_the_end else source
-        yield from record_lines.pieces_of(source, from_the_end)
+        yield from sources.records_of(source, from_the_end)
 
 
 def _groups(inputs: Input | Sequence[Input], jobs: int | None) -> list[list[Part]]:

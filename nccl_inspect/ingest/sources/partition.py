@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.sources import blocks, compression, files, log_detection, streams
 from nccl_inspect.ingest.sources.files import File, Input, Place
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, check_size, failing, pieces
@@ -118,7 +117,7 @@ class _LineEnds:
         head = _read(self._place, 0)
         if log_detection.is_tar(head) or log_detection.is_zip(head) or compression.is_packed(head):
             return False
-        if streams.is_recoded(head) or record_lines.reader_of(head[:HEAD]):
+        if streams.is_recoded(head) or blocks.reader_of(head[:HEAD]):
             return False
         assert self._place is not None
         with self._place.open("rb", 0) as file:

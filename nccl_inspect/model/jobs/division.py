@@ -64,8 +64,6 @@ class Separation:
             self._by_id()
             self._on_hosts()
             self._join_in_sources()
-            self._across_sources()
-            self._join_world_of_files()
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
 
     def _state_releases(self) -> None:
@@ -189,32 +187,6 @@ class Separation:
                 for before, after in pairwise(group):
                     self._unions.join(before, after)
 
-    def _join_world_of_files(self) -> None:
-        """Parts in files of which each has other ranks of one world, more than are in that file."""
-        ranks = {source: {rank for _, rank in stated} for source, stated in self._stated.items()}
-        ranks = {source: own for source, own in ranks.items() if source in self._by_source}
-        everyone = set().union(*ranks.values())
-        if len(everyone) < max(2, sum(map(len, ranks.values()))):
-            return  # a rank that is named twice is of two jobs, or of two runs
-        world = max(everyone) + 1
-        inside = {source: self._processes_in(source) for source in ranks}
-        is_beyond = any(max(own) >= inside[source] for source, own in ranks.items())
-        if not is_beyond or any(len(own) > inside[source] for source, own in ranks.items()):
-            return
-        all_there = sum(len(part.logs) for part in self._parts) == world
-        sources = self._by_source if all_there else ranks
-        indexes = sorted({index for source in sources for index in self._by_source[source]})
-        parts = [self._parts[index] for index in indexes]
-        gpus = {gpu for part in parts for gpu in part.gpus}
-        if max(part.size for part in parts) < world and len(gpus) == sum(len(part.logs) for part in parts) <= world:
-            for before, after in pairwise(indexes):
-                if self._parts[before].overlaps(self._parts[after]) is not False:
-                    self._unions.join(before, after)
-
-    def _processes_in(self, source: int) -> int:
-        parts = (self._parts[index] for index in self._by_source[source])
-        return sum(source_and_line(log.first)[0] == source for part in parts for log in part.logs)
-
     def _at_once(self, source: int, indexes: Sequence[int]) -> list[list[int]]:
         """Parts of a source, in the order in which they begin there, put together where they overlap."""
         groups: list[list[int]] = []
@@ -245,22 +217,6 @@ class Separation:
                     self._unions.join(other, index)
             if part.missing:
                 waiting.update(dict.fromkeys(sizes, index))
-
-    def _across_sources(self) -> None:
-        """Do the same for parts in different sources, where one part only can lack these ranks."""
-        waiting: dict[int, set[int]] = {}
-        for index, part in enumerate(self._parts):
-            if part.missing:
-                for size in part.sizes:
-                    waiting.setdefault(size, set()).add(index)
-        for index, part in enumerate(self._parts):
-            for size in part.sizes:
-                others = waiting.get(size, set())
-                if len(others) - (index in others) != 1:
-                    continue
-                (other,) = others - {index}
-                if part.overlaps(self._parts[other]) is None and _fits(part, self._parts[other]):
-                    self._unions.join(other, index)
 
 
 def _fits(part: Part, waiting: Part) -> bool:

@@ -12,13 +12,11 @@ import io
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.exports.json_records import at
+from nccl_inspect.ingest.envelopes.readers import MESSAGES, flatten
 from nccl_inspect.ingest.lines.torn import Numbered
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.util.text import decode, encode
@@ -52,7 +50,7 @@ def reader(head: bytes, turned: bool = False) -> Document | None:
         return None
     first, _, rest = head.lstrip().partition(b"\n")
     value = _parse_object(first)
-    if isinstance(value, dict) and rest.strip() and (_path(value) or not _try_head(first).records):
+    if isinstance(value, dict) and rest.strip() and (_path(dict(flatten(value))) or not _try_head(first).records):
         return None  # an object in each line, or one line that is JSON
     if first.startswith(b'"') and not _is_text(value, first):
         return None  # lines in quotes
@@ -234,12 +232,13 @@ class Document:
 
     def _place_of_message(self, record: dict[str, Any]) -> str:
         """Return where the message of a record stands; empty when it is none."""
-        if self._path and isinstance(at(record, self._path), str):
-            return self._path
-        self._path = _path(record) or next((path for path in self.paths if at(record, path) is not None), "")
-        if not self._path and (path := _find_mark(record)):
-            self.paths.append(path)
-            self._path = path
+        fields = dict(flatten(record))
+        if not self._path or not isinstance(fields.get(self._path), str):
+            marked = (path for path, value in fields.items() if isinstance(value, str) and _MARK in value)
+            self._path = _path(fields) or next((path for path in self.paths if path in fields), "")
+            if not self._path and (path := next(marked, "")):
+                self.paths.append(path)
+                self._path = path
         return self._path
 
     def _row(self, row: list[Any]) -> dict[str, Any] | None:
@@ -265,7 +264,7 @@ class Document:
         self.records += 1
         path = self._place_of_message(record)
         number = self._number + source.count("\n", 0, _number_path(source, path))
-        texts = _split(str(at(record, path)))[:: self._step]
+        texts = _split(str(dict(flatten(record))[path]))[:: self._step]
         if len(texts) > 1:
             return [Numbered(number, _dump_record({**record, path: text})) for text in texts]
         line = encode(source.replace("\n", " ").replace("\r", " ")) if record is value else _dump_record(record)
@@ -327,27 +326,9 @@ def _number_path(source: str, path: str) -> int:
     return marked if marked >= 0 else max(source.find(f'"{path.rpartition(".")[2]}"'), 0)
 
 
-@cache
-def message_paths() -> list[str]:
-    """Return where envelopes of one record have the message."""
-    readers = (getattr(envelope, "read", None) for envelope in envelopes.list_envelopes().values())
-    paths = dict.fromkeys(path for reader in readers if (path := getattr(reader, "message", "")))
-    return [path for path in paths if "[]" not in path]
-
-
-def _path(record: dict[str, Any]) -> str:
+def _path(fields: Mapping[str, Any]) -> str:
     """Return where the message of a record stands, as far as an envelope shows; empty when none does."""
-    return next((path for path in message_paths() if isinstance(at(record, path), str)), "")
-
-
-def _find_mark(record: dict[str, Any], depth: int = 3) -> str:
-    """Return the path of a text of NCCL in a record of an unknown kind; empty when there is none."""
-    for name, value in record.items():
-        if isinstance(value, str) and _MARK in value:
-            return name
-        if isinstance(value, dict) and depth and (inner := _find_mark(value, depth - 1)):
-            return f"{name}.{inner}"
-    return ""
+    return next((path for path in MESSAGES if isinstance(fields.get(path), str)), "")
 
 
 _UNIT = re.compile(r" \[[^\]]*\]$")
@@ -364,7 +345,7 @@ def table_reader(head: bytes, turned: bool = False) -> Sheet | None:
         names = [_UNIT.sub("", name) for name in _cells(line, delimiter)]
     except csv.Error:
         return None
-    return Sheet(names, delimiter, turned) if set(names) & set(message_paths()) else None
+    return Sheet(names, delimiter, turned) if set(names) & set(MESSAGES) else None
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
@@ -387,7 +368,7 @@ class Sheet:
         self.lines = 0
         """Line ends seen."""
         self._names = names
-        self._message = next(name for name in message_paths() if name in names)
+        self._message = next(name for name in MESSAGES if name in names)
         self._delimiter = delimiter
         self._rest = b""
         self._row: list[bytes] = []
