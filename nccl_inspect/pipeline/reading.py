@@ -16,15 +16,14 @@ from nccl_inspect.ingest.sources.blocks import Input, Progress
 from nccl_inspect.judging import engine as rules
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.hardware.machine_type import platform_of
-from nccl_inspect.model import resolve
+from nccl_inspect.model import line_order, resolve
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import VERDICTS, Standing
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.job_summary import VERDICTS, Standing
 from nccl_inspect.model.jobs.division import jobs_of, runs_of
-from nccl_inspect.model.processes import line_order
-from nccl_inspect.model.processes.gathering import Gathered
+from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import ages, unrecognised
 from nccl_inspect.pipeline.options import Options
 from nccl_inspect.pipeline.reader import Piece, Reader, may_be_excerpt, read_excerpts

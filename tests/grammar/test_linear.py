@@ -15,7 +15,7 @@ from nccl_inspect.ingest.envelopes import Prefix, readers
 from nccl_inspect.ingest.lines import prefix, torn
 from nccl_inspect.ingest.sources import exports, log_detection
 from nccl_inspect.judging import exceptions
-from nccl_inspect.model.statements import job_end, unrecognised
+from nccl_inspect.model.statements import job_failure, unrecognised
 from nccl_inspect.scanning import scanner
 
 pytestmark = pytest.mark.slow
@@ -111,7 +111,7 @@ READERS: dict[str, tuple[Match, bytes]] = {
     "peers": (lambda data: exceptions._OF_PEERS.match(data.decode("latin-1")), b"RuntimeError: [c10d/gloo/x Rank 1 f"),
     "absent": (lambda data: exceptions._ABSENT.findall(data.decode("latin-1")), b"Ranks 1, 2, 3 failed to pass"),
     "endings": (
-        lambda data: job_end.end_text(data, wrapped=False),
+        lambda data: job_failure.end_text(data, wrapped=False),
         b"slurmstepd: error: *** JOB 1 ON x CANCELLED AT DUE TO TIME LIMIT ***",
     ),
 }

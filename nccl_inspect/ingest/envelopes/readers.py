@@ -22,13 +22,13 @@ MESSAGES = (
     *("_source.message", "_source.log", "jsonPayload.message", "textPayload", "Line", "MESSAGE", "line"),
     *("body.stringValue", "msg", "_raw", "result._raw", "log"),
 )
-"""Where the line stands in a record, by paths of names: the first that is there counts."""
+"""Where a record has the line, by paths of names: the first that is there counts."""
 _TIMES = (
     *("timestamp", "@timestamp", "time", "ts", "date", "TimeGenerated", "Date", "Time", "tsNs", "_time"),
     *("result._time", "ingestionTime", "@ingestionTime", "attributes.timestamp", "_source.@timestamp", "_source.time"),
     *("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP", "timeUnixNano", "observedTimeUnixNano"),
 )
-"""Where its time stands: the first counts."""
+"""Where it has the time: the first counts."""
 _LABELS = (
     *("PodName", "ContainerName", "Name", "Computer", "Host", "Service", "host.name", "hostname", "host"),
     *("kubernetes.pod_name", "kubernetes.pod.name", "kubernetes.container_name", "container_name"),
@@ -38,7 +38,7 @@ _LABELS = (
     *("resources_string.k8s.pod.name", "resources.k8s.pod.name", "attrs.tag", "attrs.name", "result.host"),
     *("logStreamName", "@logStream", "_HOSTNAME", "_SYSTEMD_UNIT"),
 )
-"""Where the names of its printer stand: all that are there count."""
+"""Where it has the names of the printer: all that are there count."""
 _HOLDERS = "events", "logEvents"
 """Lists of records in an object (CloudWatch)."""
 _MAX_DEPTH = 8

@@ -1,6 +1,6 @@
 """The envelopes that launchers, collectors, clouds and editors put around lines: each with samples of what it states.
 
-Prefixes stand in front of a line; a whole-line envelope holds one line of a log, or several, for ``LINE`` in its
+Prefixes precede a line; a whole-line envelope holds one line of a log, or several, for ``LINE`` in its
 samples. Some collectors cut long lines: a part states that it continues in the next one of the same stream.
 """
 

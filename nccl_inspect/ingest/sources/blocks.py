@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, Mended, Numbered, Rejoiner, is_torn
 from nccl_inspect.ingest.sources import compression, files, log_detection
+from nccl_inspect.ingest.sources.compression import Allowance
 from nccl_inspect.ingest.sources.files import File, Input
-from nccl_inspect.ingest.sources.limits import Allowance
 from nccl_inspect.ingest.sources.streams import (
     BLOCK,
     HEAD,

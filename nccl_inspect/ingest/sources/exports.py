@@ -46,39 +46,26 @@ _MAX_TEXT = 8 << 20
 
 def reader(head: bytes, turned: bool = False) -> Document | None:
     """Return the splitter for a source that begins so; None when it is not a document with log lines."""
-    if not may_be(head):
+    if not _OPENING.match(head):
         return None
     first, _, rest = head.lstrip().partition(b"\n")
-    value = _parse_object(first)
+    try:
+        value = json.loads(decode(first), strict=False)
+    except (ValueError, RecursionError):
+        value = None
     if isinstance(value, dict) and rest.strip() and (_path(dict(flatten(value))) or not _try_head(first).records):
         return None  # an object in each line, or one line that is JSON
-    if first.startswith(b'"') and not _is_text(value, first):
+    has_lines = "\n" in value if isinstance(value, str) else _OPEN_STRING.fullmatch(first)
+    if first.startswith(b'"') and not has_lines:
         return None  # lines in quotes
     trial = _try_head(head)
     return Document(turned, trial.paths) if trial.records > _MOST * trial.others else None
-
-
-def _is_text(value: Any, first: bytes) -> bool:
-    """Return whether a string has several lines, or does not end on this one."""
-    return "\n" in value if isinstance(value, str) else _OPEN_STRING.fullmatch(first) is not None
 
 
 def _try_head(head: bytes) -> Document:
     trial = Document()
     deque(chain(trial.feed(head), trial.finish()), maxlen=0)
     return trial
-
-
-def may_be(head: bytes) -> bool:
-    """Return whether a source that begins so opens like a document, as few logs do."""
-    return _OPENING.match(head) is not None
-
-
-def _parse_object(line: bytes) -> Any:
-    try:
-        return json.loads(decode(line), strict=False)
-    except (ValueError, RecursionError):
-        return None
 
 
 class Document:
@@ -149,7 +136,7 @@ class Document:
             self._frames.pop()
             self._go_to(self._at + 1)
             return []
-        if self._opens_value(sign):
+        if sign in _OPENERS if self._frames else _VALUE.match(self._text, self._at):
             return self._value(sign, ended)
         scalar = _SCALAR.match(self._text, self._at) if self._frames else None
         if scalar and (ended or scalar.end() < len(self._text)):
@@ -157,10 +144,6 @@ class Document:
             self._go_to(scalar.end())
             return []
         return self._as_it_is(ended)
-
-    def _opens_value(self, sign: str) -> bool:
-        """Return whether a value begins here; outside of documents, what looks like one without doubt."""
-        return sign in _OPENERS if self._frames else _VALUE.match(self._text, self._at) is not None
 
     def _value(self, sign: str, ended: bool) -> list[Numbered] | None:
         """Return a string, or an array or object, whole or entered."""

@@ -1,4 +1,8 @@
-"""Who printed what in a log: processes, their lives one after the other, and the communicators that they form."""
+"""Tells processes apart that have the same host name and pid: pods with own pid numbers, containers started again.
+
+A collector's name for the printer keeps pods apart. A process says once over which interface it bootstraps; when it
+says so again after it had a communicator, it is another one.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
-from typing import TypeAlias
+from itertools import chain, pairwise
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -16,16 +21,299 @@ from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators import communicator, members
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import ProcessMembers
-from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.fold.fold import Burst, Fold, Note, ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.model.fold.process_log import Note, step_of
-from nccl_inspect.model.jobs import parts
-from nccl_inspect.model.jobs.parts import Part
-from nccl_inspect.model.processes import identity
-from nccl_inspect.model.statements import job_end
+from nccl_inspect.model.fold.process_log import CallKey, Tally, merge_calls, step_of
+from nccl_inspect.model.fold.source_counts import SourceCounts
+from nccl_inspect.model.statements.index import Line, StatementLine
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.levels import STATEMENTS
-from nccl_inspect.util.times import are_in_order
+
+_FEW, _MANY = 3, 10
+_MAX_ALIKE = 64
+"""Processes of one id among which that one is looked for to which a torn name belongs."""
+_MAX_LIVES = 500
+"""Most starts of one container that are distinguished, the newest ones."""
+
+
+def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
+    """Return the logs of all processes; what one process printed under several names of its collector is put together.
+
+    Args:
+        logs: one for each host, pid and name.
+    """
+    logs = list(logs)
+    owners = _owners(logs)
+    alike: dict[tuple[str, int], list[ProcessLog]] = {}
+    for log in logs:
+        process = owners.get(log.process, log.process)
+        alike.setdefault((process.host, process.pid), []).append(log)
+    separate: list[ProcessLog] = []
+    for group in alike.values():
+        is_one = len(group) > 1 and sum(bool(log.bootstraps) for log in group) < 2
+        separate.extend([_together(group, owners)] if is_one else group)
+    return separate
+
+
+def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
+    """To whom lines belong whose host begins with the end of other text, or has lost its own beginning.
+
+    Such as ``loss 0.5node-1:11:11 [0] NCCL INFO …`` and ``ode-1:11:11 [0] NCCL INFO …``.
+    """
+    large = {(log.process.host, log.process.pid): log.process for log in logs if _is_larger(log, _MANY)}
+    by_pid: dict[int, list[Process]] = {}
+    for process in large.values():
+        by_pid.setdefault(process.pid, []).append(process)
+    owners: dict[Process, Process] = {}
+    for log in logs if large else ():
+        if _is_larger(log, _FEW):
+            continue
+        host, pid, _ = log.process
+        ends = (large.get((host[at:], pid)) for at in range(len(host)))
+        alike = by_pid.get(pid, ())
+        wholes = (
+            [candidate for candidate in alike if host and candidate.host.endswith(host)]
+            if len(alike) <= _MAX_ALIKE
+            else []
+        )
+        if owner := next(filter(None, ends), None) or (wholes[0] if len(wholes) == 1 else None):
+            owners[log.process] = owner
+    return owners
+
+
+def _is_larger(log: ProcessLog, most: int) -> bool:
+    return len(log.steps) > most or len(log.steps) + len(log.notes) > most
+
+
+def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> ProcessLog:
+    """Return one log of lines that stand between each other in the sources."""
+    first, last = min(logs, key=lambda log: log.first), max(logs, key=lambda log: log.last)
+    notes: dict[object, Note] = {}
+    for note in sorted((note for log in logs for note in log.notes.values()), key=lambda note: note.place):
+        key = (note.level, note.message)
+        if earlier := notes.get(key):
+            note = replace(earlier, count=earlier.count + note.count, last=max(earlier.last, note.last))
+        notes[key] = note
+    calls: dict[CallKey, Tally] = {}
+    for log in sorted(logs, key=lambda log: log.first):
+        merge_calls(calls, {key: replace(tally) for key, tally in log.calls.items()}, lambda place: place)
+    return ProcessLog(
+        process=owners.get(first.process, first.process),
+        steps=sorted((step for log in logs for step in log.steps), key=lambda step: step.place),
+        notes=notes,
+        calls=calls,
+        first=first.first,
+        last=last.last,
+        opening=first.opening,
+        closing=last.closing,
+        bootstraps=sorted(place for log in logs for place in log.bootstraps),
+    )
+
+
+class _Border(NamedTuple):
+    """Holds where one life ends and the next one begins."""
+
+    step: int
+    """After the last step of the old one: what is set and loaded from here on is of the new one."""
+    bootstrap: int
+    """The first step of the new one: what went wrong until here is of the old one."""
+
+    def find_border(self, note: Note) -> int:
+        """Return the border for a statement."""
+        went_wrong = note.level in STATEMENTS or isinstance(note.event, events.ErrorCascade)
+        return self.bootstrap if went_wrong else self.step
+
+
+def lives(log: ProcessLog) -> list[ProcessLog]:
+    """Return the processes that printed as this one, one after the other: mostly one."""
+    borders = _borders(log)
+    if not borders:
+        return [log]
+    lives: list[ProcessLog] = []
+    places = [step.place for step in log.steps]
+    begin = _Border(0, 0)
+    for number, end in enumerate([*borders, _Border(log.last + 1, log.last + 1)], 1):
+        steps = log.steps[bisect_left(places, begin.step) : bisect_left(places, end.step)]
+        newest = number == len(borders) + 1
+        lives.append(
+            ProcessLog(
+                process=log.process if newest else log.process._replace(apart=f"{log.process.apart}#{number}"),
+                steps=steps,
+                notes={
+                    key: note
+                    for key, whole in log.notes.items()
+                    if (note := cut_note(whole, begin.find_border(whole), end.find_border(whole))) is not None
+                },
+                calls={key: tally for key, tally in log.calls.items() if begin.step <= tally.first < end.step},
+                first=steps[0].place if lives else log.first,
+                last=log.last if newest else max(map(_end, steps)),
+                opening=steps[0].origin if lives else log.opening,
+                closing=log.closing if newest else steps[-1].printed,
+                bootstraps=[place for place in log.bootstraps if begin.step <= place < end.step],
+            )
+        )
+        begin = end
+    return lives
+
+
+def _borders(log: ProcessLog) -> list[_Border]:
+    """Between a communicator and the bootstrap that follows it, unless the communicator continues after that."""
+    if len(log.bootstraps) < 2:
+        return []
+    borders: list[_Border] = []
+    places = [step.place for step in log.steps]
+    # What follows is looked at as far as the next bootstrap: a communicator that goes on is spoken of by then.
+    for place, following in pairwise([*log.bootstraps[1:][-_MAX_LIVES:], log.last + 1]):
+        since = bisect_left(places, borders[-1].step if borders else 0)
+        here = bisect_left(places, place)
+        before, after = log.steps[since:here], log.steps[here : bisect_left(places, following)]
+        if _begun_pointers(before) and after and not _goes_on(_begun_pointers(before), after):
+            borders.append(_Border(min(max(map(_end, before)), place - 1) + 1, place))
+    return borders
+
+
+def _begun_pointers(steps: Iterable[Step | Burst]) -> set[str]:
+    """Return the communicators that were begun, by their pointers."""
+    return {step.event.comm for step in steps if isinstance(step, Step) and isinstance(step.event, events.CommInit)}
+
+
+def _goes_on(comms: set[str], steps: Iterable[Step | Burst]) -> bool:
+    """Return whether one of these communicators is spoken of before its pointer stands for a new one."""
+    left = set(comms)
+    for step in steps:
+        comm = getattr(step.event, "comm", None) if isinstance(step, Step) else None
+        if comm in left:
+            if not isinstance(step, Step) or getattr(step.event, "phase", None) != "START":
+                return True
+            left.discard(comm)
+    return False
+
+
+def _end(step: Step | Burst) -> int:
+    return step.place if isinstance(step, Step) else step.last
+
+
+def cut_note(note: Note, begin: int, end: int) -> Note | None:
+    """Return a statement as far as it was made between two places; None if it was not, by its first and last."""
+    if note.last < begin or note.place >= end:
+        return None
+    if begin <= note.place:
+        return note
+    return replace(note, place=note.last) if note.last < end else None
+
+
+def are_in_different_sources(logs: Sequence[ProcessLog]) -> bool:
+    """Return whether these lives come from different sources: then they may have been at once."""
+    return len({source_and_line(log.first)[0] for log in logs}) == len(logs)
+
+
+def ranks_of_nobody(logs: Iterable[ProcessLog]) -> dict[Process, list[int]]:
+    """Return the labelled ranks of what no known process printed.
+
+    Args:
+        logs: of processes, and of nobody.
+    """
+    labels = ((log.process, log.opening.rank) for log in logs if not log.process.host)
+    return {process: [rank] for process, rank in labels if rank is not None}
+
+
+def raised_by(
+    sources: Mapping[int, SourceCounts], processes: Iterable[ProcessMembers], ranks: Mapping[Process, list[int]]
+) -> dict[tuple[str, int], int]:
+    """Return the ranks of labelled exceptions, by source and number of the line.
+
+    They are those of the processes of which NCCL's lines have the same label: a task of srun may have launched several.
+
+    Args:
+        sources: with the exceptions, by their numbers.
+        processes: of the job.
+        ranks: of each process.
+    """
+    labelled: dict[tuple[int, int], set[int]] = {}
+    for process in processes:
+        log = process.log
+        if log.opening.rank is not None:
+            key = source_and_line(log.first)[0], log.opening.rank
+            labelled.setdefault(key, set()).update(ranks.get(log.process, ()))
+    return {
+        (source.name, exception.number): next(iter(candidates))
+        for index, source in sources.items()
+        for exception in source.raised
+        if exception.rank is not None and len(candidates := labelled.get((index, exception.rank), set())) == 1
+    }
+
+
+def last_line(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evidence | None:
+    """Return the last line of a process of which more than its place is kept.
+
+    Args:
+        log: of the process.
+        stated: the last line that is a statement.
+        line: makes evidence of lines.
+    """
+    place, last = max(_ends(log, stated), key=itemgetter(0), default=(0, None))
+    match last:
+        case None:
+            return None
+        case StatementLine():
+            return last.line(line)
+        case Step():
+            return line(place, last.origin, "INFO", last.event.message)
+        case Burst():
+            edge = last.final
+            return line(place, edge.origin, edge.level, edge.message)
+
+
+def _ends(log: ProcessLog, stated: StatementLine | None) -> Iterator[tuple[int, Step | Burst | StatementLine]]:
+    if stated is not None:
+        yield stated.place, stated
+    for step in (*log.steps[-1:], *log.open.values()):
+        if isinstance(step, Burst):
+            yield step.last, step
+        else:
+            yield step.place, step
+
+
+_FIRST = 0
+"""The CUDA device of a process that sees one GPU."""
+_SEVERAL = 2
+
+
+def isolated_hosts(processes: Iterable[ProcessMembers]) -> list[str]:
+    """Hosts where all ranks have CUDA device 0 and different GPUs, by their initialisation or by what they print."""
+    by_host: dict[str, list[ProcessMembers]] = {}
+    for process in processes:
+        by_host.setdefault(process.log.process[0], []).append(process)
+    return [host for host, members in by_host.items() if host and (_by_init(members) or _by_lines(members))]
+
+
+def _by_init(processes: Iterable[ProcessMembers]) -> bool:
+    seen = {(member.init.cuda_dev, member.init.bus_id) for process in processes for member in process.members}
+    return {cuda_dev for cuda_dev, _ in seen} == {_FIRST} and len({bus_id for _, bus_id in seen}) > 1
+
+
+def _by_lines(processes: Iterable[ProcessMembers]) -> bool:
+    """Return whether several processes with connections of different ranks print all their lines on device 0.
+
+    Two ranks on one GPU have no connections: NCCL refuses them before.
+    """
+    logs = [process.log for process in processes if not process.members]
+    connecting = {log.process: _ranks(log) for log in logs}
+    ranks = {rank for own in connecting.values() for rank in own}
+    several = sum(bool(own) for own in connecting.values()) >= _SEVERAL and len(ranks) >= _SEVERAL
+    return several and all(_devices(log) <= {_FIRST} for log in logs)
+
+
+def _ranks(log: ProcessLog) -> set[int]:
+    """Return the ranks that print connections there; in a process with one GPU it is one."""
+    return {step.key.rank for step in log.steps if isinstance(step, Burst)}
+
+
+def _devices(log: ProcessLog) -> set[int | None]:
+    """Return the CUDA devices that the prefixes of its lines name."""
+    origins = [log.opening, log.final, *(step.origin for step in log.steps)]
+    return {origin.device for origin in origins}
 
 
 class _Copy:
@@ -153,7 +441,7 @@ class Gathered:
         self.repeated = repeated
         self.logs = _printers(everything, passed_on)
         """Of the processes that printed."""
-        self.lives = [identity.lives(log) for log in self.logs]
+        self.lives = [lives(log) for log in self.logs]
         """For each of these the processes that have its name, one after the other."""
         self.processes, self.communicators, self.refused = walk_logs(self.living)
 
@@ -165,7 +453,7 @@ class Gathered:
     @classmethod
     def gather(cls, fold: Fold) -> Gathered:
         """Return all processes of a fold."""
-        once = [leave_out_repeats(log) for log in Damage(fold).leave_out(identity.apart(fold.processes.values()))]
+        once = [leave_out_repeats(log) for log in Damage(fold).leave_out(apart(fold.processes.values()))]
         repeated = {log.process: left_out for log, left_out in once if left_out}
         return cls([log for log, _ in once], fold.restored > 0, repeated)
 
@@ -232,11 +520,9 @@ def _printers(logs: Iterable[ProcessLog], passed_on: bool) -> list[ProcessLog]:
 
 # What only torn lines state
 
-_FEW, _MANY = 2, 50
+_FEW_LINES, _MANY_LINES = 2, 50
 """Lines of what looks like a network, where another one has many."""
 _BUILT_IN = ("IB", "Socket")
-_USUAL = 10
-"""Lines that most processes print."""
 _Way: TypeAlias = tuple[object, ...]
 
 
@@ -256,7 +542,6 @@ class Damage:
         logs = list(logs)
         if not self._torn:
             return logs
-        logs = self._without_nobody(logs)
         ways, said = _Ways(), _Sayings()
         for log in logs:
             ways.count_used(log)
@@ -277,21 +562,6 @@ class Damage:
         whole = (ends.get(id(step), step) for step in log.steps if id(step) not in bad)
         steps = [_without_edges(step, bad) if isinstance(step, Burst) else step for step in whole]
         return replace(log, steps=[step for step in steps if step is not None], notes=notes)
-
-    def _without_nobody(self, logs: list[ProcessLog]) -> list[ProcessLog]:
-        """Return the processes without those that only a line or two name, by a torn host or id, where others say much.
-
-        A process says more than that before it has a communicator.
-        """
-        sizes = sorted(len(log.steps) + len(log.notes) for log in logs)
-        if not sizes or sizes[len(sizes) // 2] < _USUAL:
-            return logs
-        return [log for log in logs if len(log.steps) + len(log.notes) > _FEW or not self._is_silent(log)]
-
-    def _is_silent(self, log: ProcessLog) -> bool:
-        """Return whether a process of a torn source states no error."""
-        is_torn = source_and_line(log.first)[0] in self._torn
-        return bool(log.process.host) and is_torn and not any(note.level in STATEMENTS for note in log.notes.values())
 
     def _is_damage(self, log: ProcessLog, edge: Edge, ways: _Ways) -> bool:
         if edge.lines > 1 or source_and_line(edge.place)[0] not in self._torn:
@@ -340,8 +610,8 @@ class _Ways:
     def is_no_network(self, event: Event) -> bool:
         """Return whether hardly a line names a network where many name another one."""
         net = event.net if isinstance(event, ChannelConnect | NetworkInUse) else None
-        is_rare = net is not None and net not in _BUILT_IN and self._networks[net] <= _FEW
-        return is_rare and max(self._networks.values()) >= _MANY
+        is_rare = net is not None and net not in _BUILT_IN and self._networks[net] <= _FEW_LINES
+        return is_rare and max(self._networks.values()) >= _MANY_LINES
 
 
 class _Sayings:
@@ -397,43 +667,3 @@ def _without_edges(burst: Burst, bad: set[int]) -> Burst | None:
     if len(edges) == len(burst.edges):
         return burst
     return replace(burst, edges=edges) if edges else None
-
-
-def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
-    """Return whether a run is known to have ended before the other one began.
-
-    The order of lines says something only where the same hosts are in both, or in the same source the end of a job
-    stands between them: else the logs of two hosts may have been put one behind the other.
-
-    Args:
-        part: a run.
-        other: another one.
-        ends: places of lines that say that a job ended.
-    """
-    shared_hosts = part.hosts & other.hosts
-    if shared_hosts and part.ended and other.began and are_in_order(part.ended, other.began):
-        return part.ended < other.began
-    shared = part.extents.keys() & other.extents.keys()
-    if any(part.extents[key][1] >= other.extents[key][0] for key in shared):
-        return False  # a file of each pod has all attempts of it, one after the other
-    between = any(part.end < end < other.begin for end in ends)
-    return bool(shared_hosts or (between and shared))
-
-
-def find_earlier_runs(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Part]:
-    """Return the runs that were over before the newest one began, the oldest first.
-
-    Args:
-        communicators: of the whole log, with their members.
-        logs: of all who said something.
-    """
-    runs = parts.join_processes(communicators)
-    if len(runs) < 2:
-        return []
-    times = [run.began for run in runs]
-    if are_in_order(*times):
-        runs.sort(key=lambda run: run.began or times[0])  # type: ignore[arg-type,return-value]
-    else:
-        runs.sort(key=lambda run: run.begin)
-    ends = [note.last for log in logs for note in log.notes.values() if job_end.is_end(note.event)]
-    return [run for run in runs[:-1] if is_before(run, runs[-1], ends)]
