@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import PlacedEvent
-from nccl_inspect.event.types import KINDS, Event, Where
+from nccl_inspect.event.types import KINDS, Event, Where, list_fields, plain_value
 from nccl_inspect.util.atomic_files import strip_compression
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -113,7 +113,7 @@ def _csv(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -
 
     def write_fields(event: Event) -> str:
         cells = blank.copy()
-        for name, value in arrow.list_fields(event).items():
+        for name, value in list_fields(event).items():
             cells[places[name]] = _cell(name, value)
         return _row(cells)
 
@@ -138,7 +138,6 @@ def _cell(name: str, value: Any) -> object:
 
 def _jsonl(events: Iterable[PlacedEvent], _kinds: frozenset[str], file: BinaryIO) -> None:
     """Write an object for each event, with what it states only."""
-    from nccl_inspect.event import arrow
 
     def write_begin(kind: str, source: str) -> str:
         return _json({"kind": kind, "source": source})[:-1] + ',"line":'
@@ -147,7 +146,7 @@ def _jsonl(events: Iterable[PlacedEvent], _kinds: frozenset[str], file: BinaryIO
         return _json({name: value for name, value in place.items() if value is not None})[1:-1]
 
     def write_fields(event: Event) -> str:
-        return _json({name: _name_values(name, value) for name, value in arrow.list_fields(event).items()})[1:]
+        return _json({name: _name_values(name, value) for name, value in list_fields(event).items()})[1:]
 
     for line in _lines(events, write_begin, write_place, write_fields):
         file.write(line)
@@ -166,16 +165,14 @@ def _lines(
         placed: writes who printed it, and when: what is known of its place behind that number.
         stated: writes what an event states.
     """
-    from nccl_inspect.event import arrow
-
     names = Where._fields[2:]
 
     def beginning(of: tuple[str, str]) -> str:
         kind, source = of
-        return begun(kind, arrow.plain_value("source", source))
+        return begun(kind, plain_value("source", source))
 
     def write_place(where: tuple[Any, ...]) -> str:
-        return placed({name: arrow.plain_value(name, value) for name, value in zip(names, where, strict=True)})
+        return placed({name: plain_value(name, value) for name, value in zip(names, where, strict=True)})
 
     beginnings, places, rests = _Remembered(beginning), _Remembered(write_place), _Remembered(stated)
     for where, event in events:
