@@ -28,18 +28,8 @@ _COMMUNICATOR = ("id", "parent", "nranks", "ranks", "hosts", "channels", "rings"
 _WAY = ("scope", "transport", "detail", "gdr", "nic", "nic_index", "pxn_rank", "shared", "channels")
 _STANDING = ("number", "name", "verdict", "reason", "ranks", "hosts", "nccl_versions")
 _MEASURED = (
-    *(
-        "operation",
-        "type",
-        "ranks",
-        "size",
-        "measured_gbps",
-        "expected_low",
-        "expected_high",
-        "expected_source",
-        "ratio",
-    ),
-    *("verdict", "tool", "what", "reason", "nodes", "falls", "wrong"),
+    *("operation", "type", "ranks", "size", "measured_gbps", "expected_low", "expected_high", "expected_source"),
+    *("ratio", "verdict", "tool", "what", "reason", "nodes", "falls", "wrong"),
 )
 _FINDING = ("rule", "category", "severity", "confidence", "root", "because", "action", "summary", "cause", "impact")
 

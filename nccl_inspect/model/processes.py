@@ -24,7 +24,7 @@ from nccl_inspect.model.communicators.members import ProcessMembers
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, Fold, Note, ProcessLog, Step
 from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.model.fold.process_log import CallKey, Tally, merge_calls, step_of
+from nccl_inspect.model.fold.process_log import CallKey, Tally, merge_calls
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.statements.index import Line, StatementLine
 from nccl_inspect.scanning.found import Edge
@@ -380,30 +380,20 @@ def leave_out_repeats(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
 def _copies(log: ProcessLog) -> list[_Copy]:
     """Return the copies in their order: in each source one, and where one begins again as the last one did."""
     copies: list[_Copy] = []
-    source, last = -1, 0
+    source = -1
     for step in log.steps:
         here, event = source_and_line(step.place)[0], _proof(step)
         if here != source:
             source = here
             copies.append(_Copy(step.place))
         elif event and copies[-1].completed and event.message == copies[-1].first:
-            copies.append(_Copy(_beginning(log.bootstraps, last, step.place)))
+            copies.append(_Copy(step.place))
         copies[-1].add(step)
         if event:
             copies[-1].first = copies[-1].first or event.message
             copies[-1].proofs.add(event.message)
             copies[-1].completed |= event.phase == "COMPLETE"
-            last = step.place
     return copies
-
-
-def _beginning(bootstraps: Sequence[int], after: int, place: int) -> int:
-    """Return where the first line of a communicator at a place began.
-
-    With the bootstrap of its process, if the log has it.
-    """
-    at = bisect_left(bootstraps, place) - 1
-    return bootstraps[at] if at >= 0 and bootstraps[at] > after else place
 
 
 def _proof(step: Step | Burst) -> events.CommInit | None:
@@ -552,14 +542,13 @@ class Damage:
 
     def _without_damage(self, log: ProcessLog, ways: _Ways, said: _Sayings) -> ProcessLog:
         bad = {id(step) for step in log.steps if isinstance(step, Step) and ways.is_no_network(step.event)}
-        ends = _ends_of_known(log)
         bad |= {id(edge) for burst in _bursts(log) for edge in burst.edges.values() if self._is_damage(log, edge, ways)}
         notes = {
             key: note for key, note in log.notes.items() if not (self._is_in_doubt(note) and said.is_unlike_all(note))
         }
-        if not (bad or ends) and len(notes) == len(log.notes):
+        if not bad and len(notes) == len(log.notes):
             return log
-        whole = (ends.get(id(step), step) for step in log.steps if id(step) not in bad)
+        whole = (step for step in log.steps if id(step) not in bad)
         steps = [_without_edges(step, bad) if isinstance(step, Burst) else step for step in whole]
         return replace(log, steps=[step for step in steps if step is not None], notes=notes)
 
@@ -643,22 +632,6 @@ def _way(event: ChannelConnect) -> _Way:
 
 def _bursts(log: ProcessLog) -> Iterator[Burst]:
     return (step for step in log.steps if isinstance(step, Burst))
-
-
-def _ends_of_known(log: ProcessLog) -> dict[int, Step]:
-    """Return ends of communicators whose pointer is torn, by what they were, with the pointer of the one that began."""
-    steps = [step for step in log.steps if isinstance(step, Step)]
-    named = Counter(getattr(step.event, "comm", None) for step in steps)
-    inits = [(step, step.event) for step in steps if isinstance(step.event, CommInit)]
-    ended = {event.comm for _, event in inits if event.phase == "COMPLETE"}
-    begun = {
-        (event.rank, event.nranks): event for _, event in inits if event.phase == "START" and event.comm not in ended
-    }
-    return {
-        id(step): step_of((step.place, step.printed, begin.with_fields(phase="COMPLETE", message=event.message)))
-        for step, event in inits
-        if event.phase == "COMPLETE" and named[event.comm] == 1 and (begin := begun.get((event.rank, event.nranks)))
-    }
 
 
 def _without_edges(burst: Burst, bad: set[int]) -> Burst | None:

@@ -19,7 +19,7 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Fold, Note, ProcessLog
+from nccl_inspect.model.fold.fold import Fold, ProcessLog
 from nccl_inspect.model.fold.places import position, source_and_line
 from nccl_inspect.model.fold.process_log import PAIRED, CallKey, Tally
 from nccl_inspect.model.fold.source_counts import SourceCounts
@@ -106,7 +106,7 @@ class _Builder:
         table = attribution.table_of(self._processes)
         self.attribution = attribution.attribute(self._processes, table)
         self._lines = placement.place_lines(self._communicators, self._world, self.attribution, table)
-        self._torn, self._refused = unrecognised.torn(fold), gathered.refused
+        self._refused = gathered.refused
         self._releases = {
             name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
@@ -136,6 +136,7 @@ class _Builder:
         )
         if classes:
             built = build.name_classes(built, classes, self._bus_ids())
+        unknown = self._fold.unrecognised.values()
         return Job(
             sources=self._sources(),
             world_size=self._world_size(notices),
@@ -153,9 +154,9 @@ class _Builder:
             notices=notices,
             unrecognised=[
                 Unrecognised(shape, count, self.quotes.note(note))
-                for shape, count, note in unrecognised.group_templates(self._unknown)
+                for shape, count, note in unrecognised.group_templates(unknown)
             ],
-            unplaced_lines=self._count_unplaced() + unrecognised.connections(self._unknown, self._shows(built)),
+            unplaced_lines=self._count_unplaced() + unrecognised.connections(unknown, self._shows(built)),
             processes=len(self._processes),
             failed=any(job_failure.failed_calls(notices)),
             ended_by=self._ended_by(),
@@ -384,19 +385,9 @@ class _Builder:
 
     def _sources(self) -> list[SourceInfo]:
         infos = {index: source.info() for index, source in self._fold.sources_by_number.items()}
-        for note in self._torn:
-            info = infos[source_and_line(note.place)[0]]
-            info.unrecognised_lines -= 1
-            info.damaged_lines += 1
         for place in self._refused:
             infos[source_and_line(place)[0]].damaged_lines += 1
         return list(infos.values())
-
-    @cached_property
-    def _unknown(self) -> list[Note]:
-        """Unrecognized lines that are not pieces of torn ones."""
-        torn = set(map(id, self._torn))
-        return [note for note in self._fold.unrecognised.values() if id(note) not in torn]
 
     def _broken_off(self) -> list[Evidence]:
         ends = {index: source.end for index, source in self._fold.sources_by_number.items()}

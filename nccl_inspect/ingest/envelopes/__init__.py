@@ -126,12 +126,11 @@ def clean_lines(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
     if _has_web_blank(block):
         lines = [line.replace(WEB_BLANK, b" ") for line in lines]
     if b"\\" in block and (lines is not given or _has_written_ends(block)):
-        lines = [_without_written_end(line) if line.endswith(_WRITTEN_ENDS) else line for line in lines]
+        lines = [
+            line.rstrip(b" ").removesuffix(b"\\n").removesuffix(b"\\r") if line.endswith(_WRITTEN_ENDS) else line
+            for line in lines
+        ]
     return lines
-
-
-def _without_written_end(line: bytes) -> bytes:
-    return line.rstrip(b" ").removesuffix(b"\\n").removesuffix(b"\\r")
 
 
 def needs_cleaning(block: bytes) -> bool:

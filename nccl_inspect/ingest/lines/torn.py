@@ -145,8 +145,6 @@ class Rejoiner:
         texts = block.split(b"\n")
         if start or (first and self._complete_owner(first)):
             yield from self._opening(owner, texts, number, single=len(texts) == 1)
-        else:
-            yield from ()
         for index, text in enumerate(texts[:-1]):
             if text is not _TAKEN:
                 yield Numbered(number + index, text)

@@ -132,11 +132,6 @@ class Part:
         return all(log.steps and log.steps[0].place == log.first and _is_start(log.steps[0]) for log in self.logs)
 
     @cached_property
-    def is_unfinished(self) -> bool:
-        """Return whether no rank completed a communicator."""
-        return not any(member.completed for comm in self.communicators for member in comm.members.values())
-
-    @cached_property
     def gpus(self) -> set[tuple[str, str]]:
         """Host and PCI bus id of the GPUs that the log shows."""
         members = (member for comm in self.communicators for member in comm.members.values())
@@ -153,10 +148,6 @@ class Part:
                 elif isinstance(note.event, events.EnvSetting):
                     statements.setdefault(note.event.name, set()).add(note.event.value)
         return statements
-
-    def state(self, release: str) -> None:
-        """Take in what nobody else can have said of the release."""
-        self.settings.setdefault("", set()).add(release)
 
     def contradicts(self, other: Part) -> bool:
         """Return whether both state the release or a setting, and nothing that they state of it is the same."""
@@ -193,7 +184,6 @@ def _is_start(step: Step | Burst) -> bool:
     return isinstance(step, Step) and isinstance(step.event, events.CommInit) and step.event.phase == "START"
 
 
-_TESTS = "nccl-tests"
 _AGAIN = compile_later(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
 """What distinguishes the attempts of one job in the names of files."""
 _DIGITS = compile_later(r"\d+")
@@ -226,29 +216,10 @@ class Separation:
     def groups(self) -> list[list[Part]]:
         """Return the parts of each job."""
         if len(self._parts) > 1:
-            self._state_releases()
             self._by_id()
             self._on_hosts()
             self._join_in_sources()
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
-
-    def _state_releases(self) -> None:
-        """Until 2.21 the line with the release has no prefix: it is of the only part that is there around it."""
-        notes = (note for log in self._fold.processes.values() if not log.process.host for note in log.notes.values())
-        releases = [note for note in notes if isinstance(note.event, events.NcclVersion)]
-        if not releases:
-            return
-        ordered = {source: self._order_parts(source) for source in self._by_source}
-        begins = {source: [self._parts[at].extents[source][0] for at in indexes] for source, indexes in ordered.items()}
-        for note in releases:
-            assert isinstance(note.event, events.NcclVersion)
-            for place in (note.place, *(note.places or ())):
-                source = source_and_line(place)[0]
-                before = bisect_right(begins.get(source, []), place)
-                near = ordered.get(source, [])[max(0, before - _LOOK_BACK) : before]
-                around = [self._parts[at] for at in near if place < self._parts[at].extents[source][1]]
-                if len(around) == 1:
-                    around[0].state(note.event.version)
 
     def _order_parts(self, source: int) -> list[int]:
         """Return the parts of a source in the order in which they begin there."""
@@ -302,19 +273,14 @@ class Separation:
         return {without.sub("", self._fold.sources[source].name) for source in part.sources}
 
     def _join_in_sources(self) -> None:
-        tests = _sources_of_tests(self._fold)
         reasons = _find_requeues(self._fold)
         for source in self._by_source:
             indexes = self._order_parts(source)
             self._numbered_on(source, indexes)
             self._join_world(source, indexes)
             self._cut_off(indexes)
-            self._fitting(indexes)
-            self._fitting(indexes[::-1])
             for before, after in pairwise(indexes):
                 first, second = self._parts[before], self._parts[after]
-                if source in tests and _is_one_misled(first, second):
-                    self._unions.join(before, after)
                 end, begin = first.extents[source][1], second.extents[source][0]
                 if any(end < place < begin for place in reasons.get(source, ())) and _is_alike(first, second):
                     self._unions.join(before, after)
@@ -359,26 +325,6 @@ class Separation:
         for before, after in pairwise(cut):
             self._unions.join(before, after)
 
-    def _fitting(self, indexes: Sequence[int]) -> None:
-        """Parts that may be the missing ranks of another one that is there at the same time."""
-        waiting: dict[int | None, int] = {}
-        for index in indexes:
-            part = self._parts[index]
-            sizes: set[int | None] = {*part.sizes, *([None] if part.is_unfinished and part.missing else [])}
-            for size in sizes:
-                other = waiting.get(size)
-                if other is not None and part.overlaps(self._parts[other]) and _fits(part, self._parts[other]):
-                    self._unions.join(other, index)
-            if part.missing:
-                waiting.update(dict.fromkeys(sizes, index))
-
-
-def _fits(part: Part, waiting: Part) -> bool:
-    """Return whether the processes of a part may be those that another one lacks."""
-    if part.is_whole and part.contradicts(waiting):
-        return False
-    return len(part.logs) <= waiting.missing
-
 
 def _is_alike(part: Part, later: Part) -> bool:
     return part.size == later.size and not part.contradicts(later)
@@ -388,21 +334,6 @@ def _is_restart(part: Part, later: Part) -> bool:
     """Return whether a part is one job started again: most of its hosts are the same, and so are GPUs."""
     common = len(part.hosts & later.hosts)
     return 2 * common >= min(len(part.hosts), len(later.hosts)) and not part.contradicts(later)
-
-
-def _is_one_misled(part: Part, other: Part) -> bool:
-    """Return whether two tests of one host each that began at once were meant to be one."""
-    return len(part.hosts) == len(other.hosts) == 1 and _is_alike(part, other) and bool(part.overlaps(other))
-
-
-def _sources_of_tests(fold: Fold) -> set[int]:
-    """Return the sources with output of nccl-tests."""
-    return {
-        source_and_line(note.place)[0]
-        for log in fold.processes.values()
-        for note in log.notes.values()
-        if note.event is not None and note.event.dialect == _TESTS
-    }
 
 
 def _find_named_ranks(fold: Fold) -> dict[int, list[tuple[int, int]]]:
