@@ -1,7 +1,9 @@
-"""Tells processes apart that have the same host name and pid: pods with own pid numbers, containers started again.
+"""Who printed what in a log: processes, their lives one after the other, and the communicators that they form.
 
-A collector's name for the printer keeps pods apart. A process says once over which interface it bootstraps; when it
-says so again after it had a communicator, it is another one.
+Several processes may have the same host name and pid: pods with own pid numbers, containers started again. A
+collector's name for the printer keeps pods apart. A process says once over which interface it bootstraps; when it says
+so again after it had a communicator, it is another one. What a collector gave twice counts once, and what only torn
+lines state does not count.
 """
 
 from __future__ import annotations
@@ -29,6 +31,114 @@ from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.statements.index import Line, StatementLine
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.levels import STATEMENTS
+
+_BELIEVED, _PER_STEP = 1 << 18, 128
+"""Ranks that communicators may claim though no line names them: in all, and more for each line that orders them.
+
+The log of one rank of the largest runs claims that many, in some communicators of the world; more is damage.
+"""
+_MOST = 1 << 16
+"""Communicators with an id of their own that are judged: a hundred times those of the largest runs."""
+
+
+class Gathered:
+    """The processes of a log, or of one job in it.
+
+    Args:
+        everything: what each process said, and what nobody did.
+        passed_on: lines may have lost the name of their host before they were passed on.
+        repeated: lines that were left out because they had been collected before, by process.
+    """
+
+    def __init__(
+        self,
+        everything: list[ProcessLog],
+        passed_on: bool,
+        repeated: Mapping[Process, list[Step | Burst]],
+    ) -> None:
+        self.everything = everything
+        self.passed_on = passed_on
+        self.repeated = repeated
+        self.logs = _printers(everything, passed_on)
+        """Of the processes that printed."""
+        self.lives = [lives(log) for log in self.logs]
+        """For each of these the processes that have its name, one after the other."""
+        self.processes, self.communicators, self.refused = walk_logs(self.living)
+
+    @property
+    def living(self) -> Iterator[ProcessLog]:
+        """Return all of these processes."""
+        return chain.from_iterable(self.lives)
+
+    @classmethod
+    def gather(cls, fold: Fold) -> Gathered:
+        """Return all processes of a fold."""
+        once = [leave_out_repeats(log) for log in Damage(fold).leave_out(apart(fold.processes.values()))]
+        repeated = {log.process: left_out for log, left_out in once if left_out}
+        return cls([log for log, _ in once], fold.restored > 0, repeated)
+
+
+def walk_logs(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Communicator], list[int]]:
+    """Return the members of each process, and the communicators that they form.
+
+    Those that only claim to be large are left out; the last value is where these begin.
+    """
+    logs = list(logs)
+    steps = sum(len(log.steps) for log in logs)
+    beyond = _beyond(logs) if steps > _MOST else {}
+    logs = [_leave_out(log, beyond.get(log.process, ())) for log in logs] if beyond else logs
+    processes = [members.walk_steps(log) for log in logs]
+    communicators = communicator.join(processes)
+    if refused := _find_refused(communicators, steps):
+        processes = [members.walk_steps(_leave_out(log, refused.get(log.process, ()))) for log in logs]
+        communicators = communicator.join(processes)
+    left_out = [place for some in (beyond, refused) for comms in some.values() for place in comms.values()]
+    return processes, communicators, left_out
+
+
+def _beyond(logs: Sequence[ProcessLog]) -> dict[Process, dict[str, int]]:
+    """Return the pointers of communicators of which a log has too many: all but the first ones and the last."""
+    begins = [
+        (step.place, step.event.comm_id, log.process, step.event.comm)
+        for log in logs
+        for step in log.steps
+        if isinstance(step.event, CommInit) and step.event.comm_id
+    ]
+    begins.sort()
+    ids = list(dict.fromkeys([comm_id for _, comm_id, _, _ in begins]))
+    beyond: dict[Process, dict[str, int]] = {}
+    if len(ids) > _MOST:
+        gone = set(ids[_MOST // 2 : -(_MOST // 2)])
+        for place, comm_id, process, comm in begins:
+            if comm_id in gone:
+                beyond.setdefault(process, {}).setdefault(comm, place)
+    return beyond
+
+
+def _find_refused(communicators: Iterable[Communicator], steps: int) -> dict[Process, dict[str, int]]:
+    """Return the pointers of communicators with more ranks that no line names than a log of that size is believed."""
+    refused: dict[Process, dict[str, int]] = {}
+    room = _BELIEVED + steps * _PER_STEP
+    for comm in sorted(communicators, key=lambda comm: comm.nranks - len(comm.members)):
+        room -= comm.nranks - len(comm.members)
+        for member in comm.members.values() if room < 0 else ():
+            refused.setdefault(member.log.process, {})[member.init.comm] = member.first.place
+    return refused
+
+
+def _leave_out(log: ProcessLog, comms: Collection[str]) -> ProcessLog:
+    """Return what a process printed but for what it says of some communicators."""
+    return replace(log, steps=[step for step in log.steps if getattr(step.event, "comm", None) not in comms])
+
+
+def _printers(logs: Iterable[ProcessLog], passed_on: bool) -> list[ProcessLog]:
+    """Return the processes that printed; where hosts are named, one without it was torn or ``passed_on`` so."""
+    logs = [log for log in logs if log.process.host]
+    named = [log for log in logs if not is_masked(log.process)]
+    return logs if passed_on else named or logs
+
+
+# Who is one process, and its lives
 
 _FEW, _MANY = 3, 10
 _MAX_ALIKE = 64
@@ -316,6 +426,9 @@ def _devices(log: ProcessLog) -> set[int | None]:
     return {origin.device for origin in origins}
 
 
+# Lines that were collected twice
+
+
 class _Copy:
     """Holds what one collector gave of the lines of a process, from one place to another."""
 
@@ -400,112 +513,6 @@ def _proof(step: Step | Burst) -> events.CommInit | None:
     """Return the event, if its line can occur only once in a log."""
     event = step.event
     return event if isinstance(event, events.CommInit) and event.comm_id else None
-
-
-_BELIEVED, _PER_STEP = 1 << 18, 128
-"""Ranks that communicators may claim though no line names them: in all, and more for each line that orders them.
-
-The log of one rank of the largest runs claims that many, in some communicators of the world; more is damage.
-"""
-_MOST = 1 << 16
-"""Communicators with an id of their own that are judged: a hundred times those of the largest runs."""
-
-
-class Gathered:
-    """The processes of a log, or of one job in it.
-
-    Args:
-        everything: what each process said, and what nobody did.
-        passed_on: lines may have lost the name of their host before they were passed on.
-        repeated: lines that were left out because they had been collected before, by process.
-    """
-
-    def __init__(
-        self,
-        everything: list[ProcessLog],
-        passed_on: bool,
-        repeated: Mapping[Process, list[Step | Burst]],
-    ) -> None:
-        self.everything = everything
-        self.passed_on = passed_on
-        self.repeated = repeated
-        self.logs = _printers(everything, passed_on)
-        """Of the processes that printed."""
-        self.lives = [lives(log) for log in self.logs]
-        """For each of these the processes that have its name, one after the other."""
-        self.processes, self.communicators, self.refused = walk_logs(self.living)
-
-    @property
-    def living(self) -> Iterator[ProcessLog]:
-        """Return all of these processes."""
-        return chain.from_iterable(self.lives)
-
-    @classmethod
-    def gather(cls, fold: Fold) -> Gathered:
-        """Return all processes of a fold."""
-        once = [leave_out_repeats(log) for log in Damage(fold).leave_out(apart(fold.processes.values()))]
-        repeated = {log.process: left_out for log, left_out in once if left_out}
-        return cls([log for log, _ in once], fold.restored > 0, repeated)
-
-
-def walk_logs(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Communicator], list[int]]:
-    """Return the members of each process, and the communicators that they form.
-
-    Those that only claim to be large are left out; the last value is where these begin.
-    """
-    logs = list(logs)
-    steps = sum(len(log.steps) for log in logs)
-    beyond = _beyond(logs) if steps > _MOST else {}
-    logs = [_leave_out(log, beyond.get(log.process, ())) for log in logs] if beyond else logs
-    processes = [members.walk_steps(log) for log in logs]
-    communicators = communicator.join(processes)
-    if refused := _find_refused(communicators, steps):
-        processes = [members.walk_steps(_leave_out(log, refused.get(log.process, ()))) for log in logs]
-        communicators = communicator.join(processes)
-    left_out = [place for some in (beyond, refused) for comms in some.values() for place in comms.values()]
-    return processes, communicators, left_out
-
-
-def _beyond(logs: Sequence[ProcessLog]) -> dict[Process, dict[str, int]]:
-    """Return the pointers of communicators of which a log has too many: all but the first ones and the last."""
-    begins = [
-        (step.place, step.event.comm_id, log.process, step.event.comm)
-        for log in logs
-        for step in log.steps
-        if isinstance(step.event, CommInit) and step.event.comm_id
-    ]
-    begins.sort()
-    ids = list(dict.fromkeys([comm_id for _, comm_id, _, _ in begins]))
-    beyond: dict[Process, dict[str, int]] = {}
-    if len(ids) > _MOST:
-        gone = set(ids[_MOST // 2 : -(_MOST // 2)])
-        for place, comm_id, process, comm in begins:
-            if comm_id in gone:
-                beyond.setdefault(process, {}).setdefault(comm, place)
-    return beyond
-
-
-def _find_refused(communicators: Iterable[Communicator], steps: int) -> dict[Process, dict[str, int]]:
-    """Return the pointers of communicators with more ranks that no line names than a log of that size is believed."""
-    refused: dict[Process, dict[str, int]] = {}
-    room = _BELIEVED + steps * _PER_STEP
-    for comm in sorted(communicators, key=lambda comm: comm.nranks - len(comm.members)):
-        room -= comm.nranks - len(comm.members)
-        for member in comm.members.values() if room < 0 else ():
-            refused.setdefault(member.log.process, {})[member.init.comm] = member.first.place
-    return refused
-
-
-def _leave_out(log: ProcessLog, comms: Collection[str]) -> ProcessLog:
-    """Return what a process printed but for what it says of some communicators."""
-    return replace(log, steps=[step for step in log.steps if getattr(step.event, "comm", None) not in comms])
-
-
-def _printers(logs: Iterable[ProcessLog], passed_on: bool) -> list[ProcessLog]:
-    """Return the processes that printed; where hosts are named, one without it was torn or ``passed_on`` so."""
-    logs = [log for log in logs if log.process.host]
-    named = [log for log in logs if not is_masked(log.process)]
-    return logs if passed_on else named or logs
 
 
 # What only torn lines state

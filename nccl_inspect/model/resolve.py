@@ -1,4 +1,4 @@
-"""Resolves a fold into a :class:`~nccl_inspect.model.job.Job`."""
+"""Resolves a fold into a :class:`~nccl_inspect.model.job.Job`: then its notices, its calls, and how far ranks came."""
 
 from __future__ import annotations
 
