@@ -221,10 +221,6 @@ class Separation:
             self._join_in_sources()
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
 
-    def _order_parts(self, source: int) -> list[int]:
-        """Return the parts of a source in the order in which they begin there."""
-        return sorted(self._by_source[source], key=lambda index: self._parts[index].extents[source])
-
     def _by_id(self) -> None:
         """Join by the id of a communicator, also where ranks differ on its size; unless a rank comes again."""
         owners: dict[str, tuple[int, set[int]]] = {}
@@ -274,11 +270,14 @@ class Separation:
 
     def _join_in_sources(self) -> None:
         reasons = _find_requeues(self._fold)
-        for source in self._by_source:
-            indexes = self._order_parts(source)
+        for source, parts in self._by_source.items():
+            indexes = sorted(parts, key=lambda index: self._parts[index].extents[source])
             self._numbered_on(source, indexes)
             self._join_world(source, indexes)
-            self._cut_off(indexes)
+            # What joined parts whose beginning the log lacks may have been there.
+            cut = [index for index in indexes if not (self._parts[index].roots and self._parts[index].has_begun_here)]
+            for before, after in pairwise(cut):
+                self._unions.join(before, after)
             for before, after in pairwise(indexes):
                 first, second = self._parts[before], self._parts[after]
                 end, begin = first.extents[source][1], second.extents[source][0]
@@ -318,12 +317,6 @@ class Separation:
             if max(part.size for part in parts) < world and len(gpus) == processes <= world:
                 for before, after in pairwise(group):
                     self._unions.join(before, after)
-
-    def _cut_off(self, indexes: Sequence[int]) -> None:
-        """Parts whose beginning the log lacks: what joined them may have been there."""
-        cut = [index for index in indexes if not (self._parts[index].roots and self._parts[index].has_begun_here)]
-        for before, after in pairwise(cut):
-            self._unions.join(before, after)
 
 
 def _is_alike(part: Part, later: Part) -> bool:
