@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -25,7 +25,7 @@ from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.anonymize import Anonymizer
 from nccl_inspect.extras.anonymize.evidence import TEXT, Evidence, find_layout
 from nccl_inspect.extras.anonymize.names import Names, load_table
-from nccl_inspect.extras.anonymize.text import find_leaks, rename_file
+from nccl_inspect.extras.anonymize.text import Leaks, rename_file
 from nccl_inspect.extras.live.tail import STDIN
 from nccl_inspect.ingest.sources import archives, compression, files, log_detection
 from nccl_inspect.ingest.sources import blocks as sources
@@ -40,6 +40,7 @@ from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count
 
 _MAX_TOLD = 20
+STDOUT = "<stdout>"
 _EXAMPLES = """
 Examples:
   nccl-inspect anonymize job.log > shareable.log
@@ -136,13 +137,16 @@ def write(
             print_stderr(f"passed over: {name} ({reason})")
         if len(gathered.passed_over) > _MAX_TOLD:
             print_stderr(f"passed over: {count(len(gathered.passed_over) - _MAX_TOLD, 'more file')}")
-        job.write(target)
-        if target.folder is not None:
-            leaks = find_leaks(job.anonymizer.names, target.written_files())
-            for name, left in islice(leaks.items(), _MAX_TOLD):
-                print_stderr(f"{name}: still names {shorten_list(left, 5)}; review it before you share it")
-            if len(leaks) > _MAX_TOLD:
-                print_stderr(f"{count(len(leaks) - _MAX_TOLD, 'more file')} with names left")
+        leaks = Leaks(job.anonymizer.names)
+        job.write(target, leaks)
+        for name, path in target.written_files():
+            with path.open("rb") as written:
+                for lines in iter(partial(written.readlines, 1 << 20), []):
+                    leaks.look(name, b"".join(lines))
+        for name, left in islice(leaks.left.items(), _MAX_TOLD):
+            print_stderr(f"{name}: still names {shorten_list(sorted(left), 5)}; review it before you share it")
+        if len(leaks.left) > _MAX_TOLD:
+            print_stderr(f"{count(len(leaks.left) - _MAX_TOLD, 'more file')} with names left")
         target.pack()
     if map_file:
         job.anonymizer.names.save(map_file)
@@ -322,7 +326,7 @@ class Target:
     def __init__(
         self, output: str, roots: Iterable[str], several: bool, rename: Callable[[str], str], stack: ExitStack
     ) -> None:
-        self._output = output
+        self.output = output
         self._roots = [Path(root) for root in roots]
         self._rename = rename
         self._used: set[Path] = set()
@@ -347,17 +351,17 @@ class Target:
         """
         own = self.folder if self.folder and not self.is_archive else None
         if own and not overwrite and own.is_dir() and any(own.iterdir()):
-            raise NcclInspectError(f"{self._output}: not empty", f"{_HINT}, or add --overwrite")
+            raise NcclInspectError(f"{self.output}: not empty", f"{_HINT}, or add --overwrite")
         for path in inputs:
             if own and path.resolve().is_relative_to(own.resolve()):
-                raise NcclInspectError(f"{self._output}: it holds an input, {path}", _HINT)
+                raise NcclInspectError(f"{self.output}: it holds an input, {path}", _HINT)
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Open the file for an input."""
-        if self.folder is None and self._output == "-":
+        if self.folder is None and self.output == "-":
             return nullcontext(atomic_files.standard_output())
         if self.folder is None:
-            return atomic_files.open_compressed(self._output, "-o")
+            return atomic_files.open_compressed(self.output, "-o")
         path = self.folder / self._rename(self.inner_name(name))
         stem, number = path.name, 1
         while path in self._used:
@@ -384,9 +388,9 @@ class Target:
         """
         if not self.is_archive:
             return
-        top = next(Path(self._output).name.removesuffix(end) for end in _ARCHIVES if self._output.endswith(end))
+        top = next(Path(self.output).name.removesuffix(end) for end in _ARCHIVES if self.output.endswith(end))
         with (
-            atomic_files.open_replacement(self._output, "-o") as file,
+            atomic_files.open_replacement(self.output, "-o") as file,
             tarfile.open(fileobj=file, mode="w:gz") as archive,
         ):
             for name, path in self.written_files():
@@ -476,16 +480,16 @@ class _Job:
         logs = sources.find(self._gathered.logs, self._progress) if self._gathered.logs else iter(())
         return (source for source in logs if source.name not in self._members)
 
-    def write(self, target: Target) -> None:
-        """Write all readable inputs."""
+    def write(self, target: Target, leaks: Leaks) -> None:
+        """Write all readable inputs, and look for leaks in a single one while it is written."""
         for source in self._sources():
-            self._write(source.name, self.anonymizer.blocks(source), target)
+            self._write(source.name, self.anonymizer.blocks(source), target, leaks)
         for document in self._gathered.evidence():
             if document.name in self._members:
-                self._write(document.name, self._evidence.blocks(document.kind, document.open()), target)
+                self._write(document.name, self._evidence.blocks(document.kind, document.open()), target, leaks)
 
     @staticmethod
-    def _write(name: str, blocks: Iterator[bytes], target: Target) -> None:
+    def _write(name: str, blocks: Iterator[bytes], target: Target, leaks: Leaks) -> None:
         """Write a file; unreadable ones were reported before."""
         try:
             first = next(blocks, b"")
@@ -493,9 +497,11 @@ class _Job:
             return
         try:
             with target.open(name) as file:
-                file.write(first)
                 with suppress(NoInputError):  # the part before the damage is written
-                    file.writelines(blocks)
+                    for block in chain([first], blocks):
+                        file.write(block)
+                        if target.folder is None:
+                            leaks.look(STDOUT if target.output == "-" else target.output, block)
                 file.flush()
         except BrokenPipeError:
             shared.exit_quietly()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine
+from nccl_inspect.judging.places import POD
 from nccl_inspect.util import atomic_files
 
 # --- words that tell nothing --------------------------------------------------------------------------------------
@@ -129,8 +130,10 @@ class Names:
         self._width = 1
 
     def get(self, category: str, name: str) -> str:
-        """Return the replacement for a name; the same each time."""
+        """Return the replacement for a name; the same each time. That of a secret is none itself."""
         entries = self.table[category]
+        if category == "secret" and name in self._given[category]:
+            return name
         if name not in entries and category == "guid" and (guid := self._guids.get(_guid_digits(name))):
             entries[name] = _fill_digits(name, int(_guid_digits(guid) or "0", 16))
             self._given[category].add(entries[name])
@@ -171,7 +174,9 @@ class Names:
                 return ":".join(["02", *(digits[at : at + 2] for at in range(0, len(digits), 2))])
             case "guid" | "cloud" | "hash":
                 return _fill_digits(name, number)
-        return _PATTERNS[category].format(str(number).zfill(self._width))
+        new = _PATTERNS[category].format(str(number).zfill(self._width))
+        # What is not called as pods are must not be taken for one: advice names the object to look at.
+        return new if category not in ("host", "name") or POD.fullmatch(name) else new.replace("-", "")
 
     def _ipv4(self, name: str) -> str:
         """Return an address in a net of its own for each /24; private, public and telling ones stay such."""

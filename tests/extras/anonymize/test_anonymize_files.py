@@ -121,6 +121,10 @@ def test_a_name_that_is_left_is_told(tmp_path: Path, capsys: pytest.CaptureFixtu
     (folder / "ras.json").write_text(FILES["ras.json"].decode().replace(HOST, "quartz"))
     run(folder, "-o", tmp_path / "out")
     assert ("quartz" in (tmp_path / "out" / "job.log").read_text()) == ("still names quartz" in capsys.readouterr().err)
+    (folder / "one.log").write_bytes(LOG.replace(b"gpu-a17", b"man") + b"one man for all\n")
+    for out, name in (("one.log", str(tmp_path / "one.log")), ("-", "<stdout>")):
+        run(folder / "one.log", "-o", tmp_path / out if out != "-" else out)
+        assert f"{name}: still names man; review it" in capsys.readouterr().err
 
 
 @pytest.mark.slow
