@@ -363,9 +363,10 @@ class Anonymizer:
         self.scrubber = Scrubber(names)
         self._remains = Remains(names)
         # Prefixes, messages and texts of evidence come again and again.
-        self._head = lru_cache(_MAX_REMEMBERED)(self._new_head)
+        # Short common words count as names in the text before ``NCCL``.
+        self._head = lru_cache(_MAX_REMEMBERED)(lambda head: encode(self.scrubber.text(decode(head), structural=True)))
         self._rest = lru_cache(_MAX_REMEMBERED)(self._new_rest)
-        self.remove_names = lru_cache(_MAX_REMEMBERED)(self._without_names)
+        self.remove_names = lru_cache(_MAX_REMEMBERED)(lambda text: decode(self._remains.replace_names(encode(text))))
 
     # --- first reading ------------------------------------------------------------------------------------------
 
@@ -422,10 +423,6 @@ class Anonymizer:
             "secret": self._secrets,
         }
         by_meaning.get(meaning, self._labels).update(names)
-
-    def _without_names(self, text: str) -> str:
-        """Return a text without the names still left in it."""
-        return decode(self._remains.replace_names(encode(text)))
 
     def settle(self) -> None:
         """Give each name its replacement: the first reading is over."""
@@ -522,10 +519,6 @@ class Anonymizer:
             return self._message(line, self._grammar.parse_bare(line))
         head, rest = parts
         return self._head(head) + b" NCCL " + self._rest(rest)
-
-    def _new_head(self, head: bytes) -> bytes:
-        """Replace in the text before ``NCCL``: here short common words count as names as well."""
-        return encode(self.scrubber.text(decode(head), structural=True))
 
     def _new_rest(self, rest: bytes) -> bytes:
         level, blank, message = rest.partition(b" ")

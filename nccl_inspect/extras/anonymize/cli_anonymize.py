@@ -23,7 +23,7 @@ from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.anonymize import Anonymizer
-from nccl_inspect.extras.anonymize.evidence import TEXT, Evidence, find_layout
+from nccl_inspect.extras.anonymize.evidence import Evidence
 from nccl_inspect.extras.anonymize.names import Names, load_table
 from nccl_inspect.extras.anonymize.text import Leaks, rename_file
 from nccl_inspect.extras.live.tail import STDIN
@@ -64,11 +64,6 @@ Exit status: 130 Ctrl-C; an incomplete FILE is not written.
 )
 @click.option("--overwrite", is_flag=True, help="Write into a non-empty folder. Inputs are never overwritten.")
 @click.option(
-    "--all-text",
-    is_flag=True,
-    help="Also write text files of unrecognized kinds: review these most carefully.",
-)
-@click.option(
     "--map",
     "map_file",
     metavar="FILE",
@@ -76,9 +71,7 @@ Exit status: 130 Ctrl-C; an incomplete FILE is not written.
     help="Save the table of replacements to FILE; keep it private. If FILE exists, reuse and extend it.",
 )
 @shared.progress_option
-def command(
-    logs: tuple[str, ...], output: str, overwrite: bool, all_text: bool, map_file: str | None, progress: bool | None
-) -> None:
+def command(logs: tuple[str, ...], output: str, overwrite: bool, map_file: str | None, progress: bool | None) -> None:
     """Replace host, pod and user names, addresses, paths, GPU and NIC ids, URLs and tokens, consistently across files.
 
     Inputs are logs and the evidence beside them that summarize reads: flight recorder dumps, RAS answers, manifests,
@@ -89,7 +82,7 @@ def command(
     """
     names = shared.inputs_or_stdin(logs)
     with Bar(progress) as bar:
-        write(names, output, map_file, bar.update if bar.wanted else None, overwrite=overwrite, all_text=all_text)
+        write(names, output, map_file, bar.update if bar.wanted else None, overwrite=overwrite)
 
 
 def write(
@@ -99,7 +92,6 @@ def write(
     progress: Progress | None = None,
     *,
     overwrite: bool = False,
-    all_text: bool = False,
 ) -> None:
     """Write copies of logs and evidence without names.
 
@@ -109,7 +101,6 @@ def write(
         map_file: the file for the table of replacements.
         progress: takes the bytes read, of both passes.
         overwrite: also write into a non-empty folder.
-        all_text: also write text files of unrecognized kinds.
 
     Raises:
         NcclInspectError: nothing can be read or written.
@@ -121,7 +112,7 @@ def write(
 
     with ExitStack() as stack:
         inputs = [_keep_input(name, stack) for name in names]
-        gathered = gather(inputs, all_text)
+        gathered = gather(inputs)
         job = _Job(
             gathered, Names(load_table(map_file) if map_file else None), None if progress is None else update_half
         )
@@ -169,10 +160,6 @@ def _keep_input(name: str, stack: ExitStack) -> str | BinaryIO:
 Input = str | BinaryIO
 
 
-_OTHERS = (log_detection.UNKNOWN, log_detection.OTHER, log_detection.OWN)
-"""Why a file is passed over that may be one of a collection."""
-
-
 @dataclass(slots=True)
 class Document:
     """A file of evidence."""
@@ -211,8 +198,7 @@ class Gathered:
                 except StreamError:  # of this member; reading it as a log says why
                     continue
                 name = f"{archive.name}:{escape_controls(member.name.removeprefix('./'))}"
-                start = head[: artifacts.HEAD]
-                kind = artifacts.kind_of(name, start) or find_layout(name, start)
+                kind = artifacts.kind_of(name, head[: artifacts.HEAD])
                 if kind and len(head) <= artifacts.MAX_BYTES:
                     yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
                 elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, head):
@@ -221,12 +207,11 @@ class Gathered:
             return  # reading its logs says why
 
 
-def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
+def gather(inputs: Sequence[Input]) -> Gathered:
     """Tell logs, evidence and all else apart.
 
     Args:
         inputs: paths, folders, globs, and file objects that can be read again.
-        all_text: whether text that is not recognised is wanted as well.
 
     Raises:
         NoInputError: nothing is given.
@@ -234,20 +219,7 @@ def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
     gathered = Gathered()
     names = [item for item in inputs if isinstance(item, str)]
 
-    def pass_over(name: str, why: str) -> None:
-        path, head = Path(name), b""
-        with suppress(OSError), path.open("rb", buffering=0) as stream:
-            head = stream.read(artifacts.HEAD)
-        kind = find_layout(name, head) if why in _OTHERS else None
-        if kind is None and all_text and why in (log_detection.UNKNOWN, log_detection.OTHER):
-            is_text = head and TEXT.recognises(name, head) and path.stat().st_size <= artifacts.MAX_BYTES
-            kind = TEXT if is_text else None
-        if kind:
-            gathered.documents.append(Document(name, kind, path.read_bytes))
-        else:
-            gathered.passed_over[name] = why
-
-    for file in files.find(names, artifacts.is_artifact, pass_over) if names else ():
+    for file in files.find(names, artifacts.is_artifact, gathered.passed_over.__setitem__) if names else ():
         if isinstance(file.place, Path):
             _sort_in(gathered, file, file.place)
         else:

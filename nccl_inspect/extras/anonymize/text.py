@@ -20,7 +20,6 @@ from nccl_inspect.extras.anonymize.names import (
     SIGN,
     Names,
     expand,
-    fold_names,
     is_plain,
     is_public,
     is_rare,
@@ -28,6 +27,7 @@ from nccl_inspect.extras.anonymize.names import (
 )
 from nccl_inspect.util.secrets import may_hide, replace_secrets
 from nccl_inspect.util.text import decode, encode
+from nccl_inspect.util.wording import fold_names
 
 # --- the scrubber -------------------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Scrubber:
         listed = expand(text)
         if hosts.keys().isdisjoint(listed):
             return re.sub(r"[\w.-]+", lambda match: self._token(match[0], structural), text)
-        return fold_names(self.names.get("host", name) for name in listed)
+        return ",".join(fold_names(self.names.get("host", name) for name in listed))
 
     def _printer(self, host: str) -> str:
         """Replace the host of a prefix; where a line was torn before it, the end of the text there."""
