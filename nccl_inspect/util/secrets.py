@@ -7,7 +7,7 @@ different secrets still differ; only the values are gone. ``anonymize`` finds th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 MASK = "***"
@@ -46,7 +46,7 @@ _QUOTE = r"""(?:\\{0,3}["'])?"""
 _IS = r"[ \t]{0,8}(?:=>|->|==?|:(?!//))[ \t]{0,8}(?:!!?\w*[ \t]+)?"
 _VALUE = (
     r"(?P<value>\\+\"(?:\\{3}\"|(?!\\+\")[^\n])*|\"(?:[^\"\\\n]|\\.)*|'(?:[^'\\\n]|\\.|'')*"
-    r"|(?![|>][-+\d]*[ \t]*$)(?:[^\s\"'\\]|\\(?![\"'nrtu])|(?<=[^\s\"'=:])[\"'](?=[^\s,;:)\]}\"'<>]))+(?<![,;)\]}]))"
+    r"|(?!(?:[|>][-+\d]*|[{\[])(?:\s|$))(?:[^\s\"'\\]|\\(?![\"'nrtu])|(?<=[^\s\"'=:])[\"'](?=[^\s,;:)\]}\"'<>]))+(?<![,;)\]}]))"
 )
 """In quotes, which hide quotes of the other kind, commas, and their own after a backslash; or up to a blank."""
 _COUNT = r"(?![\d.,]+[kKMB]?(?![\w/+=-])|(?i:true|false|none|null)\b|<)"
@@ -73,7 +73,7 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
         rf"\b{named}{until}(?i:value){_QUOTE}[ \t]*[:=][ \t]*{_VALUE}",
         rf"(?<![\w-])(?i:value){_QUOTE}[ \t]*[:=][ \t]*{_VALUE}{until}{named}",
         r"""(?i:(?P<quote>["'])(?:proxy-)?authorization\b[ \t]*:[ \t]*)(?P<value>(?:(?!(?P=quote)).)+)""",
-        r"(?i:\bauthorization\b)[\"']?\s*[=:]\s*(?![\"'])(?P<value>.+)",
+        r"(?i:(?<![\"'])\bauthorization|[\"']authorization[\"'])\s*[=:]\s*(?![\"'])(?P<value>.+)",
         rf"(?i:\bauthorization\b)[\"']?\s*[=:]\s*(?=[\"']){_VALUE}",
         r"(?i:\bbearer)[ \t]+(?!(?i:tokens?|auth\w*)\b)(?P<value>(?=[\w.~+/=-]{0,200}\d)[\w.~+/=-]{3,}|[\w.~+/=-]{8,})",
         r"(?i:\bbasic)[ \t]+(?P<value>(?=[\w+/]{0,200}[\d=])[\w+/]{4,}={0,2})",
@@ -160,3 +160,11 @@ def may_hide(text: str) -> bool:
     """Return whether there can be a secret in a text, of one line or of many."""
     lowered = text.lower()
     return any(map(lowered.__contains__, _HINTS))
+
+
+def list_hinted(lines: Sequence[str]) -> list[int]:
+    """Return the places of the lines in which there can be a secret."""
+    whole = "\n".join(lines).lower()
+    hints = [hint for hint in _HINTS if hint in whole]
+    lowered = whole.split("\n") if hints else ()
+    return [at for at, line in enumerate(lowered) if any(map(line.__contains__, hints))]

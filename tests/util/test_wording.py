@@ -135,12 +135,15 @@ AZURE_STORAGE_KEY=***
 {"name": "WANDB_API_KEY", "value": "***"}
 password="a \\"s3cret\\", b" and more
 password="***" and more
+curl -H "Authorization: Bearer s3cret" https://x
+curl -H "Authorization: ***" https://x
 curl -u joe:s3cret https://x
 curl -u joe:*** https://x
 """.strip().splitlines()
 """A text, and what is shown of it."""
 HARMLESS = """
 Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+"secretKeyRef": {
 pad_token=x PWD=/root first_pass=1 signature (Tensor x) token: 12 --token None
 max_num_tokens=8192 TOKENIZERS_PARALLELISM=false num_tokens: 5
 Unrecognized element token "No such device" when parsing "No such device"

@@ -47,7 +47,7 @@ from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, peek
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.excerpts import Short
 from nccl_inspect.scanning.scanner import Scanner
-from nccl_inspect.util.secrets import MASK, find_secrets, find_spans, may_hide
+from nccl_inspect.util.secrets import MASK, find_secrets, find_spans, list_hinted
 from nccl_inspect.util.text import decode, encode
 
 # --- names in text ----------------------------------------------------------------------------------------------------
@@ -175,10 +175,11 @@ class Learned:
         lines = [*self._last_lines, *decode(text).splitlines()]
         self._last_lines = lines[-_NEAR:]
         near = [False] * (len(lines) + _KEY_LINES)
-        for at, line in enumerate(lines):
-            if may_hide(line):
-                span = _KEY_LINES if _OPENS.search(line) else _NEAR
-                near[max(at - 1, 0) : at + span] = [True] * (at + span - max(at - 1, 0))
+        for at in list_hinted(lines):
+            span = _KEY_LINES if _OPENS.search(lines[at]) else _NEAR
+            near[max(at - 1, 0) : at + span] = [True] * (at + span - max(at - 1, 0))
+        if not any(near):
+            return
         for found in find_secrets("\n".join(line if wanted else "" for line, wanted in zip(lines, near, strict=False))):
             self.secrets.update(part.strip() for part in _LINE_END.split(found))
 

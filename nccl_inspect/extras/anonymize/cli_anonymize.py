@@ -7,9 +7,9 @@ import stat
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
@@ -111,19 +111,18 @@ def write(
         progress(size, None if total is None else 2 * total)
 
     with ExitStack() as stack:
-        inputs = [_keep_input(name, stack) for name in names]
-        gathered = gather(inputs)
+        paths = [_keep_input(name, stack) for name in names]
+        shown = [STDIN if name == "-" else name for name in names]
+        gathered = gather(paths, dict(zip(paths, shown, strict=True)))
         job = _Job(
             gathered, Names(load_table(map_file) if map_file else None), None if progress is None else update_half
         )
-        readable = job.learn([STDIN if name == "-" else name for name in names])
+        readable = job.learn(shown)
         folders = [name for name in names if Path(name).is_dir()]
         rename = partial(rename_file, scrubber=job.anonymizer.scrubber)
         target = Target(output, folders, readable > 1 or bool(folders), rename, stack)
         read = (*gathered.logs, *(document.log for document in gathered.documents))
-        target.guard(
-            (file.place for file in read if isinstance(file, File) and isinstance(file.place, Path)), overwrite
-        )
+        target.guard((file.place for file in read if file and isinstance(file.place, Path)), overwrite)
         for name, reason in islice(sorted(gathered.passed_over.items()), _MAX_TOLD):
             print_stderr(f"passed over: {name} ({reason})")
         if len(gathered.passed_over) > _MAX_TOLD:
@@ -143,21 +142,18 @@ def write(
         job.anonymizer.names.save(map_file)
 
 
-def _keep_input(name: str, stack: ExitStack) -> str | BinaryIO:
-    """Return an input that can be read twice: piped input is kept in a temporary file."""
+def _keep_input(name: str, stack: ExitStack) -> str:
+    """Return the path of an input that can be read twice: piped input is kept in a temporary file."""
     path = Path(name)
     if name != "-" and not (path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir()):
         return name
-    copy: BinaryIO = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-    with nullcontext(sys.stdin.buffer) if name == "-" else path.open("rb") as stream:
-        shutil.copyfileobj(stream, copy)
-    return copy
+    copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nccl-anonymize-"))) / "input"
+    with nullcontext(sys.stdin.buffer) if name == "-" else path.open("rb") as stream, copy.open("wb") as kept:
+        shutil.copyfileobj(stream, kept)
+    return str(copy)
 
 
 # --- inputs -------------------------------------------------------------------------------------------------------
-
-
-Input = str | BinaryIO
 
 
 @dataclass(slots=True)
@@ -169,7 +165,7 @@ class Document:
     kind: Kind
     open: Callable[[], bytes]
     """Gives its contents; a ValueError or OSError says why it cannot."""
-    log: File | BinaryIO | None = None
+    log: File | None = None
     """The same as a log, in case the rest is one."""
 
 
@@ -177,7 +173,7 @@ class Document:
 class Gathered:
     """All that the inputs stand for."""
 
-    logs: list[File | BinaryIO] = field(default_factory=list)
+    logs: list[File] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
     archives: list[File] = field(default_factory=list)
     """Those among the logs whose members may be evidence."""
@@ -207,55 +203,36 @@ class Gathered:
             return  # reading its logs says why
 
 
-def gather(inputs: Sequence[Input]) -> Gathered:
+def gather(paths: Sequence[str], shown: Mapping[str, str]) -> Gathered:
     """Tell logs, evidence and all else apart.
 
     Args:
-        inputs: paths, folders, globs, and file objects that can be read again.
+        paths: of files and folders, and globs.
+        shown: what some paths are called.
 
     Raises:
         NoInputError: nothing is given.
     """
     gathered = Gathered()
-    names = [item for item in inputs if isinstance(item, str)]
-
-    for file in files.find(names, artifacts.is_artifact, gathered.passed_over.__setitem__) if names else ():
-        if isinstance(file.place, Path):
-            _sort_in(gathered, file, file.place)
-        else:
+    for found in files.find(paths, artifacts.is_artifact, gathered.passed_over.__setitem__):
+        file = replace(found, name=shown.get(found.name, found.name))
+        if not isinstance(file.place, Path):
             gathered.logs.append(file)
-    for stream in inputs:
-        if isinstance(stream, str):
             continue
-        stream.seek(0)
-        kind = artifacts.kind_of("<stdin>", stream.read(artifacts.HEAD))
-        stream.seek(0)
-        if kind:
-            gathered.documents.append(Document("<stdin>", kind, partial(_stream_contents, stream), stream))
+        head = artifacts.head_of(file)
+        kind = artifacts.kind_of(file.name, head)
+        if kind is None:
+            gathered.logs.append(file)
+            if log_detection.is_named_as_archive(file.name) or log_detection.is_tar(head) or log_detection.is_zip(head):
+                gathered.archives.append(file)
+        elif (file.size or 0) > artifacts.MAX_BYTES:
+            gathered.passed_over[file.name] = artifacts.TOO_LARGE
         else:
-            gathered.logs.append(stream)
+            gathered.documents.append(Document(file.name, kind, partial(_contents, file), file))
     return gathered
 
 
-def _sort_in(gathered: Gathered, file: File, path: Path) -> None:
-    head = artifacts.head_of(file)
-    kind = artifacts.kind_of(file.name, head)
-    if kind is None:
-        gathered.logs.append(file)
-        if log_detection.is_named_as_archive(path.name) or log_detection.is_tar(head) or log_detection.is_zip(head):
-            gathered.archives.append(file)
-    elif (file.size or 0) > artifacts.MAX_BYTES:
-        gathered.passed_over[file.name] = artifacts.TOO_LARGE
-    else:
-        gathered.documents.append(Document(file.name, kind, partial(_file_contents, file), file))
-
-
-def _stream_contents(stream: BinaryIO) -> bytes:
-    stream.seek(0)
-    return stream.read(artifacts.MAX_BYTES)
-
-
-def _file_contents(file: File) -> bytes:
+def _contents(file: File) -> bytes:
     try:
         data = _unpack(file.open())
     except StreamError as error:
@@ -446,9 +423,6 @@ class _Job:
         return False
 
     def _sources(self) -> Iterator[Source]:
-        for stream in self._gathered.logs:
-            if not isinstance(stream, File):
-                stream.seek(0)
         logs = sources.find(self._gathered.logs, self._progress) if self._gathered.logs else iter(())
         return (source for source in logs if source.name not in self._members)
 
