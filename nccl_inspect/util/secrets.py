@@ -45,7 +45,7 @@ _QUOTE = r"""(?:\\{0,3}["'])?"""
 """A quote, which strings of JSON in JSON escape."""
 _IS = r"[ \t]{0,8}(?:=>|->|==?|:(?!//))[ \t]{0,8}(?:!!?\w*[ \t]+)?"
 _VALUE = (
-    r"(?P<value>\\+\"(?:\\{3}\"|(?!\\+\")[^\n])*|\"(?:[^\"\\\n]|\\.)*|'(?:[^'\\\n]|\\.|'')*"
+    r"(?P<value>\\+\"(?:\\{3}\"|(?!\\+\")[^\n])*|\"(?:[^\"\\\n]|\\.)*|'(?:[^'\\\n]|\\.|''|'\"'\"')*"
     r"|(?!(?:[|>][-+\d]*|[{\[])(?:\s|$))(?:[^\s\"'\\]|\\(?![\"'nrtu])|(?<=[^\s\"'=:])[\"'](?=[^\s,;:)\]}\"'<>]))+(?<![,;)\]}]))"
 )
 """In quotes, which hide quotes of the other kind, commas, and their own after a backslash; or up to a blank."""
@@ -83,6 +83,10 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
         r"://(?P<value>[^\s/:@]{20,})@",
         r"(?i:[?&;](?:sig|signature|[\w-]{1,20}-signature)=|\bsig(?:nature)?=(?=[\w%+/=.~-]{16}))(?P<value>[^\s&\"'<>]+)",
         rf"\bcurl\b[^\n|;]{{0,500}}?[ ](?:-\w{{0,8}}[uU]|--user)[ =]{{0,2}}[\"']?[^\s:\"']{{1,80}}:{_VALUE}",
+        r"\bcurl\b[^\n|;]{0,500}?[ ](?:-\w{0,8}[uU]|--user)[ =]{0,2}(?P<quote>[\"'])[^\s:\"']{1,80}:"
+        r"(?P<value>(?:(?!(?P=quote)).)+)",
+        rf"(?m:^[ ]*(?:-[ ])?[\"']?{_NAME}?(?!{_TOKEN}){_SECRET_NAME}[\"']?:[ ]+)(?![\"'|>{{\[])(?P<value>\S[^\n]*)",
+        rf"\b{named}[ \t\r]*\n(?:(?!\bname\b)[^\n]){{0,200}}?(?<![\w-])value:[ ]+(?![\"'|>{{\[])(?P<value>\S[^\n]*)",
         rf"--proxy-user[ =][\"']?[^\s:\"']{{1,80}}:{_VALUE}",
         rf"\b(?:mysql|mariadb)\w*\b[^\n|;]{{0,500}}?[ ]-p(?=[^\s-]){_VALUE}",
         rf"\b(?:sshpass|login)\b[^\n|;]{{0,500}}?[ ]-p[ =]{{0,2}}(?!-){_VALUE}",

@@ -137,6 +137,14 @@ password="a \\"s3cret\\", b" and more
 password="***" and more
 curl -H "Authorization: Bearer s3cret" https://x
 curl -H "Authorization: ***" https://x
+export HF_TOKEN='it'"'"'s3cret' x=1
+export HF_TOKEN='***' x=1
+  db_password: s3cret of words # and, more
+  db_password: ***
+- name: MY_PASSWORD  value: "s3cret"
+- name: MY_PASSWORD  value: "***"
+curl -u 'joe:a s3cret, b' https://x
+curl -u 'joe:***' https://x
 curl -u joe:s3cret https://x
 curl -u joe:*** https://x
 """.strip().splitlines()
