@@ -27,7 +27,7 @@ GROUPS = (
             *("memory", "sizes", "since"),
         ),
     ),
-    ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "follow", "keep")),
+    ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "keep")),
     (
         "Output",
         (
