@@ -1,4 +1,4 @@
-"""Exports of log explorers: JSON documents, tables, the newest line first; and lines that a terminal broke."""
+"""Exports of log explorers: JSON documents, tables, the newest line first."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from same_jobs import capture, describe_job, read_plain
 import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest.exports import json_documents, record_lines
-from nccl_inspect.ingest.lines import terminal_wraps
 from nccl_inspect.ingest.lines.torn import Numbered
-from nccl_inspect.ingest.sources import files, partition
+from nccl_inspect.ingest.sources import blocks as source_blocks
+from nccl_inspect.ingest.sources import exports, files, partition
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 
@@ -272,9 +271,7 @@ def test_an_export_in_any_order_gives_the_same_job(step: int) -> None:
         wrong += [] if event.where and event.where.time else [f"{kind}: its times are not kept"]
     for kind in TABLES:
         head = TABLES[kind]([])
-        if json_documents.table_reader(head) is None or not isinstance(
-            record_lines.reader_of(head), json_documents.Sheet
-        ):
+        if exports.table_reader(head) is None or not isinstance(source_blocks.reader_of(head), exports.Sheet):
             wrong.append(f"{kind}: the names of its columns are not known at a glance")
     assert not wrong, "\n".join(wrong)
 
@@ -294,7 +291,7 @@ def test_an_export_that_breaks_off_gives_what_came_before(step: int) -> None:
 def test_an_export_may_come_in_any_pieces(kind: str, size: int, seed: int) -> None:
     data = EXPORTS[kind](rows("rank-missing-hang"))
     choose, at = random.Random(seed), 0
-    whole, cut = record_lines.reader_of(data), record_lines.reader_of(data)
+    whole, cut = source_blocks.reader_of(data), source_blocks.reader_of(data)
     assert whole is not None
     assert cut is not None
     expected = [*whole.feed(data), *whole.finish()]
@@ -318,14 +315,14 @@ def test_records_larger_than_a_block_are_read_one_by_one(kind: str) -> None:
 
 def test_nested_json_ends() -> None:
     for data in (b"[" * 200_000, b'{"a":' * 100_000, b"[{" * 50_000, b'["' + b'\\n"' * 50_000):
-        reader = json_documents.Document()
+        reader = exports.Document()
         list(reader.feed(data))
         list(reader.finish())
 
 
 @given(st.binary(max_size=300), st.sampled_from([b"[", b'{"events":[', b'"', b"@timestamp,@message\n", b'[{"log":"']))
 def test_no_bytes_break_the_readers_of_exports(data: bytes, head: bytes) -> None:
-    for reader in (json_documents.Document(), json_documents.Sheet(["@message"], ","), terminal_wraps.Folded(80)):
+    for reader in (exports.Document(), exports.Sheet(["@message"], ",")):
         found = [*reader.feed(head + data), *reader.finish()]
         assert all(0 < one.number <= (head + data).count(b"\n") + 1 for one in found)
     nccl_inspect.read(head + data + b"\n" + LINE.encode())
@@ -350,14 +347,11 @@ def turn_lines() -> bytes:
 
 
 @sample_data.one_or_all("peer-killed", "timestamps")
-def test_no_log_in_order_is_turned_or_taken_for_broken(names: tuple[str, ...]) -> None:
+def test_no_log_in_order_is_turned(names: tuple[str, ...]) -> None:
     wrong = []
     for name in names:
         turned = [one.name for one in nccl_inspect.read(list(sample_data.contents(name))).sources if one.newest_first]
         wrong += [f"{name} is turned: {turned}"] if turned else []
-        for data in sample_data.contents(name):
-            blocks = (data[at : at + (1 << 16)] for at in range(0, min(len(data), 1 << 20), 1 << 16))
-            wrong += [f"{name} is taken for broken" for block in blocks if terminal_wraps.reader(block)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -384,7 +378,7 @@ def test_that_it_was_turned_is_told() -> None:
 @pytest.mark.slow
 def test_one_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, other, data = tmp_path / "job.log", tmp_path / "other.log", turn_lines()
-    path.write_bytes(data + b"\n" + b"step\n" * (record_lines.MAX_TURNED // 5))
+    path.write_bytes(data + b"\n" + b"step\n" * (source_blocks.MAX_TURNED // 5))
     with pytest.raises(NoInputError, match="newest line comes first") as error:
         nccl_inspect.read(path)
     assert f"tac {path} | nccl-inspect summarize" in str(error.value)
@@ -409,23 +403,3 @@ def test_only_what_has_the_newest_line_first_is_turned(tmp_path: Path) -> None:
         jobs.append(nccl_inspect.read(folder))
     assert [source.newest_first for source in jobs[1].sources] == [False, True]
     assert describe_job(jobs[1]) == describe_job(jobs[0])
-
-
-def broken(lines: Sequence[bytes], width: int, padded: bool) -> bytes:
-    pieces = [line.rstrip()[at : at + width] for line in lines for at in range(0, max(len(line.rstrip()), 1), width)]
-    return b"".join((piece.ljust(width) if padded else piece.rstrip()) + b"\n" for piece in pieces)
-
-
-def test_lines_that_a_terminal_broke_are_put_together() -> None:
-    for name, (width, padded) in zip(cycle(CAPTURES[:2]), ((80, False), (80, True), (100, False), (132, True))):
-        data = broken(capture(name), width, padded)
-        job, physical = nccl_inspect.read(data), data.decode().split("\n")
-        assert describe_job(job) | {"lines": 0} == read_plain(name) | {"lines": 0}, (name, width, padded)
-        assert job.sources[0].lines == data.count(b"\n")
-        for one in (one for finding in job.findings for one in finding.evidence):
-            assert physical[one.line - 1][: width // 2] in one.text
-
-
-def test_lines_of_the_same_length_with_text_between_are_not_broken() -> None:
-    line = b"vm:1:%d [0] NCCL INFO ncclCommInitRank comm 0x5555%04d rank 0 nranks 8 - Init COMPLETE\ncommunicator %d\n"
-    assert terminal_wraps.reader(b"".join(line % (index, index, index) for index in range(10, 60))) is None
