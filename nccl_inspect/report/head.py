@@ -13,7 +13,15 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head, Place
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import ages
-from nccl_inspect.report.digest import find_lead, find_nested, find_unexplained, has_story, short_names, verdict_line
+from nccl_inspect.report.digest import (
+    find_clue,
+    find_lead,
+    find_nested,
+    find_unexplained,
+    has_story,
+    short_names,
+    verdict_line,
+)
 from nccl_inspect.report.words import clock, duration, shorten_list
 from nccl_inspect.util.wording import count, ranks_word
 
@@ -34,7 +42,9 @@ def make_head(job: Job, is_now: bool = False) -> Head:
     if job.verdict == "ok":
         return Head(verdict_line(job))
     lead, notice = find_lead(job), find_unexplained(job)
-    located = next(_list_located(lead, job), lead) if lead else None
+    step = _first_step(job, lead, notice)
+    clue = None if lead or step else find_clue(job)
+    located = next(_list_located(lead, job), lead) if lead else clue
     index = Places(job)
     ranks = culprit_ranks(located) if located else notice.ranks if notice else []
     places = [index.locate(rank) for rank in ranks] if ranks else _reporters(job, located, notice)
@@ -49,7 +59,7 @@ def make_head(job: Job, is_now: bool = False) -> Head:
         rule=lead.rule if lead else None,
         where=_describe_culprit(job, located, places, reporters),
         since="; ".join(filter(None, since)),
-        do=_first_step(job, lead, notice),
+        do=step or (clue.confirm if clue else ""),
         places=[*(places if len(places) <= _MOST_PLACES else []), *reporters],
     )
 
