@@ -275,11 +275,7 @@ class Table:
                 yield self._lagging("no-answer", lost, text, line, layer=Layer.LOSS)
             if is_told or not answer.mismatches:
                 continue
-            from nccl_inspect.artifacts import ras_counts  # few jobs have an answer beside their log
-
-            late = {
-                rank for member in ras_counts.last_to_come(answer) if (rank := ranks.get(member.pid or -1)) is not None
-            }
+            late = {rank for member in answer.last_to_come() if (rank := ranks.get(member.pid or -1)) is not None}
             if late:
                 first = answer.mismatches[0]
                 line = Evidence(answer.name, answer.lines.get(first.comm_id, 1), f"{first.operation} counts differ")
