@@ -684,13 +684,16 @@ def _story_row(job: Job, host: str, who: str, ranks: Iterable[int]) -> StoryRow:
 
 def _story_line(entry: Entry, names: dict[str, str]) -> StoryLine:
     where = f"{names.get(entry.line.source, entry.line.source)}:{entry.line.line}" if entry.line.source else ""
-    times = f" ({count(entry.count, 'time')})" if entry.count > 1 else ""
-    return StoryLine(where, f"{_story_sentence(entry)}{times}", entry.because is None)
+    return StoryLine(where, _story_sentence(entry), entry.because is None)
 
 
 def _story_sentence(entry: Entry) -> str:
     who = ranks_word(entry.ranks) if entry.ranks else shorten_list(entry.hosts, _MAX_STORY_HOSTS)
-    if not who or entry.what.startswith(("rank ", "ranks ", "RAS ")):
-        return f"a process {entry.what}" if entry.what.startswith(_VERBS) else entry.what
+    is_sentence = not who or entry.what.startswith(("rank ", "ranks ", "RAS "))
+    times = "" if entry.count < 2 else f" ({count(entry.count, 'time')})"
+    if is_sentence and times:  # each line may be about another process
+        times = f" (and {count(entry.count - 1, 'more line')})"
+    if is_sentence:
+        return ("a process " if entry.what.startswith(_VERBS) else "") + entry.what + times
     what = re.sub("^was ", "were ", entry.what) if len(entry.ranks or entry.hosts) > 1 else entry.what
-    return f"{who} {what}" if entry.what.startswith(_VERBS) else f"{who}: {what}"
+    return (f"{who} {what}" if entry.what.startswith(_VERBS) else f"{who}: {what}") + times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from answers import read_stored
@@ -15,6 +16,9 @@ RETRIES = ("logged-retry", "connection-retry")
 CLASSES = {*BY_NAME, "stage"}
 RECORDED = ("sample_logs/faults/", "sample_logs/mesh-nodes/")
 """Recordings of jobs that failed."""
+BARE = re.compile(r"[\w.]+:")
+"""An exception without its text."""
+SILENT = re.compile(r"silent since \S+:(\d+)")
 
 
 def test_every_error_and_every_rule_has_a_layer() -> None:
@@ -64,3 +68,26 @@ def test_a_failed_job_has_a_finding_that_says_so() -> None:
 
 def _says_that_it_failed(finding: dict[str, Any]) -> bool:
     return finding["severity"] == "error" or finding["rule"] in ("failure-unexplained", "ended-from-outside")
+
+
+def test_entries_say_what_happened_and_name_each_process_that_a_launcher_ended() -> None:
+    wrong = []
+    answers = [item for corpus in ("samples", "pages", "logs", "built") for item in read_stored(corpus).items()]
+    for name, one in answers:
+        story, head = one.get("story", []), one.get("head", {})
+        wrong += [f"{name}: says nothing: {entry['what']}" for entry in story if BARE.fullmatch(entry["what"])]
+        if "no line in the log; not the other" in head.get("where", ""):
+            wrong.append(f"{name}: says twice that the others have lines: {head['where']}")
+        since = SILENT.search(head.get("since", ""))
+        gone = [entry["line"] for entry in story if "fell silent" in entry["what"] and len(entry["ranks"]) == 1]
+        if since and gone and gone != [int(since[1])]:
+            wrong.append(f"{name}: silent since line {since[1]} and since {gone}")
+    by_name = dict(answers)
+    for launcher in ("deepspeed-exception", "deepspeed-interrupted"):
+        told = [
+            entry for entry in by_name[f"sample_logs/launchers/{launcher}.log.gz"]["story"] if "told" in entry["what"]
+        ]
+        wrong += [] if [entry["ranks"] for entry in told] == [[0, 1, 2, 3]] else [f"{launcher}: {told}"]
+    (refused, *_) = by_name["sample_logs/graph-file-refused/job.log"]["story"]
+    wrong += [] if (refused["ranks"], refused["count"]) == ([0, 1, 2, 3], 1) else [f"once on each rank: {refused}"]
+    assert not wrong, "\n".join(wrong)
