@@ -130,6 +130,7 @@ class Collector:
             kind = self._kind_by_rule(notice) or kind
             kind = "process-killed" if "memory-kill" in notice.roles else kind
             kind = "calls-differ" if _compares_calls(notice) else kind
+            words, peers = _short(notice), self._peers(notice)
             by_actor: dict[frozenset[Actor], Evidence] = {}
             for process, line in zip(notice.processes, notice.lines, strict=False):
                 by_actor.setdefault(self._actor(notice, process, line), line)
@@ -139,8 +140,8 @@ class Collector:
                     layer,
                     actors,
                     line,
-                    _short(notice),
-                    peers=self._peers(notice),
+                    words,
+                    peers=peers,
                     is_report=layer == Layer.LAUNCHER,
                     confidence=finding.confidence if finding else "certain",
                     finding=finding,
@@ -150,8 +151,7 @@ class Collector:
     def _repeats_wait(self, notice: Notice) -> bool:
         """Return whether PyTorch only reports a wait again: a rank waits once in a call."""
         if isinstance(notice.event, CollectiveTimeout):
-            is_named = self.actors.rank_in_line(notice.message) is not None
-            return is_named and id(notice) not in self._waits
+            return id(notice) not in self._waits and self.actors.rank_in_line(notice.message) is not None
         return "watchdog-status" in notice.roles and value(notice, "global_rank") in self._waiting
 
     def _kind_by_rule(self, notice: Notice) -> str:

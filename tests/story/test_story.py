@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
+import large_job
+import pytest
 from answers import read_stored
+from call_count import calls
 
+import nccl_inspect
 from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.grammar.layers import BY_NAME, Layer
+from nccl_inspect.judge import gather_facts
 from nccl_inspect.judging.engine import list_rules
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.story.telling import tell
 
 RETRIES = ("logged-retry", "connection-retry")
 """What is tried again says nothing about a failure."""
@@ -91,3 +99,20 @@ def test_entries_say_what_happened_and_name_each_process_that_a_launcher_ended()
     (refused, *_) = by_name["sample_logs/graph-file-refused/job.log"]["story"]
     wrong += [] if (refused["ranks"], refused["count"]) == ([0, 1, 2, 3], 1) else [f"once on each rank: {refused}"]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_twice_as_many_lost_ranks_are_at_most_a_little_more_than_twice_the_work() -> None:
+    small, middle, large = (calls(partial(tell, lost_ranks(hosts), [])) for hosts in (32, 64, 128))
+    assert large - middle < 2.6 * (middle - small)
+
+
+def lost_ranks(hosts: int) -> Facts:
+    """Return the facts of a job with eight ranks on each host, which ended in order but for those who lost one."""
+    log = large_job.log(hosts).decode()
+    lost = (
+        f"train-7f9c-node-{host}:{pid}:{pid} [0] NCCL WARN socketProgress: Connection closed by remote peer "
+        f"train-7f9c-node-0<{40000 + host}>\n"
+        for host, pid in enumerate(range(4008, 4000 + 8 * hosts, 8), 1)
+    )
+    return gather_facts(nccl_inspect.read((log + "".join(lost)).encode()))
