@@ -636,11 +636,12 @@ def story_lines(job: Job) -> list[StoryLine]:
         who = ranks_word(entry.ranks) if entry.ranks else shorten_list(entry.hosts, _MAX_STORY_HOSTS)
         what = re.sub("^was ", "were ", entry.what) if len(entry.ranks or entry.hosts) > 1 else entry.what
         goes_on = entry.what.startswith(_VERBS)
+        times = f" ({count(entry.count, 'time')})" if entry.count > 1 else ""
         if not who or entry.what.startswith(("rank ", "ranks ", "RAS ")):
             text = f"a process {entry.what}" if goes_on else entry.what
+            times = times and f" (and {count(entry.count - 1, 'more line')})"  # each may be about another process
         else:
             text = f"{who} {what}" if goes_on else f"{who}: {what}"
-        times = f" ({count(entry.count, 'time')})" if entry.count > 1 else ""
         lines.append(StoryLine(where, f"{text}{times}", entry.because is None))
     return lines
 

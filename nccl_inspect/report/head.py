@@ -25,6 +25,7 @@ from nccl_inspect.report.digest import (
 from nccl_inspect.report.words import clock, duration, shorten_list
 from nccl_inspect.util.wording import count, ranks_word
 
+_NO_LINE = ": no line in the log"
 _MOST_PLACES = 2
 """Most ranks that are named with their processes; for more, the hosts are named."""
 _MOST_HOSTS = 3
@@ -98,7 +99,8 @@ def _describe_culprit(job: Job, lead: Finding | None, places: list[Place], repor
     if culprits and culprits[0].kind == "rank" and all(culprit.kind in _THINGS for culprit in culprits):
         others = culprits[0].good_elsewhere
         beside = [culprit.name for culprit in culprits if culprit.kind in _BESIDE]
-        none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if others else ""
+        is_apart = bool(others) and not words.endswith(_NO_LINE)  # else the words show it
+        none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if is_apart else ""
         return "; ".join(filter(None, (words, none, f"only there: {shorten_list(beside, 2)}" if beside else "")))
     line = _culprits(job)
     return "; ".join(
@@ -144,7 +146,7 @@ def _describe_place(place: Place, is_missed: bool) -> str:
     parts += [f"GPU {place.gpu}"] if place.gpu is not None else []
     who = "" if place.rank is None else f"rank {place.rank}"
     if not parts:
-        return f"{who}: no line in the log" if who and is_missed else who
+        return who + _NO_LINE if who and is_missed else who
     return f"{who} {', '.join(parts)}".strip() if place.host else f"{who} ({', '.join(parts)})"
 
 

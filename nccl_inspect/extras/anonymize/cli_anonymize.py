@@ -18,8 +18,7 @@ from typing import BinaryIO
 import click
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import Kind, packed
-from nccl_inspect.artifacts.errors import NotOfKindError
+from nccl_inspect.artifacts import Kind, NotOfKindError, packed
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.anonymize import Anonymizer
