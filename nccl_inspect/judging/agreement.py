@@ -10,10 +10,10 @@ from collections.abc import Collection
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface
+from nccl_inspect.judging import cuda
 from nccl_inspect.judging.connecting import REFUSED, failed_connections, retried_connections
 from nccl_inspect.judging.ends import process_ends
 from nccl_inspect.judging.facts import Facts, global_ranks
-from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import ranks_word

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
     from nccl_inspect.topology import Topology
 
+
 _Result = TypeVar("_Result")
 _Event = TypeVar("_Event", bound=events.Event)
 
@@ -364,3 +365,26 @@ def unset_steps(settings: Iterable[Setting]) -> list[str]:
     """Return the steps that remove settings."""
     notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
     return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
+
+
+def is_before(line: Evidence, other: Evidence) -> bool:
+    """Return whether a line precedes another in the same source."""
+    return line.source == other.source and line.order < other.order
+
+
+def precedes(notice: Notice, other: Notice) -> bool:
+    """Return whether a statement precedes another in the same source."""
+    return is_before(notice.evidence[0], other.evidence[0])
+
+
+def first_of_each(lines: Iterable[Evidence]) -> dict[str, int]:
+    """Return the position of the first of these lines in each source."""
+    first: dict[str, int] = {}
+    for line in lines:
+        first[line.source] = min(line.order, first.get(line.source, line.order))
+    return first
+
+
+def cite_line(line: Evidence) -> str:
+    """Return a line as cited in a sentence: ``job.log:12``."""
+    return f"{line.source.rpartition('/')[2]}:{line.line}"

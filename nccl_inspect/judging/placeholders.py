@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from nccl_inspect.event.base import is_named
+from nccl_inspect.judging import networks
 from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.networks import interfaces
 from nccl_inspect.judging.places import POD, Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.judging.statements import notices_shown, value
@@ -178,7 +178,7 @@ def _interface(scene: _Scene) -> list[_Value]:
     bad |= {(place.host, place.pid) for place in map(scene.places.locate, scene.finding.ranks)}
     good = [
         interface
-        for interface in interfaces.listed_interfaces(scene.facts)
+        for interface in networks.listed_interfaces(scene.facts)
         if interface.for_setup
         and bad
         and not (interface.is_loopback or interface.is_of_one_machine)

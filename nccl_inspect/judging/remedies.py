@@ -1,12 +1,16 @@
-"""Steps that several rules propose.
+"""Steps that several rules propose, and the command that captures what a log lacks.
 
 A step is either code to paste (a command, a setting, a piece of a pod's spec), with a comment after ``   # ``; or a
 sentence with a capital and a period. Reports show the former as code.
 """
 
-import re
+from __future__ import annotations
 
-from nccl_inspect.model.finding import Finding
+import re
+import shlex
+
+from nccl_inspect.model.finding import Finding, Needs
+from nccl_inspect.model.job import Job
 
 COMMENT = "   # "
 """Separates code to paste from its comment."""
@@ -14,7 +18,7 @@ COMMENT = "   # "
 
 _LATER_STEPS = 3
 """The first of this many steps without a placeholder comes first; later steps are less likely to help."""
-_OPEN = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>")
+_OPEN_PLACEHOLDER = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>")
 """A placeholder; ``<stdin>:7`` is a line of a log that has no name."""
 
 
@@ -38,7 +42,7 @@ def order_steps(findings: list[Finding], most: int) -> list[Finding]:
 
 
 def _first_step(steps: list[str]) -> str:
-    return next((step for step in steps[:_LATER_STEPS] if not _OPEN.search(step)), next(iter(steps), ""))
+    return next((step for step in steps[:_LATER_STEPS] if not _OPEN_PLACEHOLDER.search(step)), next(iter(steps), ""))
 
 
 def is_sentence(step: str) -> bool:
@@ -91,3 +95,50 @@ WHO_HAS_GPU_MEMORY = (
     "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?"
 )
 INTERFACES = "ip -br addr   # on that host, inside the container: which interfaces have an address?"
+
+
+_SUBSYSTEMS = ("INIT", "ENV", "BOOTSTRAP", "NET", "GRAPH", "P2P", "SHM", "COLL", "TUNING")
+_LOGS = "/logs"
+
+
+def capture_command(job: Job) -> str | None:
+    """Return the command that answers the open questions; None if there are none, or no log would answer them.
+
+    ``<the job>`` stands for the launch command, ``NAME`` for the machine type.
+    """
+    needs = [entry.lacks for entry in job.not_judged]
+    if not needs:
+        return None
+    again = _advise_rerun(needs)
+    return "; ".join(part for part in (again, *_reading_commands(needs, job, again is not None)) if part) or None
+
+
+def _advise_rerun(needs: list[Needs]) -> str | None:
+    """Return the job again with a fuller log; None if that would not help."""
+    asked = {name for need in needs for name in need.subsystems}
+    everyone = any(need.all_ranks for need in needs)
+    if not (asked or everyone):
+        return None
+    names = sorted(
+        {"INIT", "ENV", "NET", *asked}, key=lambda name: (_SUBSYSTEMS.index(name) if name in _SUBSYSTEMS else 99, name)
+    )
+    file = f" NCCL_DEBUG_FILE={_LOGS}/nccl.%h.%p.log" if everyone else ""
+    into = "" if everyone else " 2>&1 | tee job.log"
+    return f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS={','.join(names)}{file} <the job>{into}"
+
+
+def _reading_commands(needs: list[Needs], job: Job, again: bool) -> list[str]:
+    """Return the command that reads the log, with the topology or platform it needs."""
+    topology = any(need.topology for need in needs)
+    platform = not topology and any(need.platform for need in needs)
+    summarize = f"nccl-inspect summarize {_log_to_read(needs, job, again)}"
+    if topology:
+        return ["nvidia-smi topo -m > topo.txt", f"{summarize} --topology topo.txt"]
+    return [summarize + (" --platform NAME" if platform else "")] if again or platform else []
+
+
+def _log_to_read(needs: list[Needs], job: Job, again: bool) -> str:
+    if again:
+        return _LOGS if any(need.all_ranks for need in needs) else "job.log"
+    name = job.sources[0].name if len(job.sources) == 1 else ""
+    return shlex.quote(name) if name and not name.startswith("<") else "<the log>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from nccl_inspect.judging import clouds
+from nccl_inspect.judging import networks
 from nccl_inspect.judging.check import Effects
 from nccl_inspect.judging.engine import CATEGORIES, Registered, Result, Rule, superseding
 from nccl_inspect.judging.facts import Facts
@@ -106,4 +106,4 @@ def _for_cloud(facts: Facts, rule: Rule, result: Result) -> Result:
     """Return the result; a finding without steps for clouds where the job does not run."""
     if not isinstance(result, Finding):
         return result
-    return result.with_fields(fix=clouds.applicable(result.fix, {rule.cloud, *clouds.clouds_of(facts)}))
+    return result.with_fields(fix=networks.applicable(result.fix, {rule.cloud, *networks.clouds_of(facts)}))

@@ -7,11 +7,47 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.hardware import xids
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.patterns import compile_later
+
+_XIDS = {
+    48: "memory error that ECC cannot correct",
+    62: "a microcontroller of the GPU stopped",
+    64: "memory rows cannot be remapped",
+    74: "NVLink error",
+    79: "the GPU no longer responds",
+    94: "memory error, contained to one process",
+    95: "memory error, not contained",
+    119: "the firmware of the GPU does not respond",
+    120: "the firmware of the GPU failed",
+    136: "an NVLink could not be trained",
+    140: "memory error that ECC cannot correct",
+    143: "the GPU could not be initialized",
+    155: "NVLink error",
+    157: "a broken part could not be retired",
+    158: "the GPU timed out permanently",
+    167: "PCIe timed out permanently",
+    171: "DRAM error that cannot be corrected",
+    172: "SRAM error that cannot be corrected",
+    173: "the link between CPU and GPU failed permanently",
+}
+_NVLINK_XIDS = range(144, 151)
+"""Units of NVLink 5; the text says whether the error is fatal."""
+_RECOVERY_XID = 154
+"""The recovery action of the GPU changed: the text has the new one."""
+
+
+def _xid_meaning(xid: int, text: str) -> str | None:
+    """Return the hardware fault; None if it is harmless or not one of the hardware."""
+    if xid in _NVLINK_XIDS:
+        return "fatal NVLink error" if "Fatal" in text else None
+    if xid == _RECOVERY_XID:
+        wanted = text.rpartition("(")[2].rstrip(")")
+        return f"the driver asks for: {wanted}" if wanted not in ("", "None") else None
+    return _XIDS.get(xid)
+
 
 _Answer = TypeVar("_Answer")
 FLUSHED = 5
@@ -96,7 +132,7 @@ def gpu_fault(notice: Notice) -> str | None:
     """Return the hardware fault of a GPU in the kernel log; None for an Xid that programs cause or was repaired."""
     if notice.production != "kernel/xid":
         return None
-    return xids.meaning(value(notice, "xid"), str(value(notice, "text")))
+    return _xid_meaning(value(notice, "xid"), str(value(notice, "text")))
 
 
 def _is_program_xid(notice: Notice) -> bool:

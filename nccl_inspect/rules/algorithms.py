@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import cuda, networks
 from nccl_inspect.judging.check import Facts, Hit, value
-from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
 from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import evidence_of_settings, global_ranks, nics_used, ranks_in
-from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, current_rate
-from nccl_inspect.judging.networks import slingshot
-from nccl_inspect.judging.networks.fabrics import efa_hints
+from nccl_inspect.judging.networks import efa_hints, is_google_network, may_be_google_network
+from nccl_inspect.judging.peer_to_peer import is_of_fabric
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words
@@ -212,7 +210,7 @@ def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selectio
     net = paths.where(lambda kind: kind.transport == "NET")
     on_efa = net and all("Libfabric" in (kind.net or "") and kind.gdr is True for kind in net.kinds)
     local = paths.where(lambda kind: kind.scope == "intra" and kind.transport == "P2P")
-    if not on_efa or not local or slingshot.signs(facts):
+    if not on_efa or not local or networks.slingshot_signs(facts):
         return None
     members = set(comm.ranks)
     gpus = [len(members.intersection(host.ranks)) for host in facts.job.hosts if host.ranks]

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
+from nccl_inspect.judging import cuda
 from nccl_inspect.judging.check import Facts, Hit, first_evidence, value
-from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, cite
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.measured import Measured
@@ -95,8 +95,10 @@ def nccl_tests_failed(facts: Facts) -> Iterator[Hit]:
     errors = [error for error in facts.errors(forced_ends=False) if not is_propagated_error(error)]
     if notices and all(error.production in _ENDS for error in errors):
         code = cuda.CUDA_CODES.get(str(value(notices[0], "error")))
-        steps = cuda.fix(code, (cuda.DO_THEY_FIT, cuda.IS_BROKEN))
-        yield Hit(notices, {"cause": cuda.cause(code), "steps": steps, "out of memory": code == cuda.OUT_OF_MEMORY})
+        steps = cuda.find_fix(code, (cuda.DO_THEY_FIT, cuda.IS_BROKEN))
+        yield Hit(
+            notices, {"cause": cuda.find_cause(code), "steps": steps, "out of memory": code == cuda.OUT_OF_MEMORY}
+        )
 
 
 def wrong_results(facts: Facts) -> Iterator[Hit]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.event.types import BootstrapInterface, NetDevices
+from nccl_inspect.event.types import BootstrapInterface, ErrorCascade, NetDevices
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.connecting import (
@@ -23,20 +24,22 @@ from nccl_inspect.judging.connecting import (
     reason,
     retried_connections,
 )
-from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
-from nccl_inspect.judging.networks.fabrics import card_lists
-from nccl_inspect.judging.networks.interfaces import (
+from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
+from nccl_inspect.judging.networks import (
+    NO_FAMILY,
     Interface,
     allows_loopback,
+    card_lists,
     included_names,
     is_loopback,
     is_of_one_machine,
     is_unreachable_elsewhere,
     listed_interfaces,
+    network_mismatches,
     same_address,
     without_family,
 )
-from nccl_inspect.judging.statements import rank_prefix
+from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, some_names
@@ -270,3 +273,124 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
         yield Hit([*setup, *data], named | known, evidence=shown, paths=carried)
     elif lo and not is_built:
         yield Hit(named=named | {"unnamed interface": True}, settings=lo)
+
+
+_CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "setsockopt", "fcntl")
+"""Those on sockets; others concern shared memory, files and threads."""
+_BOOTSTRAP_FILE, _SOCKET_FILE = "bootstrap.", "socket."
+_STOPPED = 3
+"""What sockets return if the program aborts the communicator that waits for them (src/misc/socket.cc)."""
+_CALLERS = ("init.", "group.", "enqueue.", "collectives.")
+"""A frame of these files means that the error reached NCCL's caller, which reports it as well."""
+
+
+def bootstrap_failed(facts: Facts) -> Iterator[Hit]:
+    """Find bootstrap errors, except those that only show that a peer is gone (see peer-death)."""
+    is_built = has_built_communicator(facts)
+    if errors := _find_bootstrap_errors(facts, is_built=is_built):
+        named = {
+            "working": is_built and not facts.job.failed,
+            "other family": NO_FAMILY in error_of(errors[0]),
+        }
+        yield Hit(errors, named, ranks=ranks_concerned(facts, errors, "rank"))
+    elif not is_built and (frames := _find_frames(facts)):
+        yield Hit(frames, {"frame": frames[-1].message.partition(" ->")[0]})
+
+
+def _find_bootstrap_errors(facts: Facts, *, is_built: bool) -> list[Notice]:
+    calls = [notice for notice in facts.notices("nccl/system-call-failed") if value(notice, "call") in _CALLS]
+    links = [] if is_built else link_local_refused(facts)  # for bootstrap-wrong-interface
+    lost = set(map(id, [*failed_connections(facts, *REFUSED, *NO_ROUTE), *links]))
+    # For mixed-networks and bootstrap-no-interface.
+    judged = set(map(id, [*network_mismatches(facts), *without_family(facts)]))
+    connections = [notice for notice in failed_connections(facts) if id(notice) not in lost]
+    system = [] if is_built else [*facts.with_role("socket-refused"), *calls]
+    errors = [*facts.errors_of_rule("bootstrap-failed"), *connections, *system]
+    return [notice for notice in errors if id(notice) not in judged]
+
+
+def _find_frames(facts: Facts) -> list[Notice]:
+    """Find frames of the bootstrap, if no line says why it failed and none shows that the error reached the caller."""
+    frames = facts.with_event(ErrorCascade)
+    files = [frame.event.file.rpartition("/")[2] for frame in frames if isinstance(frame.event, ErrorCascade)]
+    codes = {frame.event.code for frame in frames if isinstance(frame.event, ErrorCascade)}
+    set_up = (_BOOTSTRAP_FILE,) if codes == {_STOPPED} else (_BOOTSTRAP_FILE, _SOCKET_FILE)
+    is_judged = (
+        any(notice.level == "WARN" for notice in facts.job.notices)
+        or any(comm.completed for comm in facts.job.communicators)
+        or facts.errors(forced_ends=False)
+        or any(file.startswith(_CALLERS) for file in files)
+    )
+    return frames if not is_judged and any(file.startswith(set_up) for file in files) else []
+
+
+_REACH = "nc -vz {address} {port}; getent hosts {address}   # from this host or pod: does it answer?"
+_GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
+"""The group, other than that of all ranks, to which a key of the store belongs."""
+_STORE_ERRORS = (
+    "torch/store-listen-failed",
+    "torch/store-join-timeout",
+    "torch/store-connect-timeout",
+    "torch/store-unreachable",
+)
+_AFTER_THE_END = {"torch/rendezvous-closed", "torch/store-closed", "torch/store-lost"}
+"""While NCCL is up, these follow from an end that may not be in this log."""
+
+
+def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find PyTorch's errors about its store; those before a communicator came up no longer matter."""
+    errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
+    if not errors and not facts.job.last_lines and (waits := facts.notices("torch/store-waits")):
+        yield Hit(waits[-1:], {"reach": _reach([])}, ranks=(), hosts=(), evidence=first_evidence(waits))
+    communicators = facts.job.communicators if errors else ()
+    begins = [comm.evidence[0] for comm in communicators if comm.completed and comm.evidence]
+    before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
+    yield Effects(before)  # a later attempt succeeded
+    errors = [error for error in errors if error not in before and not (begins and error.production in _AFTER_THE_END)]
+    if errors:
+        connecting = [error for error in errors if error.production in _STORE_ERRORS[2:]]
+        waiting = [error for error in errors if error.production == "torch/store-wait-timeout"]
+        keys = [str(value(error, "key")) for error in waiting]
+        groups = dict.fromkeys(match[1] for error in errors if (match := _GROUP.search(error.message)))
+        unresolved = facts.notices("torch/store-name-unresolved") if connecting else []
+        failed = facts.notices("torch/store-connect-failed") if connecting else []  # else a later attempt succeeded
+        detail = next((str(value(error, "_detail")) for error in errors if error.production == _STORE_ERRORS[0]), "")
+        first = [error for production in _STORE_ERRORS for error in errors if error.production == production]
+        yield Hit(
+            errors,
+            {
+                "begun": begins,
+                "keys": keys,
+                "of NCCL": len(waiting) < len(errors) or any("cuda//" in key or "ncclUniqueId" in key for key in keys),
+                "groups": " and of ".join(groups),
+                "taken": "EADDRINUSE" in detail or "already in use" in detail,
+                "places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting],
+                "unresolved": next((value(notice, "error") for notice in unresolved), None),
+                "refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed})),
+                "reach": _reach(connecting),
+                "raised": _last_exception(facts, errors),
+            },
+            ranks={rank for error in errors if (rank := rank_prefix(error)) is not None},
+            hosts=(),
+            evidence=first_evidence([*first, *errors]),
+        )
+
+
+def _last_exception(facts: Facts, errors: list[Notice]) -> str:
+    """Return the last exception not attributable to a rank, which may have ended the missing process."""
+    lines = {(line.source, line.order) for error in errors for line in error.evidence}
+    loose = [
+        raised
+        for raised in exceptions.exceptions_of(facts).loose
+        if (raised.line.source, raised.line.order) not in lines and not raised.is_loss_of_peer
+    ]
+    return f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else ""
+
+
+def _reach(errors: list[Notice]) -> str:
+    """Return the check with the address from the log, if there is exactly one."""
+    places = {(str(value(error, "address")), str(value(error, "port"))) for error in errors}
+    if len(places) != 1:
+        return _REACH.format(address="$MASTER_ADDR", port="$MASTER_PORT")
+    ((address, port),) = places
+    return _REACH.format(address=shlex.quote(address), port=shlex.quote(port))

@@ -1,25 +1,67 @@
 """Failed CUDA calls, and GPUs that are broken, full, slow or too new."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
-from nccl_inspect.judging import exceptions
+from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.cuda import AT_START, CUDA_CODES, START_ANSWERS, make_cuda_hit
 from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
-from nccl_inspect.judging.hardware import cuda, generations
-from nccl_inspect.judging.hardware.cuda_codes import AT_START, CUDA_CODES, START_ANSWERS
-from nccl_inspect.judging.hardware.cuda_hits import make_hit
-from nccl_inspect.judging.hardware.machine_type import gpu_names
-from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
-from nccl_inspect.judging.line_order import precedes
+from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
+from nccl_inspect.judging.machine_type import gpu_names
+from nccl_inspect.judging.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import list_words, ranks_word, read_range
+
+
+@frozen
+class Generation(Frozen):
+    """GPUs with the same first release of NCCL."""
+
+    words: str
+    names: re.Pattern[str]
+    """As the driver and machine types name them."""
+    first: tuple[int, ...]
+
+
+GENERATIONS = (
+    Generation(
+        "Ampere and Ada (sm_80, sm_86, sm_89)",
+        compile_later(r"\b(?:A100|A800|A30|A40|A16|A10G?|A2|L4|L20|L40S?|RTX A\d{3,4}|RTX [34]0\d0|RTX \d{4} Ada)\b"),
+        (2, 7, 3),
+    ),
+    Generation("Hopper (sm_90)", compile_later(r"\b(?:G?H100|G?H200|H800|H20)\b"), (2, 15, 1)),
+    Generation("Blackwell (sm_100, sm_103)", compile_later(r"\b(?:B100|G?B200|G?B300)\b"), (2, 25, 1)),
+    # The makefile has sm_120 since 2.25.1, whose kernels ask for more shared memory than these GPUs have.
+    Generation("RTX Blackwell (sm_120, sm_121)", compile_later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), (2, 26, 2)),
+    Generation("Thor (sm_110)", compile_later(r"\bThor\b"), (2, 27, 5)),
+)
+
+
+def newest_generation(names: Iterable[str]) -> Generation | None:
+    """Return the newest generation among GPUs with these names; None if no name is known."""
+    generations = [generation for name in names for generation in GENERATIONS if generation.names.search(name)]
+    return max(generations, key=lambda generation: generation.first, default=None)
+
+
+def _is_older(release: str, first: tuple[int, ...]) -> bool:
+    """Return whether a release is known and older; an inferred one is a range and proves nothing."""
+    return "inferred" not in release and () < order(release) < first
+
+
+def _release_in_words(first: tuple[int, ...]) -> str:
+    """Return a release as text: ``2.15.1``."""
+    return ".".join(map(str, first))
+
 
 _TELLING = {500, 704, 801, *cuda.KERNEL_ERRORS, *cuda.ANSWERS}
 """Errors that are the cause themselves, or say more than their location would."""
@@ -34,7 +76,7 @@ def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
     if failed := of_nccl or _find_pytorch_failures(facts):
         kernel = [cuda.WHICH_KERNEL] if failed[0].code in cuda.KERNEL_ERRORS else []
         place = [cuda.WHICH_PLACE, cuda.DO_THEY_FIT] if of_nccl else []
-        yield make_hit(
+        yield make_cuda_hit(
             facts,
             failed,
             [*kernel, *place, cuda.IS_BROKEN],
@@ -78,7 +120,7 @@ def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
         of_container = [] if first.code in cuda.KERNEL_ERRORS else [cuda.ALL_GPUS]
         is_hidden = first.code == _NO_SUCH_GPU and str(first.file).endswith("transport/p2p.cc")
         steps = [cuda.IS_BROKEN, which, *of_container, cuda.WHICH_CONNECTION]
-        yield make_hit(facts, failed, steps, {"hidden": is_hidden})
+        yield make_cuda_hit(facts, failed, steps, {"hidden": is_hidden})
 
 
 def _is_ours(failure: cuda.Failure) -> bool:
@@ -98,7 +140,7 @@ def cuda_failure_in_launch(facts: Facts) -> Iterator[Hit]:
     """Find failed calls in source files that launch kernels and copies."""
     if failed := list(filter(cuda.is_launch, cuda.failures(facts))):
         which = cuda.WHICH_KERNEL if failed[0].code in cuda.KERNEL_ERRORS else cuda.DO_THEY_FIT
-        yield make_hit(facts, failed, [which, cuda.IS_BROKEN, cuda.EARLIER_OUTPUT])
+        yield make_cuda_hit(facts, failed, [which, cuda.IS_BROKEN, cuda.EARLIER_OUTPUT])
 
 
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
@@ -416,14 +458,14 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
-    gpu, overlooked = generations.newest_generation(gpus), facts.notices("nccl/topology-reverse-path")
+    gpu, overlooked = newest_generation(gpus), facts.notices("nccl/topology-reverse-path")
     first = gpu.first if gpu else _COUNTS_LINKS
-    is_old = any(generations.is_before(release, first) for release in facts.job.nccl_versions)
+    is_old = any(_is_older(release, first) for release in facts.job.nccl_versions)
     version = first_evidence(facts.notices("nccl/nccl-version"))[:1]
     named = {
         "release": ", ".join(facts.job.nccl_versions) or "of unknown version",
         "gpu": ", ".join(sorted(gpus)),
-        "needed": "; ".join(f"{one.words} {generations.number(one.first)}" for one in generations.GENERATIONS),
+        "needed": "; ".join(f"{one.words} {_release_in_words(one.first)}" for one in GENERATIONS),
         "likely": not refused,
     }
     if refused:
@@ -438,6 +480,6 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     elif gpu and is_old and facts.job.failed and not facts.job.paths:
         errors, listed = facts.errors(forced_ends=False), facts.with_role("rank-list")
         yield Hit(
-            named=named | {"generation": gpu.words, "first": generations.number(gpu.first)},
+            named=named | {"generation": gpu.words, "first": _release_in_words(gpu.first)},
             evidence=[*version, *listed[:1], *errors[:2]],
         )

@@ -7,8 +7,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
 from nccl_inspect.judging import at_end, placement
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
-from nccl_inspect.judging.facts import global_ranks
-from nccl_inspect.judging.line_order import first_of_each
+from nccl_inspect.judging.facts import first_of_each, global_ranks
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.levels import ANY, STATEMENTS
 from nccl_inspect.util.patterns import compile_later

@@ -8,18 +8,18 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging import cuda
 from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
+from nccl_inspect.judging.cuda import CUDA_CODES
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
 from nccl_inspect.judging.facts import hosts_in, ranks_in
-from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
-from nccl_inspect.judging.hardware.peer_to_peer import find_unshared
 from nccl_inspect.judging.impact import SHM
-from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
+from nccl_inspect.judging.networks import GOOGLE_NETWORKS_IN_POD
+from nccl_inspect.judging.peer_to_peer import find_unshared
 from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
 from nccl_inspect.model.inventory import contents_of
-from nccl_inspect.platforms.fabrics import find_network
+from nccl_inspect.platforms import find_network
 from nccl_inspect.util.patterns import compile_later
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ def host_network_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[
             shown,
             [case.line(line, case.pod.line) for case in cases],
             workloads.patches(cases, lambda _: [change]),
-            google=NETWORKS_IN_POD if not docker and any(shows(one, "no-google-interface") for one in shown) else "",
+            google=GOOGLE_NETWORKS_IN_POD
+            if not docker and any(shows(one, "no-google-interface") for one in shown)
+            else "",
             sure=any(not shows(one, "not-named") or _has_cards(cases) or _names_interface(one) for one in shown),
         )
 

@@ -3,16 +3,12 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import Message, P2pRefused
-from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging import cuda, propagated_errors
 from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence, value
-from nccl_inspect.judging.facts import (
-    evidence_of_settings,
-    hosts_in,
-    ranks_in,
-)
-from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.hardware.cuda import code_of
-from nccl_inspect.judging.hardware.peer_to_peer import (
+from nccl_inspect.judging.cuda import code_of
+from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
+from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, current_rate, p2p
+from nccl_inspect.judging.peer_to_peer import (
     disabling_settings,
     find_unshared,
     has_no_pairs,
@@ -20,7 +16,6 @@ from nccl_inspect.judging.hardware.peer_to_peer import (
     limiting_levels,
     local_over_net,
 )
-from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, current_rate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import Selection

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.judging.line_order import short
+from nccl_inspect.judging.facts import Facts, cite_line, hosts_with
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
@@ -78,7 +77,7 @@ def same_counts_note(facts: Facts) -> str:
         if counts and len(answer.launched) == len(answer.sizes) and not (answer.mismatches or answer.lost):
             words = list_words([f"{number} {operation}" for operation, number in counts.items()])
             return (
-                f". RAS ({short(Evidence(answer.name, 1, ''))}) counts the same collectives on all ranks "
+                f". RAS ({cite_line(Evidence(answer.name, 1, ''))}) counts the same collectives on all ranks "
                 f"({words}): no rank lags in these. RAS does not count sends and receives: one without a partner, "
                 "or a rank that is busy elsewhere, looks like this"
             )

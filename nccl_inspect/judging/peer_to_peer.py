@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from nccl_inspect.judging import cuda
+from nccl_inspect.judging.cuda import AT_START, CUDA_CODES, KERNEL_ERRORS
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.hardware.cuda import CUDA_CODES
-from nccl_inspect.judging.hardware.cuda_codes import AT_START, KERNEL_ERRORS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Selection, Setting
 

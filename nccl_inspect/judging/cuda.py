@@ -1,7 +1,15 @@
-"""CUDA's errors: numbers, meanings, and fixes for errors that are the cause themselves."""
+"""Failed CUDA calls: their codes and meanings, what made them, and fixes for errors that are the cause."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
+from nccl_inspect.event.types import CudaFailure, ErrorCascade
+from nccl_inspect.judging.check import Hit
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.job import Notice
+from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.records import Frozen, frozen
 
 CUDA_CODES = {
@@ -166,7 +174,7 @@ class Answer(Frozen):
 DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA match?"
 _COMPAT = "ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH   # in the container: is cuda/compat found first?"
 _NEWER_DRIVER = ("Install a newer driver, or take an image with an older CUDA.", DO_THEY_FIT)
-_MPS = (
+_RESTART_MPS = (
     "ps aux | grep nvidia-cuda-mps; cat /var/log/nvidia-mps/*.log   # on the host: does the daemon run?",
     "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d   # restart it as the user of the job",
     "env | grep CUDA_MPS   # in the container: CUDA_MPS_PIPE_DIRECTORY of the daemon; unset: no MPS",
@@ -239,14 +247,15 @@ ANSWERS = {
 ANSWERS[216] = ANSWERS[46]
 ANSWERS[227] = ANSWERS[222]
 ANSWERS |= dict.fromkeys(
-    (805, 806, 807), Answer("the MPS service of the host is not running or does not respond", _MPS)
+    (805, 806, 807), Answer("the MPS service of the host is not running or does not respond", _RESTART_MPS)
 )
 ANSWERS |= dict.fromkeys(
     (808, 809),
-    Answer("the MPS service of the host has reached its limit of processes: too many ranks on a GPU", _MPS),
+    Answer("the MPS service of the host has reached its limit of processes: too many ranks on a GPU", _RESTART_MPS),
 )
 ANSWERS[810] = Answer(
-    "the MPS service terminated this process: another process on the same GPU failed, or an administrator did it", _MPS
+    "the MPS service terminated this process: another process on the same GPU failed, or an administrator did it",
+    _RESTART_MPS,
 )
 ANSWERS |= dict.fromkeys(
     range(900, 909),
@@ -312,3 +321,171 @@ START_ANSWERS = {code: ANSWERS[code] for code in AT_START & ANSWERS.keys()} | {
     ),
 }
 """Errors while CUDA starts."""
+
+
+__all__ = ["ANSWERS", "CUDA_CODES", "DO_THEY_FIT", "KERNEL_ERRORS", "MEANINGS", "Answer"]
+
+_LAUNCH = ("enqueue", "ce_coll", "device/", "rma/", "scheduler/", "sym_kernels", "misc/strongstream")
+"""Prefixes of source files that launch kernels and copies or wait for streams; all others build communicators and
+connections."""
+IS_BROKEN = "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?"
+WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer shows more"
+WHICH_PLACE = (
+    "NCCL_DEBUG=INFO   # on all ranks, and rerun: the WARN of this rank names the place, the lines above it the step"
+)
+WHICH_CONNECTION = "NCCL_DEBUG=INFO   # on all ranks: the lines above the warning show which connection was being made"
+SAME_DRIVER = "nvidia-smi   # on the host and in the container: same driver, all GPUs, a matching CUDA?"
+ALL_GPUS = "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container"
+EARLIER_OUTPUT = "Look at the earlier output of this rank: its own traceback is closer to the cause than NCCL."
+_ON_AMD = {
+    IS_BROKEN: "dmesg -T | grep -i amdgpu; rocm-smi --showrasinfo   # is a GPU broken?",
+    DO_THEY_FIT: "rocm-smi; rocminfo | grep gfx; ls -l /dev/kfd /dev/dri   # in the container: all GPUs, one release?",
+    WHICH_KERNEL: "AMD_SERIALIZE_KERNEL=3   # the traceback then names the kernel",
+}
+"""The same steps with the commands of AMD's GPUs."""
+FULL = "out of memory"
+ERROR = "CUDA error: "
+"""PyTorch's prefix of CUDA's error text."""
+_NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"
+OUT_OF_MEMORY = CUDA_CODES[FULL]
+_CUDA_ERROR = 1
+
+
+@frozen
+class Failure(Frozen):
+    """One failed CUDA call, as one or more processes report it."""
+
+    code: int | None
+    file: str | None
+    """Source file of NCCL without its folder ``src``: ``transport/p2p.cc``."""
+    error: str
+    notice: Notice
+
+
+def code_of(notice: Notice) -> int | None:
+    """Return the number of a CUDA failure: by its text, which is stable across releases, else as printed."""
+    event = notice.event
+    if not isinstance(event, CudaFailure):
+        return None
+    return CUDA_CODES.get(event.error, event.code)
+
+
+def file_of(notice: Notice) -> str:
+    """Return the source file that printed a WARN: ``transport/p2p.cc``; some builds print the full path."""
+    return (notice.location or "").partition(":")[0].rpartition("/src/")[2]
+
+
+def failed_calls(facts: Facts, *files: str) -> list[Notice]:
+    """CUDA calls that failed in one of these files of NCCL (``transport/p2p.cc``), or anywhere if none is given.
+
+    NCCL prints failures that it ignores as INFO: they are left out.
+    """
+    warnings = [notice for notice in facts.with_event(CudaFailure) if notice.level == "WARN"]
+    return [notice for notice in warnings if not files or file_of(notice).endswith(files)]
+
+
+def is_launch(failure: Failure) -> bool:
+    """Return whether a call failed while NCCL launched work, and not while it set up communicators."""
+    return failure.file is not None and failure.file.startswith(_LAUNCH)
+
+
+def failures(facts: Facts) -> list[Failure]:
+    """Failed CUDA calls with the file that made each: for a shared header, the file of the first frame above."""
+    calls = []
+    for notice in failed_calls(facts):
+        if job_failure.is_shutting_down(notice.event):
+            continue
+        assert isinstance(notice.event, CudaFailure)
+        file = notice.event.file or _caller(facts, notice)
+        calls.append(Failure(code_of(notice), file, notice.event.error, notice))
+    return calls
+
+
+def _caller(facts: Facts, notice: Notice) -> str | None:
+    """Return the file of a call; RCCL's fatal errors name none, and a shared header prints them, too."""
+    file = file_of(notice) or None
+    if not (file.endswith(".h") if file else is_hip(notice)):
+        return file
+    processes = set(notice.processes)
+    for frame in facts.with_event(ErrorCascade):
+        event = frame.event
+        assert isinstance(event, ErrorCascade)
+        above = frame.place > notice.place and not event.file.endswith(".h")
+        if above and event.code == _CUDA_ERROR and processes & set(frame.processes):
+            return event.file.rpartition("/src/")[2]
+    return file
+
+
+def is_hip(notice: Notice) -> bool:
+    """Return whether RCCL prints the failure of a call of HIP."""
+    return notice.event is not None and notice.event.dialect == "rccl"
+
+
+def matching_exceptions(facts: Facts, failed: Iterable[Failure]) -> list[Notice]:
+    """PyTorch exceptions with the same errors, which need no explanation of their own."""
+    errors = {failure.error for failure in failed}
+    return [notice for notice in facts.notices("torch/cuda-error") if value(notice, "error") in errors]
+
+
+def code_in(text: str) -> int | None:
+    """Return the number of the error that an exception of PyTorch names: ``RuntimeError: CUDA error: …``."""
+    return CUDA_CODES.get(text.partition(ERROR)[2])
+
+
+def is_out_of_memory(notice: Notice) -> bool:
+    """Return whether a PyTorch exception reports GPU memory exhaustion, including that of cuBLAS's own buffers."""
+    error = str(value(notice, "error"))
+    return error == FULL or error.startswith(_NO_HANDLE)
+
+
+def on_hardware(steps: Iterable[str], facts: Facts) -> list[str]:
+    """Steps with the commands of the GPUs of the job."""
+    return [_ON_AMD.get(step, step) for step in steps] if facts.is_rccl() else list(steps)
+
+
+def failure_in_words(failure: Failure) -> str:
+    """CUDA's error text, with its code if printed or known."""
+    return f"'{failure.error}'" + (f" ({failure.code})" if failure.code is not None else "")
+
+
+def find_cause(code: int | None) -> str:
+    """Return the likely cause of a failure that no rule for its code handles."""
+    if code in KERNEL_ERRORS:
+        return (
+            f"a kernel that ran earlier on this GPU ({KERNEL_ERRORS[code]}), usually one of the program and not "
+            "NCCL's: CUDA reports it at the next call"
+        )
+    if code in ANSWERS:
+        return ANSWERS[code].cause
+    if code in MEANINGS:
+        return (
+            f"CUDA's error means: {MEANINGS[code]}. The log does not show whether driver, container or GPU is at fault"
+        )
+    return "unknown from this log; likely: driver, container or GPU"
+
+
+def find_fix(code: int | None, otherwise: Iterable[str]) -> list[str]:
+    """Return the fix if the error is the cause; otherwise steps that show more."""
+    return list(ANSWERS[code].fix if code in ANSWERS else [*TRIALS.get(code, ()), *otherwise])
+
+
+def make_cuda_hit(
+    facts: Facts, failed: list[Failure], steps: Iterable[str], known: Mapping[str, object] | None = None
+) -> Hit:
+    """Return the hit of some failed calls.
+
+    Args:
+        facts: about the job.
+        failed: the calls; the first one decides the cause.
+        steps: show more, where the error itself is not the cause.
+        known: more values.
+    """
+    first = failed[0]
+    named = {
+        "file": first.file,
+        "errors": list(dict.fromkeys(map(failure_in_words, failed))),
+        "cause": find_cause(first.code),
+        "steps": on_hardware(find_fix(first.code, steps), facts),
+        **(known or {}),
+    }
+    return Hit([failure.notice for failure in failed], named, explains=matching_exceptions(facts, failed))
