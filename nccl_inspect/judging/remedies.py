@@ -94,6 +94,11 @@ COPIES = "ldconfig -p | grep libnccl.so   # on every node: is there a second cop
 WHO_HAS_GPU_MEMORY = (
     "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?"
 )
+DEVICES_HERE = (
+    "ls /sys/class/pci_bus /sys/devices/system/node; nvidia-smi -L   # in the container: are all devices there?"
+)
+LINKS_HERE = "nvidia-smi nvlink -s; nvidia-smi topo -m   # is a link down, or seen from one end only?"
+LINK_ERRORS = "dmesg -T | grep -iE 'xid|sxid'; systemctl status nvidia-fabricmanager   # NVLink and NVSwitch errors"
 INTERFACES = "ip -br addr   # on that host, inside the container: which interfaces have an address?"
 
 

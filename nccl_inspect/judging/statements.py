@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.finding import Finding
@@ -49,7 +49,6 @@ def _xid_meaning(xid: int, text: str) -> str | None:
     return _XIDS.get(xid)
 
 
-_Answer = TypeVar("_Answer")
 FLUSHED = 5
 """The status of transfers that were aborted because an earlier one failed."""
 EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)
@@ -151,11 +150,6 @@ def is_forced(notice: Notice) -> bool:
 def is_propagated_error(notice: Notice) -> bool:
     """Return whether a statement only passes an error on."""
     return "propagated-error" in notice.roles
-
-
-def entry_for_role(notice: Notice, table: Mapping[str, _Answer]) -> _Answer | None:
-    """Return the entry of a table for the first of its roles that a statement has."""
-    return next((answer for role, answer in table.items() if role in notice.roles), None)
 
 
 def value(notice: Notice, name: str) -> Any:
