@@ -9,7 +9,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
-from nccl_inspect.judging.cuda import AT_START, CUDA_CODES, START_ANSWERS, make_cuda_hit
+from nccl_inspect.judging.cuda import AT_START, is_of_kernel, make_cuda_hit
 from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
@@ -63,18 +63,18 @@ def _release_in_words(first: tuple[int, ...]) -> str:
     return ".".join(map(str, first))
 
 
-_TELLING = {500, 704, 801, *cuda.KERNEL_ERRORS, *cuda.ANSWERS}
-"""Errors that are the cause themselves, or say more than their location would."""
+_TELLING = (500, 704, 801)
+"""Errors that are not the cause themselves, but say more than their location would."""
 _PRINTED = "frameworks/cuda-call-failed"
 """Programs that print it end."""
 
 
 def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
     """Find failures without a source file, as exceptions repeat them, by CUDA's message."""
-    informative = {*_TELLING, *cuda.MEANINGS}
-    of_nccl = [one for one in cuda.failures(facts) if one.file is None and one.code in informative]
+    without_file = [one for one in cuda.failures(facts) if one.file is None]
+    of_nccl = [one for one in without_file if _is_cause(one.code) or cuda.has_meaning(one.code)]
     if failed := of_nccl or _find_pytorch_failures(facts):
-        kernel = [cuda.WHICH_KERNEL] if failed[0].code in cuda.KERNEL_ERRORS else []
+        kernel = [cuda.WHICH_KERNEL] if is_of_kernel(failed[0].code) else []
         place = [cuda.WHICH_PLACE, cuda.DO_THEY_FIT] if of_nccl else []
         yield make_cuda_hit(
             facts,
@@ -82,9 +82,13 @@ def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
             [*kernel, *place, cuda.IS_BROKEN],
             {
                 "PyTorch": not of_nccl,
-                "cause itself": any(one.code in _TELLING for one in failed),
+                "cause itself": any(one.code in _TELLING or _is_cause(one.code) for one in failed),
             },
         )
+
+
+def _is_cause(code: int | None) -> bool:
+    return is_of_kernel(code) or cuda.has_answer(code)
 
 
 def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
@@ -96,11 +100,14 @@ def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
         if exceptions.is_caught(facts, notice):
             continue
         error = str(value(notice, "error")).removeprefix(cuda.ERROR)
-        code = cuda.CUDA_CODES.get(error)
+        code = cuda.code_of_text(error)
         # The program may have caught errors of its own calls; after the error of a kernel, every call fails.
-        fatal = cuda.KERNEL_ERRORS if notice.production == "torch/cuda-error" else {*cuda.KERNEL_ERRORS, *cuda.ANSWERS}
         is_judged = code in judged or any(precedes(end.begin, notice) for end in ends)
-        is_fatal = code in fatal or (code is not None and notice.production == _PRINTED)
+        is_fatal = (
+            is_of_kernel(code)
+            or (cuda.has_answer(code) and notice.production != "torch/cuda-error")
+            or (code is not None and notice.production == _PRINTED)
+        )
         if is_fatal and not is_judged:
             failed.append(cuda.Failure(code, None, error, notice))
     return failed
@@ -116,10 +123,9 @@ def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
     """Find failed calls during set-up that no more specific rule covers."""
     if failed := [failure for failure in cuda.failures(facts) if _is_ours(failure)]:
         first = failed[0]
-        which = cuda.WHICH_KERNEL if first.code in cuda.KERNEL_ERRORS else cuda.SAME_DRIVER
-        of_container = [] if first.code in cuda.KERNEL_ERRORS else [cuda.ALL_GPUS]
+        which = [cuda.WHICH_KERNEL] if is_of_kernel(first.code) else [cuda.SAME_DRIVER, cuda.ALL_GPUS]
         is_hidden = first.code == _NO_SUCH_GPU and str(first.file).endswith("transport/p2p.cc")
-        steps = [cuda.IS_BROKEN, which, *of_container, cuda.WHICH_CONNECTION]
+        steps = [cuda.IS_BROKEN, *which, cuda.WHICH_CONNECTION]
         yield make_cuda_hit(facts, failed, steps, {"hidden": is_hidden})
 
 
@@ -139,7 +145,7 @@ def _is_ours(failure: cuda.Failure) -> bool:
 def cuda_failure_in_launch(facts: Facts) -> Iterator[Hit]:
     """Find failed calls in source files that launch kernels and copies."""
     if failed := list(filter(cuda.is_launch, cuda.failures(facts))):
-        which = cuda.WHICH_KERNEL if failed[0].code in cuda.KERNEL_ERRORS else cuda.DO_THEY_FIT
+        which = cuda.WHICH_KERNEL if is_of_kernel(failed[0].code) else cuda.DO_THEY_FIT
         yield make_cuda_hit(facts, failed, [which, cuda.IS_BROKEN, cuda.EARLIER_OUTPUT])
 
 
@@ -165,10 +171,11 @@ def cuda_init_error(facts: Facts) -> Iterator[Hit | Effects]:
     if notices:
         codes = sorted({code for _, code in found if code is not None})
         codes = [code for code in codes if code != _NO_DEVICE] or codes  # "no GPU" follows from the others
+        answers = list(map(cuda.find_start_answer, codes))
         named = {
             "error": cut(message_of(notices[0]).strip(), _WIDTH),
-            "causes": "; ".join(START_ANSWERS[code].cause for code in codes),
-            "steps": [step for code in codes for step in START_ANSWERS[code].fix],
+            "causes": "; ".join(cause for cause, _ in answers),
+            "steps": [step for _, fix in answers for step in fix],
             "vague": {_BUSY, _UNKNOWN}.issuperset(codes),
         }
         yield Hit(notices, named)
@@ -177,14 +184,12 @@ def cuda_init_error(facts: Facts) -> Iterator[Hit | Effects]:
 def _code(notice: Notice) -> int | None:
     code, file = cuda.code_of(notice), cuda.file_of(notice)
     is_connecting = "transport" in file or file.endswith(("proxy.cc", "channel.cc"))
-    return code if code in START_ANSWERS and (code == _NOT_INITIALIZED or not is_connecting) else None
+    return code if code in AT_START and (code == _NOT_INITIALIZED or not is_connecting) else None
 
 
 def _program_code(notice: Notice) -> int | None:
     """Return the code of an error that the program's own call returned; 'unknown error' may occur at any time."""
-    words = [text for text, code in CUDA_CODES.items() if code in START_ANSWERS and code != _UNKNOWN]
-    stated = next((CUDA_CODES[text] for text in words if text in error_of(notice)), None)
-    return _STATED.get(notice.production, stated)
+    return _STATED.get(notice.production) or cuda.find_start_code(error_of(notice), but=_UNKNOWN)
 
 
 _SHARING = ("NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_HOSTID")
@@ -298,7 +303,8 @@ _CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
 _LOST = "GPU is lost"
 """NVML's error for a GPU that does not respond (src/misc/nvmlwrap.cc)."""
 _OF_GPU = compile_later(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
-_CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
+_CODES = (214, 220, 226)
+"""Their numbers."""
 
 
 def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
@@ -438,10 +444,8 @@ def _differing(facts: Facts, notice: Notice) -> set[int]:
     return members_named(facts, notice, {rank for part in parts for rank in (part or ())[:_MOST_RANKS]})
 
 
-_NO_KERNEL = [
-    cuda.CUDA_CODES[text]
-    for text in ("no kernel image is available for execution on the device", "invalid device function")
-]
+_NO_KERNEL = (98, 209)
+"""Invalid device function; no kernel image is available for execution on the device."""
 _TOO_SMALL = ("nccl/shared-memory-exceeded", "nccl/shared-memory-too-small")
 """NCCL detects that its kernels need more shared memory than the GPU has; 2.25.1 prints it at INFO and fails at
 launch."""

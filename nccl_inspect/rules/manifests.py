@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.judging import cuda
 from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
-from nccl_inspect.judging.cuda import CUDA_CODES
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
 from nccl_inspect.judging.facts import hosts_in, ranks_in
@@ -75,7 +74,7 @@ def _find_unreached(facts: Facts) -> list[Notice]:
     handles = [
         notice
         for notice in facts.notices("nccl/p2p-ipc-handle-failed")
-        if CUDA_CODES.get(str(value(notice, "error"))) in _UNREACHED
+        if cuda.code_of_text(str(value(notice, "error"))) in _UNREACHED
     ]
     return [notice for notice in (*handles, *calls) if not notice.earliest.device]
 

@@ -222,8 +222,8 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
         return {"why": "exception", "first": first.text if is_root and first else ""}
     if message is not None:
         error = str(value(message, "error"))
-        codes = cuda.KERNEL_ERRORS.keys() & {cuda.code_in(error)}
-        return {"why": "message", "error": error, "cuda": list_words(map(cuda.find_cause, codes))}
+        code = cuda.code_in(error)
+        return {"why": "message", "error": error, "cuda": cuda.find_cause(code) if cuda.is_of_kernel(code) else ""}
     names = {
         "SIGKILL": end.code == -signal.SIGKILL,
         "training": end.report.process == "training",
