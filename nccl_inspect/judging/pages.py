@@ -52,7 +52,7 @@ statements than the first.
 
 Where a rule compares facts, a module beside it has a function of its name, which takes the facts and holds no
 sentence. It yields what it found (:class:`~nccl_inspect.judging.check.Hit`),
-with values for names in braces, and the names of what is so, for the condition ``is NAME`` (``is NAME=VALUE¦VALUE``
+with values for names in braces; what is not empty is so for the condition ``is NAME`` (``is NAME=VALUE¦VALUE``
 compares). ``NAME(facts, findings)`` sees those of all other
 rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
 ``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it.
@@ -121,7 +121,7 @@ def value_of(hit: Hit, name: str) -> object:
 
 def is_so(hit: Hit, name: str) -> bool:
     """Return whether a hit knows something by that name."""
-    return name in hit.known or bool(value_of(hit, name))
+    return bool(value_of(hit, name))
 
 
 Condition = Callable[[Facts, list[Notice], list[str]], bool]

@@ -87,8 +87,7 @@ def _find(
     lines = evidence_of_settings(values[:_SHOWN])
     return Hit(
         [],
-        named,
-        (what,),
+        named | {what: True},
         ranks=others if alone and 0 < len(others) < len(ranks) else ranks,
         hosts={host for setting in outliers for host in setting.hosts},
         evidence=[*lines[:3], *errors[:2]] if errors else lines,

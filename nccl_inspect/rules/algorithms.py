@@ -25,7 +25,7 @@ def algo_proto_forced(facts: Facts) -> Iterator[Hit]:
     """Find settings of the user; a plugin needs its own, such as NCCL_PROTO=simple of aws-ofi-nccl."""
     if unsafe := facts.errors_of_rule("algo-proto-forced"):
         lines = evidence_of_settings(facts.user_settings("NCCL_PROTO"), 1)
-        yield Hit(unsafe, known=("unsafe",), evidence=[*unsafe, *lines])
+        yield Hit(unsafe, {"unsafe": True}, evidence=[*unsafe, *lines])
         return
     settings = facts.user_settings(*_CHOICES, *_SIZES)
     if unclear := [setting for setting in settings if _may_be_of_plugin(facts, setting)]:
@@ -38,11 +38,13 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     narrow = [setting for setting in settings if _is_narrow(facts, setting)]
     unchecked = [setting for setting in settings if _is_unchecked(facts, setting)]
     unsafe = unchecked if facts.paths("intra", "SHM") else []
-    known, harmful = [], list[Setting]()
-    if is_google_network(facts):
-        known, narrow, unchecked = ["required"], [], []
-    elif narrow and not unsafe and may_be_google_network(facts):
-        known, settings = ["perhaps required"], narrow
+    harmful: list[Setting] = []
+    is_required = is_google_network(facts)
+    is_perhaps_required = not is_required and bool(narrow) and not unsafe and may_be_google_network(facts)
+    if is_required:
+        narrow, unchecked = [], []
+    elif is_perhaps_required:
+        settings = narrow
     else:
         in_part = [setting for setting in narrow if setting.ranks is not None]
         harmful = [one for one in settings if one in unsafe or one in in_part or _leaves_only_ll(one)]
@@ -56,9 +58,11 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
         "LL alone": any(map(_leaves_only_ll, harmful)),
         "ll": _OF_LL,
         "own": _OF_ALL,
+        "required": is_required,
+        "perhaps required": is_perhaps_required,
     }
     evidence = evidence_of_settings(harmful or settings)
-    return Hit([], named, known, evidence=evidence, settings=settings)
+    return Hit([], named, evidence=evidence, settings=settings)
 
 
 def _may_be_of_plugin(facts: Facts, setting: Setting) -> bool:
@@ -122,11 +126,10 @@ def collnet_unavailable(facts: Facts) -> Iterator[Hit]:
     searches = [] if facts.plugin("COLLNET", "loaded") else facts.plugin("COLLNET", "probe")
     searches = searches or ([] if facts.plugin("COLLNET", "loaded") else facts.plugin("NET", "not-found"))
     connected = facts.notices("nccl/collnet-connected", "nccl/collnet-chains")
-    named = {"requests": requests, "stuck": stuck}
     if refused or (requests and not connected and facts.spans_hosts()):
         notices = refused or searches[:2]
-        known = () if refused else ("likely",) if searches else ("open",)
-        yield Hit(notices, named, known, evidence=[*notices[:3], *requests])
+        named = {"requests": requests, "stuck": stuck, "likely": not refused and searches, "open": not notices}
+        yield Hit(notices, named, evidence=[*notices[:3], *requests])
 
 
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
@@ -161,7 +164,7 @@ def few_channels(facts: Facts) -> Iterator[Hit]:
             yield hit.with_fields(paths=paths, evidence=[*lines, *paths.first_lines()[:2]])
             return
         elif shared := None if _is_local(comm) else _one_nic(facts, comm, paths):
-            yield hit.with_fields(known=("one NIC",), evidence=[*lines, *shared.first_lines()[:2]])
+            yield hit.with_fields(named={**named, "one NIC": True}, evidence=[*lines, *shared.first_lines()[:2]])
             return
     yield from unknown[:1]
 

@@ -148,9 +148,8 @@ def efa_not_supported_instance(facts: Facts) -> Iterator[Hit]:
     alone = bool(facts.job.communicators) and all(map(_is_on_one_host, facts.job.communicators))
     alone = alone and hosts_in(failed) <= {host for comm in facts.job.communicators for host in comm.hosts}
     if failed and not facts.job.failed and (without or alone):
-        known = ("without EFA", *(("across hosts",) if facts.spans_hosts() else ())) if without else ()
         named = {"platform": platform.name, "network": str(platform.network)} if platform else {}
-        yield Hit(failed, named, known)
+        yield Hit(failed, named | {"without EFA": without, "across hosts": without and facts.spans_hosts()})
 
 
 def _is_on_one_host(comm: CommunicatorInfo) -> bool:
@@ -175,7 +174,7 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
     providers, net = facts.with_event(OfiProvider), facts.paths(transport="NET")
     if not (missing or (searched and failed)):
         if searched and not providers and not any("Libfabric" in kind.detail for kind in net.kinds):
-            yield Hit(known=("open",))
+            yield Hit(named={"open": True})
         return
     served = {rank for notice in providers for rank in notice.ranks}
     hosts = {host for notice in providers for host in notice.hosts}

@@ -30,7 +30,7 @@ def bandwidth_low(facts: Facts) -> Iterator[Hit]:
         "assumed": worst.is_assumed,
     }
     hosts, lines = worst.hosts or facts.hosts(), [worst.line, *paths.first_lines()[:1]]
-    yield Hit([], named, (), facts.job.ranks_seen, hosts, lines, open_paths=paths)
+    yield Hit([], named, facts.job.ranks_seen, hosts, lines, open_paths=paths)
 
 
 def _ratio(entry: Measured) -> float:
@@ -54,7 +54,7 @@ def bandwidth_uneven(facts: Facts) -> Iterator[Hit]:
         "several nodes": (worst.nodes or 2) > 1,
     }
     lines = [before.line, *(dip.line for dip in worst.dips)]
-    yield Hit([], named, (), facts.job.ranks_seen, worst.hosts or facts.hosts(), lines)
+    yield Hit([], named, facts.job.ranks_seen, worst.hosts or facts.hosts(), lines)
 
 
 _LONG = 30.0
@@ -110,6 +110,5 @@ def wrong_results(facts: Facts) -> Iterator[Hit]:
         evidence = [line for entry in measure(facts) for line in entry.wrong_lines]
         failed = len(evidence)
     if evidence:
-        known = ("over P2P",) if facts.paths(transport="P2P") else ()
-        named = {"checks": count(failed, "check")}
-        yield Hit(named=named, known=known, ranks=facts.job.ranks_seen, hosts=facts.hosts(), evidence=evidence)
+        named = {"checks": count(failed, "check"), "over P2P": facts.paths(transport="P2P")}
+        yield Hit(named=named, ranks=facts.job.ranks_seen, hosts=facts.hosts(), evidence=evidence)

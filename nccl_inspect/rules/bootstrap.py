@@ -55,8 +55,8 @@ def bootstrap_connect_refused(facts: Facts) -> Iterator[Hit]:
     if failures or (retries and facts.job.ended_by and not has_built_communicator(facts)):
         yield Hit(failures or retries, named)
     elif retries and not has_built_communicator(facts):
-        known = "open" if any(int(value(one, "attempt") or _START + 1) > _START for one in retries) else "starting"
-        yield Hit(retries, named, (known,), evidence=retries[-3:])
+        is_open = any(int(value(one, "attempt") or _START + 1) > _START for one in retries)
+        yield Hit(retries, named | {"open": is_open, "starting": not is_open}, evidence=retries[-3:])
 
 
 def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
@@ -74,12 +74,12 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
             "without family": not stated,
         }
         lines = [*first_evidence(notices), *evidence_of_settings(settings)]
-        yield Hit(notices, named, (), ranks, hosts, lines, settings=settings)
+        yield Hit(notices, named, ranks, hosts, lines, settings=settings)
     elif settings := _unmatched_settings(facts):
-        yield Hit(known=("perhaps",), settings=settings)
+        yield Hit(named={"perhaps": True}, settings=settings)
     elif (garbled := facts.with_role("garbled-address")) and (settings := _settings_without_interface(facts)):
         lines = [*evidence_of_settings(settings), *first_evidence(garbled)]
-        yield Hit(known=("perhaps", "garbled"), settings=settings, evidence=lines)
+        yield Hit(named={"perhaps": True, "garbled": True}, settings=settings, evidence=lines)
 
 
 def _unmatched_settings(facts: Facts) -> list[Setting]:
@@ -147,8 +147,8 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     interfaces, ended_by = listed_interfaces(facts), facts.job.ended_by
     if lost := [notice for notice in (*given_up, *again) if _is_unroutable(facts, notice)]:
         used = [one for one in interfaces if one.is_of_one_machine or one.is_loopback]
-        known = ["sure", *(["dead"] if ended_by or any(notice in given_up for notice in lost) else [])]
-        yield _find(facts, used, lost, known, addresses(lost))
+        is_dead = bool(ended_by) or any(notice in given_up for notice in lost)
+        yield _find(facts, used, lost, {"lost": addresses(lost), "sure": True, "dead": is_dead})
         return
     if is_connected(facts) or is_single_host(facts):
         return  # the interface works, or need not reach another host
@@ -157,29 +157,29 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     named = [] if is_built or interfaces else _settings_of_one_machine(facts)
     only_connections = failed or not (facts.job.failed or facts.errors(forced_ends=False))
     if used := _unreachable(facts, for_setup):
-        known = ["failed"] if failed or ended_by else []
-        known += ["dead"] if known and facts.spans_hosts() else []
-        yield _find(facts, used, failed, [*known, *(["sure"] if known or same_address(used) else [])])
+        has_failed = bool(failed or ended_by)
+        is_sure, is_dead = has_failed or bool(same_address(used)), has_failed and facts.spans_hosts()
+        yield _find(facts, used, failed, {"failed": has_failed, "sure": is_sure, "dead": is_dead})
     elif _may_use_tcp(facts) and (used := [one for one in interfaces if one.is_of_one_machine]):
         unnamed = [notice for notice in failed if not peer(notice)]
-        yield _find(facts, used, unnamed, ["for data", *(["failed", "sure"] if unnamed or ended_by else [])])
+        has_failed = bool(unnamed or ended_by)
+        yield _find(facts, used, unnamed, {"for data": True, "failed": has_failed, "sure": has_failed})
     elif named:
-        yield Hit(known=("named", *(["sure"] if facts.spans_hosts() else [])), settings=named)
+        yield Hit(named={"named": True, "sure": facts.spans_hosts()}, settings=named)
     elif only_connections and (used := [one for one in for_setup if one.is_ipoib]):
-        known = ["failed"] if failed or ended_by else ["light"]
-        yield _find(facts, used, failed, ["over InfiniBand", *known])
+        has_failed = bool(failed or ended_by)
+        yield _find(facts, used, failed, {"over InfiniBand": True, "failed": has_failed, "light": not has_failed})
 
 
-def _find(facts: Facts, used: list[Interface], failed: list[Notice], known: list[str], lost: str = "") -> Hit:
+def _find(facts: Facts, used: list[Interface], failed: list[Notice], known: dict[str, object]) -> Hit:
     """Return what is known about interfaces, or about the addresses of connections that are lost."""
+    lost = str(known.get("lost", ""))
     settings = facts.user_settings("NCCL_SOCKET_IFNAME")
     notices, words = [one.notice for one in used], list_words((one.words for one in used), limit=2)
     good = {one.name for one in listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
     address, hosts = next(iter(same_address(used).items()), ("", set[str]()))
-    is_light = not (lost or "failed" in known or facts.spans_hosts())
     named = {
         "used": words,
-        "lost": lost,
         "other": good.pop() if len(good) == 1 else "",
         "shared_address": address,
         "hosts": some_names(sorted(hosts)),
@@ -187,11 +187,11 @@ def _find(facts: Facts, used: list[Interface], failed: list[Notice], known: list
         "Docker": any(one.address.startswith(_DOCKER) for one in used),
         "link-local": not used or any(one.is_link_local for one in used),
         "IPv6": "fe80:" in (lost or words),
-        "light": is_light,
+        "light": not (lost or known.get("failed") or facts.spans_hosts()),
     }
     lines = [*first_evidence(notices)[:3], *first_evidence(failed)[:2], *evidence_of_settings(settings, 1)]
     who = notices or failed
-    return Hit(who, named, known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
+    return Hit(who, named | known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
 
 
 def _is_unroutable(facts: Facts, notice: Notice) -> bool:
@@ -243,9 +243,9 @@ def gloo_not_connected(facts: Facts) -> Iterator[Hit | Effects]:
             # If communicators exist, the exception of an unknown process may have been caught.
             "dead": not facts.job.communicators or (missing and (ranks or facts.job.ended_by)),
         }
-        yield Hit(notices, named, (), ranks, (), notices)
+        yield Hit(notices, named, ranks, (), notices)
     elif late and not facts.job.last_lines:
-        yield Hit(late, {"late": value(late[0], "ranks")}, (), (), ())
+        yield Hit(late, {"late": value(late[0], "ranks")}, (), ())
 
 
 def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:

@@ -100,8 +100,8 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
             "calls": calls,
             "stated": "" if calls else notices[0].message.partition(". If you believe")[0],
             "outliers": outliers,
+            "sizes": not is_certain,
         },
-        known=() if is_certain else ("sizes",),
         ranks=outliers or ranks,
         hosts=hosts_in(notices),
         evidence=list(one_of_each.values()) or first_evidence(notices),
@@ -183,8 +183,9 @@ def collective_not_called(facts: Facts) -> Iterator[Hit]:
                     (part.call.frame for part in standstill.culprits if part.call and part.call.frame), default=""
                 ),
                 "dumps": list(flight_recorder.fixes_of_dumps(standstill)),
+                "silent": standstill.silent,
+                "one": len(missing) == 1,
             },
-            known=(*(("silent",) if standstill.silent else ()), *(("one",) if len(missing) == 1 else ())),
             ranks=missing,
             hosts=hosts_with(facts.job, missing),
             evidence=[
@@ -198,7 +199,7 @@ def collective_not_called(facts: Facts) -> Iterator[Hit]:
 def collective_unfinished(facts: Facts) -> Iterator[Hit]:
     """Find calls that all ranks made alike: the device, the network or earlier work blocks them."""
     if flight_recorder.is_running(facts):
-        yield Hit(known=("running",))
+        yield Hit(named={"running": True})
     for standstill in flight_recorder.standstills(facts, PARTLY, UNFINISHED):
         stuck = flight_recorder.ranks_of(standstill.culprits)  # all ranks whose call is still open
         call = standstill.culprits[0].call
@@ -207,11 +208,9 @@ def collective_unfinished(facts: Facts) -> Iterator[Hit]:
                 "stuck": stuck,
                 "finished": flight_recorder.ranks_of(standstill.waiting),
                 "call": flight_recorder.work(call, standstill.group, standstill.seq),
+                "pair": call and call.is_p2p,
+                "partly": standstill.kind == PARTLY,
             },
-            known=(
-                *(("pair",) if call and call.is_p2p else ()),
-                *(("partly",) if standstill.kind == PARTLY else ()),
-            ),
             ranks=stuck,
             hosts=hosts_with(facts.job, stuck),
             evidence=[
@@ -238,7 +237,7 @@ def groups_out_of_order(facts: Facts) -> Iterator[Hit]:
             "places": flight_recorder.list_frames(ring),
         }
         ranks = odd or flight_recorder.ranks_of(ring)
-        yield Hit([], named, (), ranks, hosts_with(facts.job, ranks), flight_recorder.lines(facts, ring, 4))
+        yield Hit([], named, ranks, hosts_with(facts.job, ranks), flight_recorder.lines(facts, ring, 4))
 
 
 def p2p_without_partner(facts: Facts) -> Iterator[Hit]:
@@ -445,8 +444,8 @@ def ranks_in_error(facts: Facts) -> Iterator[Hit]:
                 "comm": shown[0].comm_id,
                 "blamed": blamed,
                 "one": len(blamed) == 1,
+                "nobody": not blamed,
             },
-            known=() if blamed else ("nobody",),
             ranks=blamed or None,
             hosts=hosts_with(facts.job, blamed) if blamed else None,
             evidence=[_line_of_state(facts, answer, state) for state in [*own, *remote][:4]],
@@ -501,8 +500,8 @@ def watchdog_timeout(facts: Facts) -> Iterator[Hit]:
             named={
                 "origins": origins,
                 "reporters": {rank for notice in signals for rank in _rank_of_exception(notice)},
+                "reported": True,
             },
-            known=("reported",),
             ranks=origins,
             hosts=(),
             evidence=first_evidence(signals),
@@ -547,11 +546,9 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "others": others,
             "groups": list_words(filter(None, others)),
             **({} if account or ranks else _find_absent(own, waiting, comm)),
+            "began": account and account.kind == "call-unfinished",
+            "others several": len(others) > 1,
         },
-        known=(
-            *(("began",) if account and account.kind == "call-unfinished" else ()),
-            *(("others several",) if len(others) > 1 else ()),
-        ),
         ranks=ranks or waiting,
         hosts=hosts_with(facts.job, ranks or waiting),
         evidence=[
@@ -594,8 +591,7 @@ def watchdog_stuck(facts: Facts) -> Iterator[Hit | Effects]:
     seconds = next((limit for notice in stuck if (limit := value(notice, "seconds")) is not None), "")
     yield Hit(
         stuck,
-        named={"ranks": ranks, "seconds": seconds},
-        known=(*(("over",) if is_over else ()), *(("harmless",) if is_over and not facts.job.failed else ())),
+        named={"ranks": ranks, "seconds": seconds, "over": is_over, "harmless": is_over and not facts.job.failed},
         ranks=ranks,
         hosts=hosts_with(facts.job, ranks),
     )

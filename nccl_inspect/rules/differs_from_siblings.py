@@ -30,7 +30,7 @@ def differs_from_siblings(facts: Facts, findings: Sequence[Finding]) -> Iterator
                 "likely": first.is_likely,
             }
             lines = [line for one in entries for line in one.lines()]
-            yield Hit([], named, (), first.ranks, first.hosts, lines, paths)
+            yield Hit([], named, first.ranks, first.hosts, lines, paths)
 
 
 def _tells(facts: Facts, finding: Finding, odd: Odd, slow: Selection | None) -> bool:

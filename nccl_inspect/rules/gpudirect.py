@@ -105,8 +105,8 @@ def gdr_disabled(facts: Facts) -> Iterator[Hit]:
     paths = _paths_without_gdr(facts)
     if paths and not _find_unable(facts):
         staged = _find_staged(facts, paths)
-        if "sure" not in staged.known:
-            yield replace(staged, known=("open",))
+        if not staged.named["sure"]:
+            yield replace(staged, named={**staged.named, "open": True})
         yield staged
     elif gdr.is_undecided(facts):
         yield from _find_signs(facts)
@@ -131,7 +131,7 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
         "capable": facts.platform and facts.platform.gdr,
         "usual": _should_have_it(facts, paths),
     }
-    is_sure = named["capable"] or refused or off or (weak and over_tcp) or named["usual"]
+    named["sure"] = named["capable"] or refused or off or (weak and over_tcp) or named["usual"]
     settings = off or [
         setting for setting in facts.settings("NCCL_NET_GDR_LEVEL") if named["limits"] and _limits(setting.value)
     ]
@@ -139,7 +139,6 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
     return Hit(
         [],
         named,
-        ("sure",) if is_sure else (),
         evidence=evidence,
         paths=paths,
         settings=off,
@@ -224,7 +223,7 @@ def _lacks_end(side: str, kind: PathKind) -> bool:
 def gdr_not_possible(facts: Facts) -> Iterator[Hit]:
     """Find what other libraries say of peer memory, and paths of a machine that lacks it."""
     if stated := facts.errors_of_rule("gdr-not-possible"):
-        yield Hit(stated, known=("stated",))
+        yield Hit(stated, {"stated": True})
     paths = _paths_without_gdr(facts)
     if paths and (lacks := _find_unable(facts)):
         yield Hit([], {"machine": lacks[0], "source": lacks[1]}, paths=paths)

@@ -234,9 +234,7 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
                 f"{ranks_word(ranks)} on the GPU with bus id {bus}"
                 for (_, bus), ranks in sorted(shared.items(), key=str)
             ]
-            yield Hit(
-                [], {"shared": words}, (), set().union(*shared.values()), [host for host, _ in shared], comm.evidence
-            )
+            yield Hit([], {"shared": words}, set().union(*shared.values()), [host for host, _ in shared], comm.evidence)
             return
 
 
@@ -389,7 +387,7 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
         "harmless": asked and not facts.job.failed,
     }
     ranks = ranks_in(notices) | {rank for notice in torch for rank in _stated_ranks(facts, notice)}
-    yield Hit(notices, named, (), ranks, hosts_in(notices), [*notices, *sizes])
+    yield Hit(notices, named, ranks, hosts_in(notices), [*notices, *sizes])
 
 
 def _is_asked_by_others(facts: Facts, notices: list[Notice]) -> bool:

@@ -36,7 +36,7 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
         is_whole = len(comm.hosts) > 1 and at_end.shows_beginning(facts, comm)
         named: dict[str, object] = {"absent": absent, "size": comm.nranks, "one": len(absent) == 1}
         if not (facts.job.ended_by and (is_whole or pids)) and not at_end.is_stuck(facts):
-            yield Hit(named=named, known=("question",))
+            yield Hit(named=named | {"question": True})
             return  # later communicators wait for the first stuck one
         named |= {
             "state": "" if facts.job.ended_by else at_end.describe(facts),
@@ -45,10 +45,10 @@ def rank_missing(facts: Facts) -> Iterator[Hit]:
             "phases": at_end.phases(facts, comm),
             "missing": at_end.where_missing(facts),
             "suspects": at_end.suspects(facts),
+            "alone": len(comm.started) == 1,
         }
         yield Hit(
             named=named,
-            known=("alone",) if len(comm.started) == 1 else (),
             ranks=global_ranks(comm, absent),
             hosts=comm.hosts,
             evidence=[*at_end.evidence(facts), *facts.job.ended_by[:1]],
@@ -105,7 +105,7 @@ def tell_hang_in_init(facts: Facts, account: Account) -> Hit:
     """Return ranks that never began a communicator in which others wait."""
     hit = tell_account(facts, account)
     return hit.with_fields(
-        known=("has a process",) if account.pids else (),
+        named={**hit.named, "has a process": account.pids},
         evidence=[*sort_lines(account.evidence)[:2], *facts.job.ended_by[-2:]],
         open_end=not (facts.job.ended_by or facts.job.failed),
     )
@@ -128,8 +128,10 @@ def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks
             "suspicion": at_end.suspicion(facts),
             "suspects": at_end.suspects(facts),
             "phases": at_end.phases(facts, comm),
+            "stuck": True,
+            "ended": job.ended_by,
+            "releases": len(job.nccl_versions) > 1,
         },
-        known=("stuck", *(("ended",) if job.ended_by else ()), *(("releases",) if len(job.nccl_versions) > 1 else ())),
         ranks=ranks,
         hosts=[host.name for host in job.hosts if ranks & set(host.ranks)] if named["elsewhere"] else comm.hosts,
         evidence=[*(at_end.evidence(facts) or comm.evidence[:3]), *job.ended_by[-2:]],
@@ -167,8 +169,14 @@ def _cut(
     warned = any(notice.level == "WARN" for notice in facts.job.notices)
     is_open = kind != "connecting" and (facts.job.going_on or warned)
     return Hit(
-        named={**(named or {}), "suspects": at_end.suspects(facts), "undecided": at_end.list_possible_ends(facts)},
-        known=("open", kind, *(("question",) if is_open else ())),
+        named={
+            **(named or {}),
+            "suspects": at_end.suspects(facts),
+            "undecided": at_end.list_possible_ends(facts),
+            "open": True,
+            kind: True,
+            "question": is_open,
+        },
         ranks=ranks,
         hosts=facts.hosts() if hosts is None else hosts,
         evidence=evidence,
@@ -194,15 +202,15 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
                 **(_connecting(comm) if comm.unconnected else {}),
                 "undecided": at_end.list_possible_ends(facts),
                 "suspects": at_end.suspects(facts),
+                "clue": True,
             },
-            known=("clue",),
             ranks=[rank for rank in comm.ranks if rank is not None],
             hosts=comm.hosts,
             evidence=cut,
             open_paths=job.paths,
         )
     elif open_ones and not job.ended_by:
-        yield Hit(named=_connecting(open_ones[0], len(open_ones) - 1), known=("question",))
+        yield Hit(named=_connecting(open_ones[0], len(open_ones) - 1) | {"question": True})
     elif open_ones or (comms and silent and job.paths and not at_end.is_starting_another(facts)):
         comm = open_ones[0] if open_ones else comms[-1]
         tables = [] if open_ones else at_end.empty_tables(facts, silent)
@@ -218,21 +226,20 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
                 "phases": at_end.phases(facts, comm),
                 "suspects": at_end.suspects(facts),
                 "suspicion": at_end.suspicion(facts),
+                "unconnected": open_ones,
+                "no row": tables,
+                "gpudirect": any(kind.gdr for kind in facts.inter_host_net_paths().kinds),
             },
-            known=(
-                *(("unconnected",) if open_ones else ("no row",) if tables else ()),
-                *(("gpudirect",) if any(kind.gdr for kind in facts.inter_host_net_paths().kinds) else ()),
-            ),
             ranks=odd or [rank for rank in comm.ranks if rank is not None],
             hosts=comm.hosts,
             evidence=[*at_end.last_of(facts, comm), *ends[:2]],
             confidence="likely" if is_shown else "possible",
         )
     elif comms and has_header:
-        yield Hit(known=("header",))
+        yield Hit(named={"header": True})
     elif not job.communicators and has_header:
         last = facts.notices("nccl-tests/test-units")[-1].evidence[-1]
-        yield Hit(known=("empty",), ranks=(), hosts=facts.hosts(), evidence=[last])
+        yield Hit(named={"empty": True}, ranks=(), hosts=facts.hosts(), evidence=[last])
 
 
 def _odd_ranks(facts: Facts, comm: CommunicatorInfo) -> set[int]:
@@ -268,7 +275,7 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
             "over PCIe": over_pcie or any(_BY_PCIE.search(name) for name in gpu_names(facts.job)),
             "steps": "",
         }
-        yield Hit([], named, (), paths.ends(), paths.hosts(), cut, open_paths=paths)
+        yield Hit([], named, paths.ends(), paths.hosts(), cut, open_paths=paths)
         return
     comms = [
         comm
@@ -300,4 +307,4 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
         }
         ranks = [rank for rank in comm.ranks if rank is not None]
         lines = [*paths.first_lines()[:2], *first_evidence(stuck[:2]), *tables[-1:], *silent[:1]]
-        yield Hit([], named, (), ranks, comm.hosts, lines)
+        yield Hit([], named, ranks, comm.hosts, lines)

@@ -201,7 +201,7 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
     }
     ranks = ranks_in(failed) or (paths.ends() if both else ranks_in(notices))
     lines = [*first_evidence(notices)[:3], *paths.first_lines()[:2]]
-    yield Hit(notices, named, (), ranks, hosts_in(notices), lines)
+    yield Hit(notices, named, ranks, hosts_in(notices), lines)
 
 
 def _find_apart(facts: Facts) -> Iterator[Hit]:
@@ -217,7 +217,7 @@ def _find_apart(facts: Facts) -> Iterator[Hit]:
             f"{some_names(some)} {conjugate(len(some), 'list')} only {kind} ports" for kind, some in one_kind.items()
         )
         first = (next(one for one in lists if some[0] in one.hosts) for some in one_kind.values())
-        yield Hit([], {"apart": "; ".join(words)}, (), ranks_in(lists), kinds, first)
+        yield Hit([], {"apart": "; ".join(words)}, ranks_in(lists), kinds, first)
 
 
 def _links(notice: Notice) -> dict[str, str]:
@@ -254,7 +254,7 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     }
     ranks = _ranks_at(facts, silent, {str(value(notice, "device")) for notice in failed})
     lines = [*first_evidence([*notices, *lost])[:4], *evidence_of_settings(chosen, 1)]
-    yield Hit(notices, named, (), ranks or None, silent or None, lines)
+    yield Hit(notices, named, ranks or None, silent or None, lines)
 
 
 def _ranks_at(facts: Facts, hosts: set[str], devices: set[str]) -> set[int]:

@@ -39,12 +39,14 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
         hit = Hit([], named, ranks=ranks_in(notices), hosts=[host], evidence=notices[:2])
         if not facts.job.paths and unshared and (used or _are_pids_apart(facts, host)):
             lines = first_evidence([*notices[:2], *unshared])
-            yield replace(hit, known=("not shared",), ranks=ranks_in([*notices, *unshared]), evidence=lines)
+            yield replace(
+                hit, named=named | {"not shared": True}, ranks=ranks_in([*notices, *unshared]), evidence=lines
+            )
             return
         if not used:
             continue
         if not facts.job.paths:
-            yield replace(hit, known=("unconnected",))
+            yield replace(hit, named=named | {"unconnected": True})
             return
         paths = _find_paths(facts, used)
         local = paths.where(lambda kind: kind.transport in ("P2P", "SHM"))
@@ -52,7 +54,7 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
             continue  # they share memory: containers or addresses of one machine
         lines = [*first_evidence([*notices[:2], *unshared[:1]]), *(local or paths).first_lines()[:2]]
         if local:  # the others are counted as paths within a host
-            hit = replace(hit, known=("collision",), paths=local, open_paths=paths.exclude(local))
+            hit = replace(hit, named=named | {"collision": True}, paths=local, open_paths=paths.exclude(local))
         yield replace(hit if local else replace(hit, open_paths=paths), evidence=lines)
         return
 

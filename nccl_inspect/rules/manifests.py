@@ -37,7 +37,8 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
     CUDA_VISIBLE_DEVICES hides no GPU from NVML, but a device cgroup does: NCCL asks NVML for the GPU of each rank of
     its host by its bus id (ncclTopoFillGpu in src/graph/xml.cc).
     """
-    isolated, named = set(facts.job.isolated_hosts), {"source": SHM.link}
+    isolated: set[str | None] = set(facts.job.isolated_hosts)
+    named: dict[str, object] = {"source": SHM.link}
     failed = [notice for notice in find_unshared(facts) if isolated.intersection(notice.hosts)]
     failed += [notice for notice in _find_unreached(facts) if not any(notice is other for other in failed)]
     if failed:
@@ -45,8 +46,8 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
         paths = facts.paths("intra", "P2P").filter_values(
             ("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends)
         )
-        known = ["isolated"] if isolated.intersection(hosts_in(failed)) else []
-        yield Hit(failed, named, known, evidence=[*failed, *paths.first_lines()[:1]])
+        named["isolated"] = isolated.intersection(hosts_in(failed))
+        yield Hit(failed, named, evidence=[*failed, *paths.first_lines()[:1]])
         return
     unfound = [
         notice
@@ -57,11 +58,8 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
     if alone:
         processes = {process for notice in alone for process in notice.processes}
         several = any(len({pid for name, pid, *_ in processes if name == host}) > 1 for host in hosts_in(alone))
-        yield Hit(
-            [*alone, *(one for one in unfound if one not in alone)],
-            named,
-            ["hidden", *(["several"] if several else [])],
-        )
+        others = [one for one in unfound if one not in alone]
+        yield Hit([*alone, *others], named | {"hidden": True, "several": several})
 
 
 def _find_unreached(facts: Facts) -> list[Notice]:

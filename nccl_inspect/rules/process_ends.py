@@ -99,8 +99,8 @@ def tell_peer_death(facts: Facts, account: Account) -> Hit:
             return silenced
     elif ends:
         return _find_departed(facts, ends, []).with_fields(ranks=sorted(ranks))
-    known = (account.kind, *(("over",) if facts.is_over() else ()))
-    return tell_account(facts, account).with_fields(known=known)
+    hit = tell_account(facts, account)
+    return hit.with_fields(named={**hit.named, account.kind: True, "over": facts.is_over()})
 
 
 def _closed_connections(facts: Facts) -> list[Notice]:
@@ -147,8 +147,7 @@ def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd],
     by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
     is_doubtful = not gone and all(kernel_log.confidence(facts, notice) == "possible" for notice in killed)
     return Hit(
-        named={"memory": message_of(killed[0]).strip()},
-        known=("doubtful",) if is_doubtful else (),
+        named={"memory": message_of(killed[0]).strip(), "doubtful": is_doubtful},
         ranks=ranks | by_task,
         hosts={end.host for end in gone},
         evidence=first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
@@ -167,14 +166,11 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     if first.echo and first.has_given_up and ranks and more:
         who, more = ranks_word(ranks), 0
     ended = f"{who} {first.how}"
-    known = ["gave up"] if first.echo else []
-    if not first.echo and is_unordered(departed):
+    unordered = not first.echo and is_unordered(departed)
+    if unordered:
         ended, more = list_words((f"{end.who} {end.how}" for end in departed), limit=2), 0
-        known.append("unordered")
     elif first.is_undecided and not first.echo:
         more = 0
-    elif first.report.ends_others and not first.echo:
-        known.append("ends others")
     manner = {-signal.SIGKILL: "SIGKILL", -signal.SIGBUS: "SIGBUS"}.get(first.code, "error")
     if first.is_by_exception:
         manner = "exception of CUDA" if first.raised and first.raised.is_of_cuda else "exception"
@@ -193,8 +189,12 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
             "place": cite_line(first.notice.evidence[0]),
             "manner": "" if first.echo else manner,
             **_name_cause(facts, first, message),
+            "gave up": first.echo,
+            "unordered": unordered,
+            "ends others": first.report.ends_others and not (first.echo or unordered or first.is_undecided),
+            "over": facts.is_over(),
+            "loader": first.is_loader,
         },
-        known=(*known, *(("over",) if facts.is_over() else ()), *(("loader",) if first.is_loader else ())),
         # It may not be a rank, or only one that lost another.
         ranks=suspected or ranks,
         hosts={end.host for end in departed},
@@ -281,17 +281,6 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
         device = f", GPU {devices.pop()}" if len(devices) == 1 and None not in devices else device
         process = f"{first.process.host}, pid {first.process.pid}{device}"
     is_whole = world and facts.job.rank_space == "global" and seen.issuperset(range(world))
-    known = {
-        "lost": True,
-        "over": facts.is_over(),
-        "elsewhere": bool(candidates) and seen.isdisjoint(candidates),
-        "few": 1 < len(candidates) < world,
-        "whole": is_whole,
-        "many": len(silence.gone) > 1,
-        "possible here": possible and not possible.isdisjoint(seen),
-        "unanswered": all(any(words in notice.message for words in _UNANSWERED) for notice in echoes),
-        "echo of one here": possible and possible <= seen,
-    }
     return Hit(
         named={
             "gone": gone if silence.gone else "",
@@ -304,8 +293,16 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
             "home": f"host {homes[0].host}, local rank {homes[0].local_rank}" if homes else "",
             "process": process,
             "line": first.line if first else "",
+            "lost": True,
+            "over": facts.is_over(),
+            "elsewhere": bool(candidates) and seen.isdisjoint(candidates),
+            "few": 1 < len(candidates) < world,
+            "whole": is_whole,
+            "many": len(silence.gone) > 1,
+            "possible here": possible and not possible.isdisjoint(seen),
+            "unanswered": all(any(words in notice.message for words in _UNANSWERED) for notice in echoes),
+            "echo of one here": possible and possible <= seen,
         },
-        known=[name for name, holds in known.items() if holds],
         ranks=gone or absent or possible or victims,
         hosts={last.process[0] for last in silence.gone} or set(hosts_with(facts.job, possible)) or hosts_in(echoes),
         evidence=[
@@ -363,8 +360,7 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     }
     yield Hit(
         notices,
-        named={"reason": reason or "", "signal": _signal_words(notices)},
-        known=[name for name, holds in known.items() if holds],
+        named=known | {"reason": reason or "", "signal": _signal_words(notices)},
         explains=effects,
     )
 
@@ -397,8 +393,7 @@ def process_crashed(facts: Facts) -> Iterator[Hit]:
     sure = {value(notice, "pid") for notice in crashes if kernel_log.confidence(facts, notice) != "possible"}
     is_rank = any(last.process.pid in sure for last in facts.job.last_lines if last.ranks)
     if crashes:
-        known = ("a rank",) if is_rank else ()
-        yield Hit(crashes, named={"words": message_of(crashes[0]).strip()}, known=known)
+        yield Hit(crashes, {"words": message_of(crashes[0]).strip(), "a rank": is_rank})
 
 
 def command_failed(facts: Facts) -> Iterator[Hit]:
@@ -428,8 +423,8 @@ def driver_shutting_down(facts: Facts) -> Iterator[Hit]:
         named={
             "who": ranks_word(ending) if ending else "a process whose rank is not in the log",
             "others": f", nor what became of {ranks_word(left)}" if left else "",
+            "not all": left or not ending,
         },
-        known=("not all",) if left or not ending else (),
     )
 
 
@@ -528,8 +523,9 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
             "pod": pod.name,
             "own": workloads.namespace_option(pod.namespace),
             "node": "" if is_container else pod.node,
+            "container": is_container,
+            "memory": is_memory,
         },
-        known=(*(("container",) if is_container else ()), *(("memory",) if is_memory else ())),
         evidence=[
             Evidence(death.case.pod.file, death.ended.line, f"{death.ended.where}: {death.ended.text}")
             for death in deaths

@@ -61,10 +61,14 @@ def is_stuck(facts: Facts) -> bool:
 
 def make_hit(facts: Facts, named: Mapping[str, object], ranks: Set[int], evidence: list[Evidence]) -> Hit:
     """Return a hit that is only a clue while the job is running: RAS may have been asked then."""
-    hosts = hosts_with(facts.job, ranks)
-    if is_stuck(facts):
-        return Hit(named=named, ranks=ranks, hosts=hosts, evidence=evidence, confidence="likely")
-    return Hit(named=named, known=("running",), ranks=ranks, hosts=hosts, evidence=evidence, confidence="possible")
+    running = not is_stuck(facts)
+    return Hit(
+        named={**named, "running": running},
+        ranks=ranks,
+        hosts=hosts_with(facts.job, ranks),
+        evidence=evidence,
+        confidence="possible" if running else "likely",
+    )
 
 
 def same_counts_note(facts: Facts) -> str:

@@ -40,7 +40,7 @@ def find_clues(facts: Facts, rule: str) -> Iterator[Hit]:
                 "steps": [step.replace(_NIC, seen[0].part or _NIC) for step in fault.fix],
             }
             ranks = {rank for sighting in seen for rank in sighting.ranks}
-            yield Hit([], named, (), ranks, {one.host for one in seen}, [one.evidence for one in seen])
+            yield Hit([], named, ranks, {one.host for one in seen}, [one.evidence for one in seen])
 
 
 def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
