@@ -255,7 +255,10 @@ def explain(group: Population, traits: Sequence[Trait], order: Sequence[str]) ->
     least = max(group.fewest, ceil(_LEAST * len(group.bad)))
     tried = (pool.find_sufficient(ceil(_ALL * len(group.bad))), pool.cover(len(group.bad), least))
     best = max(tried, key=_worth)
-    if _worth(best) < _SOUND or _are_most(best, traits, group.hidden):
+    kinds = Counter(traits[count.trait].kind for count in best)
+    things = Counter(kind for kind, _ in {(trait.kind, trait.name) for trait in traits})
+    counting = [kind for kind in kinds if kind in _THINGS and kind not in group.hidden]
+    if _worth(best) < _SOUND or any(2 * kinds[kind] > things[kind] for kind in counting):  # most are simply the job
         return _UNEXPLAINED
     explained: set[int] = set().union(*(having[count.trait] for count in best))
     named = sorted(best, key=lambda count: (-count.bad, count.good, *pool.sort_key(count.trait)))
@@ -297,13 +300,6 @@ def _worth(culprits: Sequence[TraitCount]) -> float:
         return 0.0
     bad, good = sum(count.bad for count in culprits), sum(count.good for count in culprits)
     return float(bad / (bad + good) * _EACH ** (len(culprits) - 1))
-
-
-def _are_most(culprits: Sequence[TraitCount], traits: Sequence[Trait], hidden: Set[str]) -> bool:
-    """Return whether culprits are more than half of all things of their kind."""
-    named = Counter(traits[count.trait].kind for count in culprits)
-    things = Counter(kind for kind, _ in {(trait.kind, trait.name) for trait in traits})
-    return any(2 * number > things[kind] for kind, number in named.items() if kind in _THINGS and kind not in hidden)
 
 
 class _Pool:
@@ -421,21 +417,17 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], names_fa
             _add_culprits(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
         elif broken := transfers.failed_transfers(facts, _notices(facts, finding)):
             _add_culprits(facts, finding, _pairs(facts, broken))
-        elif names_fault(finding) and not _is_of_others(facts, finding):
-            _add_culprits(facts, finding, _ranks(facts, finding))
+        elif names_fault(finding):
+            # Lines of ranks that waited for others or lost them do not count, unless they name a NIC of their own.
+            names = (notice.production.partition("/") for notice in _notices(facts, finding))
+            is_of_others = any(grammar.find_layer(dialect, name) in FOREIGN for dialect, _, name in names)
+            if _nics(facts, finding) or not is_of_others:
+                _add_culprits(facts, finding, _ranks(facts, finding))
 
 
 def _is_doubtful(finding: Finding) -> bool:
     """Return whether something may be wrong: a certain info needs no inspection."""
     return finding.severity != "info" or finding.confidence == "possible"
-
-
-def _is_of_others(facts: Facts, finding: Finding) -> bool:
-    """Return whether its lines are those of ranks that waited for others or lost them, and name no NIC of their own."""
-    if _nics(facts, finding):
-        return False
-    names = (notice.production.partition("/") for notice in _notices(facts, finding))
-    return any(grammar.find_layer(dialect, name) in FOREIGN for dialect, _, name in names)
 
 
 @frozen
@@ -589,8 +581,11 @@ def _find_differences(facts: Facts) -> dict[int, list[tuple[str, str]]]:
     for setting in _settings(facts):
         for rank in setting.ranks or ():
             by_rank.setdefault(rank, []).append(("setting", f"{setting.name}={setting.value}"))
-    for kind, name in ((events.NcclVersion, _nccl), (events.CudaDriver, _cuda)):
-        versions = [(name(notice.event), notice.ranks) for notice in facts.with_event(kind)]
+    drivers = [(int(getattr(one.event, "cuda_version", 0)), one.ranks) for one in facts.with_event(events.CudaDriver)]
+    for versions in (
+        [(f"NCCL {getattr(one.event, 'version', '')}", one.ranks) for one in facts.with_event(events.NcclVersion)],
+        [(f"CUDA driver {number // 1000}.{number % 1000 // 10}", ranks) for number, ranks in drivers],
+    ):
         for version, ranks in versions if len({version for version, _ in versions}) > 1 else ():
             for rank in ranks:
                 by_rank.setdefault(rank, []).append(("version", version))
@@ -610,12 +605,3 @@ def _settings(facts: Facts) -> list[Setting]:
         and values[setting.name] <= _MOST_VALUES
         and not (setting.name.endswith("_DISABLE") and setting.value == "0")
     ]
-
-
-def _nccl(event: object) -> str:
-    return f"NCCL {getattr(event, 'version', '')}"
-
-
-def _cuda(event: object) -> str:
-    number = int(getattr(event, "cuda_version", 0))
-    return f"CUDA driver {number // 1000}.{number % 1000 // 10}"

@@ -32,8 +32,10 @@ def is_undecided(facts: Facts) -> bool:
 
 def gdr_refusals(facts: Facts) -> list[Notice]:
     """NICs that cannot access GPU memory, according to their driver or the plugin."""
-    notices = [*facts.with_role("gdr-refused"), *(facts.notices(_WEAK) if _is_on_efa(facts) else ())]
-    return [notice for notice in notices if "NET/Socket" not in notice.message and not _is_without(notice)]
+    on_efa = facts.with_event(OfiProvider, lambda event: event.provider == "efa")
+    notices = [*facts.with_role("gdr-refused"), *(facts.notices(_WEAK) if on_efa else ())]
+    notices = [notice for notice in notices if "NET/Socket" not in notice.message]
+    return [notice for notice in notices if not _WITHOUT.fullmatch(str(getattr(notice.event, "nic", None)))]
 
 
 def gpus_too_far(facts: Facts) -> list[Notice]:
@@ -67,10 +69,6 @@ def is_sure(notices: Iterable[Notice]) -> bool:
     )
 
 
-def _is_on_efa(facts: Facts) -> bool:
-    return any(getattr(notice.event, "provider", None) == "efa" for notice in facts.with_event(OfiProvider))
-
-
 def named_nics(notices: Iterable[Notice]) -> list[str]:
     """Return the NICs that statements name."""
     names = (getattr(notice.event, "nic", None) for notice in notices)
@@ -84,10 +82,6 @@ def join_in_ranges(names: Iterable[str]) -> str:
 
 def _gpu(notice: Notice) -> object:
     return getattr(notice.event, "gpu", None)
-
-
-def _is_without(notice: Notice) -> bool:
-    return _WITHOUT.fullmatch(str(getattr(notice.event, "nic", None))) is not None
 
 
 _CLASSES = (
@@ -110,16 +104,12 @@ def first_too_far(reasons: Iterable[Notice]) -> GdrDecision | None:
 
 def distance_in_words(far: GdrDecision, facts: Facts) -> str:
     """Return the distance and its limit in words, with the names of the numbers if the release is known."""
-    distance, limit = (_distance_words(number, facts) for number in (far.distance, far.limit))
-    return (
-        f"GPU {far.gpu} and NIC {far.nic} are farther apart than NCCL allows: distance {distance}, and the limit is "
-        f"{limit}"
-    )
-
-
-def _distance_words(number: int | None, facts: Facts) -> str:
-    label = None if number is None else distance_name(number, facts.job.nccl_versions)
-    return f"{number} ({label})" if label else f"{number}"
+    words = []
+    for number in (far.distance, far.limit):
+        label = None if number is None else distance_name(number, facts.job.nccl_versions)
+        words.append(f"{number} ({label})" if label else f"{number}")
+    apart = f"GPU {far.gpu} and NIC {far.nic} are farther apart than NCCL allows"
+    return f"{apart}: distance {words[0]}, and the limit is {words[1]}"
 
 
 def distance_name(distance: int, releases: Iterable[str]) -> str | None:
@@ -129,12 +119,9 @@ def distance_name(distance: int, releases: Iterable[str]) -> str | None:
         distance: as printed.
         releases: of the log; an inferred one may be any of a range.
     """
-    names = {_distance_in_release(distance, release) for release in releases}
+    names: set[str | None] = set()
+    for release in releases:
+        classes = next((text.split() for first, text in _CLASSES if order(release) >= first), [])
+        is_known = "inferred" not in release and distance < len(classes)
+        names.add(classes[distance] if is_known else None)
     return names.pop() if len(names) == 1 else None
-
-
-def _distance_in_release(distance: int, release: str) -> str | None:
-    if "inferred" in release:
-        return None
-    classes = next((text.split() for first, text in _CLASSES if order(release) >= first), [])
-    return classes[distance] if distance < len(classes) else None

@@ -219,9 +219,20 @@ class Fallback(Frozen):
 @once
 def fallback(facts: Facts) -> Fallback | None:
     """TCP as the only network that came up; None if another did, one host is all, or connections show the network."""
-    if facts.paths(transport="NET") or is_on_one_host(facts) or _another_network(facts):
+    if facts.paths(transport="NET") or is_on_one_host(facts):
         return None
-    over_tcp = _takes_tcp(facts)
+    # NCCL initializes networks in turn and stops at the first that works; TCP is the last (src/net.cc). Over Google's
+    # own plugin TCP is intended.
+    came_up, providers = facts.plugin("NET", *_CAME_UP), facts.with_event(events.OfiProvider)
+    lists = facts.with_event(events.NetDevices)
+    networks: set[str | None] = {net for comm in facts.job.communicators for net in comm.networks}
+    networks |= {getattr(notice.event, "plugin", None) for notice in came_up}
+    networks |= {getattr(notice.event, "net", None) for notice in lists if getattr(notice.event, "devices", ())}
+    if networks - {_SOCKET} or not all(map(is_over_tcp, providers)) or facts.notices("nccl/net-ib-merged"):
+        return None
+    sockets = [notice for notice in lists if getattr(notice.event, "net", None) == _SOCKET]
+    chosen = [notice for notice in came_up if getattr(notice.event, "plugin", None) == _SOCKET]
+    over_tcp = [*sockets, *chosen, *providers]
     missing = facts.with_role("no-ib")
     lines = [
         line for comm in facts.job.communicators if set(comm.networks) == {_SOCKET} for line in comm.network_lines[:1]
@@ -256,28 +267,6 @@ def is_of_libfabric(notice: Notice) -> bool:
     return "ofi" in name or "libfabric" in name
 
 
-def _another_network(facts: Facts) -> bool:
-    """Return whether some rank has a network other than NCCL's TCP; Google's own TCP plugin is intended."""
-    used = {net for comm in facts.job.communicators for net in comm.networks}
-    came_up = {getattr(notice.event, "plugin", None) for notice in facts.plugin("NET", *_CAME_UP)}
-    providers = [notice for notice in facts.with_event(events.OfiProvider) if not is_over_tcp(notice)]
-    lists = {
-        getattr(n.event, "net", None) for n in facts.with_event(events.NetDevices) if getattr(n.event, "devices", ())
-    }
-    merged = facts.notices("nccl/net-ib-merged")
-    return bool((used | came_up | lists) - {_SOCKET} or providers or merged)
-
-
-def _takes_tcp(facts: Facts) -> list[Notice]:
-    """NCCL initializes networks in turn and stops at the first that works; TCP is the last (src/net.cc)."""
-
-    def is_socket(event: events.Event) -> bool:
-        return isinstance(event, events.NetDevices) and event.net == _SOCKET
-
-    chosen = [n for n in facts.plugin("NET", *_CAME_UP) if getattr(n.event, "plugin", None) == _SOCKET]
-    return [*facts.with_event(events.NetDevices, is_socket), *chosen, *facts.with_event(events.OfiProvider)]
-
-
 def is_on_one_host(facts: Facts) -> bool:
     """Return whether all communicators are known to be on one host, so that NCCL needs no network."""
     comms = facts.job.communicators
@@ -307,17 +296,14 @@ INSTALL_SLINGSHOT = (
 @once
 def slingshot_signs(facts: Facts) -> list[Evidence]:
     """Lines that show Slingshot: its provider, its interfaces, or a setting that names either."""
-    notices = [*filter(_is_of_slingshot, facts.job.notices), *notices_naming(facts, _SLINGSHOT_INTERFACE.fullmatch)]
-    return [
-        *first_evidence(notices)[:3],
-        *evidence_of_settings([s for s in facts.job.environment if _names_slingshot(s)], 1)[:2],
+    warned = facts.notices("libfabric/libfabric-warning")
+    stated = [
+        *facts.with_event(events.OfiProvider, lambda event: event.provider == SLINGSHOT_PROVIDER),
+        *(notice for notice in warned if value(notice, "provider") == SLINGSHOT_PROVIDER),
     ]
-
-
-def _is_of_slingshot(notice: Notice) -> bool:
-    if isinstance(notice.event, events.OfiProvider):
-        return notice.event.provider == SLINGSHOT_PROVIDER
-    return notice.production == "libfabric/libfabric-warning" and bool(value(notice, "provider") == SLINGSHOT_PROVIDER)
+    notices = [*sorted(stated, key=lambda one: one.place), *notices_naming(facts, _SLINGSHOT_INTERFACE.fullmatch)]
+    settings = filter(_names_slingshot, facts.job.environment)
+    return [*first_evidence(notices[:3]), *evidence_of_settings(settings, 1)[:2]]
 
 
 def _names_slingshot(setting: Setting) -> bool:

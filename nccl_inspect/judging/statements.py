@@ -94,15 +94,25 @@ def notices_shown(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
 
 def is_error(notice: Notice) -> bool:
     """Return whether a statement reports that something went wrong."""
-    event = notice.event
+    event, name = notice.event, notice.production
     if ("probe" in notice.roles and notice.level == "INFO") or job_failure.is_shutting_down(event):
         return False
-    return (
-        (event is None and notice.level == "WARN")  # unknown to the grammar
-        or isinstance(event, events.CollectiveTimeout)
-        or (isinstance(event, events.CudaFailure) and notice.level == "WARN")  # at INFO NCCL continues without it
-        or (getattr(event, "tone", "info") == "error" and not any(is_none(notice) for is_none in _NO_ERRORS))
-    )
+    if event is None or isinstance(event, events.CudaFailure):
+        return notice.level == "WARN"  # unknown to the grammar, or at INFO NCCL continues without it
+    if isinstance(event, events.CollectiveTimeout):
+        return True
+    if getattr(event, "tone", "info") != "error":
+        return False
+    if name.startswith("nccl/ib-"):
+        return bool(value(notice, "status") != FLUSHED)
+    if name == "nccl/proxy-socket-failed":
+        # A helper thread stopped accepting connections because its communicator ended (src/proxy.cc), and prints
+        # whatever errno an earlier call left; if accept() really failed, src/misc/socket.cc warns.
+        return value(notice, "error") not in _NO_REASON
+    if name == "kernel/xid":
+        return gpu_fault(notice) is not None
+    # PyTorch may retry what its store only logs, and raises an error when it gives up.
+    return "logged-retry" not in notice.roles or "Error: " in str(value(notice, "_head"))
 
 
 def is_survived(notice: Notice, job: Job) -> bool:
@@ -110,35 +120,11 @@ def is_survived(notice: Notice, job: Job) -> bool:
     return "survivable" in notice.roles and bool(job.paths)
 
 
-def _is_flushed(notice: Notice) -> bool:
-    return notice.production.startswith("nccl/ib-") and value(notice, "status") == FLUSHED
-
-
-def _is_stale_errno(notice: Notice) -> bool:
-    """Return whether a helper thread stopped accepting connections because its communicator ended (src/proxy.cc).
-
-    It prints whatever errno an earlier call left; if accept() really failed, src/misc/socket.cc warns.
-    """
-    return notice.production == "nccl/proxy-socket-failed" and value(notice, "error") in _NO_REASON
-
-
-def _is_logged(notice: Notice) -> bool:
-    """Return whether PyTorch only logs an error of its store: it may retry, and raises one when it gives up."""
-    return "logged-retry" in notice.roles and "Error: " not in str(value(notice, "_head"))
-
-
 def gpu_fault(notice: Notice) -> str | None:
     """Return the hardware fault of a GPU in the kernel log; None for an Xid that programs cause or was repaired."""
     if notice.production != "kernel/xid":
         return None
     return _xid_meaning(value(notice, "xid"), str(value(notice, "text")))
-
-
-def _is_program_xid(notice: Notice) -> bool:
-    return notice.production == "kernel/xid" and gpu_fault(notice) is None
-
-
-_NO_ERRORS = (_is_flushed, _is_stale_errno, _is_logged, _is_program_xid)
 
 
 def is_forced(notice: Notice) -> bool:

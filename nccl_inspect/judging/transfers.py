@@ -138,10 +138,14 @@ def unreachable_peers(facts: Facts) -> list[Notice]:
     """
     if is_connected_over_efa(facts):
         return []
-    sure = never_connected(facts)
-    return [
-        notice for notice in efa_completions(facts) if _never_answered(notice) or (sure and _did_not_answer(notice))
-    ]
+    unanswered = []
+    for notice in efa_completions(facts):
+        code = efa_code(notice)
+        never = code == EFA_UNREACHABLE or (code is None and value(notice, "err") == _HOST_UNREACHABLE)
+        perhaps = code == EFA_UNRESPONSIVE and "previously responsive" not in str(value(notice, "error"))
+        if never or (perhaps and never_connected(facts)):
+            unanswered.append(notice)
+    return unanswered
 
 
 def never_connected(facts: Facts) -> bool:
@@ -162,15 +166,6 @@ def lost_peers(facts: Facts) -> list[Notice]:
     if unreachable_peers(facts) or not all(map(is_peer_gone, failed)):
         return []
     return [*failed, *facts.with_role("beside-completion")] if failed else []
-
-
-def _never_answered(notice: Notice) -> bool:
-    code = efa_code(notice)
-    return code == EFA_UNREACHABLE or (code is None and value(notice, "err") == _HOST_UNREACHABLE)
-
-
-def _did_not_answer(notice: Notice) -> bool:
-    return efa_code(notice) == EFA_UNRESPONSIVE and "previously responsive" not in str(value(notice, "error"))
 
 
 def is_peer_gone(notice: Notice) -> bool:

@@ -300,24 +300,20 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
     failed = [*calls, *facts.notices("nccl/nvls-bind-failed"), *facts.notices("nccl/multicast-fault")]
     given_up = facts.notices("nccl/nvls-bind-given-up")
     if notices := [*failed, *given_up]:
+        beside = {rank for host in facts.job.hosts if ranks_in(given_up) & {*host.ranks} for rank in host.ranks}
+        others = beside.intersection(facts.job.ranks_seen)
         yield Hit(
             notices,
             {
                 "first_line": notices[0].message.splitlines()[0],
                 "out of memory": {value(notice, "code") for notice in notices} == {_NO_MEMORY},
-                "alone": set() if failed else _other_ranks(facts, ranks_in(given_up)),
+                "alone": set() if failed else others - ranks_in(given_up),
             },
         )
     elif not (facts.job.going_on or facts.job.failed or facts.errors(forced_ends=False)):
         bound = facts.notices("nccl/nvls-bind")
         if last := [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]:
             yield Hit(last, {"open": True})
-
-
-def _other_ranks(facts: Facts, ranks: set[int]) -> set[int]:
-    """Return the other ranks of the hosts with these ranks, as far as their logs are here."""
-    hosts = [set(host.ranks) for host in facts.job.hosts]
-    return {rank for host in hosts if host & ranks for rank in host & set(facts.job.ranks_seen)} - ranks
 
 
 _LEAST = 3

@@ -30,7 +30,6 @@ from nccl_inspect.judging.transfers import (
     never_connected,
     unreachable_peers,
 )
-from nccl_inspect.model.job import CommunicatorInfo
 
 if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
@@ -145,17 +144,14 @@ def efa_not_supported_instance(facts: Facts) -> Iterator[Hit]:
     failed = facts.with_role("searches-failed")
     platform = facts.platform
     without = platform is not None and platform.network not in (None, "efa")
-    alone = bool(facts.job.communicators) and all(map(_is_on_one_host, facts.job.communicators))
-    alone = alone and hosts_in(failed) <= {host for comm in facts.job.communicators for host in comm.hosts}
+    comms = facts.job.communicators
+    alone = bool(comms) and hosts_in(failed) <= {host for comm in comms for host in comm.hosts}
+    for comm in comms:
+        is_whole = len(comm.hosts) == 1 and len(comm.completed) == comm.nranks
+        alone &= is_whole if comm.nnodes is None else comm.nnodes == 1
     if failed and not facts.job.failed and (without or alone):
         named = {"platform": platform.name, "network": str(platform.network)} if platform else {}
         yield Hit(failed, named | {"without EFA": without, "across hosts": without and facts.spans_hosts()})
-
-
-def _is_on_one_host(comm: CommunicatorInfo) -> bool:
-    if comm.nnodes is not None:
-        return comm.nnodes == 1
-    return len(comm.hosts) == 1 and len(comm.completed) == comm.nranks
 
 
 _NOT_AWS = "Default"

@@ -154,18 +154,21 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
         return  # the interface works, or need not reach another host
     failed, is_built = [*given_up, *again], has_built_communicator(facts)
     for_setup = [one for one in interfaces if one.for_setup and not is_built]
-    named = [] if is_built or interfaces else _settings_of_one_machine(facts)
+    chosen = [] if is_built or interfaces else facts.user_settings("NCCL_SOCKET_IFNAME")
+    named = [setting for setting in chosen if any(map(is_of_one_machine, included_names(setting)))]
+    spans, net = facts.spans_hosts(), facts.job.network.name
+    may_use_tcp = net in _SOCKETS if net else not (card_lists(facts) or facts.plugin("NET", "loaded"))
     only_connections = failed or not (facts.job.failed or facts.errors(forced_ends=False))
-    if used := _unreachable(facts, for_setup):
+    if used := [one for one in for_setup if one.is_of_one_machine or (spans and one.address.startswith(_DOCKER))]:
         has_failed = bool(failed or ended_by)
-        is_sure, is_dead = has_failed or bool(same_address(used)), has_failed and facts.spans_hosts()
+        is_sure, is_dead = has_failed or bool(same_address(used)), has_failed and spans
         yield _find(facts, used, failed, {"failed": has_failed, "sure": is_sure, "dead": is_dead})
-    elif _may_use_tcp(facts) and (used := [one for one in interfaces if one.is_of_one_machine]):
+    elif may_use_tcp and (used := [one for one in interfaces if one.is_of_one_machine]):
         unnamed = [notice for notice in failed if not peer(notice)]
         has_failed = bool(unnamed or ended_by)
         yield _find(facts, used, unnamed, {"for data": True, "failed": has_failed, "sure": has_failed})
     elif named:
-        yield Hit(named={"named": True, "sure": facts.spans_hosts()}, settings=named)
+        yield Hit(named={"named": True, "sure": spans}, settings=named)
     elif only_connections and (used := [one for one in for_setup if one.is_ipoib]):
         has_failed = bool(failed or ended_by)
         yield _find(facts, used, failed, {"over InfiniBand": True, "failed": has_failed, "light": not has_failed})
@@ -202,25 +205,6 @@ def _is_unroutable(facts: Facts, notice: Notice) -> bool:
     address = peer(notice)
     is_own = address.startswith("127.") and has_error(notice, REFUSED) and not facts.spans_hosts()
     return is_unreachable_elsewhere(address) and not is_own
-
-
-def _unreachable(facts: Facts, used: list[Interface]) -> list[Interface]:
-    """Return the interfaces that other hosts most likely cannot reach."""
-    bridged = facts.spans_hosts()
-    return [one for one in used if one.is_of_one_machine or (bridged and one.address.startswith(_DOCKER))]
-
-
-def _may_use_tcp(facts: Facts) -> bool:
-    """Return whether data goes over TCP, or may as far as the log shows."""
-    if net := facts.job.network.name:
-        return net in _SOCKETS
-    return not (card_lists(facts) or facts.plugin("NET", "loaded"))
-
-
-def _settings_of_one_machine(facts: Facts) -> list[Setting]:
-    """Return the settings that name an interface of one machine."""
-    named = facts.user_settings("NCCL_SOCKET_IFNAME")
-    return [setting for setting in named if any(map(is_of_one_machine, included_names(setting)))]
 
 
 _FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")
@@ -355,6 +339,13 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
         unresolved = facts.notices("torch/store-name-unresolved") if connecting else []
         failed = facts.notices("torch/store-connect-failed") if connecting else []  # else a later attempt succeeded
         detail = next((str(value(error, "_detail")) for error in errors if error.production == _STORE_ERRORS[0]), "")
+        # The last exception that is of no rank may have ended the missing process.
+        lines = {(line.source, line.order) for error in errors for line in error.evidence}
+        loose = [
+            raised
+            for raised in exceptions.exceptions_of(facts).loose
+            if (raised.line.source, raised.line.order) not in lines and not raised.is_loss_of_peer
+        ]
         first = [error for production in _STORE_ERRORS for error in errors if error.production == production]
         yield Hit(
             errors,
@@ -368,23 +359,12 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
                 "unresolved": next((value(notice, "error") for notice in unresolved), None),
                 "refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed})),
                 "reach": _reach(connecting),
-                "raised": _last_exception(facts, errors),
+                "raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else "",
             },
             ranks={rank for error in errors if (rank := rank_prefix(error)) is not None},
             hosts=(),
             evidence=first_evidence([*first, *errors]),
         )
-
-
-def _last_exception(facts: Facts, errors: list[Notice]) -> str:
-    """Return the last exception not attributable to a rank, which may have ended the missing process."""
-    lines = {(line.source, line.order) for error in errors for line in error.evidence}
-    loose = [
-        raised
-        for raised in exceptions.exceptions_of(facts).loose
-        if (raised.line.source, raised.line.order) not in lines and not raised.is_loss_of_peer
-    ]
-    return f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else ""
 
 
 def _reach(errors: list[Notice]) -> str:

@@ -37,7 +37,7 @@ from nccl_inspect.model.statements import ages, usage
 from nccl_inspect.story.origin import origin
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.wording import capitalize, count, list_words, ranks_word
+from nccl_inspect.util.wording import capitalize, conjugate, count, list_words, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Lost, Member, Mismatch, State
@@ -87,7 +87,9 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
     ranks = ranks_in(notices) | {wait.rank for wait in mismatched if wait.rank is not None}
     ranks |= {int(match[1]) for notice in notices for match in _FINGERPRINT.finditer(notice.message)}
     numbers, made = _pytorch_calls(notices)
-    made = list(map(_name_call, mismatched)) if mismatched else made
+    if mismatched:
+        sizes_of = ("" if one.numel is None else f" of {one.numel} elements" for one in mismatched)
+        made = [(f"{one.operation}{size}", one.rank) for one, size in zip(mismatched, sizes_of, strict=True)]
     outliers, calls = _find_outlier(made), _by_call(made)
     if mismatched:
         calls = f"work {mismatched[0].seq} of process group {mismatched[0].group} is {calls}"
@@ -151,10 +153,6 @@ def _by_call(calls: Iterable[tuple[str, int | None]]) -> str:
         by_call.setdefault(call, set()).update(() if rank is None else (rank,))
     words = ((call, ranks_word(ranks) if ranks else "a rank that is not named") for call, ranks in by_call.items())
     return "; ".join(f"{call} on {who}" for call, who in sorted(words))
-
-
-def _name_call(wait: Wait) -> tuple[str, int | None]:
-    return wait.operation + (f" of {wait.numel} elements" if wait.numel is not None else ""), wait.rank
 
 
 def collective_not_called(facts: Facts) -> Iterator[Hit]:
@@ -338,7 +336,10 @@ def ranks_out_of_step(facts: Facts) -> Iterator[Hit]:
         "step": in_step if is_either else "",
         "waits": is_waiting,
     }
-    lines = [_line_of_mismatch(differing[-1], mismatch, ranks) for mismatch in lagging]
+    answer = differing[-1]
+    texts = [f"communicator {one.comm_id}: launched {_counts(one, ranks)}" for one in lagging]
+    places = [answer.lines.get(one.comm_id, 1) for one in lagging]
+    lines = [Evidence(answer.name, place, text) for place, text in zip(places, texts, strict=True)]
     hit = make_hit(facts, named, behind | in_step if is_either else behind, lines)
     yield hit.with_fields(confidence="possible") if is_either or is_waiting else hit
 
@@ -362,11 +363,6 @@ def _counts(mismatch: Mismatch, ranks: dict[int, int]) -> str:
     if mismatch.usual is not None and mismatch.usual not in by_count:
         counts.append(f"{mismatch.usual} on the others")
     return f"{mismatch.operation} {list_words(counts, limit=3)}"
-
-
-def _line_of_mismatch(answer: Answer, mismatch: Mismatch, ranks: dict[int, int]) -> Evidence:
-    text = f"communicator {mismatch.comm_id}: launched {_counts(mismatch, ranks)}"
-    return Evidence(answer.name, answer.lines.get(mismatch.comm_id, 1), text)
 
 
 def process_unresponsive(facts: Facts) -> Iterator[Hit]:
@@ -438,9 +434,14 @@ def ranks_in_error(facts: Facts) -> Iterator[Hit]:
         own = [state for state in answer.errors if state.what != _REMOTE_ERROR]
         remote = [state for state in answer.errors if state.what == _REMOTE_ERROR]
         blamed, shown = _ranks_in_state(facts, own), own or answer.errors
+        reports = (
+            f"{_who(facts, state)} {conjugate(state.count, 'report')} '{state.what}'"
+            + " during initialization" * (state.stage[:4] == "Init")
+            for state in shown[:3]
+        )
         yield Hit(
             named={
-                "errors": "; ".join(_report_words(facts, state) for state in shown[:3]),
+                "errors": "; ".join(reports),
                 "comm": shown[0].comm_id,
                 "blamed": blamed,
                 "one": len(blamed) == 1,
@@ -472,11 +473,6 @@ def _ranks_in_state(facts: Facts, states: Iterable[State]) -> set[int]:
 
 def _who(facts: Facts, state: State) -> str:
     return ranks_word(_ranks_in_state(facts, [state])) if state.members else count(state.count, "rank")
-
-
-def _report_words(facts: Facts, state: State) -> str:
-    reports = "reports" if state.count == 1 else "report"
-    return f"{_who(facts, state)} {reports} '{state.what}'{' during initialization' * (state.stage[:4] == 'Init')}"
 
 
 def _line_of_state(facts: Facts, answer: Answer, state: State) -> Evidence:

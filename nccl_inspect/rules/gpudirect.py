@@ -11,14 +11,14 @@ from operator import methodcaller
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging import gdr, networks
 from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence
-from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, as_shell, evidence_of_settings, hosts_in, once
+from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, hosts_in, once
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import over_tcp_provider, paths_in_words
 from nccl_inspect.model.connection import SIDES
-from nccl_inspect.model.job import PathKind, Selection, Setting
+from nccl_inspect.model.job import PathKind, Selection
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
-from nccl_inspect.util.wording import list_words, some_names
+from nccl_inspect.util.wording import some_names
 
 
 @once
@@ -63,36 +63,6 @@ def _find_unable(facts: Facts) -> tuple[str, str] | None:
         return facts.platform.name, facts.platform.source("gdr")
     family = find_nic_family(facts.job.network.devices) if facts.job.network.name == "IB" else None
     return (family.name, family.source) if family and not family.gdr else None
-
-
-_SWITCH = "NCCL_NET_GDR_C2C"
-
-
-def _chip_link_decides(facts: Facts) -> bool:
-    """Return whether NCCL may leave it unused although the machine supports it: due to the release, or to a setting."""
-    platform = facts.platform
-    return (
-        platform is not None
-        and platform.gdr_since is not None
-        and (platform.gdr is None or bool(_chip_link_off(facts)))
-    )
-
-
-def _chip_link_words(facts: Facts) -> str:
-    """Why NCCL may leave it unused."""
-    platform = facts.platform
-    name, since = (platform.name, platform.gdr_since) if platform else ("", "")
-    if off := _chip_link_off(facts):
-        return f"{as_shell(off)} disables it where the NIC is reached over NVLink-C2C, as on a {name}"
-    releases = list_words(facts.job.nccl_versions) or "not in the log"
-    return (
-        f"a {name} supports it, but NCCL uses it there by default only since {since} (2.26: with {_SWITCH}=1); the "
-        f"release here: {releases}"
-    )
-
-
-def _chip_link_off(facts: Facts) -> list[Setting]:
-    return [setting for setting in facts.settings(_SWITCH) if setting.value == "0"]
 
 
 _OTHER_PATH = order("2.23")
@@ -176,13 +146,20 @@ def _find_signs(facts: Facts) -> Iterator[Hit]:
 def _steer(facts: Facts, paths: Selection, reasons: list[Notice]) -> dict[str, object]:
     """Return what decides the cause and the steps."""
     daemon, distance = networks.google_daemon(paths), gdr.first_too_far(reasons)
-    network = facts.platform.network if facts.platform else None
+    machine = facts.platform
+    network = machine.network if machine else None
+    # The link between chips (Grace), over which NCCL uses it by default from some release on.
+    chip_off = [setting for setting in facts.settings("NCCL_NET_GDR_C2C") if setting.value == "0"]
     return {
         "tcp provider": over_tcp_provider(facts),
         "google": networks.list_google_fixes(daemon) if daemon else [],
         "limits": [] if daemon else [one for one in facts.settings("NCCL_NET_GDR_LEVEL") if _limits(one.value)],
         "distance": gdr.distance_in_words(distance, facts) if distance else "",
-        "chip": _chip_link_words(facts) if _chip_link_decides(facts) else "",
+        "chip": machine and machine.gdr_since is not None and (machine.gdr is None or chip_off),
+        "chip_off": chip_off,
+        "machine": machine and machine.name,
+        "since": machine and machine.gdr_since,
+        "releases": facts.job.nccl_versions,
         "EFA": network == "efa" or (network is None and any("Libfabric" in kind.detail for kind in paths.kinds)),
         "AMD": facts.is_rccl(),
     }
@@ -220,6 +197,10 @@ def _lacks_end(side: str, kind: PathKind) -> bool:
     return not kind.ends(side)
 
 
+def _lacks(side: str, kind: PathKind) -> bool:
+    return kind.gdr_at(side) is False
+
+
 def gdr_not_possible(facts: Facts) -> Iterator[Hit]:
     """Find what other libraries say of peer memory, and paths of a machine that lacks it."""
     if stated := facts.errors_of_rule("gdr-not-possible"):
@@ -242,7 +223,11 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     read_off = [setting for setting in facts.settings("NCCL_NET_GDR_READ") if setting.value == "0" and only_senders]
     refused = facts.with_event(GdrDecision, lambda event: not event.enabled)
     reasons = [one for one in refused if hosts & set(one.hosts) and "NET/Socket" not in one.message]
-    is_capable = bool(facts.platform and facts.platform.gdr) or _has_one_gpu_each(facts, paths)
+    # With one GPU per host, old GPUs also send directly (ncclTopoCheckGdr).
+    names = {name for (names,) in paths.distinct("communicators") for name in names}
+    sizes = [(comm.nnodes, comm.nranks) for comm in facts.job.communicators if comm.id in names]
+    has_one_each = bool(sizes) and all(nnodes == nranks for nnodes, nranks in sizes)
+    is_capable = bool(facts.platform and facts.platform.gdr) or has_one_each
     daemon, far = networks.google_daemon(paths), gdr.first_too_far(reasons)
     yield Hit(
         named={
@@ -266,14 +251,3 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
         ],
         paths=paths,
     )
-
-
-def _lacks(side: str, kind: PathKind) -> bool:
-    return kind.gdr_at(side) is False
-
-
-def _has_one_gpu_each(facts: Facts, paths: Selection) -> bool:
-    """Return whether the communicators have one GPU per host: then old GPUs also send directly (ncclTopoCheckGdr)."""
-    names = {name for (names,) in paths.distinct("communicators") for name in names}
-    comms = [comm for comm in facts.job.communicators if comm.id in names]
-    return bool(comms) and all(comm.nnodes == comm.nranks for comm in comms)

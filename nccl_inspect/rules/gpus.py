@@ -53,11 +53,6 @@ def newest_generation(names: Iterable[str]) -> Generation | None:
     return max(generations, key=lambda generation: generation.first, default=None)
 
 
-def _is_older(release: str, first: tuple[int, ...]) -> bool:
-    """Return whether a release is known and older; an inferred one is a range and proves nothing."""
-    return "inferred" not in release and () < order(release) < first
-
-
 def _release_in_words(first: tuple[int, ...]) -> str:
     """Return a release as text: ``2.15.1``."""
     return ".".join(map(str, first))
@@ -163,7 +158,12 @@ def cuda_init_error(facts: Facts) -> Iterator[Hit | Effects]:
     survived = [notice for notice in program if exceptions.is_survived(facts, notice)]
     yield Effects(survived)
     found = [(notice, _code(notice)) for notice in cuda.failed_calls(facts)]
-    found += [(notice, _program_code(notice)) for notice in program if notice not in survived]
+    # 'Unknown error' of a call of the program may occur at any time.
+    found += [
+        (notice, _STATED.get(notice.production) or cuda.find_start_code(error_of(notice), but=_UNKNOWN))
+        for notice in program
+        if notice not in survived
+    ]
     # An error of NVML at WARN stops NCCL (src/misc/nvmlwrap.cc).
     nvml = [notice for notice in facts.notices("nccl/nvml-failed") if notice.level == "WARN"]
     found += [(notice, _NVML.get(str(value(notice, "error")))) for notice in nvml]
@@ -185,11 +185,6 @@ def _code(notice: Notice) -> int | None:
     code, file = cuda.code_of(notice), cuda.file_of(notice)
     is_connecting = "transport" in file or file.endswith(("proxy.cc", "channel.cc"))
     return code if code in AT_START and (code == _NOT_INITIALIZED or not is_connecting) else None
-
-
-def _program_code(notice: Notice) -> int | None:
-    """Return the code of an error that the program's own call returned; 'unknown error' may occur at any time."""
-    return _STATED.get(notice.production) or cuda.find_start_code(error_of(notice), but=_UNKNOWN)
 
 
 _SHARING = ("NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_HOSTID")
@@ -321,7 +316,9 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
         return
     surely = {kernel_log.confidence(facts, notice) for notice in kernel}
     is_proved = not stated and "certain" in surely
-    is_unrelated = surely == {"possible"} or _is_explained(facts, kernel) or not _is_over(facts, kernel)
+    hurt = [error for error in facts.errors(forced_ends=False) if not any(error is line for line in kernel)]
+    is_over = facts.job.failed or facts.job.ended_by or hurt or facts.notices("nccl/socket-closed-by-peer")
+    is_unrelated = surely == {"possible"} or _is_explained(facts, kernel) or not is_over
     named = {
         "failed": list_words(map(_words, notices), limit=2),
         "lost": lost,
@@ -333,13 +330,6 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     ranks = ranks_in(stated) | kernel_log.ranks_in(facts, kernel)
     hosts = hosts_in(notices) | kernel_log.hosts_in(facts, kernel)
     yield Hit(notices, named, ranks=ranks, hosts=hosts, evidence=notices)
-
-
-def _is_over(facts: Facts, kernel: list[Notice]) -> bool:
-    """Return whether the job failed or ended, according to lines other than the kernel's."""
-    own = set(map(id, kernel))
-    hurt = [notice for notice in facts.errors(forced_ends=False) if id(notice) not in own]
-    return bool(facts.job.failed or facts.job.ended_by or hurt or facts.notices("nccl/socket-closed-by-peer"))
 
 
 def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
@@ -375,7 +365,10 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
         if sizes and not cuda.failures(facts):
             yield Hit(sizes, {"without reason": True, "on host": all(on_host)})
         return
-    asked = _is_asked_by_others(facts, notices)
+    # Helpers that lacked memory which a peer asked for (2.8 to 2.11): any stranger may be that peer.
+    helpers = facts.notices("nccl/remote-allocator-failed")
+    answering = {process for notice in helpers for process in notice.processes}
+    asked = bool(answering) and all(answering.issuperset(notice.processes) for notice in notices)
     named = {
         "on host": not torch and (any(on_host) or all("shm.cc" in (failure.file or "") for failure in failures)),
         "NCCL": failures,
@@ -386,21 +379,11 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
         "asked by others": asked,
         "harmless": asked and not facts.job.failed,
     }
-    ranks = ranks_in(notices) | {rank for notice in torch for rank in _stated_ranks(facts, notice)}
+    ranks = ranks_in(notices)
+    for notice in torch:
+        rank = rank_prefix(notice)
+        ranks |= raised_in_ray(facts, notice) if rank is None else {rank}
     yield Hit(notices, named, ranks, hosts_in(notices), [*notices, *sizes])
-
-
-def _is_asked_by_others(facts: Facts, notices: list[Notice]) -> bool:
-    """Return whether only helpers lacked memory that a peer asked for (2.8 to 2.11): any stranger may be that peer."""
-    helpers = facts.notices("nccl/remote-allocator-failed")
-    answering = {process for notice in helpers for process in notice.processes}
-    return bool(answering) and all(answering.issuperset(notice.processes) for notice in notices)
-
-
-def _stated_ranks(facts: Facts, notice: Notice) -> set[int]:
-    """Return the ranks that raised it, according to PyTorch or Ray."""
-    rank = rank_prefix(notice)
-    return raised_in_ray(facts, notice) if rank is None else {rank}
 
 
 def _has_ended(facts: Facts, notice: Notice) -> bool:
@@ -424,15 +407,16 @@ _MOST_RANKS = 1 << 17
 def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
     """Find results of NCCL_RUN_DIAGNOSTICS and NCCL_RUN_RAS_DIAGNOSTICS (2.31 and later) that name a fault."""
     results = facts.notices("nccl/diagnostics-result", "nccl/diagnostics-xid", "nccl/fabric-degraded")
-    if faults := list(filter(_is_fault, results)):
+    faults = [
+        notice
+        for notice in results
+        if value(notice, "status") != "OK"
+        and (notice.production != "nccl/diagnostics-result" or _FAULT.search(str(value(notice, "text"))))
+    ]
+    if faults:
         words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
         ranks = {rank for fault in faults for rank in _differing(facts, fault)}
         yield Hit(faults, {"found": list_words(words, limit=2)}, ranks=ranks, hosts=())
-
-
-def _is_fault(notice: Notice) -> bool:
-    is_bad = notice.production != "nccl/diagnostics-result" or bool(_FAULT.search(str(value(notice, "text"))))
-    return is_bad and value(notice, "status") != "OK"
 
 
 def _differing(facts: Facts, notice: Notice) -> set[int]:
@@ -462,7 +446,8 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     gpus = gpu_names(facts.job) or platform
     gpu, overlooked = newest_generation(gpus), facts.notices("nccl/topology-reverse-path")
     first = gpu.first if gpu else _COUNTS_LINKS
-    is_old = any(_is_older(release, first) for release in facts.job.nccl_versions)
+    releases = [order(text) for text in facts.job.nccl_versions if "inferred" not in text]  # which are ranges
+    is_old = any(() < release < first for release in releases)
     version = first_evidence(facts.notices("nccl/nccl-version"))[:1]
     named = {
         "release": ", ".join(facts.job.nccl_versions) or "of unknown version",

@@ -245,8 +245,11 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     waits = [one for one in facts.user_settings("NCCL_IB_TIMEOUT") if one.value.isdigit()]
     short = [setting for setting in waits if 0 < int(setting.value) < _USUAL_WAIT]
     chosen = [*short, *(one for one in facts.user_settings("NCCL_IB_GID_INDEX") if one.value != "-1")]
+    cards = {str(card) for notice in notices if (card := value(notice, "device"))}
+    peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
+    common = [f"{what} {list_words(found)}" for what, found in (("card", cards), ("peer", peers)) if len(found) == 1]
     named = {
-        "common": _find_common(notices),
+        "common": " and ".join(common) if len(notices) > 1 else "",
         "silent": list_words(silent),
         "chosen": chosen,
         "survived": not (failed or lost),
@@ -266,14 +269,6 @@ def _ranks_at(facts: Facts, hosts: set[str], devices: set[str]) -> set[int]:
         if path.dst in ranks and any(link.receive and link.receive.nic in devices for link in path.links)
     }
     return on_rails or ranks
-
-
-def _find_common(notices: list[Notice]) -> str:
-    """Return the card and the peer that all of them name: look there first."""
-    cards = {str(card) for notice in notices if (card := value(notice, "device"))}
-    peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
-    common = [f"{what} {list_words(found)}" for what, found in (("card", cards), ("peer", peers)) if len(found) == 1]
-    return " and ".join(common) if len(notices) > 1 else ""
 
 
 def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:

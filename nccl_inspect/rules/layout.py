@@ -17,7 +17,7 @@ from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates,
 from nccl_inspect.judging.networks import Interface, listed_interfaces
 from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
-from nccl_inspect.model.job import CommunicatorInfo, Selection
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words
 
@@ -30,7 +30,9 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
 
     NCCL identifies machines by host name and, from 2.5 on, boot id. The log shows only the name.
     """
-    unshared, by_host = _find_unshared(facts), _find_addresses(facts)
+    attaching = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") != "creating"]
+    unshared = [*attaching, *facts.notices("nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")]
+    by_host = _find_addresses(facts)
     for host in facts.hosts():
         used = next((list(found.values()) for found in by_host.get(host, {}).values() if len(found) > 1), [])
         notices = [interface.notice for interface in used]
@@ -48,7 +50,10 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
         if not facts.job.paths:
             yield replace(hit, named=named | {"unconnected": True})
             return
-        paths = _find_paths(facts, used)
+        address = {rank: index for index, interface in enumerate(used) for rank in interface.notice.ranks}
+        paths = facts.job.paths.filter_values(("src_host", "dst_host"), eq).filter_values(
+            ("src", "dst"), lambda src, dst, of=address: src in of and dst in of and of[src] != of[dst]
+        )
         local = paths.where(lambda kind: kind.transport in ("P2P", "SHM"))
         if not paths or (local and not facts.job.failed and not unshared):
             continue  # they share memory: containers or addresses of one machine
@@ -67,21 +72,6 @@ def _find_addresses(facts: Facts) -> dict[str, dict[str, dict[str, Interface]]]:
             for host in one.notice.hosts:
                 by_host.setdefault(host, {}).setdefault(one.name, {}).setdefault(one.address, one)
     return by_host
-
-
-def _find_paths(facts: Facts, used: list[Interface]) -> Selection:
-    """Return the paths within that host name between ranks with different addresses."""
-    address = {rank: index for index, interface in enumerate(used) for rank in interface.notice.ranks}
-    near = facts.job.paths.filter_values(("src_host", "dst_host"), eq)
-    return near.filter_values(
-        ("src", "dst"), lambda src, dst: src in address and dst in address and address[src] != address[dst]
-    )
-
-
-def _find_unshared(facts: Facts) -> list[Notice]:
-    """Return failures to share memory; a segment that could not be created has other causes."""
-    attaching = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") != "creating"]
-    return [*attaching, *facts.notices("nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")]
 
 
 def _are_pids_apart(facts: Facts, host: str) -> bool:
@@ -112,7 +102,12 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     paths = facts.inter_host_net_paths().filter_values(("communicators",), lambda comms: names.intersection(comms))
     nodes = list(workloads.nodes(facts).values())
     is_apart = len(nodes) > 1 and len(set(nodes)) == len(nodes)  # by the manifest
-    if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts) or is_apart:
+    # With ranks that share a host, a communicator with one rank per host is just a data-parallel group.
+    is_shared = any(len(host.ranks) > 1 or host.gpus > 1 for host in facts.job.hosts)
+    is_shared |= any((comm.local_ranks or 0) > 1 for comm in facts.job.communicators)
+    bus_ids = _bus_ids(facts)
+    are_machines = len(bus_ids) > 1 and len(set(bus_ids)) == 1  # no two GPUs of one have the same PCI address
+    if not paths or facts.paths("intra") or is_shared or are_machines or is_apart:
         return
     machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
     machine = facts.platform or next(filter(None, machines), None)
@@ -142,18 +137,6 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
             evidence=[*(comm.evidence[0] for comm in alone[:2]), *paths.first_lines()[:3]],
             paths=paths,
         )
-
-
-def _shares_a_host(facts: Facts) -> bool:
-    """Return whether ranks share a host; then a communicator with one rank per host is just a data-parallel group."""
-    several = any(len(host.ranks) > 1 or host.gpus > 1 for host in facts.job.hosts)
-    return several or any(comm.local_ranks is not None and comm.local_ranks > 1 for comm in facts.job.communicators)
-
-
-def _are_machines(facts: Facts) -> bool:
-    """Return whether the GPUs prove that each host is a machine: no two GPUs of one have the same PCI address."""
-    bus_ids = _bus_ids(facts)
-    return len(bus_ids) > 1 and len(set(bus_ids)) == 1
 
 
 def _bus_ids(facts: Facts) -> list[str]:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
 from nccl_inspect.judging import at_end, placement
-from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
+from nccl_inspect.judging.check import Evidence, Facts, Hit, value
 from nccl_inspect.judging.facts import first_of_each, global_ranks
-from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.levels import ANY, STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import count
@@ -73,17 +72,21 @@ _REPEATED = 100
 
 def log_flood(facts: Facts) -> Iterator[Hit]:
     """Find warnings, errors and cascades that repeat; the output of NCCL_DEBUG_SUBSYS=ALL was requested."""
-    repeated = [notice for notice in facts.job.notices if notice.count >= _REPEATED and _is_trouble(notice)]
+    repeated = [
+        notice
+        for notice in facts.job.notices
+        if notice.count >= _REPEATED
+        and (
+            notice.level in STATEMENTS
+            or getattr(notice.event, "tone", "info") != "info"
+            or isinstance(notice.event, ErrorCascade)
+        )
+    ]
     total = sum(notice.count for notice in repeated)
     lines = sum(source.lines for source in facts.job.sources)
     if any(notice.count > _MANY for notice in repeated) or total * 2 > lines:
         repeated.sort(key=lambda notice: notice.place)
         yield Hit(repeated, {"total": f"{total:,}", "lines": f"{lines:,}"})
-
-
-def _is_trouble(notice: Notice) -> bool:
-    tone = getattr(notice.event, "tone", "info")
-    return notice.level in STATEMENTS or tone != "info" or isinstance(notice.event, ErrorCascade)
 
 
 _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
@@ -101,7 +104,9 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
     if len(job.paths) and job.excerpt:
         yield Hit(named={"excerpt": True})
     elif len(job.paths):
-        if missing := _without_line(facts):
+        may_lack = job.rank_space == "global" and all(one.ranks for one in job.last_lines)
+        missing = {*range(job.world_size or 0)}.difference(job.ranks_seen) if may_lack else set()
+        if missing and not at_end.waiting_ranks(facts):
             is_file = bool(files) or len(job.sources) > 1
             yield Hit(named={"missing": missing, "where": _homes(facts, sorted(missing)), "file": is_file})
         elif (halves := at_end.half_connected(facts)) or at_end.last_to_connect(facts):
@@ -121,14 +126,6 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         yield Hit(named={"end": at_end.list_possible_ends(facts)})
 
 
-def _without_line(facts: Facts) -> set[int]:
-    """Ranks of the world that no process of the log can be, once the job has started."""
-    job = facts.job
-    if at_end.waiting_ranks(facts) or job.rank_space != "global" or any(not last.ranks for last in job.last_lines):
-        return set()
-    return {*range(job.world_size or 0)} - {*job.ranks_seen}
-
-
 def _homes(facts: Facts, missing: list[int]) -> str:
     """Return host and GPU of the first ranks where the order of the ranks shows them."""
     homes = [(rank, placement.home(facts, rank)) for rank in missing[:_MAX_NAMED]]
@@ -138,7 +135,14 @@ def _homes(facts: Facts, missing: list[int]) -> str:
 
 def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:
     """Find communicators with ranks of several hosts in the log: their rings cross hosts."""
-    if comms := [comm for comm in facts.job.communicators if _is_cut_short(facts, comm)]:
+    comms = [
+        comm
+        for comm in facts.job.communicators
+        if len(comm.hosts) > 1 and not comm.guessed and all(map(is_named, comm.hosts))
+        # Paths within hosts only, which cannot all be those of another communicator.
+        if (paths := facts.paths_of(comm)) and all(kind.scope == "intra" for kind in paths.kinds)
+    ]
+    if comms:
         hosts = sorted({host for comm in comms for host in comm.hosts})
         unseen = next((comm for comm in comms if len(comm.started) < comm.nranks), None)
         yield Hit(
@@ -154,14 +158,6 @@ def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:
             hosts=hosts,
             evidence=[line for comm in comms for line in (comm.network_lines or comm.evidence)[:1]],
         )
-
-
-def _is_cut_short(facts: Facts, comm: CommunicatorInfo) -> bool:
-    """Return whether it has paths within hosts only, and these cannot all be another communicator's."""
-    if len(comm.hosts) < 2 or comm.guessed or not all(map(is_named, comm.hosts)):
-        return False
-    paths = facts.paths_of(comm)
-    return bool(paths) and all(kind.scope == "intra" for kind in paths.kinds)
 
 
 def separate_jobs(facts: Facts) -> Iterator[Hit]:

@@ -150,8 +150,9 @@ def _is_due(facts: Facts, effect: Finding, cases: list[Case]) -> bool:
     """Return whether the network of the node has what is missing."""
     if shows(effect, "not-reached"):  # pods reach each other; containers behind bridges of hosts do not
         return any(case.pod.kind == "container" for case in cases)
-    is_unknown = shows(effect, "no-efa") and shows(effect, "no-ib")
-    if shows(effect, "no-google-interface") or (is_unknown and _is_google(facts, cases)):
+    machines = (workloads.machine(facts, case.pod) for case in cases)
+    is_google = any(find_network(machine.network).vendor == "GCP" for machine in machines if machine)
+    if shows(effect, "no-google-interface") or (_is_unknown(effect) and is_google):
         return True
     if not shows(effect, "not-named"):
         return _has_cards(cases)
@@ -161,12 +162,6 @@ def _is_due(facts: Facts, effect: Finding, cases: list[Case]) -> bool:
 
 def _names_interface(effect: Finding) -> bool:
     return _OF_NODE.search(effect.summary) is not None
-
-
-def _is_google(facts: Facts, cases: list[Case]) -> bool:
-    """Return whether the network of the machine consists of additional interfaces of the node."""
-    machines = (workloads.machine(facts, case.pod) for case in cases)
-    return any(find_network(machine.network).vendor == "GCP" for machine in machines if machine)
 
 
 def _has_cards(cases: list[Case]) -> bool:
@@ -279,16 +274,18 @@ def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iter
     of_efa = [effect for effect in faults if _is_of_efa(effect)]
     machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
     is_efa = bool(of_efa) or any(machine.network == "efa" for machine in machines if machine)
-    cases, touched = _match(facts, faults, _lacks_efa if is_efa else lacks_device)
+    cases, touched = _match(facts, faults, partial(_lacks_device, is_efa))
     if touched:
         docker = cases[0].pod.kind == "container"
         device = "/dev/infiniband" if docker else EFA if is_efa else "RDMA device (rdma/…, vpc.amazonaws.com/efa)"
         words = f"no {device} in its {'devices' if docker else 'resources'}"
         steps = workloads.patches(cases, lambda case: _changes(facts, case, is_efa))
+        resources = [sorted(case.container.resources.items()) for case in cases]
+        requests = [", ".join(f"{name}: {amount}" for name, amount in some) for some in resources]
         yield _hit(
             cases,
             touched,
-            [case.line(f"{words}{_list_requests(case)}") for case in cases],
+            [case.line(words + (f" ({asked})" if asked else "")) for case, asked in zip(cases, requests, strict=True)],
             steps,
             [RDMA_IN_DOCKER],
             device=device,
@@ -316,26 +313,16 @@ def _is_unknown(effect: Finding) -> bool:
     return workloads.shows(effect, "no-efa") and workloads.shows(effect, "no-ib")
 
 
-def lacks_device(pod: Pod, container: Container) -> bool:
-    """Return whether none of the container's devices can be an RDMA NIC."""
-    return not requests_device(container) and _lists_devices(pod, container)
+def _lacks_device(is_efa: bool, pod: Pod, container: Container) -> bool:
+    """Return whether none of a container's devices is one of EFA, or can be an RDMA NIC.
 
-
-def _lacks_efa(pod: Pod, container: Container) -> bool:
-    given = container.asks(EFA) or any(device.startswith(IN_CONTAINER) for device in container.devices)
-    return not given and _lists_devices(pod, container)
-
-
-def _lists_devices(pod: Pod, container: Container) -> bool:
-    """Return whether the file lists all devices: privileged containers have the node's, and claims may add some."""
-    has_claims = bool(container.tree.at("resources", "claims"))
-    return (pod.is_whole or bool(container.resources)) and not container.privileged and not has_claims
-
-
-def _list_requests(case: Case) -> str:
-    """Return the resources that a container requests instead."""
-    asked = ", ".join(f"{name}: {amount}" for name, amount in sorted(case.container.resources.items()))
-    return f" ({asked})" if asked else ""
+    Privileged containers have all devices of the node, and claims may add some that the file does not list.
+    """
+    if container.privileged or container.tree.at("resources", "claims"):
+        return False
+    has_file = any(device.startswith(IN_CONTAINER) for device in container.devices)
+    has_device = container.asks(EFA) or has_file if is_efa else requests_device(container)
+    return (pod.is_whole or bool(container.resources)) and not has_device
 
 
 def _changes(facts: Facts, case: Case, is_efa: bool) -> list[Change]:

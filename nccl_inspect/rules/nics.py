@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -198,8 +198,11 @@ def nic_asymmetry(facts: Facts) -> Iterator[Hit]:
         yield _name(facts, Hit([*compared, *fewer], named), fewer)
     elif notices := facts.errors_of_rule("nic-asymmetry"):
         yield _name(facts, Hit(notices, {"one side": True, "CollNet": _is_collnet(notices[0])}), notices)
-    elif len(facts.settings("NCCL_IB_HCA")) < 2 and not _uses_tcp(facts):
-        yield from _compare_lists(facts)
+    elif len(facts.settings("NCCL_IB_HCA")) < 2:
+        used = {kind.net for kind in facts.inter_host_net_paths().kinds}
+        used = used or {net for comm in facts.job.communicators for net in comm.networks}
+        if used != {"Socket"}:  # else the NICs of hosts do not matter
+            yield from _compare_lists(facts)
 
 
 def _name(facts: Facts, hit: Hit, fewer: list[Notice]) -> Hit:
@@ -228,12 +231,6 @@ def _compare_lists(facts: Facts) -> Iterator[Hit]:
     named |= {"listed only": not is_shown, "guessed": is_shown, "severe": is_shown and high >= _SEVERE * max(low, 1)}
     lines = [notice for host in (*ordered[:2], ordered[-1]) for notice in list(nics[host].values())[:1]]
     yield Hit(lines, named)
-
-
-def _uses_tcp(facts: Facts) -> bool:
-    """Return whether hosts use TCP, as far as the log shows: then their NICs do not matter."""
-    used = {kind.net for kind in facts.inter_host_net_paths().kinds}
-    return (used or {net for comm in facts.job.communicators for net in comm.networks}) == {"Socket"}
 
 
 def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
@@ -382,15 +379,12 @@ def _stray(facts: Facts) -> Selection:
     """Send/recv paths that change rails although PXN would have kept them on one."""
     joined = any(facts.link(kind) == "NVLink" for kind in facts.paths(transport="P2P").kinds)
     uses_it = any(kind.pxn_rank is not None for kind in facts.inter_host_rdma_paths().kinds)
-    if not joined or uses_it or not _has_pxn(facts):
+    # The release is known to have it; an inferred range does not count.
+    releases = [re.fullmatch(r"(\d+)\.(\d+)\..*", version) for version in facts.job.nccl_versions]
+    has_it = bool(releases) and all(one is not None and (int(one[1]), int(one[2])) >= _FIRST for one in releases)
+    if not joined or uses_it or not has_it:
         return facts.no_paths()
     return crossing_paths(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
-
-
-def _has_pxn(facts: Facts) -> bool:
-    """Return whether the release is known to have it; an inferred range does not count."""
-    matches = [re.fullmatch(r"(\d+)\.(\d+)\..*", version) for version in facts.job.nccl_versions]
-    return bool(matches) and all(match is not None and (int(match[1]), int(match[2])) >= _FIRST for match in matches)
 
 
 _TIMED_OUT, _NO_ANSWER = 110, 12
@@ -524,7 +518,13 @@ def _judged_hosts(facts: Facts) -> list[_Judged]:
     judged = []
     for host in facts.job.hosts:
         ranks = begun.intersection(host.ranks)
-        comms = _connected_comms(ranks, crossing.get(host.name, []), started, done)
+        comms = [
+            comm
+            for comm in crossing.get(host.name, [])
+            if ranks & done[comm.id] and ranks & started[comm.id] == ranks & done[comm.id]
+        ]
+        if ranks != {rank for comm in comms for rank in ranks & done[comm.id]}:
+            continue  # these leave out some of its ranks
         if comms and sizes[host.name] == fewest >= len(ranks):
             judged.append(_Judged(host, ranks, fewest - len(ranks), comms))
     return judged
@@ -554,21 +554,6 @@ def _ranks_on(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> in
     if len(facts.job.ranks_seen) == facts.job.world_size:
         return len(host.ranks)
     return max((comm.local_ranks for comm in comms if comm.local_ranks), default=None)
-
-
-def _connected_comms(
-    here: set[int], comms: Iterable[CommunicatorInfo], started: Mapping[str, set[int]], done: Mapping[str, set[int]]
-) -> list[CommunicatorInfo]:
-    """Return the communicators in which all ranks of a host are connected; none if these leave out some of its ranks.
-
-    Args:
-        here: the ranks of the host.
-        comms: that include other hosts.
-        started: the ranks that started each communicator.
-        done: the ranks that are connected in it.
-    """
-    whole = [comm for comm in comms if here & done[comm.id] and here & started[comm.id] == here & done[comm.id]]
-    return whole if here == {rank for comm in whole for rank in here & done[comm.id]} else []
 
 
 def _alike(judged: _Judged) -> _Alike:
@@ -603,11 +588,14 @@ def _find_idle(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[in
     if len(unused) <= judged.absent:
         return None
     ports, shared = len(unused) + len(used), _shared_nics(facts).get(judged.host.name)
-    # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU.
+    # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU, but all
+    # ranks in the log use the same one.
+    gpus, machine = len(judged.ranks) + judged.absent, facts.platform
+    is_alone = shared is not None and shared.ranks == judged.ranks
     meant = (
         any(unused.keys() <= nics for nics in _usual(facts).get(_alike(judged), ()))
-        or _has_room(facts, judged, ports)
-        or _has_one_each(judged, ports, shared)
+        or (machine is not None and (machine.nics or 0) >= ports and machine.gpus == gpus)
+        or (is_alone and ports == gpus >= _ONE_EACH)
     )
     name = devices[shared.nic][1] if shared else ""
     return Idle(judged.host, list(unused.values()), judged.absent, used, meant, shared, name, lists[0].evidence[0])
@@ -618,18 +606,6 @@ def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:
     if not isinstance(event, NetDevices) or event.net != "IB":
         return ()
     return tuple(device for device in event.devices if len(device) > 3)
-
-
-def _has_room(facts: Facts, judged: _Judged, nics: int) -> bool:
-    platform = facts.platform
-    return platform is not None and (platform.nics or 0) >= nics and platform.gpus == len(judged.ranks) + judged.absent
-
-
-def _has_one_each(judged: _Judged, nics: int, shared: Shared | None) -> bool:
-    """Return whether each GPU could have its own NIC, but all ranks in the log use the same one."""
-    return (
-        shared is not None and shared.ranks == judged.ranks and nics == len(judged.ranks) + judged.absent >= _ONE_EACH
-    )
 
 
 @once

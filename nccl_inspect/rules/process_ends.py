@@ -323,7 +323,10 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     forced.update((id(notice), notice) for notice in stopped)
     interrupts = facts.notices(_OF_NOBODY)
     yield Effects(interrupts)
-    if not _ends_with_interrupt(facts, interrupts):
+    # The output may end with the KeyboardInterrupt of an unknown process, else it may be any helper's.
+    lines = [line for interrupt in interrupts for line in interrupt.evidence]
+    lines += [end for end in facts.job.ended_by if lines and end.text.endswith("KeyboardInterrupt")]
+    if facts.is_over() or not any(is_last(facts, line) for line in lines):
         forced = {key: notice for key, notice in forced.items() if notice.production != _OF_NOBODY}
     notices = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
     if not notices:
@@ -363,13 +366,6 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
         named=known | {"reason": reason or "", "signal": _signal_words(notices)},
         explains=effects,
     )
-
-
-def _ends_with_interrupt(facts: Facts, interrupts: list[Notice]) -> bool:
-    """Return whether the output ends with a KeyboardInterrupt of an unknown process, else it may be any helper's."""
-    lines = [line for interrupt in interrupts for line in interrupt.evidence]
-    lines += [end for end in facts.job.ended_by if lines and end.text.endswith("KeyboardInterrupt")]
-    return not facts.is_over() and any(is_last(facts, line) for line in lines)
 
 
 def _signal_words(notices: list[Notice]) -> str:
@@ -504,7 +500,11 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     where = {host for death in deaths for host in workloads.hosts(facts, death.case.pod)}
     dead = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
     losses = [effect for effect in faults if workloads.shows(effect, "gone")]
-    named = {rank for effect in losses for rank in _lost_ranks(facts, effect)}
+    named = set[int]()
+    for effect in losses:  # those that printed its evidence lost a peer
+        lines = {(line.source, line.line) for line in effect.evidence}
+        notices = [one for one in facts.job.notices if any((e.source, e.line) in lines for e in one.evidence)]
+        named |= set(effect.ranks) - ranks_in(notices)
     gone = dead & named or dead
     is_other = any(finding.confidence == "certain" and where.isdisjoint(finding.hosts) for finding in losses)
     agrees = not dead or (bool(dead & named) if named else not is_other)
@@ -537,26 +537,17 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     )
 
 
-def _lost_ranks(facts: Facts, effect: Finding) -> set[int]:
-    """Return the ranks that the finding reports as gone: those that printed its evidence lost a peer."""
-    lines = {(line.source, line.line) for line in effect.evidence}
-    notices = (notice for notice in facts.job.notices if any((e.source, e.line) in lines for e in notice.evidence))
-    return set(effect.ranks) - ranks_in(notices)
-
-
 def _deaths(facts: Facts) -> list[_Death]:
     """Return the pods whose end explains the loss, in order of time; without reasons, none if all ended alike."""
     pods = [pod for pod in workloads.related_pods(facts) if pod.containers]
-    ends = [_Death(Case(pod, pod.workers[0]), ended) for pod in pods for ended in _most_informative(pod.ended)]
+    ends = []
+    for pod in pods:
+        stated = [ended for ended in pod.ended if ended.reason in _REASONS]
+        stated = stated or [ended for ended in pod.ended if ended.code in _CODES]  # else one by a signal
+        ends += [_Death(Case(pod, pod.workers[0]), ended) for ended in stated[:1]]
     sure = [death for death in ends if death.has_reason]
     deaths = sure or (ends if len(ends) < max(len(pods), 2) else [])
     return sorted(deaths, key=lambda death: (death.ended.when or "~", death.case.pod.name))
-
-
-def _most_informative(ends: list[Ended]) -> list[Ended]:
-    """Return the most informative end of a pod: one with a reason, else one by a signal."""
-    reasons = [ended for ended in ends if ended.reason in _REASONS]
-    return (reasons or [ended for ended in ends if ended.code in _CODES])[:1]
 
 
 def _twice(limit: str | None) -> str:

@@ -60,11 +60,8 @@ def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
 
 def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     """Find local pairs that could use P2P and do not: numbers and names of levels are in src/graph/paths.cc."""
-    settings, local, on_nvlink = (
-        disabling_settings(facts),
-        facts.paths("intra"),
-        facts.platform and facts.platform.nvlink,
-    )
+    settings, local = disabling_settings(facts), facts.paths("intra")
+    on_nvlink = facts.platform and facts.platform.nvlink
     slow = local.where(lambda kind: kind.transport != "P2P" and facts.allows_p2p(kind) is not False)
     levels = limiting_levels(facts, slow)
     found = Hit(hosts=slow.hosts(), paths=slow)

@@ -35,7 +35,8 @@ def confidence(facts: Facts, notice: Notice) -> str:
     is_here = True if hosts else None if _named_host(line.text) is None else False
     if is_own and is_here:
         is_here = own[int(str(pid))] in hosts
-    is_now = _is_of_time(facts, line.text) if _is_apart(facts, line.source) else True
+    is_apart = not any(source.nccl_lines for source in facts.job.sources if source.name == line.source)
+    is_now = _is_of_time(facts, line.text) if is_apart else True
     is_gpu = bool(ranks_in(facts, [notice]))
     is_own = is_own or (None if is_gpu else is_own)  # containers have process ids of their own
     if False in (is_own, is_here, is_now):
@@ -47,11 +48,6 @@ def confidence(facts: Facts, notice: Notice) -> str:
 
 def _is_kernel(notice: Notice) -> bool:
     return notice.production.startswith("kernel/")
-
-
-def _is_apart(facts: Facts, name: str) -> bool:
-    """Return whether a source has no line of NCCL."""
-    return not any(source.nccl_lines for source in facts.job.sources if source.name == name)
 
 
 def _is_of_time(facts: Facts, line: str) -> bool | None:

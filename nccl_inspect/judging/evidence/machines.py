@@ -246,7 +246,9 @@ def shared_memory(is_small: bool) -> Finder:
     """Hosts and containers whose /dev/shm is small or full, or else has room."""
 
     def find(facts: Facts) -> Iterator[Sighting]:
-        without = [(name, item) for name, item in items(facts, "inodes") if item.name == _SHM and _lacks_inodes(item)]
+        inodes = [(name, item) for name, item in items(facts, "inodes") if item.name == _SHM]
+        # Some file systems do not count them.
+        without = [(n, one) for n, one in inodes if one.values["size"] and one.values["free"] < _FEWEST_INODES]
         for name, item in without if is_small else ():
             yield sighting(name, item, f"{_SHM} has {item.values['free']} of {item.values['size']:,} inodes free")
         full = {item.host for _, item in without}
@@ -258,11 +260,6 @@ def shared_memory(is_small: bool) -> Finder:
                 yield sighting(name, item, f"{_SHM} has {_size(size)}, {_size(free)} of it free")
 
     return find
-
-
-def _lacks_inodes(item: Item) -> bool:
-    """Return whether no more files can be created; some file systems do not count them."""
-    return bool(item.values["size"] and item.values["free"] < _FEWEST_INODES)
 
 
 def _size(size: int) -> str:
