@@ -65,9 +65,7 @@ class Facts:
         self.computed: dict[Callable[[Facts], Any], Any] = {}
         """The results of functions that are computed :func:`once`."""
         self._by_event: dict[type[events.Event], list[Notice]] = {}
-        self._by_production: dict[str, list[tuple[int, Notice]]] = {}
-        for index, notice in enumerate(job.notices):
-            self._by_production.setdefault(notice.production, []).append((index, notice))
+        self._by_production = group_values((entry[1].production, entry) for entry in enumerate(job.notices))
         self.paths_with_hardware = self._with_hardware(job.paths)
 
     def _with_hardware(self, paths: Paths) -> Paths:
@@ -246,11 +244,7 @@ def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
 
 @once
 def _by_role(facts: Facts) -> dict[str, list[tuple[int, Notice]]]:
-    by_role: dict[str, list[tuple[int, Notice]]] = {}
-    for index, notice in enumerate(facts.job.notices):
-        for role in notice.roles:
-            by_role.setdefault(role, []).append((index, notice))
-    return by_role
+    return group_values((role, entry) for entry in enumerate(facts.job.notices) for role in entry[1].roles)
 
 
 _TCP = ("Socket", "FastSocket")

@@ -15,6 +15,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_network
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import count, some_names
@@ -157,10 +158,8 @@ def _listed_names(text: str) -> list[str]:
 
 def same_address(used: Iterable[Interface]) -> dict[str, set[str]]:
     """Addresses that several hosts have, with these hosts: each host has a private network there."""
-    by_address: dict[str, set[str]] = {}
-    for interface in used:
-        if interface.address and not interface.is_loopback:
-            by_address.setdefault(interface.address, set()).update(hosts_in([interface.notice]))
+    named = [interface for interface in used if interface.address and not interface.is_loopback]
+    by_address = group_sets((interface.address, host) for interface in named for host in interface.notice.hosts)
     return {address: hosts for address, hosts in by_address.items() if len(hosts) > 1}
 
 

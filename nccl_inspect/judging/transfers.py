@@ -9,6 +9,7 @@ from nccl_inspect.event.types import BootstrapInterface, NetDevices, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in, once, precedes
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.records import Frozen, frozen
 
 
@@ -64,13 +65,10 @@ def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]
 @once
 def _hosts_by_address(facts: Facts) -> dict[str, str]:
     """Hosts by the addresses that they print, without addresses that several hosts print."""
-    by_address: dict[str, set[str]] = {}
-    for notice in facts.with_event(BootstrapInterface):
-        address = getattr(notice.event, "address", None)
-        by_address.setdefault(_without_port(str(address)), set()).update(notice.hosts)
-    for notice in facts.with_event(NetDevices):
-        oob = str(getattr(notice.event, "oob", None) or "").partition(":")[2]
-        by_address.setdefault(_without_port(oob), set()).update(notice.hosts)
+    chosen, lists = facts.with_event(BootstrapInterface), facts.with_event(NetDevices)
+    stated = [(str(getattr(notice.event, "address", None)), notice) for notice in chosen]
+    stated += [(str(getattr(notice.event, "oob", None) or "").partition(":")[2], notice) for notice in lists]
+    by_address = group_sets((_without_port(address), host) for address, notice in stated for host in notice.hosts)
     return {address: hosts.pop() for address, hosts in by_address.items() if address and len(hosts) == 1}
 
 

@@ -27,7 +27,7 @@ from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model import versions
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import ranks_word
 
@@ -326,11 +326,9 @@ def _whole_release(notice: Notice) -> str:
 
 def _infer_releases(facts: Facts, others: set[Process]) -> dict[Process, str]:
     """Return the releases of processes by the wording of their lines, if that excludes those that others print."""
-    seen: dict[Process, set[str]] = {}
-    for notice in facts.job.notices:
-        for process in set(notice.processes) - others:
-            if process[0] and notice.releases:
-                seen.setdefault(process, set()).add(notice.releases)
+    stated = [notice for notice in facts.job.notices if notice.releases]
+    own = ((process, notice.releases) for notice in stated for process in set(notice.processes) - others)
+    seen = group_sets((process, releases) for process, releases in own if process.host)
     printed = {f"{release}..{release}" for release in _printed_releases(facts).values()}
     inferred = {process: versions.infer(texts) for process, texts in seen.items()}
     return {

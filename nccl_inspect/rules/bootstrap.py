@@ -41,6 +41,7 @@ from nccl_inspect.judging.networks import (
 )
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.job import Setting
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, some_names
 
@@ -84,10 +85,9 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
 
 def _unmatched_settings(facts: Facts) -> list[Setting]:
     """Return settings that match no interface listed for their host, of processes that print none themselves."""
-    listed: dict[str, set[str]] = {}
-    for interface in listed_interfaces(facts):
-        for host in interface.notice.hosts:
-            listed.setdefault(host, set()).add(interface.name)
+    listed = group_sets(
+        (host, interface.name) for interface in listed_interfaces(facts) for host in interface.notice.hosts
+    )
     return [
         setting
         for setting in _settings_without_interface(facts)

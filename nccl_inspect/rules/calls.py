@@ -41,6 +41,7 @@ from nccl_inspect.util.wording import capitalize, conjugate, count, list_words, 
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Lost, Member, Mismatch, State
+    from nccl_inspect.artifacts.standstill import Standstill
 
 
 _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
@@ -72,10 +73,7 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
                 },
                 ranks=ranks,
                 hosts=hosts_with(facts.job, ranks),
-                evidence=[
-                    *flight_recorder.lines(facts, standstill.culprits, 2),
-                    *flight_recorder.lines(facts, standstill.waiting, 2),
-                ],
+                evidence=_lines_of_both(facts, standstill),
             )
         return
     sizes = facts.with_role("size-mismatch")
@@ -112,13 +110,15 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
     )
 
 
+def _lines_of_both(facts: Facts, still: Standstill) -> list[Evidence]:
+    """Return lines of those that hold the others up, and of those that wait."""
+    return [line for parts in (still.culprits, still.waiting) for line in flight_recorder.lines(facts, parts, 2)]
+
+
 def _find_mismatches(pending: list[Wait]) -> list[Wait]:
     """Return the waits of one group for one work number, but in different calls."""
-    by_work: dict[tuple[str, int], list[Wait]] = {}
-    for wait in pending:
-        if wait.operation not in _PAIRWISE and wait.group is not None:
-            by_work.setdefault((wait.group, wait.seq), []).append(wait)
-    for same in by_work.values():
+    joint = [wait for wait in pending if wait.operation not in _PAIRWISE and wait.group is not None]
+    for same in group_values(((wait.group, wait.seq), wait) for wait in joint).values():
         calls = {(wait.operation, wait.numel if wait.operation in _SAME_SIZE else None) for wait in same}
         if len(calls) > 1 and len({wait.rank for wait in same}) > 1:
             return same
@@ -186,10 +186,7 @@ def collective_not_called(facts: Facts) -> Iterator[Hit]:
             },
             ranks=missing,
             hosts=hosts_with(facts.job, missing),
-            evidence=[
-                *flight_recorder.lines(facts, standstill.waiting, 2),
-                *flight_recorder.lines(facts, standstill.culprits, 2),
-            ],
+            evidence=_lines_of_both(facts, standstill),
             confidence=flight_recorder.confidence(standstill),
         )
 
@@ -243,7 +240,6 @@ def p2p_without_partner(facts: Facts) -> Iterator[Hit]:
     for still in flight_recorder.standstills(facts, NO_PARTNER):
         culprits, call = flight_recorder.ranks_of(still.culprits), still.waiting[0].call
         missing = culprits | set(still.silent)
-        shown = [line for parts in (still.waiting, still.culprits) for line in flight_recorder.lines(facts, parts, 2)]
         yield Hit(
             named={
                 "waiting": flight_recorder.ranks_of(still.waiting),
@@ -261,7 +257,7 @@ def p2p_without_partner(facts: Facts) -> Iterator[Hit]:
             },
             ranks=missing,
             hosts=hosts_with(facts.job, missing),
-            evidence=shown,
+            evidence=_lines_of_both(facts, still),
         )
 
 

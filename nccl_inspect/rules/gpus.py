@@ -17,6 +17,7 @@ from nccl_inspect.judging.machine_type import gpu_names
 from nccl_inspect.judging.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
 from nccl_inspect.model.versions import order
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
@@ -235,11 +236,10 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
 
 def _is_two_machines(facts: Facts, host: str | None) -> bool:
     """Return whether processes of one host name have several addresses on one interface."""
-    by_interface: dict[str, set[str]] = {}
-    for notice in facts.with_event(BootstrapInterface):
-        event = notice.event
-        if isinstance(event, BootstrapInterface) and event.address and host in notice.hosts:
-            by_interface.setdefault(event.interface, set()).add(event.address)
+    chosen = [notice.event for notice in facts.with_event(BootstrapInterface) if host in notice.hosts]
+    by_interface = group_sets(
+        (event.interface, event.address) for event in chosen if isinstance(event, BootstrapInterface) and event.address
+    )
     return any(len(addresses) > 1 for addresses in by_interface.values())
 
 

@@ -28,6 +28,7 @@ from nccl_inspect.judging.transfers import (
     echoes_of_another,
     silent_peers,
 )
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.wording import conjugate, list_words, some_names
 
 _JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")
@@ -206,11 +207,8 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
 
 def _find_apart(facts: Facts) -> Iterator[Hit]:
     """Find hosts that list only InfiniBand ports while others list only RoCE ports, before hosts connect."""
-    kinds: dict[str, set[str]] = {}
     lists = [notice for notice in facts.with_event(NetDevices) if _links(notice)]
-    for notice in lists:
-        for host in notice.hosts:
-            kinds.setdefault(host, set()).update(_links(notice).values())
+    kinds = group_sets((host, link) for notice in lists for link in _links(notice).values() for host in notice.hosts)
     one_kind = {kind: sorted(host for host, links in kinds.items() if links == {kind}) for kind in sorted(_BOTH)}
     if all(one_kind.values()) and not facts.paths(transport="NET"):
         words = (

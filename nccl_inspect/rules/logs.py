@@ -8,6 +8,7 @@ from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascad
 from nccl_inspect.judging import at_end, placement
 from nccl_inspect.judging.check import Evidence, Facts, Hit, value
 from nccl_inspect.judging.facts import first_of_each, global_ranks
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import ANY, STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import count
@@ -202,8 +203,5 @@ def _find_tests(facts: Facts) -> Iterator[Hit]:
 def _at_once(facts: Facts, begins: list[Evidence]) -> list[Evidence]:
     """Return the first lines of tests that precede the end of the first test, in the source with the most of them."""
     ends = first_of_each(line for notice in facts.with_role("test-end") for line in notice.evidence)
-    by_source: dict[str, list[Evidence]] = {}
-    for line in begins:
-        if line.order < ends.get(line.source, line.order + 1):
-            by_source.setdefault(line.source, []).append(line)
-    return max(by_source.values(), key=len, default=[])
+    early = [line for line in begins if line.order < ends.get(line.source, line.order + 1)]
+    return max(group_values((line.source, line) for line in early).values(), key=len, default=[])

@@ -29,6 +29,7 @@ from nccl_inspect.judging.transfers import silent_peers
 from nccl_inspect.model.connection import SIDES, End, Link
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import is_or_are, ranks_word, some_names
 
@@ -487,7 +488,9 @@ def idle_nics(facts: Facts) -> list[Idle]:
     of hosts with fewer ranks than NICs, devices with another kind of link (storage, management), merged ports, and
     hosts with more ranks than others: the others set the number of channels.
     """
-    used, lists = nics_used(facts.inter_host_rdma_paths()), _device_lists(facts)
+    used = nics_used(facts.inter_host_rdma_paths())
+    listing = facts.with_event(NetDevices, lambda event: bool(_devices(event)))
+    lists = group_values((name, notice) for notice in listing for name in notice.hosts)
     results = (
         _find_idle(facts, candidate, lists.get(candidate.host.name, []), used.get(candidate.host.name, {}))
         for candidate in _judged_hosts(facts)
@@ -500,16 +503,14 @@ def _usual(facts: Facts) -> dict[_Alike, set[frozenset[int]]]:
     """Return the NICs that hosts use which are alike."""
     judged = {candidate.host.name: candidate for candidate in _judged_hosts(facts)}
     compared = {name: candidate.comms for name, candidate in judged.items() if not candidate.absent}
-    usual: dict[_Alike, set[frozenset[int]]] = {}
-    for name, nics in _nics_in(facts, compared).items():
-        usual.setdefault(_alike(judged[name]), set()).add(frozenset(nics))
-    return usual
+    return group_sets((_alike(judged[name]), frozenset(nics)) for name, nics in _nics_in(facts, compared).items())
 
 
 @once
 def _judged_hosts(facts: Facts) -> list[_Judged]:
     """Return the hosts whose ranks in the log are all connected with other hosts."""
-    crossing = _crossing_communicators(facts)
+    joining = [comm for comm in facts.job.communicators if len(comm.hosts) > 1 or (comm.nnodes or 1) > 1]
+    crossing = group_values((name, comm) for comm in joining if comm.connected for name in comm.hosts)
     started = {comm.id: global_ranks(comm, comm.started) for comm in facts.job.communicators}
     done = {comm.id: global_ranks(comm, comm.connected) for comm in facts.job.communicators}
     begun = set().union(*started.values())
@@ -530,25 +531,6 @@ def _judged_hosts(facts: Facts) -> list[_Judged]:
     return judged
 
 
-def _device_lists(facts: Facts) -> dict[str, list[Notice]]:
-    """Return the lists of devices of each host."""
-    lists: dict[str, list[Notice]] = {}
-    for notice in facts.with_event(NetDevices, lambda event: bool(_devices(event))):
-        for name in notice.hosts:
-            lists.setdefault(name, []).append(notice)
-    return lists
-
-
-def _crossing_communicators(facts: Facts) -> dict[str, list[CommunicatorInfo]]:
-    """Return the communicators of each host that include other hosts and have a connected rank anywhere."""
-    by_host: dict[str, list[CommunicatorInfo]] = {}
-    for comm in facts.job.communicators:
-        if comm.connected and (len(comm.hosts) > 1 or (comm.nnodes or 1) > 1):
-            for name in comm.hosts:
-                by_host.setdefault(name, []).append(comm)
-    return by_host
-
-
 def _ranks_on(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | None:
     """Return the number of the job's ranks on a host, in the log or not; None if unknown."""
     if len(facts.job.ranks_seen) == facts.job.world_size:
@@ -563,13 +545,13 @@ def _alike(judged: _Judged) -> _Alike:
 def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[str, set[int]]:
     """Return the NICs that hosts use in these communicators."""
     names = {host: {comm.id for comm in comms} for host, comms in compared.items()}
-    nics_of: dict[str, set[int]] = {}
-    for side, column in HOSTS.items():
-        for host, ends, comms in facts.inter_host_rdma_paths().distinct(column, ENDS[side], "communicators"):
-            if host in names and not names[host].isdisjoint(comms):
-                nics = {end.nic_index for end in ends if end.nic_index is not None}
-                nics_of.setdefault(host, set()).update(nics)
-    return nics_of
+    return group_sets(
+        (host, end.nic_index)
+        for side, column in HOSTS.items()
+        for host, ends, comms in facts.inter_host_rdma_paths().distinct(column, ENDS[side], "communicators")
+        for end in (ends if host in names and not names[host].isdisjoint(comms) else ())
+        if end.nic_index is not None
+    )
 
 
 def _find_idle(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]]) -> Idle | None:
@@ -611,25 +593,18 @@ def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:
 @once
 def _shared_nics(facts: Facts) -> dict[str, Shared]:
     """Return for each host the largest group of ranks that send, or receive, only through the same NIC."""
-    groups: dict[tuple[str, str, int], set[int]] = {}
-    for (host, side, rank), nics in _nics_of_ranks(facts).items():
-        if len(nics) == 1:
-            groups.setdefault((host, side, min(nics)), set()).add(rank)
+    own = group_sets(  # without the NICs of other ranks that are used through PXN
+        ((host, side, rank), end.nic_index)
+        for side in SIDES
+        for host, rank, end in ends_of(facts.inter_host_rdma_paths(), side)
+        if end.nic_index is not None and end.pxn_rank is None
+    )
+    groups = group_sets(((host, side, min(nics)), rank) for (host, side, rank), nics in own.items() if len(nics) == 1)
     largest: dict[str, Shared] = {}
     for (host, side, nic), ranks in groups.items():
         if len(ranks) > (len(largest[host].ranks) if host in largest else 1):
             largest[host] = Shared(nic, ranks, side)
     return largest
-
-
-def _nics_of_ranks(facts: Facts) -> dict[tuple[str, str, int], set[int]]:
-    """Return the NICs by host, side and rank, without those of other ranks that are used through PXN."""
-    by_rank: dict[tuple[str, str, int], set[int]] = {}
-    for side in SIDES:
-        for host, rank, end in ends_of(facts.inter_host_rdma_paths(), side):
-            if end.nic_index is not None and end.pxn_rank is None:
-                by_rank.setdefault((host, side, rank), set()).add(end.nic_index)
-    return by_rank
 
 
 def crossing_paths(facts: Facts) -> Selection:

@@ -19,6 +19,7 @@ from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.remedies import EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.topology import bus_number
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import list_words
 
@@ -61,12 +62,8 @@ def items(facts: Facts, *parts: str) -> list[tuple[str, Item]]:
 
 @once
 def _by_part(facts: Facts) -> dict[str, list[tuple[str, Item]]]:
-    by_part: dict[str, list[tuple[str, Item]]] = {}
-    for artifact in facts.job.artifacts:
-        if isinstance(artifact.value, Report):
-            for item in artifact.value.items:
-                by_part.setdefault(item.part, []).append((artifact.name, item))
-    return by_part
+    reports = [(one.name, one.value) for one in facts.job.artifacts if isinstance(one.value, Report)]
+    return group_values((item.part, (name, item)) for name, report in reports for item in report.items)
 
 
 def sighting(name: str, item: Item, words: str, part: str = "", ranks: Iterable[int] = ()) -> Sighting:
@@ -166,10 +163,11 @@ def gids_missing(facts: Facts) -> Iterator[Sighting]:
     chosen = {s.value for s in facts.user_settings("NCCL_IB_GID_INDEX") if s.value.isdigit()}
     index = int(chosen.pop()) if len(chosen) == 1 else None
     in_use = cards_in_use(facts)
-    rows: dict[tuple[str, str | None, str, str], list[Item]] = {}
-    for name, item in items(facts, "gid"):
-        if not in_use.get(item.host or "") or item.name in in_use[item.host or ""]:
-            rows.setdefault((name, item.host, item.name, item.values["port"]), []).append(item)
+    rows = group_values(
+        ((name, item.host, item.name, item.values["port"]), item)
+        for name, item in items(facts, "gid")
+        if not in_use.get(item.host or "") or item.name in in_use[item.host or ""]
+    )
     for (name, _, card, _), table in rows.items():
         good = [row.values["index"] for row in table if row.values["ipv4"] and row.values["version"] in ("v2", "v2.0")]
         wrong = next((row for row in table if row.values["index"] == index), table[0])
