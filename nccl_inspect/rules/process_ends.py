@@ -50,7 +50,7 @@ from nccl_inspect.model.statements import job_failure
 from nccl_inspect.story.silence import Silence, closed_by_others, peers_lost, silence_of
 from nccl_inspect.util import signals
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import list_words, ranges, ranks_word
+from nccl_inspect.util.wording import expand, list_words, ranges, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Ended
@@ -186,6 +186,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
             "barrier": exceptions.absent_ranks(facts),
             "own": ranks_word(first.ranks) if first.ranks else "",
             "begin": cite_line(first.begin.evidence[0]),
+            "cut off": first.trace and first.trace.is_cut_off,
             "place": cite_line(first.notice.evidence[0]),
             "manner": "" if first.echo else manner,
             **_name_cause(facts, first, message),
@@ -313,7 +314,7 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
     )
 
 
-_OF_NOBODY = "torch/python-interrupted"
+_OF_NOBODY, _NODE_FAILURE = "torch/python-interrupted", "launchers/slurm-node-failure"
 
 
 def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
@@ -361,9 +362,11 @@ def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
         "requeue": reason == job_failure.REQUEUED,
         "node failure": reason == job_failure.NODE_FAILURE,
     }
+    nodes = {name for notice in facts.notices(_NODE_FAILURE) for name in expand(str(value(notice, "nodes")))}
     yield Hit(
         notices,
-        named=known | {"reason": reason or "", "signal": _signal_words(notices)},
+        named=known | {"reason": reason or "", "signal": _signal_words(notices), "nodes": nodes},
+        hosts=sorted(nodes) or None,
         explains=effects,
     )
 
