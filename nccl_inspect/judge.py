@@ -21,12 +21,11 @@ from nccl_inspect.judging.engine import (
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
-from nccl_inspect.model.finding import ACTIONS, Finding, NotJudged, Suppressed
+from nccl_inspect.model.finding import ACTIONS, Entry, Finding, NotJudged, Suppressed
 from nccl_inspect.model.inventory import Waiting, contents_of
 from nccl_inspect.model.job import FirstFailure, Job, Notice, PathKind, Paths
 from nccl_inspect.model.paths.table import refine_kinds
 from nccl_inspect.model.statements import usage
-from nccl_inspect.model.story import Entry
 from nccl_inspect.story.findings import decide
 from nccl_inspect.story.telling import Story, tell
 from nccl_inspect.util.records import Record, record

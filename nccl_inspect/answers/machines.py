@@ -14,9 +14,8 @@ from nccl_inspect.judging.facts import ENDS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import End
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.inventory import Host, LastLine
+from nccl_inspect.model.inventory import Host, LastLine, Measured
 from nccl_inspect.model.job import Job, Selection
-from nccl_inspect.model.measured import Measured
 from nccl_inspect.model.paths.ends import listed_as
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.records import Frozen, Record, frozen, record
