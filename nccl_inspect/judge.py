@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from nccl_inspect import topology
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging import actions, at_end, culprits, placeholders, placement, remedies, results, verdicts
+from nccl_inspect.judging import at_end, culprits, machine_type, placeholders, placement, remedies, results
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
@@ -18,20 +19,22 @@ from nccl_inspect.judging.engine import (
     superseding,
 )
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.hardware import machine_type
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
-from nccl_inspect.judging.verdicts import Judgement
-from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
-from nccl_inspect.model.inventory import contents_of
-from nccl_inspect.model.job import Job, Notice
+from nccl_inspect.model.finding import ACTIONS, Entry, Finding, NotJudged, Suppressed
+from nccl_inspect.model.inventory import Waiting, contents_of
+from nccl_inspect.model.job import FirstFailure, Job, Notice, PathKind, Paths
+from nccl_inspect.model.paths.table import refine_kinds
+from nccl_inspect.model.statements import usage
 from nccl_inspect.story.findings import decide
 from nccl_inspect.story.telling import Story, tell
+from nccl_inspect.util.records import Record, record
 
 if TYPE_CHECKING:
     from nccl_inspect.judging.accepted import Terms
     from nccl_inspect.platforms import Platform
     from nccl_inspect.topology import Topology
+
 
 _MAX_STEPS = 4
 """Steps that a finding proposes, the likeliest first; the page of its rule has all."""
@@ -83,14 +86,14 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         counting, _ = terms.split_accepted(kept)
         kept, suppressed = terms.split_accepted(terms.with_user_severities(kept))
     for entry in suppressed:
-        entry.finding.action = actions.NONE
+        entry.finding.action = NO_ACTION
     accepted = {entry.finding.rule for entry in suppressed}
     aside = accepted | {finding.rule for finding in all_findings if finding.rule not in wanted}
     severities = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
     lowered = {one.rule for one in counting if severities.get(one.rule, 0) < SEVERITIES.index(one.severity)}
     findings = _sort_findings(_add_causes(kept, by_name, accepted, lowered, place), by_name, aside, place)
     findings = remedies.order_steps(findings, _MAX_STEPS)
-    paths, withheld = verdicts.judge_paths(facts, returned, findings, counting, suppressed, left_out)
+    paths, withheld = judge_paths(facts, returned, findings, counting, suppressed, left_out)
     judgement = Judgement(
         rules=sorted(wanted),
         left_out=left_out,
@@ -105,9 +108,9 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         waiting=at_end.waiting_ranks(facts),
     )
     is_waiting = at_end.is_at_the_end(facts) or bool(at_end.half_connected(facts) or at_end.last_to_connect(facts))
-    judgement.verdict = verdicts.judge_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
+    judgement.verdict = judge_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
     has_ended = facts.job.failed or bool(facts.job.ended_by)
-    judgement.findings = actions.settle(findings, judgement.verdict == "failed", has_ended, len(facts.job.hosts))
+    judgement.findings = set_actions(findings, judgement.verdict == "failed", has_ended, len(facts.job.hosts))
     judgement.story = story.entries({finding.rule for finding in findings})
     judgement.first_failure = story.first_failure() if judgement.verdict == "failed" else None
     return judgement
@@ -332,3 +335,191 @@ def _order(
         rule.category == "environment" and not (finding.paths or finding.fatal),
         finding.rule,
     )
+
+
+@record
+class Judgement(Record):
+    """The results of the rules, and what follows from them; the fields are those of the job."""
+
+    rules: list[str]
+    left_out: list[str]
+    findings: list[Finding]
+    suppressed: list[Suppressed]
+    not_judged: list[NotJudged]
+    unexplained: list[Notice]
+    paths: Paths
+    """Those of the job, with their verdicts."""
+    withheld: int = 0
+    """How many are unknown only because of rules that were left out."""
+    platform: str | None = None
+    likely_ranks: dict[int, int] = field(default_factory=dict)
+    """The probable ranks of processes, by their position among the last lines."""
+    waiting: Waiting | None = None
+    verdict: str = "unknown"
+    first_failure: FirstFailure | None = None
+    story: list[Entry] = field(default_factory=list)
+
+    def put_into(self, job: Job) -> None:
+        """Write everything into the job that was judged."""
+        job.rules, job.left_out = self.rules, self.left_out
+        job.findings, job.suppressed, job.not_judged = self.findings, self.suppressed, self.not_judged
+        job.unexplained, job.waiting, job.platform = self.unexplained, self.waiting, self.platform
+        job.verdict, job.first_failure, job.story = self.verdict, self.first_failure, self.story
+        job.paths, job.withheld = self.paths, self.withheld
+        for position, rank in self.likely_ranks.items():
+            job.last_lines[position].likely_rank = rank
+
+
+_LOSS = "nccl/socket-closed-by-peer"
+
+
+def judge_paths(
+    facts: Facts,
+    results: Results,
+    findings: Iterable[Finding],
+    counting: Iterable[Finding],
+    suppressed: Iterable[Suppressed],
+    left_out: Iterable[str],
+) -> tuple[Paths, int]:
+    """Return the paths with their verdicts, and the number of paths without one because of ignored rules.
+
+    A path is not judged if an ignored rule has a finding about it.
+
+    A finding that the user accepts is listed with its paths but does not make them bad. One that the user makes an info
+    weighs less, which does not make its paths better.
+
+    Args:
+        facts: about the job.
+        results: of all rules.
+        findings: that are shown, with the severities that the user gives them.
+        counting: the findings that are not accepted, with the severities that their rules gave them.
+        suppressed: the findings that are accepted.
+        left_out: ignored rules with findings.
+    """
+    worst: dict[str, int] = {entry.finding.rule: 0 for entry in suppressed}
+    for finding in findings:
+        weight = 0 if finding.severity == "info" else 1 if finding.confidence == "possible" else 2
+        worst[finding.rule] = max(weight, worst.get(finding.rule, 0))
+    faults = {finding.rule for finding in counting if finding.severity != "info" and finding.confidence != "possible"}
+    hidden = set(left_out)
+    rules = [tuple(name for name in mark.rules if name in worst) for mark in results.marks]
+    verdicts = []
+    withheld = set()
+    for place, (mark, shown) in enumerate(zip(results.marks, rules, strict=True)):
+        weight = 2 if faults.intersection(shown) else max((worst[name] for name in shown), default=0)
+        if not weight and not mark.is_open and not hidden.isdisjoint(mark.rules):
+            withheld.add(place)
+        is_open = weight or mark.is_open or place in withheld
+        verdicts.append("fallback" if weight == 2 else "unknown" if is_open else "ok")
+
+    def judge_kind(kind: PathKind, place: int) -> PathKind:
+        link, expected = facts.link(kind), facts.expected_transport(kind)
+        path = kind.with_fields(link=link, expected=expected, verdict=verdicts[place], rules=rules[place])
+        return path.with_fields(pair_class=None, on_fabric=False)
+
+    number = sum(place in withheld for place in results.marking) if withheld else 0
+    return refine_kinds(facts.paths_with_hardware, results.marking, judge_kind), number
+
+
+def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting: bool = False) -> str:
+    """``failed`` if the job is dead or stuck, ``degraded`` with a solid finding that costs time, else ``ok``.
+
+    ``ok`` needs paths that are all judged, and good except for infos. Everything else is ``unknown``: no path, an
+    unjudged path, unplaced connections, a finding that is only possible, a clue, an unexplained error, a finding of an
+    ignored rule, a rank without a line, ranks that wait at the end of the log. An excerpt never shows that a job is
+    healthy.
+
+    Args:
+        job: that is judged.
+        judgement: its findings, and the verdicts of its paths.
+        is_dead: a rank died of an error, whether or not a finding reports it.
+        is_waiting: the log ends while ranks wait for each other: still starting, stuck, or cut there.
+    """
+    findings = judgement.findings
+    everything = [*findings, *(entry.finding for entry in judgement.suppressed)]  # accepting a death does not undo it
+    if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed or is_dead:
+        return "failed"
+    if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in findings):
+        return "degraded"
+    doubts = bool(judgement.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in findings)
+    doubts |= is_waiting or _lost_a_rank(job) or _lacks_ranks(job)
+    judged = bool(judgement.paths) and all(kind.verdict != "unknown" for kind in judgement.paths.kinds)
+    return "ok" if judged and not doubts and not judgement.left_out and not job.excerpt else "unknown"
+
+
+def _lacks_ranks(job: Job) -> bool:
+    """Return whether ranks of the world have no line in the log, so that their paths are unknown."""
+    if job.rank_space != "global" or len(job.ranks_seen) >= (job.world_size or 0):
+        return False
+    return all(last.ranks for last in job.last_lines)
+
+
+def _lost_a_rank(job: Job) -> bool:
+    """Return whether a peer closed a connection of a communicator that was not finalized."""
+    is_over = usage.is_over(job) or not job.communicators
+    return not is_over and any(notice.production == _LOSS for notice in job.notices)
+
+
+DRAIN, MEND, RESTART, WAIT, NO_ACTION = ACTIONS
+_MENDED = (Layer.SYSTEM, Layer.SETTING, Layer.PROGRAM, Layer.RESOURCE)
+"""Layers at which the next start fails as this one did."""
+
+
+def set_actions(findings: Iterable[Finding], is_dead: bool, has_ended: bool, hosts: int) -> list[Finding]:
+    """Return the findings of a job with their actions, the leading one first.
+
+    Args:
+        findings: in the order of the report.
+        is_dead: whether the verdict is that the job failed.
+        has_ended: whether the log shows that it ended.
+        hosts: of the job.
+    """
+    rules = {entry.rule.name: entry.rule for entry in list_rules()}
+    return [
+        finding.with_fields(
+            action=choose_action(
+                finding,
+                rules[finding.rule],
+                is_dead and (finding.fatal or not place),
+                has_ended=has_ended,
+                hosts=hosts,
+            )
+        )
+        for place, finding in enumerate(findings)
+    ]
+
+
+def choose_action(finding: Finding, rule: Rule, is_dead: bool, *, has_ended: bool, hosts: int) -> str:
+    """Return the action for a finding.
+
+    A host is only drained for a finding that is certain or likely, is not a clue, names the host, and names few: what
+    most hosts share is the network, a setting, or a maintenance. What is only possible is no reason to hold a job back.
+
+    Args:
+        finding: with its causes.
+        rule: its rule.
+        is_dead: whether the job ended for it, or never continues.
+        has_ended: whether the log shows that the job ended.
+        hosts: of the job.
+    """
+    if not finding.root:
+        return NO_ACTION  # that of its cause counts
+    is_sure = finding.confidence != "possible" and not finding.clue
+    stated = finding.action
+    if not is_dead:
+        if finding.fatal or stated in (WAIT, NO_ACTION):
+            return stated if stated == NO_ACTION else WAIT  # it may be dead: look whether it still runs
+        counts = is_sure and finding.severity != "info" and rule.category != CATEGORIES[-1] and stated != RESTART
+        return NO_ACTION if not counts else DRAIN if stated == DRAIN and _names_few_hosts(finding, hosts) else MEND
+    if finding.open_end and not has_ended:
+        return WAIT
+    if not stated:
+        mended = MEND if rule.reach in _MENDED and not rule.tells else RESTART
+        stated = DRAIN if rule.reach == Layer.HARDWARE else mended
+    if stated == DRAIN and not (is_sure and _names_few_hosts(finding, hosts)):
+        return RESTART
+    return RESTART if stated == MEND and not is_sure else stated
+
+
+def _names_few_hosts(finding: Finding, hosts: int) -> bool:
+    return 0 < len(finding.hosts) <= max(1, hosts // 2)

@@ -23,8 +23,9 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging import impact
 from nccl_inspect.judging.facts import Facts, nics_used, once
-from nccl_inspect.judging.hardware.machine_type import gpu_names
+from nccl_inspect.judging.machine_type import gpu_names
 from nccl_inspect.model.inventory import Measured, Sized
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count
@@ -378,10 +379,7 @@ def least_share(size: int, ranks: int) -> float:
 
 def _sizes(rows: Iterable[Row]) -> list[Sized]:
     """Return the better and the other of out of place and in place for each size."""
-    by_size: dict[int, list[Row]] = {}
-    for row in rows:
-        if row.size and row.busbw > 0:
-            by_size.setdefault(row.size, []).append(row)
+    by_size = group_values((row.size, row) for row in rows if row.size and row.busbw > 0)
     sized = []
     for size, some in sorted(by_size.items()):
         best = max(some, key=lambda row: row.busbw)

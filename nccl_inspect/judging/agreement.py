@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from nccl_inspect.event.base import Process, is_named
+from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface
+from nccl_inspect.judging import cuda
 from nccl_inspect.judging.connecting import REFUSED, failed_connections, retried_connections
 from nccl_inspect.judging.ends import process_ends
 from nccl_inspect.judging.facts import Facts, global_ranks
-from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import ranks_word
 
@@ -161,10 +162,7 @@ def with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:
     """Return the settings, without ranks that other processes have as well: those of communicators without a world."""
     if facts.job.rank_space == "global":
         return settings
-    owners: dict[int, set[Process]] = {}
-    for last in facts.job.last_lines:
-        for rank in last.ranks:
-            owners.setdefault(rank, set()).add(last.process)
+    owners = group_sets((rank, last.process) for last in facts.job.last_lines for rank in last.ranks)
     return [
         setting
         if all(owners.get(rank, set()) <= set(setting.processes) for rank in setting.ranks or ())

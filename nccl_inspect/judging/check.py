@@ -37,9 +37,8 @@ class Hit(Frozen):
 
     notices: list[Notice] = field(default_factory=list)
     named: Mapping[str, object] = field(default_factory=dict)
-    """What names in braces stand for, besides fields of the statements: words, or values that have words."""
-    known: Iterable[str] = ()
-    """The names of what is so, for the conditions of cases; so is what has a value in ``named``."""
+    """What names in braces stand for, besides fields of the statements: words, or values that have words; what is not
+    empty is so, for the conditions of cases."""
     ranks: Iterable[int] | None = None
     """These, the hosts and the evidence: None for those of the statements, settings and paths."""
     hosts: Iterable[str | None] | None = None
@@ -102,8 +101,8 @@ def tell_account(_: Facts, account: Account) -> Hit:
             "account": account.sentence,
             "effects": account.effects,
             "who": account.who or "every rank",
+            "partial": account.is_partial,
         },
-        known=("partial",) if account.is_partial else (),
         ranks=account.ranks,
         hosts=account.hosts,
         evidence=account.evidence,

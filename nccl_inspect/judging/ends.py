@@ -9,8 +9,7 @@ from operator import attrgetter
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.exceptions import RaisedException, Trace
-from nccl_inspect.judging.facts import Facts, global_ranks, once
-from nccl_inspect.judging.line_order import first_of_each, is_before, precedes
+from nccl_inspect.judging.facts import Facts, first_of_each, global_ranks, is_before, once, precedes
 from nccl_inspect.judging.statements import EXTERNAL, is_forced, report_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine

@@ -12,12 +12,7 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import is_named
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.check import Account, Effects
-from nccl_inspect.judging.facts import (
-    Facts,
-    first_evidence,
-    hosts_in,
-    ranks_in,
-)
+from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged

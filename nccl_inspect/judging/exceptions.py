@@ -6,8 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.line_order import first_of_each, is_before
+from nccl_inspect.judging.facts import Facts, first_of_each, is_before, once
 from nccl_inspect.judging.statements import is_forced, message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
     from nccl_inspect.topology import Topology
 
+
 _Result = TypeVar("_Result")
 _Event = TypeVar("_Event", bound=events.Event)
 
@@ -64,9 +65,7 @@ class Facts:
         self.computed: dict[Callable[[Facts], Any], Any] = {}
         """The results of functions that are computed :func:`once`."""
         self._by_event: dict[type[events.Event], list[Notice]] = {}
-        self._by_production: dict[str, list[tuple[int, Notice]]] = {}
-        for index, notice in enumerate(job.notices):
-            self._by_production.setdefault(notice.production, []).append((index, notice))
+        self._by_production = group_values((entry[1].production, entry) for entry in enumerate(job.notices))
         self.paths_with_hardware = self._with_hardware(job.paths)
 
     def _with_hardware(self, paths: Paths) -> Paths:
@@ -245,11 +244,7 @@ def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
 
 @once
 def _by_role(facts: Facts) -> dict[str, list[tuple[int, Notice]]]:
-    by_role: dict[str, list[tuple[int, Notice]]] = {}
-    for index, notice in enumerate(facts.job.notices):
-        for role in notice.roles:
-            by_role.setdefault(role, []).append((index, notice))
-    return by_role
+    return group_values((role, entry) for entry in enumerate(facts.job.notices) for role in entry[1].roles)
 
 
 _TCP = ("Socket", "FastSocket")
@@ -364,3 +359,26 @@ def unset_steps(settings: Iterable[Setting]) -> list[str]:
     """Return the steps that remove settings."""
     notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
     return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
+
+
+def is_before(line: Evidence, other: Evidence) -> bool:
+    """Return whether a line precedes another in the same source."""
+    return line.source == other.source and line.order < other.order
+
+
+def precedes(notice: Notice, other: Notice) -> bool:
+    """Return whether a statement precedes another in the same source."""
+    return is_before(notice.evidence[0], other.evidence[0])
+
+
+def first_of_each(lines: Iterable[Evidence]) -> dict[str, int]:
+    """Return the position of the first of these lines in each source."""
+    first: dict[str, int] = {}
+    for line in lines:
+        first[line.source] = min(line.order, first.get(line.source, line.order))
+    return first
+
+
+def cite_line(line: Evidence) -> str:
+    """Return a line as cited in a sentence: ``job.log:12``."""
+    return f"{line.source.rpartition('/')[2]}:{line.line}"

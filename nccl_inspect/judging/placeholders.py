@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from nccl_inspect.event.base import is_named
+from nccl_inspect.judging import networks
 from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.networks import interfaces
 from nccl_inspect.judging.places import POD, Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.judging.statements import notices_shown, value
@@ -82,7 +82,9 @@ def _fill_step(step: str, facts: Facts, finding: Finding) -> str:
             notes += [single.note] if single.note else []
             notes += [_whose(single.place, words)] if single.place and not is_placed else []
         elif 1 < len(values) <= _MOST:
-            lists.append(f"<{name}>: {_list_values(values)}")
+            by_host = group_values((one.place.host if one.place else None, one.text) for one in values)
+            listed = (", ".join(texts) + (f" on {host}" if host else "") for host, texts in by_host.items())
+            lists.append(f"<{name}>: {'; '.join(listed)}")
     if is_sentence(step):
         return code
     text = "; ".join(filter(None, (*notes, words, *lists)))
@@ -109,12 +111,6 @@ def _with_place(words: str, entry: _Value) -> tuple[str, bool]:
 def _whose(place: Place, words: str) -> str:
     """Return a rank, with its host if the comment of the command lacks it."""
     return f"rank {place.rank}" + ("" if f"on {place.host}" in words else f", on {place.host}")
-
-
-def _list_values(values: Iterable[_Value]) -> str:
-    """Return the values as a list, grouped by host."""
-    by_host = group_values((entry.place.host if entry.place else None, entry.text) for entry in values)
-    return "; ".join(", ".join(texts) + (f" on {host}" if host else "") for host, texts in by_host.items())
 
 
 @once
@@ -177,7 +173,7 @@ def _interface(scene: _Scene) -> list[_Value]:
     bad |= {(place.host, place.pid) for place in map(scene.places.locate, scene.finding.ranks)}
     good = [
         interface
-        for interface in interfaces.listed_interfaces(scene.facts)
+        for interface in networks.listed_interfaces(scene.facts)
         if interface.for_setup
         and bad
         and not (interface.is_loopback or interface.is_of_one_machine)
@@ -206,11 +202,6 @@ def _slurm_job(scene: _Scene) -> list[_Value]:
     return [_Value(job) for job in dict.fromkeys(str(job).partition(".")[0] for job in jobs if job)]
 
 
-def _host_count(scene: _Scene) -> list[_Value]:
-    hosts = len(scene.facts.job.hosts)
-    return [_Value(str(hosts))] if hosts else []
-
-
 _VALUES: dict[str, Callable[[_Scene], list[_Value]]] = {
     "pid": _pids,
     "pod": _pods,
@@ -221,7 +212,7 @@ _VALUES: dict[str, Callable[[_Scene], list[_Value]]] = {
     "hca": _devices,
     "nic": _devices,
     "job": _slurm_job,
-    "hosts": _host_count,
+    "hosts": lambda scene: [_Value(str(number))] if (number := len(scene.facts.job.hosts)) else [],
 }
 """The source of each placeholder's values."""
 NAMES = frozenset(_VALUES)

@@ -1,12 +1,16 @@
-"""Steps that several rules propose.
+"""Steps that several rules propose, and the command that captures what a log lacks.
 
 A step is either code to paste (a command, a setting, a piece of a pod's spec), with a comment after ``   # ``; or a
 sentence with a capital and a period. Reports show the former as code.
 """
 
+from __future__ import annotations
+
 import re
+import shlex
 
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job
 
 COMMENT = "   # "
 """Separates code to paste from its comment."""
@@ -14,7 +18,7 @@ COMMENT = "   # "
 
 _LATER_STEPS = 3
 """The first of this many steps without a placeholder comes first; later steps are less likely to help."""
-_OPEN = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>")
+_OPEN_PLACEHOLDER = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>")
 """A placeholder; ``<stdin>:7`` is a line of a log that has no name."""
 
 
@@ -38,7 +42,7 @@ def order_steps(findings: list[Finding], most: int) -> list[Finding]:
 
 
 def _first_step(steps: list[str]) -> str:
-    return next((step for step in steps[:_LATER_STEPS] if not _OPEN.search(step)), next(iter(steps), ""))
+    return next((step for step in steps[:_LATER_STEPS] if not _OPEN_PLACEHOLDER.search(step)), next(iter(steps), ""))
 
 
 def is_sentence(step: str) -> bool:
@@ -90,4 +94,40 @@ COPIES = "ldconfig -p | grep libnccl.so   # on every node: is there a second cop
 WHO_HAS_GPU_MEMORY = (
     "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?"
 )
+DEVICES_HERE = (
+    "ls /sys/class/pci_bus /sys/devices/system/node; nvidia-smi -L   # in the container: are all devices there?"
+)
+LINKS_HERE = "nvidia-smi nvlink -s; nvidia-smi topo -m   # is a link down, or seen from one end only?"
+LINK_ERRORS = "dmesg -T | grep -iE 'xid|sxid'; systemctl status nvidia-fabricmanager   # NVLink and NVSwitch errors"
 INTERFACES = "ip -br addr   # on that host, inside the container: which interfaces have an address?"
+
+
+_SUBSYSTEMS = ("INIT", "ENV", "BOOTSTRAP", "NET", "GRAPH", "P2P", "SHM", "COLL", "TUNING")
+_LOGS = "/logs"
+
+
+def capture_command(job: Job) -> str | None:
+    """Return the command that answers the open questions; None if there are none, or no log would answer them.
+
+    ``<the job>`` stands for the launch command, ``NAME`` for the machine type.
+    """
+    needs = [entry.lacks for entry in job.not_judged]
+    asked = {name for need in needs for name in need.subsystems}
+    everyone = any(need.all_ranks for need in needs)
+    topology = any(need.topology for need in needs)
+    platform = any(need.platform for need in needs)
+    own = job.sources[0].name if len(job.sources) == 1 else ""
+    log = shlex.quote(own) if own and not own.startswith("<") else "<the log>"
+    steps = []
+    if asked or everyone:  # the job again, with a fuller log
+        log = _LOGS if everyone else "job.log"
+        more = sorted(asked.difference(_SUBSYSTEMS))
+        names = [*(name for name in _SUBSYSTEMS if name in {"INIT", "ENV", "NET", *asked}), *more]
+        file = f" NCCL_DEBUG_FILE={_LOGS}/nccl.%h.%p.log" if everyone else ""
+        into = "" if everyone else " 2>&1 | tee job.log"
+        steps.append(f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS={','.join(names)}{file} <the job>{into}")
+    if topology:
+        steps += ["nvidia-smi topo -m > topo.txt", f"nccl-inspect summarize {log} --topology topo.txt"]
+    elif steps or platform:
+        steps.append(f"nccl-inspect summarize {log}" + (" --platform NAME" if platform else ""))
+    return "; ".join(steps) or None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from nccl_inspect.judging import clouds
+from nccl_inspect.judging import networks
 from nccl_inspect.judging.check import Effects
 from nccl_inspect.judging.engine import CATEGORIES, Registered, Result, Rule, superseding
 from nccl_inspect.judging.facts import Facts
@@ -87,7 +87,10 @@ def run_rules(facts: Facts, rules: Iterable[Registered]) -> Results:
     judged = [(entry.rule, list(entry.judge(facts))) for entry in rules if entry.judge]
     for rule, results in sorted(judged, key=_sort_key):
         for result in results:
-            collected.add(_for_cloud(facts, rule, result))
+            if isinstance(result, Finding):  # without steps for clouds where the job does not run
+                clouds = {rule.cloud, *networks.clouds_of(facts)}
+                result = result.with_fields(fix=networks.applicable(result.fix, clouds))
+            collected.add(result)
     first = list(collected.findings)
     present = {finding.rule for finding in first}
     effects = [finding for finding in first if present.isdisjoint(superseding(finding.rule))]
@@ -100,10 +103,3 @@ def run_rules(facts: Facts, rules: Iterable[Registered]) -> Results:
 
 def _sort_key(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
     return CATEGORIES.index(judged[0].category), judged[0].name
-
-
-def _for_cloud(facts: Facts, rule: Rule, result: Result) -> Result:
-    """Return the result; a finding without steps for clouds where the job does not run."""
-    if not isinstance(result, Finding):
-        return result
-    return result.with_fields(fix=clouds.applicable(result.fix, {rule.cloud, *clouds.clouds_of(facts)}))

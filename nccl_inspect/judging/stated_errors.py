@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.exceptions import came_up_below
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.line_order import first_of_each
+from nccl_inspect.judging.facts import Facts, first_of_each
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 

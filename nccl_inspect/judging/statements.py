@@ -3,17 +3,52 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.hardware import xids
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.patterns import compile_later
 
-_Answer = TypeVar("_Answer")
+_XIDS = {
+    48: "memory error that ECC cannot correct",
+    62: "a microcontroller of the GPU stopped",
+    64: "memory rows cannot be remapped",
+    74: "NVLink error",
+    79: "the GPU no longer responds",
+    94: "memory error, contained to one process",
+    95: "memory error, not contained",
+    119: "the firmware of the GPU does not respond",
+    120: "the firmware of the GPU failed",
+    136: "an NVLink could not be trained",
+    140: "memory error that ECC cannot correct",
+    143: "the GPU could not be initialized",
+    155: "NVLink error",
+    157: "a broken part could not be retired",
+    158: "the GPU timed out permanently",
+    167: "PCIe timed out permanently",
+    171: "DRAM error that cannot be corrected",
+    172: "SRAM error that cannot be corrected",
+    173: "the link between CPU and GPU failed permanently",
+}
+_NVLINK_XIDS = range(144, 151)
+"""Units of NVLink 5; the text says whether the error is fatal."""
+_RECOVERY_XID = 154
+"""The recovery action of the GPU changed: the text has the new one."""
+
+
+def _xid_meaning(xid: int, text: str) -> str | None:
+    """Return the hardware fault; None if it is harmless or not one of the hardware."""
+    if xid in _NVLINK_XIDS:
+        return "fatal NVLink error" if "Fatal" in text else None
+    if xid == _RECOVERY_XID:
+        wanted = text.rpartition("(")[2].rstrip(")")
+        return f"the driver asks for: {wanted}" if wanted not in ("", "None") else None
+    return _XIDS.get(xid)
+
+
 FLUSHED = 5
 """The status of transfers that were aborted because an earlier one failed."""
 EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)
@@ -59,15 +94,25 @@ def notices_shown(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
 
 def is_error(notice: Notice) -> bool:
     """Return whether a statement reports that something went wrong."""
-    event = notice.event
+    event, name = notice.event, notice.production
     if ("probe" in notice.roles and notice.level == "INFO") or job_failure.is_shutting_down(event):
         return False
-    return (
-        (event is None and notice.level == "WARN")  # unknown to the grammar
-        or isinstance(event, events.CollectiveTimeout)
-        or (isinstance(event, events.CudaFailure) and notice.level == "WARN")  # at INFO NCCL continues without it
-        or (getattr(event, "tone", "info") == "error" and not any(is_none(notice) for is_none in _NO_ERRORS))
-    )
+    if event is None or isinstance(event, events.CudaFailure):
+        return notice.level == "WARN"  # unknown to the grammar, or at INFO NCCL continues without it
+    if isinstance(event, events.CollectiveTimeout):
+        return True
+    if getattr(event, "tone", "info") != "error":
+        return False
+    if name.startswith("nccl/ib-"):
+        return bool(value(notice, "status") != FLUSHED)
+    if name == "nccl/proxy-socket-failed":
+        # A helper thread stopped accepting connections because its communicator ended (src/proxy.cc), and prints
+        # whatever errno an earlier call left; if accept() really failed, src/misc/socket.cc warns.
+        return value(notice, "error") not in _NO_REASON
+    if name == "kernel/xid":
+        return gpu_fault(notice) is not None
+    # PyTorch may retry what its store only logs, and raises an error when it gives up.
+    return "logged-retry" not in notice.roles or "Error: " in str(value(notice, "_head"))
 
 
 def is_survived(notice: Notice, job: Job) -> bool:
@@ -75,35 +120,11 @@ def is_survived(notice: Notice, job: Job) -> bool:
     return "survivable" in notice.roles and bool(job.paths)
 
 
-def _is_flushed(notice: Notice) -> bool:
-    return notice.production.startswith("nccl/ib-") and value(notice, "status") == FLUSHED
-
-
-def _is_stale_errno(notice: Notice) -> bool:
-    """Return whether a helper thread stopped accepting connections because its communicator ended (src/proxy.cc).
-
-    It prints whatever errno an earlier call left; if accept() really failed, src/misc/socket.cc warns.
-    """
-    return notice.production == "nccl/proxy-socket-failed" and value(notice, "error") in _NO_REASON
-
-
-def _is_logged(notice: Notice) -> bool:
-    """Return whether PyTorch only logs an error of its store: it may retry, and raises one when it gives up."""
-    return "logged-retry" in notice.roles and "Error: " not in str(value(notice, "_head"))
-
-
 def gpu_fault(notice: Notice) -> str | None:
     """Return the hardware fault of a GPU in the kernel log; None for an Xid that programs cause or was repaired."""
     if notice.production != "kernel/xid":
         return None
-    return xids.meaning(value(notice, "xid"), str(value(notice, "text")))
-
-
-def _is_program_xid(notice: Notice) -> bool:
-    return notice.production == "kernel/xid" and gpu_fault(notice) is None
-
-
-_NO_ERRORS = (_is_flushed, _is_stale_errno, _is_logged, _is_program_xid)
+    return _xid_meaning(value(notice, "xid"), str(value(notice, "text")))
 
 
 def is_forced(notice: Notice) -> bool:
@@ -115,11 +136,6 @@ def is_forced(notice: Notice) -> bool:
 def is_propagated_error(notice: Notice) -> bool:
     """Return whether a statement only passes an error on."""
     return "propagated-error" in notice.roles
-
-
-def entry_for_role(notice: Notice, table: Mapping[str, _Answer]) -> _Answer | None:
-    """Return the entry of a table for the first of its roles that a statement has."""
-    return next((answer for role, answer in table.items() if role in notice.roles), None)
 
 
 def value(notice: Notice, name: str) -> Any:

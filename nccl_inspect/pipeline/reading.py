@@ -15,7 +15,7 @@ from nccl_inspect.ingest.sources import files
 from nccl_inspect.ingest.sources.blocks import Input, Progress
 from nccl_inspect.judging import engine as rules
 from nccl_inspect.judging.engine import SEVERITIES
-from nccl_inspect.judging.hardware.machine_type import platform_of
+from nccl_inspect.judging.machine_type import platform_of
 from nccl_inspect.model import line_order, resolve
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import VERDICTS, Standing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.judging import capture
+from nccl_inspect.judging import remedies
 from nccl_inspect.judging.places import Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.judging.statements import is_error, notices_shown, rank_prefix
@@ -218,7 +218,7 @@ def _first_step(job: Job, lead: Finding | None, notice: Notice | None) -> str:
         return f"Read the log around {short_names(job).get(line.source, line.source)}:{line.line}."
     is_whole = job.paths and len(job.ranks_seen) == job.world_size
     is_unclear = not is_whole or (job.verdict == "failed" and lead is None)
-    return capture.command(job) or (_MORE if is_unclear else "")
+    return remedies.capture_command(job) or (_MORE if is_unclear else "")
 
 
 def step_command(step: str) -> str:

@@ -29,7 +29,7 @@ from nccl_inspect._version import __version__
 from nccl_inspect.answers import Answer, machines, ranks
 from nccl_inspect.answers.ranks import mark_unusual
 from nccl_inspect.event import types as events
-from nccl_inspect.judging import capture
+from nccl_inspect.judging import remedies
 from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.document import clean
@@ -538,7 +538,7 @@ def render(job: Job, style: Style) -> str:
         "verdicts": {kind.verdict for kind in job.paths.kinds},
         "answers": {name: answer_table(asked, job) for name, asked in _ANSWERS.items()},
         "versions": list_versions(job, names),
-        "capture": capture.command(job),
+        "capture": remedies.capture_command(job),
         "plots": make_plots(job),
         "timeline": make_timeline(job, names),
         "heads": HEADS,

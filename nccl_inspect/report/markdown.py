@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect._version import __version__
-from nccl_inspect.judging import capture
+from nccl_inspect.judging import remedies
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -195,7 +195,7 @@ def _open_questions(job: Job) -> Iterator[str]:
             f"- `{question.rule}`: {escape_markdown(question.reason)}. Needs: {escape_markdown(question.needs)}"
             for question in job.not_judged
         )
-        if command := capture.command(job):
+        if command := remedies.capture_command(job):
             yield f"To capture it: {code_span(command)}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging import capture
+from nccl_inspect.judging import remedies
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
@@ -307,7 +307,7 @@ def _open_questions(job: Job, style: Style) -> Iterator[str]:
     if not job.not_judged:
         return
     yield paint("not judged", "bold", style)
-    command = capture.command(job)
+    command = remedies.capture_command(job)
     for entry in job.not_judged:
         most = _PARAGRAPH[style.tight]
         yield from _limit_lines(

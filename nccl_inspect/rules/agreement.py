@@ -27,7 +27,7 @@ from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model import versions
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Setting
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import ranks_word
 
@@ -46,7 +46,9 @@ def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
         outliers = values and (_minority(agreement, values) or _on_some_ranks(facts, agreement, values))
         if not outliers:
             continue
-        joined = _are_connected(facts, outliers)
+        ranks = {rank for setting in outliers for rank in setting.ranks or ()}
+        joined = bool(ranks) and ranks <= facts.job.paths.ends()
+        joined |= any(comm.state == "connected" for comm in facts.job.communicators)
         values, outliers = with_own_ranks(facts, values), with_own_ranks(facts, outliers)
         odd = {rank for setting in outliers for rank in setting.ranks or ()}
         errors = errors_of(facts, agreement.effect) or crashes_of(facts, agreement.effect, odd)
@@ -87,8 +89,7 @@ def _find(
     lines = evidence_of_settings(values[:_SHOWN])
     return Hit(
         [],
-        named,
-        (what,),
+        named | {what: True},
         ranks=others if alone and 0 < len(others) < len(ranks) else ranks,
         hosts={host for setting in outliers for host in setting.hosts},
         evidence=[*lines[:3], *errors[:2]] if errors else lines,
@@ -97,8 +98,9 @@ def _find(
 
 def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:
     """Settings that fewer ranks have than the most common one."""
-    several = _with_several(values)
-    values = [setting for setting in values if not several.issuperset(setting.processes)]
+    # A process that prints several has one for each communicator, which says nothing of other ranks.
+    shown = Counter(process for setting in values for process in set(setting.processes))
+    values = [setting for setting in values if any(shown[process] == 1 for process in setting.processes)]
     if len(values) < 2:
         return []
     if agreement.on_host:
@@ -109,12 +111,6 @@ def _minority(agreement: Agreement, values: list[Setting]) -> list[Setting]:
     return ranked[1:]
 
 
-def _with_several(values: list[Setting]) -> set[Process]:
-    """Return the processes that print several values: one for each communicator, which says nothing of other ranks."""
-    shown = Counter(process for setting in values for process in set(setting.processes))
-    return {process for process, times in shown.items() if times > 1}
-
-
 def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) -> list[Setting]:
     """Return a setting that only some ranks have; none if lines of the others may be missing."""
     setting = values[0]
@@ -123,26 +119,14 @@ def _on_some_ranks(facts: Facts, agreement: Agreement, values: list[Setting]) ->
     if agreement.name == "NCCL_SOCKET_IFNAME":
         if not (facts.job.failed or facts.errors(forced_ends=False)):
             return []  # the ranks connected, and the line of a peer may have been cut off
-        return [setting] if _peers_came_up_without(facts, setting) else []
+        chose = {process for notice in facts.with_event(BootstrapInterface) for process in notice.processes}
+        return [setting] if any(host in setting.hosts for host, *_ in chose.difference(setting.processes)) else []
     if not agreement.echoed or not setting.ranks or facts.job.excerpt:  # lines may have been left out
         return []
     others = ranks_without(facts, agreement, setting)
     if setting.source == "plugin":  # plugins set it before NCCL announces the communicator
         others &= ranks_with_interface(facts)
     return [setting] if others else []
-
-
-def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:
-    """Return whether another process of the same host chose its interface without the setting."""
-    chose = {process for notice in facts.with_event(BootstrapInterface) for process in notice.processes}
-    return any(host in setting.hosts for host, *_ in chose - set(setting.processes))
-
-
-def _are_connected(facts: Facts, outliers: list[Setting]) -> bool:
-    """Return whether the ranks connected to each other."""
-    ranks = {rank for setting in outliers for rank in setting.ranks or ()}
-    connected = any(comm.state == "connected" for comm in facts.job.communicators)
-    return connected or (bool(ranks) and ranks <= facts.job.paths.ends())
 
 
 _OUTSIDE = ("environment", "unknown")
@@ -273,11 +257,8 @@ def version_mismatch(facts: Facts) -> Iterator[Hit]:
 
 def _mismatch(facts: Facts) -> Iterator[Hit]:
     """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
-    checked, strange, printed = (
-        facts.notices("nccl/version-mismatch"),
-        facts.with_role(*_STRANGE),
-        _printed_releases(facts),
-    )
+    checked, strange = facts.notices("nccl/version-mismatch"), facts.with_role(*_STRANGE)
+    printed = _printed_releases(facts)
     built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
     if not checked and built:  # several jobs in one log may each have their own release
         printed = _find_mixed(facts, printed)
@@ -290,7 +271,8 @@ def _mismatch(facts: Facts) -> Iterator[Hit]:
     if not checked and len(releases) < 2:
         return
     lines = [notice for notice in facts.with_event(NcclVersion) if notice.hosts or bare]
-    odd = _odd_processes(by_process)
+    release, number = Counter(by_process.values()).most_common(1)[0] if by_process else ("", 0)
+    odd = {process for process, own in by_process.items() if own != release and 2 * number > len(by_process)}
     odd_ranks = {rank for last in facts.job.last_lines if last.process in odd for rank in last.ranks}
     is_one_job = len(facts.job.communicators) == 1 and all(notice.ranks for notice in lines)
     named = {
@@ -319,12 +301,6 @@ def _find_mixed(facts: Facts, printed: dict[Process, str]) -> dict[Process, str]
     return {}
 
 
-def _odd_processes(by_process: dict[Process, str]) -> set[Process]:
-    """Return the processes with another release than most; empty where no release prevails."""
-    release, number = Counter(by_process.values()).most_common(1)[0] if by_process else ("", 0)
-    return {process for process, own in by_process.items() if own != release} if 2 * number > len(by_process) else set()
-
-
 def _printed_releases(facts: Facts) -> dict[Process, str]:
     """Return the release of each process that prints a complete one, without CUDA's version."""
     return {
@@ -350,11 +326,9 @@ def _whole_release(notice: Notice) -> str:
 
 def _infer_releases(facts: Facts, others: set[Process]) -> dict[Process, str]:
     """Return the releases of processes by the wording of their lines, if that excludes those that others print."""
-    seen: dict[Process, set[str]] = {}
-    for notice in facts.job.notices:
-        for process in set(notice.processes) - others:
-            if process[0] and notice.releases:
-                seen.setdefault(process, set()).add(notice.releases)
+    stated = [notice for notice in facts.job.notices if notice.releases]
+    own = ((process, notice.releases) for notice in stated for process in set(notice.processes) - others)
+    seen = group_sets((process, releases) for process, releases in own if process.host)
     printed = {f"{release}..{release}" for release in _printed_releases(facts).values()}
     inferred = {process: versions.infer(texts) for process, texts in seen.items()}
     return {

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import cuda, networks
 from nccl_inspect.judging.check import Facts, Hit, value
-from nccl_inspect.judging.clouds import is_google_network, may_be_google_network
 from nccl_inspect.judging.ends import is_last
 from nccl_inspect.judging.facts import evidence_of_settings, global_ranks, nics_used, ranks_in
-from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import MEASURED, NVLINK, Rate, current_rate
-from nccl_inspect.judging.networks import slingshot
-from nccl_inspect.judging.networks.fabrics import efa_hints
+from nccl_inspect.judging.networks import efa_hints, is_google_network, may_be_google_network
+from nccl_inspect.judging.peer_to_peer import is_of_fabric
 from nccl_inspect.model.job import CommunicatorInfo, Selection, Setting
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words
@@ -27,7 +25,7 @@ def algo_proto_forced(facts: Facts) -> Iterator[Hit]:
     """Find settings of the user; a plugin needs its own, such as NCCL_PROTO=simple of aws-ofi-nccl."""
     if unsafe := facts.errors_of_rule("algo-proto-forced"):
         lines = evidence_of_settings(facts.user_settings("NCCL_PROTO"), 1)
-        yield Hit(unsafe, known=("unsafe",), evidence=[*unsafe, *lines])
+        yield Hit(unsafe, {"unsafe": True}, evidence=[*unsafe, *lines])
         return
     settings = facts.user_settings(*_CHOICES, *_SIZES)
     if unclear := [setting for setting in settings if _may_be_of_plugin(facts, setting)]:
@@ -40,11 +38,13 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
     narrow = [setting for setting in settings if _is_narrow(facts, setting)]
     unchecked = [setting for setting in settings if _is_unchecked(facts, setting)]
     unsafe = unchecked if facts.paths("intra", "SHM") else []
-    known, harmful = [], list[Setting]()
-    if is_google_network(facts):
-        known, narrow, unchecked = ["required"], [], []
-    elif narrow and not unsafe and may_be_google_network(facts):
-        known, settings = ["perhaps required"], narrow
+    harmful: list[Setting] = []
+    is_required = is_google_network(facts)
+    is_perhaps_required = not is_required and bool(narrow) and not unsafe and may_be_google_network(facts)
+    if is_required:
+        narrow, unchecked = [], []
+    elif is_perhaps_required:
+        settings = narrow
     else:
         in_part = [setting for setting in narrow if setting.ranks is not None]
         harmful = [one for one in settings if one in unsafe or one in in_part or _leaves_only_ll(one)]
@@ -58,9 +58,11 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
         "LL alone": any(map(_leaves_only_ll, harmful)),
         "ll": _OF_LL,
         "own": _OF_ALL,
+        "required": is_required,
+        "perhaps required": is_perhaps_required,
     }
     evidence = evidence_of_settings(harmful or settings)
-    return Hit([], named, known, evidence=evidence, settings=settings)
+    return Hit([], named, evidence=evidence, settings=settings)
 
 
 def _may_be_of_plugin(facts: Facts, setting: Setting) -> bool:
@@ -124,11 +126,10 @@ def collnet_unavailable(facts: Facts) -> Iterator[Hit]:
     searches = [] if facts.plugin("COLLNET", "loaded") else facts.plugin("COLLNET", "probe")
     searches = searches or ([] if facts.plugin("COLLNET", "loaded") else facts.plugin("NET", "not-found"))
     connected = facts.notices("nccl/collnet-connected", "nccl/collnet-chains")
-    named = {"requests": requests, "stuck": stuck}
     if refused or (requests and not connected and facts.spans_hosts()):
         notices = refused or searches[:2]
-        known = () if refused else ("likely",) if searches else ("open",)
-        yield Hit(notices, named, known, evidence=[*notices[:3], *requests])
+        named = {"requests": requests, "stuck": stuck, "likely": not refused and searches, "open": not notices}
+        yield Hit(notices, named, evidence=[*notices[:3], *requests])
 
 
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
@@ -163,7 +164,7 @@ def few_channels(facts: Facts) -> Iterator[Hit]:
             yield hit.with_fields(paths=paths, evidence=[*lines, *paths.first_lines()[:2]])
             return
         elif shared := None if _is_local(comm) else _one_nic(facts, comm, paths):
-            yield hit.with_fields(known=("one NIC",), evidence=[*lines, *shared.first_lines()[:2]])
+            yield hit.with_fields(named={**named, "one NIC": True}, evidence=[*lines, *shared.first_lines()[:2]])
             return
     yield from unknown[:1]
 
@@ -212,7 +213,7 @@ def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selectio
     net = paths.where(lambda kind: kind.transport == "NET")
     on_efa = net and all("Libfabric" in (kind.net or "") and kind.gdr is True for kind in net.kinds)
     local = paths.where(lambda kind: kind.scope == "intra" and kind.transport == "P2P")
-    if not on_efa or not local or slingshot.signs(facts):
+    if not on_efa or not local or networks.slingshot_signs(facts):
         return None
     members = set(comm.ranks)
     gpus = [len(members.intersection(host.ranks)) for host in facts.job.hosts if host.ranks]
@@ -299,24 +300,20 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
     failed = [*calls, *facts.notices("nccl/nvls-bind-failed"), *facts.notices("nccl/multicast-fault")]
     given_up = facts.notices("nccl/nvls-bind-given-up")
     if notices := [*failed, *given_up]:
+        beside = {rank for host in facts.job.hosts if ranks_in(given_up) & {*host.ranks} for rank in host.ranks}
+        others = beside.intersection(facts.job.ranks_seen)
         yield Hit(
             notices,
             {
                 "first_line": notices[0].message.splitlines()[0],
                 "out of memory": {value(notice, "code") for notice in notices} == {_NO_MEMORY},
-                "alone": set() if failed else _other_ranks(facts, ranks_in(given_up)),
+                "alone": set() if failed else others - ranks_in(given_up),
             },
         )
     elif not (facts.job.going_on or facts.job.failed or facts.errors(forced_ends=False)):
         bound = facts.notices("nccl/nvls-bind")
         if last := [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]:
             yield Hit(last, {"open": True})
-
-
-def _other_ranks(facts: Facts, ranks: set[int]) -> set[int]:
-    """Return the other ranks of the hosts with these ranks, as far as their logs are here."""
-    hosts = [set(host.ranks) for host in facts.job.hosts]
-    return {rank for host in hosts if host & ranks for rank in host & set(facts.job.ranks_seen)} - ranks
 
 
 _LEAST = 3

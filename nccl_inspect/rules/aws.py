@@ -8,24 +8,28 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ErrorCascade, OfiPlatform, OfiProvider
-from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging import networks, propagated_errors
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
-from nccl_inspect.judging.clouds import is_ec2
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in
 from nccl_inspect.judging.impact import over_tcp
-from nccl_inspect.judging.networks import fabrics, slingshot
-from nccl_inspect.judging.networks.efa_completions import (
-    UNREACHABLE,
-    code_of,
-    completions,
-    is_connected,
-    is_gone,
+from nccl_inspect.judging.networks import (
+    clue_evidence,
+    dies_silently,
+    failed_plugins,
+    fallback,
+    is_ec2,
+    is_of_libfabric,
+    is_over_tcp,
+)
+from nccl_inspect.judging.transfers import (
+    EFA_UNREACHABLE,
+    efa_code,
+    efa_completions,
+    is_connected_over_efa,
+    is_peer_gone,
     never_connected,
     unreachable_peers,
 )
-from nccl_inspect.judging.networks.fabrics import dies_silently
-from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric, is_over_tcp
-from nccl_inspect.model.job import CommunicatorInfo
 
 if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
@@ -36,11 +40,11 @@ _SPECIFIC = (4, 5, 7, 10, 18, 4097, 4098, 4099, 4105, 4125)
 
 def efa_completion_error(facts: Facts) -> Iterator[Hit]:
     """Find codes other than those of a lost peer, which are echoes of peer-death; else the lines around them."""
-    failed = [notice for notice in completions(facts) if not is_gone(notice)]
+    failed = [notice for notice in efa_completions(facts) if not is_peer_gone(notice)]
     if failed:
-        specific = [notice for notice in failed if code_of(notice) in _SPECIFIC]
+        specific = [notice for notice in failed if efa_code(notice) in _SPECIFIC]
         first = (specific or failed)[0]
-        code = code_of(first)
+        code = efa_code(first)
         named = {
             "peer": value(first, "peer_host"),
             "error": value(first, "error"),
@@ -65,7 +69,7 @@ _BUILT_IN = (None, "Socket", "IB")
 def efa_init_failed(facts: Facts) -> Iterator[Hit]:
     """Find a failed initialization, and set-up errors if no network of the plugin came up."""
     unregistered = facts.with_role("memory-not-registered")  # for lack of locked memory, it explains later failures
-    if slingshot.signs(facts) or any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in unregistered):
+    if networks.slingshot_signs(facts) or any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in unregistered):
         return  # the plugin also supports Slingshot
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
     stated = [*facts.notices("aws-ofi-nccl/ofi-gdr-disabled-on-capable"), *facts.errors_of_rule("efa-init-failed")]
@@ -140,18 +144,14 @@ def efa_not_supported_instance(facts: Facts) -> Iterator[Hit]:
     failed = facts.with_role("searches-failed")
     platform = facts.platform
     without = platform is not None and platform.network not in (None, "efa")
-    alone = bool(facts.job.communicators) and all(map(_is_on_one_host, facts.job.communicators))
-    alone = alone and hosts_in(failed) <= {host for comm in facts.job.communicators for host in comm.hosts}
+    comms = facts.job.communicators
+    alone = bool(comms) and hosts_in(failed) <= {host for comm in comms for host in comm.hosts}
+    for comm in comms:
+        is_whole = len(comm.hosts) == 1 and len(comm.completed) == comm.nranks
+        alone &= is_whole if comm.nnodes is None else comm.nnodes == 1
     if failed and not facts.job.failed and (without or alone):
-        known = ("without EFA", *(("across hosts",) if facts.spans_hosts() else ())) if without else ()
         named = {"platform": platform.name, "network": str(platform.network)} if platform else {}
-        yield Hit(failed, named, known)
-
-
-def _is_on_one_host(comm: CommunicatorInfo) -> bool:
-    if comm.nnodes is not None:
-        return comm.nnodes == 1
-    return len(comm.hosts) == 1 and len(comm.completed) == comm.nranks
+        yield Hit(failed, named | {"without EFA": without, "across hosts": without and facts.spans_hosts()})
 
 
 _NOT_AWS = "Default"
@@ -163,14 +163,14 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
 
     Slingshot has no EFA: socket-instead-of-rdma reports what is missing there.
     """
-    if slingshot.signs(facts):
+    if networks.slingshot_signs(facts):
         return
     searched, missing = facts.notices("aws-ofi-nccl/ofi-no-eligible-providers"), facts.with_role("searches-failed")
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
     providers, net = facts.with_event(OfiProvider), facts.paths(transport="NET")
     if not (missing or (searched and failed)):
         if searched and not providers and not any("Libfabric" in kind.detail for kind in net.kinds):
-            yield Hit(known=("open",))
+            yield Hit(named={"open": True})
         return
     served = {rank for notice in providers for rank in notice.ranks}
     hosts = {host for notice in providers for host in notice.hosts}
@@ -213,7 +213,7 @@ def efa_security_group(facts: Facts) -> Iterator[Hit]:
     reasons.
     """
     rejected, apart = facts.errors_of_rule("efa-security-group"), never_connected(facts)
-    unexplained = completions(facts) if apart else []
+    unexplained = efa_completions(facts) if apart else []
     failed = unreachable_peers(facts) or (unexplained if all(map(_is_unknown, unexplained)) else [])
     if failed:
         banner = facts.notices("aws-ofi-nccl/ofi-security-group-banner")
@@ -222,15 +222,15 @@ def efa_security_group(facts: Facts) -> Iterator[Hit]:
             "error": value(failed[0], "error"),
             "banner": banner,
             "unknown": any(map(_is_unknown, failed)),
-            "unreachable": apart and code_of(failed[0]) == UNREACHABLE,
+            "unreachable": apart and efa_code(failed[0]) == EFA_UNREACHABLE,
         }
         yield Hit(failed, named, evidence=[*failed[:3], *banner[:1]])
-    elif rejected and not is_connected(facts):
+    elif rejected and not is_connected_over_efa(facts):
         yield Hit(rejected, {"rejected": rejected[0].message.removeprefix("NET/OFI ")})
 
 
 def _is_unknown(notice: Notice) -> bool:
-    return code_of(notice) is None and value(notice, "error") == "unknown error"
+    return efa_code(notice) is None and value(notice, "error") == "unknown error"
 
 
 _SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
@@ -242,17 +242,17 @@ def socket_instead_of_efa(facts: Facts) -> Iterator[Hit]:
 
     Another rule judges platforms with another network.
     """
-    provider = fabrics.over_tcp_provider(facts)
-    paths = fabrics.tcp_paths(facts) | provider
+    provider = networks.over_tcp_provider(facts)
+    paths = networks.tcp_paths(facts) | provider
     network = facts.platform.network if facts.platform else None
-    hints, lines = fabrics.efa_hints(facts), _plugin_lines(facts)
+    hints, lines = networks.efa_hints(facts), _plugin_lines(facts)
     providers = facts.settings("FI_PROVIDER")
     named = {
-        "words": fabrics.paths_in_words(paths) if paths else "",
+        "words": networks.paths_in_words(paths) if paths else "",
         "cost": over_tcp(facts.platform),
-        "off": fabrics.plugins_off(facts),
+        "off": networks.plugins_off(facts),
         "other": next((one.value for one in providers if one.value and "efa" not in one.value), None),
-        "sought": fabrics.sought_plugin(facts),
+        "sought": networks.sought_plugin(facts),
     }
     if network not in (None, "efa"):
         return
@@ -266,15 +266,15 @@ def socket_instead_of_efa(facts: Facts) -> Iterator[Hit]:
 def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Iterator[Hit]:
     """Find the signs before hosts talk: a plugin that did not come up or found TCP, or a platform with EFA."""
     tcp, expected = fallback(facts), bool(facts.platform and facts.platform.network)
-    signs, hints, refused = _signs(facts), fabrics.efa_hints(facts), _refusals(facts)
-    if not tcp or fabrics.ib_cards(facts) or slingshot.signs(facts):
+    signs, hints, refused = _signs(facts), networks.efa_hints(facts), _refusals(facts)
+    if not tcp or networks.ib_cards(facts) or networks.slingshot_signs(facts):
         return
     in_ec2 = tcp.is_spread and bool(tcp.stated) and any(map(is_ec2, tcp.hosts))
     points_at_efa = expected or signs or hints or refused
     gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
-    if not points_at_efa and (not in_ec2 or fabrics.disabling_settings(facts)):
+    if not points_at_efa and (not in_ec2 or networks.settings_without_ib(facts)):
         return
-    if lines and not tcp.stated and (fabrics.dies_silently(facts) or not gave_up):
+    if lines and not tcp.stated and (networks.dies_silently(facts) or not gave_up):
         return  # the log ends before the plugin has chosen a provider, or NCCL ends
     over_tcp_only = [notice for notice in facts.with_event(OfiProvider) if is_over_tcp(notice)]
     is_sure = bool(expected or signs or over_tcp_only or refused)
@@ -298,7 +298,7 @@ def _signs(facts: Facts) -> list[Evidence]:
     own = [s for s in facts.job.environment if s.name.startswith("FI_EFA_") and s.source != "plugin"]
     of_efa = [n for n in facts.job.notices if isinstance(n.event, OfiPlatform) or _is_of_efa(n)]
     on_aws = [n for n in _refusals(facts) if any(map(is_ec2, n.hosts))]
-    notices = [*of_efa[:2], *on_aws[:1], *fabrics.sought_plugin(facts)[:1], *fabrics.unusable_efa(facts)[:1]]
+    notices = [*of_efa[:2], *on_aws[:1], *networks.sought_plugin(facts)[:1], *networks.unusable_efa(facts)[:1]]
     return first_evidence(notices) + evidence_of_settings([*requests, *own], 1)
 
 
@@ -317,6 +317,6 @@ def _refusals(facts: Facts) -> list[Notice]:
     """Return the lines that show that aws-ofi-nccl does not come up, and why."""
     lines = _plugin_lines(facts)
     reasons = [n for n in lines if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
-    broken = [*facts.plugin("NET", "load-failed"), *filter(fabrics.lacks_a_library, facts.plugin("NET", "not-found"))]
+    broken = [*facts.plugin("NET", "load-failed"), *filter(networks.lacks_a_library, facts.plugin("NET", "not-found"))]
     without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
     return [*reasons[:2], *[*filter(is_of_libfabric, failed_plugins(facts)), *without][:1]]

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
+from nccl_inspect.judging import cuda
 from nccl_inspect.judging.check import Facts, Hit, first_evidence, value
-from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, cite
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.inventory import Measured
@@ -30,7 +30,7 @@ def bandwidth_low(facts: Facts) -> Iterator[Hit]:
         "assumed": worst.is_assumed,
     }
     hosts, lines = worst.hosts or facts.hosts(), [worst.line, *paths.first_lines()[:1]]
-    yield Hit([], named, (), facts.job.ranks_seen, hosts, lines, open_paths=paths)
+    yield Hit([], named, facts.job.ranks_seen, hosts, lines, open_paths=paths)
 
 
 def _ratio(entry: Measured) -> float:
@@ -54,7 +54,7 @@ def bandwidth_uneven(facts: Facts) -> Iterator[Hit]:
         "several nodes": (worst.nodes or 2) > 1,
     }
     lines = [before.line, *(dip.line for dip in worst.dips)]
-    yield Hit([], named, (), facts.job.ranks_seen, worst.hosts or facts.hosts(), lines)
+    yield Hit([], named, facts.job.ranks_seen, worst.hosts or facts.hosts(), lines)
 
 
 _LONG = 30.0
@@ -94,9 +94,11 @@ def nccl_tests_failed(facts: Facts) -> Iterator[Hit]:
     notices = facts.notices(*_ENDS)
     errors = [error for error in facts.errors(forced_ends=False) if not is_propagated_error(error)]
     if notices and all(error.production in _ENDS for error in errors):
-        code = cuda.CUDA_CODES.get(str(value(notices[0], "error")))
-        steps = cuda.fix(code, (cuda.DO_THEY_FIT, cuda.IS_BROKEN))
-        yield Hit(notices, {"cause": cuda.cause(code), "steps": steps, "out of memory": code == cuda.OUT_OF_MEMORY})
+        code = cuda.code_of_text(str(value(notices[0], "error")))
+        steps = cuda.find_fix(code, (cuda.DO_THEY_FIT, cuda.IS_BROKEN))
+        yield Hit(
+            notices, {"cause": cuda.find_cause(code), "steps": steps, "out of memory": code == cuda.OUT_OF_MEMORY}
+        )
 
 
 def wrong_results(facts: Facts) -> Iterator[Hit]:
@@ -108,6 +110,5 @@ def wrong_results(facts: Facts) -> Iterator[Hit]:
         evidence = [line for entry in measure(facts) for line in entry.wrong_lines]
         failed = len(evidence)
     if evidence:
-        known = ("over P2P",) if facts.paths(transport="P2P") else ()
-        named = {"checks": count(failed, "check")}
-        yield Hit(named=named, known=known, ranks=facts.job.ranks_seen, hosts=facts.hosts(), evidence=evidence)
+        named = {"checks": count(failed, "check"), "over P2P": facts.paths(transport="P2P")}
+        yield Hit(named=named, ranks=facts.job.ranks_seen, hosts=facts.hosts(), evidence=evidence)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.event.types import BootstrapInterface, NetDevices
+from nccl_inspect.event.types import BootstrapInterface, ErrorCascade, NetDevices
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.connecting import (
@@ -23,21 +24,24 @@ from nccl_inspect.judging.connecting import (
     reason,
     retried_connections,
 )
-from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
-from nccl_inspect.judging.networks.fabrics import card_lists
-from nccl_inspect.judging.networks.interfaces import (
+from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
+from nccl_inspect.judging.networks import (
+    NO_FAMILY,
     Interface,
     allows_loopback,
+    card_lists,
     included_names,
     is_loopback,
     is_of_one_machine,
     is_unreachable_elsewhere,
     listed_interfaces,
+    network_mismatches,
     same_address,
     without_family,
 )
-from nccl_inspect.judging.statements import rank_prefix
+from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.job import Setting
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, some_names
 
@@ -52,8 +56,8 @@ def bootstrap_connect_refused(facts: Facts) -> Iterator[Hit]:
     if failures or (retries and facts.job.ended_by and not has_built_communicator(facts)):
         yield Hit(failures or retries, named)
     elif retries and not has_built_communicator(facts):
-        known = "open" if any(int(value(one, "attempt") or _START + 1) > _START for one in retries) else "starting"
-        yield Hit(retries, named, (known,), evidence=retries[-3:])
+        is_open = any(int(value(one, "attempt") or _START + 1) > _START for one in retries)
+        yield Hit(retries, named | {"open": is_open, "starting": not is_open}, evidence=retries[-3:])
 
 
 def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
@@ -71,20 +75,19 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
             "without family": not stated,
         }
         lines = [*first_evidence(notices), *evidence_of_settings(settings)]
-        yield Hit(notices, named, (), ranks, hosts, lines, settings=settings)
+        yield Hit(notices, named, ranks, hosts, lines, settings=settings)
     elif settings := _unmatched_settings(facts):
-        yield Hit(known=("perhaps",), settings=settings)
+        yield Hit(named={"perhaps": True}, settings=settings)
     elif (garbled := facts.with_role("garbled-address")) and (settings := _settings_without_interface(facts)):
         lines = [*evidence_of_settings(settings), *first_evidence(garbled)]
-        yield Hit(known=("perhaps", "garbled"), settings=settings, evidence=lines)
+        yield Hit(named={"perhaps": True, "garbled": True}, settings=settings, evidence=lines)
 
 
 def _unmatched_settings(facts: Facts) -> list[Setting]:
     """Return settings that match no interface listed for their host, of processes that print none themselves."""
-    listed: dict[str, set[str]] = {}
-    for interface in listed_interfaces(facts):
-        for host in interface.notice.hosts:
-            listed.setdefault(host, set()).add(interface.name)
+    listed = group_sets(
+        (host, interface.name) for interface in listed_interfaces(facts) for host in interface.notice.hosts
+    )
     return [
         setting
         for setting in _settings_without_interface(facts)
@@ -144,39 +147,42 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     interfaces, ended_by = listed_interfaces(facts), facts.job.ended_by
     if lost := [notice for notice in (*given_up, *again) if _is_unroutable(facts, notice)]:
         used = [one for one in interfaces if one.is_of_one_machine or one.is_loopback]
-        known = ["sure", *(["dead"] if ended_by or any(notice in given_up for notice in lost) else [])]
-        yield _find(facts, used, lost, known, addresses(lost))
+        is_dead = bool(ended_by) or any(notice in given_up for notice in lost)
+        yield _find(facts, used, lost, {"lost": addresses(lost), "sure": True, "dead": is_dead})
         return
     if is_connected(facts) or is_single_host(facts):
         return  # the interface works, or need not reach another host
     failed, is_built = [*given_up, *again], has_built_communicator(facts)
     for_setup = [one for one in interfaces if one.for_setup and not is_built]
-    named = [] if is_built or interfaces else _settings_of_one_machine(facts)
+    chosen = [] if is_built or interfaces else facts.user_settings("NCCL_SOCKET_IFNAME")
+    named = [setting for setting in chosen if any(map(is_of_one_machine, included_names(setting)))]
+    spans, net = facts.spans_hosts(), facts.job.network.name
+    may_use_tcp = net in _SOCKETS if net else not (card_lists(facts) or facts.plugin("NET", "loaded"))
     only_connections = failed or not (facts.job.failed or facts.errors(forced_ends=False))
-    if used := _unreachable(facts, for_setup):
-        known = ["failed"] if failed or ended_by else []
-        known += ["dead"] if known and facts.spans_hosts() else []
-        yield _find(facts, used, failed, [*known, *(["sure"] if known or same_address(used) else [])])
-    elif _may_use_tcp(facts) and (used := [one for one in interfaces if one.is_of_one_machine]):
+    if used := [one for one in for_setup if one.is_of_one_machine or (spans and one.address.startswith(_DOCKER))]:
+        has_failed = bool(failed or ended_by)
+        is_sure, is_dead = has_failed or bool(same_address(used)), has_failed and spans
+        yield _find(facts, used, failed, {"failed": has_failed, "sure": is_sure, "dead": is_dead})
+    elif may_use_tcp and (used := [one for one in interfaces if one.is_of_one_machine]):
         unnamed = [notice for notice in failed if not peer(notice)]
-        yield _find(facts, used, unnamed, ["for data", *(["failed", "sure"] if unnamed or ended_by else [])])
+        has_failed = bool(unnamed or ended_by)
+        yield _find(facts, used, unnamed, {"for data": True, "failed": has_failed, "sure": has_failed})
     elif named:
-        yield Hit(known=("named", *(["sure"] if facts.spans_hosts() else [])), settings=named)
+        yield Hit(named={"named": True, "sure": spans}, settings=named)
     elif only_connections and (used := [one for one in for_setup if one.is_ipoib]):
-        known = ["failed"] if failed or ended_by else ["light"]
-        yield _find(facts, used, failed, ["over InfiniBand", *known])
+        has_failed = bool(failed or ended_by)
+        yield _find(facts, used, failed, {"over InfiniBand": True, "failed": has_failed, "light": not has_failed})
 
 
-def _find(facts: Facts, used: list[Interface], failed: list[Notice], known: list[str], lost: str = "") -> Hit:
+def _find(facts: Facts, used: list[Interface], failed: list[Notice], known: dict[str, object]) -> Hit:
     """Return what is known about interfaces, or about the addresses of connections that are lost."""
+    lost = str(known.get("lost", ""))
     settings = facts.user_settings("NCCL_SOCKET_IFNAME")
     notices, words = [one.notice for one in used], list_words((one.words for one in used), limit=2)
     good = {one.name for one in listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
     address, hosts = next(iter(same_address(used).items()), ("", set[str]()))
-    is_light = not (lost or "failed" in known or facts.spans_hosts())
     named = {
         "used": words,
-        "lost": lost,
         "other": good.pop() if len(good) == 1 else "",
         "shared_address": address,
         "hosts": some_names(sorted(hosts)),
@@ -184,11 +190,11 @@ def _find(facts: Facts, used: list[Interface], failed: list[Notice], known: list
         "Docker": any(one.address.startswith(_DOCKER) for one in used),
         "link-local": not used or any(one.is_link_local for one in used),
         "IPv6": "fe80:" in (lost or words),
-        "light": is_light,
+        "light": not (lost or known.get("failed") or facts.spans_hosts()),
     }
     lines = [*first_evidence(notices)[:3], *first_evidence(failed)[:2], *evidence_of_settings(settings, 1)]
     who = notices or failed
-    return Hit(who, named, known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
+    return Hit(who, named | known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
 
 
 def _is_unroutable(facts: Facts, notice: Notice) -> bool:
@@ -199,25 +205,6 @@ def _is_unroutable(facts: Facts, notice: Notice) -> bool:
     address = peer(notice)
     is_own = address.startswith("127.") and has_error(notice, REFUSED) and not facts.spans_hosts()
     return is_unreachable_elsewhere(address) and not is_own
-
-
-def _unreachable(facts: Facts, used: list[Interface]) -> list[Interface]:
-    """Return the interfaces that other hosts most likely cannot reach."""
-    bridged = facts.spans_hosts()
-    return [one for one in used if one.is_of_one_machine or (bridged and one.address.startswith(_DOCKER))]
-
-
-def _may_use_tcp(facts: Facts) -> bool:
-    """Return whether data goes over TCP, or may as far as the log shows."""
-    if net := facts.job.network.name:
-        return net in _SOCKETS
-    return not (card_lists(facts) or facts.plugin("NET", "loaded"))
-
-
-def _settings_of_one_machine(facts: Facts) -> list[Setting]:
-    """Return the settings that name an interface of one machine."""
-    named = facts.user_settings("NCCL_SOCKET_IFNAME")
-    return [setting for setting in named if any(map(is_of_one_machine, included_names(setting)))]
 
 
 _FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")
@@ -240,9 +227,9 @@ def gloo_not_connected(facts: Facts) -> Iterator[Hit | Effects]:
             # If communicators exist, the exception of an unknown process may have been caught.
             "dead": not facts.job.communicators or (missing and (ranks or facts.job.ended_by)),
         }
-        yield Hit(notices, named, (), ranks, (), notices)
+        yield Hit(notices, named, ranks, (), notices)
     elif late and not facts.job.last_lines:
-        yield Hit(late, {"late": value(late[0], "ranks")}, (), (), ())
+        yield Hit(late, {"late": value(late[0], "ranks")}, (), ())
 
 
 def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
@@ -270,3 +257,120 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
         yield Hit([*setup, *data], named | known, evidence=shown, paths=carried)
     elif lo and not is_built:
         yield Hit(named=named | {"unnamed interface": True}, settings=lo)
+
+
+_CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "setsockopt", "fcntl")
+"""Those on sockets; others concern shared memory, files and threads."""
+_BOOTSTRAP_FILE, _SOCKET_FILE = "bootstrap.", "socket."
+_STOPPED = 3
+"""What sockets return if the program aborts the communicator that waits for them (src/misc/socket.cc)."""
+_CALLERS = ("init.", "group.", "enqueue.", "collectives.")
+"""A frame of these files means that the error reached NCCL's caller, which reports it as well."""
+
+
+def bootstrap_failed(facts: Facts) -> Iterator[Hit]:
+    """Find bootstrap errors, except those that only show that a peer is gone (see peer-death)."""
+    is_built = has_built_communicator(facts)
+    if errors := _find_bootstrap_errors(facts, is_built=is_built):
+        named = {
+            "working": is_built and not facts.job.failed,
+            "other family": NO_FAMILY in error_of(errors[0]),
+        }
+        yield Hit(errors, named, ranks=ranks_concerned(facts, errors, "rank"))
+    elif not is_built and (frames := _find_frames(facts)):
+        yield Hit(frames, {"frame": frames[-1].message.partition(" ->")[0]})
+
+
+def _find_bootstrap_errors(facts: Facts, *, is_built: bool) -> list[Notice]:
+    calls = [notice for notice in facts.notices("nccl/system-call-failed") if value(notice, "call") in _CALLS]
+    links = [] if is_built else link_local_refused(facts)  # for bootstrap-wrong-interface
+    lost = set(map(id, [*failed_connections(facts, *REFUSED, *NO_ROUTE), *links]))
+    # For mixed-networks and bootstrap-no-interface.
+    judged = set(map(id, [*network_mismatches(facts), *without_family(facts)]))
+    connections = [notice for notice in failed_connections(facts) if id(notice) not in lost]
+    system = [] if is_built else [*facts.with_role("socket-refused"), *calls]
+    errors = [*facts.errors_of_rule("bootstrap-failed"), *connections, *system]
+    return [notice for notice in errors if id(notice) not in judged]
+
+
+def _find_frames(facts: Facts) -> list[Notice]:
+    """Find frames of the bootstrap, if no line says why it failed and none shows that the error reached the caller."""
+    frames = facts.with_event(ErrorCascade)
+    files = [frame.event.file.rpartition("/")[2] for frame in frames if isinstance(frame.event, ErrorCascade)]
+    codes = {frame.event.code for frame in frames if isinstance(frame.event, ErrorCascade)}
+    set_up = (_BOOTSTRAP_FILE,) if codes == {_STOPPED} else (_BOOTSTRAP_FILE, _SOCKET_FILE)
+    is_judged = (
+        any(notice.level == "WARN" for notice in facts.job.notices)
+        or any(comm.completed for comm in facts.job.communicators)
+        or facts.errors(forced_ends=False)
+        or any(file.startswith(_CALLERS) for file in files)
+    )
+    return frames if not is_judged and any(file.startswith(set_up) for file in files) else []
+
+
+_REACH = "nc -vz {address} {port}; getent hosts {address}   # from this host or pod: does it answer?"
+_GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
+"""The group, other than that of all ranks, to which a key of the store belongs."""
+_STORE_ERRORS = (
+    "torch/store-listen-failed",
+    "torch/store-join-timeout",
+    "torch/store-connect-timeout",
+    "torch/store-unreachable",
+)
+_AFTER_THE_END = {"torch/rendezvous-closed", "torch/store-closed", "torch/store-lost"}
+"""While NCCL is up, these follow from an end that may not be in this log."""
+
+
+def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find PyTorch's errors about its store; those before a communicator came up no longer matter."""
+    errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
+    if not errors and not facts.job.last_lines and (waits := facts.notices("torch/store-waits")):
+        yield Hit(waits[-1:], {"reach": _reach([])}, ranks=(), hosts=(), evidence=first_evidence(waits))
+    communicators = facts.job.communicators if errors else ()
+    begins = [comm.evidence[0] for comm in communicators if comm.completed and comm.evidence]
+    before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
+    yield Effects(before)  # a later attempt succeeded
+    errors = [error for error in errors if error not in before and not (begins and error.production in _AFTER_THE_END)]
+    if errors:
+        connecting = [error for error in errors if error.production in _STORE_ERRORS[2:]]
+        waiting = [error for error in errors if error.production == "torch/store-wait-timeout"]
+        keys = [str(value(error, "key")) for error in waiting]
+        groups = dict.fromkeys(match[1] for error in errors if (match := _GROUP.search(error.message)))
+        unresolved = facts.notices("torch/store-name-unresolved") if connecting else []
+        failed = facts.notices("torch/store-connect-failed") if connecting else []  # else a later attempt succeeded
+        detail = next((str(value(error, "_detail")) for error in errors if error.production == _STORE_ERRORS[0]), "")
+        # The last exception that is of no rank may have ended the missing process.
+        lines = {(line.source, line.order) for error in errors for line in error.evidence}
+        loose = [
+            raised
+            for raised in exceptions.exceptions_of(facts).loose
+            if (raised.line.source, raised.line.order) not in lines and not raised.is_loss_of_peer
+        ]
+        first = [error for production in _STORE_ERRORS for error in errors if error.production == production]
+        yield Hit(
+            errors,
+            {
+                "begun": begins,
+                "keys": keys,
+                "of NCCL": len(waiting) < len(errors) or any("cuda//" in key or "ncclUniqueId" in key for key in keys),
+                "groups": " and of ".join(groups),
+                "taken": "EADDRINUSE" in detail or "already in use" in detail,
+                "places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting],
+                "unresolved": next((value(notice, "error") for notice in unresolved), None),
+                "refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed})),
+                "reach": _reach(connecting),
+                "raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else "",
+            },
+            ranks={rank for error in errors if (rank := rank_prefix(error)) is not None},
+            hosts=(),
+            evidence=first_evidence([*first, *errors]),
+        )
+
+
+def _reach(errors: list[Notice]) -> str:
+    """Return the check with the address from the log, if there is exactly one."""
+    places = {(str(value(error, "address")), str(value(error, "port"))) for error in errors}
+    if len(places) != 1:
+        return _REACH.format(address="$MASTER_ADDR", port="$MASTER_PORT")
+    ((address, port),) = places
+    return _REACH.format(address=shlex.quote(address), port=shlex.quote(port))

@@ -6,31 +6,31 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
 
+from nccl_inspect.judging import siblings
 from nccl_inspect.judging.check import Facts, Finding, Hit
-from nccl_inspect.judging.siblings import comparison, observed
-from nccl_inspect.judging.siblings.comparison import Odd
+from nccl_inspect.judging.siblings import Odd
 from nccl_inspect.model.job import Selection
 
 
-def find(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+def differs_from_siblings(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find what no other finding says of the same ranks and hosts: slower paths, and differences that may cost.
 
     It is a clue, unless it is a slower path of one among many.
     """
     heavy = [finding for finding in findings if finding.severity != "info"]
-    for entries in observed.find(facts):
+    for entries in siblings.find_differences(facts):
         slow = [one.paths() for odd in entries if odd.is_likely for one in odd.found if one.paths]
         paths = reduce(or_, slow) if slow else None
         if not any(_tells(facts, finding, one, paths) for finding in heavy for one in entries):
             first, checks = entries[0], [one.attribute.check.format(label=one.label) for one in entries]
             named = {
-                "difference": comparison.tell(entries),
+                "difference": siblings.tell(entries),
                 "checks": list(dict.fromkeys(checks)),
                 "check": checks[0],
                 "likely": first.is_likely,
             }
             lines = [line for one in entries for line in one.lines()]
-            yield Hit([], named, (), first.ranks, first.hosts, lines, paths)
+            yield Hit([], named, first.ranks, first.hosts, lines, paths)
 
 
 def _tells(facts: Facts, finding: Finding, odd: Odd, slow: Selection | None) -> bool:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import networks
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import hosts_in
-from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import message_of
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import some_names
@@ -24,11 +24,11 @@ def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
     The TCPX plugin is recognized by its texts only: its WARN about a timeout counts.
     """
     own = facts.with_role("daemon-ends")
-    gone = [*facts.with_role("daemon-gone"), *google_plugins.find_aborts(facts, *_ABORTS_OF_WAITS)]
+    gone = [*facts.with_role("daemon-gone"), *networks.find_aborts(facts, *_ABORTS_OF_WAITS)]
     late = [notice for notice in facts.job.notices if _is_timeout(notice)]
     ready = {process for notice in facts.notices("tcpxo/fastrak-rxdm-ready") for process in notice.processes}
     waiting = [one for one in facts.notices(_WAITS) if not one.processes or set(one.processes) - ready]
-    works, is_failure = google_plugins.works(facts), bool(own or gone or late)
+    works, is_failure = networks.google_plugin_works(facts), bool(own or gone or late)
     ended = facts.job.failed or bool(facts.job.ended_by)
     if facts.is_over():
         yield Effects(gone)  # the daemon may end before the job
@@ -84,7 +84,7 @@ def tcpxo_no_interface(facts: Facts) -> Iterator[Hit | Effects]:
     missing = [
         *facts.notices(_NONE, _NO_NIC, "tcpxo/fastrak-dxs-interface", "tcpxo/fastrak-interface-path"),
         *facts.errors_of_rule("tcpxo-no-interface"),
-        *google_plugins.find_aborts(facts, "Could not find closest netdev", "No interface found for source IP"),
+        *networks.find_aborts(facts, "Could not find closest netdev", "No interface found for source IP"),
     ]
     unknown = facts.notices("tcpxo/fastrak-address-unknown")
     if missing:
@@ -92,7 +92,7 @@ def tcpxo_no_interface(facts: Facts) -> Iterator[Hit | Effects]:
             "control": next((value(notice, "interface") for notice in missing if notice.production == _NONE), None),
             "gpus": [str(value(notice, "gpu")) for notice in missing if notice.production == _NO_NIC],
             "addresses": _addresses(missing),
-            "works": google_plugins.works(facts) and not facts.job.failed,
+            "works": networks.google_plugin_works(facts) and not facts.job.failed,
         }
         yield Hit([*missing, *unknown], named)
     elif facts.enabled_settings("NCCL_FASTRAK_ALLOW_NIC_SUBSET"):
@@ -111,13 +111,13 @@ _ABORTS_OF_ENGINE = ("Failed to initialize DXS", "getaddrinfo failed", "bind fai
 
 def tcpxo_offload_failed(facts: Facts) -> Iterator[Hit | Effects]:
     """Find failures between plugin and offload engine; at the end of a job, connections close normally."""
-    errors = [*facts.errors_of_rule("tcpxo-offload-failed"), *google_plugins.find_aborts(facts, *_ABORTS_OF_ENGINE)]
+    errors = [*facts.errors_of_rule("tcpxo-offload-failed"), *networks.find_aborts(facts, *_ABORTS_OF_ENGINE)]
     if facts.is_over():
         yield Effects(errors)  # connections that closed in between
-    if errors and (facts.job.failed or not google_plugins.works(facts)):
+    if errors and (facts.job.failed or not networks.google_plugin_works(facts)):
         first = errors[0]
         named = {
-            "words": google_plugins.reason(first) or message_of(first).partition(": ")[2],
+            "words": networks.abort_reason(first) or message_of(first).partition(": ")[2],
             "memory": any(part in first.production for part in _MEMORY),
             "socket": first.production == "tcpxo/fastrak-dxs-socket",
         }
@@ -136,6 +136,6 @@ def tcpxo_version_mismatch(facts: Facts) -> Iterator[Hit]:
     releases.pop("", None)
     if errors := [*peers, *refused]:
         yield Hit(errors, {"peers": peers})
-    elif len(releases) > 1 and not google_plugins.works(facts):
+    elif len(releases) > 1 and not networks.google_plugin_works(facts):
         nodes = (f"{release} on {some_names(sorted({*releases[release]}))}" for release in sorted(releases))
         yield Hit(loading, {"releases": sorted(releases), "nodes": "; ".join(nodes)})

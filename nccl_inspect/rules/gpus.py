@@ -1,48 +1,90 @@
 """Failed CUDA calls, and GPUs that are broken, full, slow or too new."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
-from nccl_inspect.judging import exceptions
+from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.cuda import AT_START, is_of_kernel, make_cuda_hit
 from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, ranks_concerned, ranks_in
-from nccl_inspect.judging.hardware import cuda, generations
-from nccl_inspect.judging.hardware.cuda_codes import AT_START, CUDA_CODES, START_ANSWERS
-from nccl_inspect.judging.hardware.cuda_hits import make_hit
-from nccl_inspect.judging.hardware.machine_type import gpu_names
-from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
-from nccl_inspect.judging.line_order import precedes
+from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
+from nccl_inspect.judging.machine_type import gpu_names
+from nccl_inspect.judging.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, message_of, rank_prefix
 from nccl_inspect.model.versions import order
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import list_words, ranks_word, read_range
 
-_TELLING = {500, 704, 801, *cuda.KERNEL_ERRORS, *cuda.ANSWERS}
-"""Errors that are the cause themselves, or say more than their location would."""
+
+@frozen
+class Generation(Frozen):
+    """GPUs with the same first release of NCCL."""
+
+    words: str
+    names: re.Pattern[str]
+    """As the driver and machine types name them."""
+    first: tuple[int, ...]
+
+
+GENERATIONS = (
+    Generation(
+        "Ampere and Ada (sm_80, sm_86, sm_89)",
+        compile_later(r"\b(?:A100|A800|A30|A40|A16|A10G?|A2|L4|L20|L40S?|RTX A\d{3,4}|RTX [34]0\d0|RTX \d{4} Ada)\b"),
+        (2, 7, 3),
+    ),
+    Generation("Hopper (sm_90)", compile_later(r"\b(?:G?H100|G?H200|H800|H20)\b"), (2, 15, 1)),
+    Generation("Blackwell (sm_100, sm_103)", compile_later(r"\b(?:B100|G?B200|G?B300)\b"), (2, 25, 1)),
+    # The makefile has sm_120 since 2.25.1, whose kernels ask for more shared memory than these GPUs have.
+    Generation("RTX Blackwell (sm_120, sm_121)", compile_later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), (2, 26, 2)),
+    Generation("Thor (sm_110)", compile_later(r"\bThor\b"), (2, 27, 5)),
+)
+
+
+def newest_generation(names: Iterable[str]) -> Generation | None:
+    """Return the newest generation among GPUs with these names; None if no name is known."""
+    generations = [generation for name in names for generation in GENERATIONS if generation.names.search(name)]
+    return max(generations, key=lambda generation: generation.first, default=None)
+
+
+def _release_in_words(first: tuple[int, ...]) -> str:
+    """Return a release as text: ``2.15.1``."""
+    return ".".join(map(str, first))
+
+
+_TELLING = (500, 704, 801)
+"""Errors that are not the cause themselves, but say more than their location would."""
 _PRINTED = "frameworks/cuda-call-failed"
 """Programs that print it end."""
 
 
 def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
     """Find failures without a source file, as exceptions repeat them, by CUDA's message."""
-    informative = {*_TELLING, *cuda.MEANINGS}
-    of_nccl = [one for one in cuda.failures(facts) if one.file is None and one.code in informative]
+    without_file = [one for one in cuda.failures(facts) if one.file is None]
+    of_nccl = [one for one in without_file if _is_cause(one.code) or cuda.has_meaning(one.code)]
     if failed := of_nccl or _find_pytorch_failures(facts):
-        kernel = [cuda.WHICH_KERNEL] if failed[0].code in cuda.KERNEL_ERRORS else []
+        kernel = [cuda.WHICH_KERNEL] if is_of_kernel(failed[0].code) else []
         place = [cuda.WHICH_PLACE, cuda.DO_THEY_FIT] if of_nccl else []
-        yield make_hit(
+        yield make_cuda_hit(
             facts,
             failed,
             [*kernel, *place, cuda.IS_BROKEN],
             {
                 "PyTorch": not of_nccl,
-                "cause itself": any(one.code in _TELLING for one in failed),
+                "cause itself": any(one.code in _TELLING or _is_cause(one.code) for one in failed),
             },
         )
+
+
+def _is_cause(code: int | None) -> bool:
+    return is_of_kernel(code) or cuda.has_answer(code)
 
 
 def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
@@ -54,11 +96,14 @@ def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
         if exceptions.is_caught(facts, notice):
             continue
         error = str(value(notice, "error")).removeprefix(cuda.ERROR)
-        code = cuda.CUDA_CODES.get(error)
+        code = cuda.code_of_text(error)
         # The program may have caught errors of its own calls; after the error of a kernel, every call fails.
-        fatal = cuda.KERNEL_ERRORS if notice.production == "torch/cuda-error" else {*cuda.KERNEL_ERRORS, *cuda.ANSWERS}
         is_judged = code in judged or any(precedes(end.begin, notice) for end in ends)
-        is_fatal = code in fatal or (code is not None and notice.production == _PRINTED)
+        is_fatal = (
+            is_of_kernel(code)
+            or (cuda.has_answer(code) and notice.production != "torch/cuda-error")
+            or (code is not None and notice.production == _PRINTED)
+        )
         if is_fatal and not is_judged:
             failed.append(cuda.Failure(code, None, error, notice))
     return failed
@@ -74,11 +119,10 @@ def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
     """Find failed calls during set-up that no more specific rule covers."""
     if failed := [failure for failure in cuda.failures(facts) if _is_ours(failure)]:
         first = failed[0]
-        which = cuda.WHICH_KERNEL if first.code in cuda.KERNEL_ERRORS else cuda.SAME_DRIVER
-        of_container = [] if first.code in cuda.KERNEL_ERRORS else [cuda.ALL_GPUS]
+        which = [cuda.WHICH_KERNEL] if is_of_kernel(first.code) else [cuda.SAME_DRIVER, cuda.ALL_GPUS]
         is_hidden = first.code == _NO_SUCH_GPU and str(first.file).endswith("transport/p2p.cc")
-        steps = [cuda.IS_BROKEN, which, *of_container, cuda.WHICH_CONNECTION]
-        yield make_hit(facts, failed, steps, {"hidden": is_hidden})
+        steps = [cuda.IS_BROKEN, *which, cuda.WHICH_CONNECTION]
+        yield make_cuda_hit(facts, failed, steps, {"hidden": is_hidden})
 
 
 def _is_ours(failure: cuda.Failure) -> bool:
@@ -97,8 +141,8 @@ def _is_ours(failure: cuda.Failure) -> bool:
 def cuda_failure_in_launch(facts: Facts) -> Iterator[Hit]:
     """Find failed calls in source files that launch kernels and copies."""
     if failed := list(filter(cuda.is_launch, cuda.failures(facts))):
-        which = cuda.WHICH_KERNEL if failed[0].code in cuda.KERNEL_ERRORS else cuda.DO_THEY_FIT
-        yield make_hit(facts, failed, [which, cuda.IS_BROKEN, cuda.EARLIER_OUTPUT])
+        which = cuda.WHICH_KERNEL if is_of_kernel(failed[0].code) else cuda.DO_THEY_FIT
+        yield make_cuda_hit(facts, failed, [which, cuda.IS_BROKEN, cuda.EARLIER_OUTPUT])
 
 
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
@@ -115,7 +159,12 @@ def cuda_init_error(facts: Facts) -> Iterator[Hit | Effects]:
     survived = [notice for notice in program if exceptions.is_survived(facts, notice)]
     yield Effects(survived)
     found = [(notice, _code(notice)) for notice in cuda.failed_calls(facts)]
-    found += [(notice, _program_code(notice)) for notice in program if notice not in survived]
+    # 'Unknown error' of a call of the program may occur at any time.
+    found += [
+        (notice, _STATED.get(notice.production) or cuda.find_start_code(error_of(notice), but=_UNKNOWN))
+        for notice in program
+        if notice not in survived
+    ]
     # An error of NVML at WARN stops NCCL (src/misc/nvmlwrap.cc).
     nvml = [notice for notice in facts.notices("nccl/nvml-failed") if notice.level == "WARN"]
     found += [(notice, _NVML.get(str(value(notice, "error")))) for notice in nvml]
@@ -123,10 +172,11 @@ def cuda_init_error(facts: Facts) -> Iterator[Hit | Effects]:
     if notices:
         codes = sorted({code for _, code in found if code is not None})
         codes = [code for code in codes if code != _NO_DEVICE] or codes  # "no GPU" follows from the others
+        answers = list(map(cuda.find_start_answer, codes))
         named = {
             "error": cut(message_of(notices[0]).strip(), _WIDTH),
-            "causes": "; ".join(START_ANSWERS[code].cause for code in codes),
-            "steps": [step for code in codes for step in START_ANSWERS[code].fix],
+            "causes": "; ".join(cause for cause, _ in answers),
+            "steps": [step for _, fix in answers for step in fix],
             "vague": {_BUSY, _UNKNOWN}.issuperset(codes),
         }
         yield Hit(notices, named)
@@ -135,14 +185,7 @@ def cuda_init_error(facts: Facts) -> Iterator[Hit | Effects]:
 def _code(notice: Notice) -> int | None:
     code, file = cuda.code_of(notice), cuda.file_of(notice)
     is_connecting = "transport" in file or file.endswith(("proxy.cc", "channel.cc"))
-    return code if code in START_ANSWERS and (code == _NOT_INITIALIZED or not is_connecting) else None
-
-
-def _program_code(notice: Notice) -> int | None:
-    """Return the code of an error that the program's own call returned; 'unknown error' may occur at any time."""
-    words = [text for text, code in CUDA_CODES.items() if code in START_ANSWERS and code != _UNKNOWN]
-    stated = next((CUDA_CODES[text] for text in words if text in error_of(notice)), None)
-    return _STATED.get(notice.production, stated)
+    return code if code in AT_START and (code == _NOT_INITIALIZED or not is_connecting) else None
 
 
 _SHARING = ("NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_HOSTID")
@@ -187,19 +230,16 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
                 f"{ranks_word(ranks)} on the GPU with bus id {bus}"
                 for (_, bus), ranks in sorted(shared.items(), key=str)
             ]
-            yield Hit(
-                [], {"shared": words}, (), set().union(*shared.values()), [host for host, _ in shared], comm.evidence
-            )
+            yield Hit([], {"shared": words}, set().union(*shared.values()), [host for host, _ in shared], comm.evidence)
             return
 
 
 def _is_two_machines(facts: Facts, host: str | None) -> bool:
     """Return whether processes of one host name have several addresses on one interface."""
-    by_interface: dict[str, set[str]] = {}
-    for notice in facts.with_event(BootstrapInterface):
-        event = notice.event
-        if isinstance(event, BootstrapInterface) and event.address and host in notice.hosts:
-            by_interface.setdefault(event.interface, set()).add(event.address)
+    chosen = [notice.event for notice in facts.with_event(BootstrapInterface) if host in notice.hosts]
+    by_interface = group_sets(
+        (event.interface, event.address) for event in chosen if isinstance(event, BootstrapInterface) and event.address
+    )
     return any(len(addresses) > 1 for addresses in by_interface.values())
 
 
@@ -256,7 +296,8 @@ _CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
 _LOST = "GPU is lost"
 """NVML's error for a GPU that does not respond (src/misc/nvmlwrap.cc)."""
 _OF_GPU = compile_later(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
-_CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
+_CODES = (214, 220, 226)
+"""Their numbers."""
 
 
 def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
@@ -275,7 +316,9 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
         return
     surely = {kernel_log.confidence(facts, notice) for notice in kernel}
     is_proved = not stated and "certain" in surely
-    is_unrelated = surely == {"possible"} or _is_explained(facts, kernel) or not _is_over(facts, kernel)
+    hurt = [error for error in facts.errors(forced_ends=False) if not any(error is line for line in kernel)]
+    is_over = facts.job.failed or facts.job.ended_by or hurt or facts.notices("nccl/socket-closed-by-peer")
+    is_unrelated = surely == {"possible"} or _is_explained(facts, kernel) or not is_over
     named = {
         "failed": list_words(map(_words, notices), limit=2),
         "lost": lost,
@@ -287,13 +330,6 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     ranks = ranks_in(stated) | kernel_log.ranks_in(facts, kernel)
     hosts = hosts_in(notices) | kernel_log.hosts_in(facts, kernel)
     yield Hit(notices, named, ranks=ranks, hosts=hosts, evidence=notices)
-
-
-def _is_over(facts: Facts, kernel: list[Notice]) -> bool:
-    """Return whether the job failed or ended, according to lines other than the kernel's."""
-    own = set(map(id, kernel))
-    hurt = [notice for notice in facts.errors(forced_ends=False) if id(notice) not in own]
-    return bool(facts.job.failed or facts.job.ended_by or hurt or facts.notices("nccl/socket-closed-by-peer"))
 
 
 def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
@@ -329,7 +365,10 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
         if sizes and not cuda.failures(facts):
             yield Hit(sizes, {"without reason": True, "on host": all(on_host)})
         return
-    asked = _is_asked_by_others(facts, notices)
+    # Helpers that lacked memory which a peer asked for (2.8 to 2.11): any stranger may be that peer.
+    helpers = facts.notices("nccl/remote-allocator-failed")
+    answering = {process for notice in helpers for process in notice.processes}
+    asked = bool(answering) and all(answering.issuperset(notice.processes) for notice in notices)
     named = {
         "on host": not torch and (any(on_host) or all("shm.cc" in (failure.file or "") for failure in failures)),
         "NCCL": failures,
@@ -340,21 +379,11 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
         "asked by others": asked,
         "harmless": asked and not facts.job.failed,
     }
-    ranks = ranks_in(notices) | {rank for notice in torch for rank in _stated_ranks(facts, notice)}
-    yield Hit(notices, named, (), ranks, hosts_in(notices), [*notices, *sizes])
-
-
-def _is_asked_by_others(facts: Facts, notices: list[Notice]) -> bool:
-    """Return whether only helpers lacked memory that a peer asked for (2.8 to 2.11): any stranger may be that peer."""
-    helpers = facts.notices("nccl/remote-allocator-failed")
-    answering = {process for notice in helpers for process in notice.processes}
-    return bool(answering) and all(answering.issuperset(notice.processes) for notice in notices)
-
-
-def _stated_ranks(facts: Facts, notice: Notice) -> set[int]:
-    """Return the ranks that raised it, according to PyTorch or Ray."""
-    rank = rank_prefix(notice)
-    return raised_in_ray(facts, notice) if rank is None else {rank}
+    ranks = ranks_in(notices)
+    for notice in torch:
+        rank = rank_prefix(notice)
+        ranks |= raised_in_ray(facts, notice) if rank is None else {rank}
+    yield Hit(notices, named, ranks, hosts_in(notices), [*notices, *sizes])
 
 
 def _has_ended(facts: Facts, notice: Notice) -> bool:
@@ -378,15 +407,16 @@ _MOST_RANKS = 1 << 17
 def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
     """Find results of NCCL_RUN_DIAGNOSTICS and NCCL_RUN_RAS_DIAGNOSTICS (2.31 and later) that name a fault."""
     results = facts.notices("nccl/diagnostics-result", "nccl/diagnostics-xid", "nccl/fabric-degraded")
-    if faults := list(filter(_is_fault, results)):
+    faults = [
+        notice
+        for notice in results
+        if value(notice, "status") != "OK"
+        and (notice.production != "nccl/diagnostics-result" or _FAULT.search(str(value(notice, "text"))))
+    ]
+    if faults:
         words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
         ranks = {rank for fault in faults for rank in _differing(facts, fault)}
         yield Hit(faults, {"found": list_words(words, limit=2)}, ranks=ranks, hosts=())
-
-
-def _is_fault(notice: Notice) -> bool:
-    is_bad = notice.production != "nccl/diagnostics-result" or bool(_FAULT.search(str(value(notice, "text"))))
-    return is_bad and value(notice, "status") != "OK"
 
 
 def _differing(facts: Facts, notice: Notice) -> set[int]:
@@ -396,10 +426,8 @@ def _differing(facts: Facts, notice: Notice) -> set[int]:
     return members_named(facts, notice, {rank for part in parts for rank in (part or ())[:_MOST_RANKS]})
 
 
-_NO_KERNEL = [
-    cuda.CUDA_CODES[text]
-    for text in ("no kernel image is available for execution on the device", "invalid device function")
-]
+_NO_KERNEL = (98, 209)
+"""Invalid device function; no kernel image is available for execution on the device."""
 _TOO_SMALL = ("nccl/shared-memory-exceeded", "nccl/shared-memory-too-small")
 """NCCL detects that its kernels need more shared memory than the GPU has; 2.25.1 prints it at INFO and fails at
 launch."""
@@ -416,14 +444,15 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
-    gpu, overlooked = generations.newest_generation(gpus), facts.notices("nccl/topology-reverse-path")
+    gpu, overlooked = newest_generation(gpus), facts.notices("nccl/topology-reverse-path")
     first = gpu.first if gpu else _COUNTS_LINKS
-    is_old = any(generations.is_before(release, first) for release in facts.job.nccl_versions)
+    releases = [order(text) for text in facts.job.nccl_versions if "inferred" not in text]  # which are ranges
+    is_old = any(() < release < first for release in releases)
     version = first_evidence(facts.notices("nccl/nccl-version"))[:1]
     named = {
         "release": ", ".join(facts.job.nccl_versions) or "of unknown version",
         "gpu": ", ".join(sorted(gpus)),
-        "needed": "; ".join(f"{one.words} {generations.number(one.first)}" for one in generations.GENERATIONS),
+        "needed": "; ".join(f"{one.words} {_release_in_words(one.first)}" for one in GENERATIONS),
         "likely": not refused,
     }
     if refused:
@@ -438,6 +467,6 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     elif gpu and is_old and facts.job.failed and not facts.job.paths:
         errors, listed = facts.errors(forced_ends=False), facts.with_role("rank-list")
         yield Hit(
-            named=named | {"generation": gpu.words, "first": generations.number(gpu.first)},
+            named=named | {"generation": gpu.words, "first": _release_in_words(gpu.first)},
             evidence=[*version, *listed[:1], *errors[:2]],
         )

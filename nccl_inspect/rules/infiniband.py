@@ -3,17 +3,32 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging import networks
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.connecting import is_single_host
-from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
+from nccl_inspect.judging.facts import evidence_of_settings, first_of_each, hosts_in, ranks_in
 from nccl_inspect.judging.impact import over_tcp
-from nccl_inspect.judging.line_order import first_of_each
-from nccl_inspect.judging.networks import fabrics, slingshot
-from nccl_inspect.judging.networks.fabrics import disabling_settings, efa_hints, ib_cards, ib_hints, tcp_paths
-from nccl_inspect.judging.networks.fallback import clue_evidence, fallback
-from nccl_inspect.judging.networks.ib_errors import AT_START, OTHER_ROOTS, REFUSED, UNANSWERED, after_another
-from nccl_inspect.judging.networks.interfaces import is_for_rdma, listed_interfaces, notices_naming
-from nccl_inspect.judging.networks.transfers import silent_peers
+from nccl_inspect.judging.networks import (
+    clue_evidence,
+    efa_hints,
+    fallback,
+    ib_cards,
+    ib_hints,
+    is_for_rdma,
+    listed_interfaces,
+    notices_naming,
+    settings_without_ib,
+    tcp_paths,
+)
+from nccl_inspect.judging.transfers import (
+    OPENING_CALLS,
+    OTHER_ROOTS,
+    REFUSED_CALLS,
+    UNANSWERED,
+    echoes_of_another,
+    silent_peers,
+)
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.wording import conjugate, list_words, some_names
 
 _JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")
@@ -50,9 +65,9 @@ def _follows(facts: Facts, notices: list[Notice]) -> bool:
 
 def _is_left(facts: Facts, notice: Notice) -> bool:
     name, error = value(notice, "name"), value(notice, "error")
-    if name in AT_START:
+    if name in OPENING_CALLS:
         return error != _FILES and not facts.notices("nccl/ib-device-not-usable")
-    if name in _JUDGED or error in (*REFUSED, _FILES):
+    if name in _JUDGED or error in (*REFUSED_CALLS, _FILES):
         return False
     if name in _LOCKING:
         return error not in (None, _NO_MEMORY)
@@ -90,7 +105,7 @@ def ib_completion_error(facts: Facts) -> Iterator[Hit]:
 
 def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     """Find settings by effect: they matter where hosts use TCP; EFA and other plugins ignore NCCL_IB_DISABLE."""
-    settings = disabling_settings(facts)
+    settings = settings_without_ib(facts)
     if not settings:
         return
     network = facts.platform.network if facts.platform else None
@@ -130,7 +145,7 @@ _MAPPED = "::ffff:"
 def ib_gid_index(facts: Facts) -> Iterator[Hit]:
     """Find queue pairs that cannot reach their peer; InfiniBand uses LIDs instead of the GID index."""
     calls = facts.notices("nccl/ib-call-failed")
-    failed = [n for n in calls if value(n, "name") == "query_gid" and value(n, "error") not in REFUSED]
+    failed = [n for n in calls if value(n, "name") == "query_gid" and value(n, "error") not in REFUSED_CALLS]
     failed += [
         notice
         for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
@@ -187,23 +202,20 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
     }
     ranks = ranks_in(failed) or (paths.ends() if both else ranks_in(notices))
     lines = [*first_evidence(notices)[:3], *paths.first_lines()[:2]]
-    yield Hit(notices, named, (), ranks, hosts_in(notices), lines)
+    yield Hit(notices, named, ranks, hosts_in(notices), lines)
 
 
 def _find_apart(facts: Facts) -> Iterator[Hit]:
     """Find hosts that list only InfiniBand ports while others list only RoCE ports, before hosts connect."""
-    kinds: dict[str, set[str]] = {}
     lists = [notice for notice in facts.with_event(NetDevices) if _links(notice)]
-    for notice in lists:
-        for host in notice.hosts:
-            kinds.setdefault(host, set()).update(_links(notice).values())
+    kinds = group_sets((host, link) for notice in lists for link in _links(notice).values() for host in notice.hosts)
     one_kind = {kind: sorted(host for host, links in kinds.items() if links == {kind}) for kind in sorted(_BOTH)}
     if all(one_kind.values()) and not facts.paths(transport="NET"):
         words = (
             f"{some_names(some)} {conjugate(len(some), 'list')} only {kind} ports" for kind, some in one_kind.items()
         )
         first = (next(one for one in lists if some[0] in one.hosts) for some in one_kind.values())
-        yield Hit([], {"apart": "; ".join(words)}, (), ranks_in(lists), kinds, first)
+        yield Hit([], {"apart": "; ".join(words)}, ranks_in(lists), kinds, first)
 
 
 def _links(notice: Notice) -> dict[str, str]:
@@ -220,7 +232,7 @@ _USUAL_WAIT = 18
 
 def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     """Find the first failed transfers; where failover took over, NCCL continues and it is a warning."""
-    late = after_another(facts)
+    late = echoes_of_another(facts)
     yield Effects(late)
     failed = [notice for notice in facts.completions(UNANSWERED) if notice not in late]
     survived = [n for n in facts.notices("nccl/ib-resilient-completion-error") if value(n, "status") == UNANSWERED]
@@ -231,8 +243,11 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     waits = [one for one in facts.user_settings("NCCL_IB_TIMEOUT") if one.value.isdigit()]
     short = [setting for setting in waits if 0 < int(setting.value) < _USUAL_WAIT]
     chosen = [*short, *(one for one in facts.user_settings("NCCL_IB_GID_INDEX") if one.value != "-1")]
+    cards = {str(card) for notice in notices if (card := value(notice, "device"))}
+    peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
+    common = [f"{what} {list_words(found)}" for what, found in (("card", cards), ("peer", peers)) if len(found) == 1]
     named = {
-        "common": _find_common(notices),
+        "common": " and ".join(common) if len(notices) > 1 else "",
         "silent": list_words(silent),
         "chosen": chosen,
         "survived": not (failed or lost),
@@ -240,7 +255,7 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     }
     ranks = _ranks_at(facts, silent, {str(value(notice, "device")) for notice in failed})
     lines = [*first_evidence([*notices, *lost])[:4], *evidence_of_settings(chosen, 1)]
-    yield Hit(notices, named, (), ranks or None, silent or None, lines)
+    yield Hit(notices, named, ranks or None, silent or None, lines)
 
 
 def _ranks_at(facts: Facts, hosts: set[str], devices: set[str]) -> set[int]:
@@ -254,34 +269,26 @@ def _ranks_at(facts: Facts, hosts: set[str], devices: set[str]) -> set[int]:
     return on_rails or ranks
 
 
-def _find_common(notices: list[Notice]) -> str:
-    """Return the card and the peer that all of them name: look there first."""
-    cards = {str(card) for notice in notices if (card := value(notice, "device"))}
-    peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
-    common = [f"{what} {list_words(found)}" for what, found in (("card", cards), ("peer", peers)) if len(found) == 1]
-    return " and ".join(common) if len(notices) > 1 else ""
-
-
 def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
     """Find TCP paths if some rank lists a NIC or the platform has them; before there are paths, the signs of them."""
-    paths, cards, verbs = fabrics.tcp_paths(facts), fabrics.ib_cards(facts), fabrics.lacking_verbs(facts)
+    paths, cards, verbs = networks.tcp_paths(facts), networks.ib_cards(facts), networks.lacking_verbs(facts)
     expected = facts.platform is not None and facts.platform.network in ("ib", "roce")
-    if fabrics.efa_hints(facts) and not expected:
+    if networks.efa_hints(facts) and not expected:
         return
-    unusable, without = facts.notices("nccl/ib-device-not-usable"), fabrics.without_cards(facts)
+    unusable, without = facts.notices("nccl/ib-device-not-usable"), networks.without_cards(facts)
     listed = [] if cards else facts.user_settings("NCCL_IB_HCA")
     named = {
-        "words": fabrics.paths_in_words(paths) if paths else "",
+        "words": networks.paths_in_words(paths) if paths else "",
         "cost": over_tcp(facts.platform),
         "unusable": unusable[0].message if unusable else "",
-        "without": without and fabrics.no_cards_on(without),
+        "without": without and networks.no_cards_on(without),
         "verbs": verbs,
         "listed": listed,
         "named": [] if verbs else listed,
         "excluded": all(setting.value.startswith("^") for setting in listed),
         "machine": facts.platform,
     }
-    hints = fabrics.ib_hints(facts)
+    hints = networks.ib_hints(facts)
     if paths and (expected or hints):
         devices = facts.with_event(NetDevices, lambda event: bool(event.devices))
         off = facts.enabled_settings("NCCL_IB_DISABLE")
@@ -294,7 +301,7 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
     wishes = [*evidence_of_settings(settings, 1), *first_evidence([*facts.notices("hpcx/hpcx-p2p-plugin"), *named_for])]
     is_wanted = bool(expected or cards or wishes)
     is_likely = is_wanted or (verbs and facts.platform is None)
-    if tcp and is_likely and not fabrics.disabling_settings(facts) and not slingshot.signs(facts):
+    if tcp and is_likely and not networks.settings_without_ib(facts) and not networks.slingshot_signs(facts):
         named |= {
             "shown": cards,
             "expected": expected or cards,

@@ -12,17 +12,12 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import (
-    global_ranks,
-    hosts_in,
-    ranks_in,
-)
-from nccl_inspect.judging.hardware.topology_faults import fault_of, finished_init
+from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_in
 from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, current_rate, p2p
-from nccl_inspect.judging.networks.interfaces import Interface, listed_interfaces
+from nccl_inspect.judging.networks import Interface, listed_interfaces
 from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
-from nccl_inspect.model.job import CommunicatorInfo, Selection
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words
 
@@ -35,7 +30,9 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
 
     NCCL identifies machines by host name and, from 2.5 on, boot id. The log shows only the name.
     """
-    unshared, by_host = _find_unshared(facts), _find_addresses(facts)
+    attaching = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") != "creating"]
+    unshared = [*attaching, *facts.notices("nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")]
+    by_host = _find_addresses(facts)
     for host in facts.hosts():
         used = next((list(found.values()) for found in by_host.get(host, {}).values() if len(found) > 1), [])
         notices = [interface.notice for interface in used]
@@ -44,20 +41,25 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
         hit = Hit([], named, ranks=ranks_in(notices), hosts=[host], evidence=notices[:2])
         if not facts.job.paths and unshared and (used or _are_pids_apart(facts, host)):
             lines = first_evidence([*notices[:2], *unshared])
-            yield replace(hit, known=("not shared",), ranks=ranks_in([*notices, *unshared]), evidence=lines)
+            yield replace(
+                hit, named=named | {"not shared": True}, ranks=ranks_in([*notices, *unshared]), evidence=lines
+            )
             return
         if not used:
             continue
         if not facts.job.paths:
-            yield replace(hit, known=("unconnected",))
+            yield replace(hit, named=named | {"unconnected": True})
             return
-        paths = _find_paths(facts, used)
+        address = {rank: index for index, interface in enumerate(used) for rank in interface.notice.ranks}
+        paths = facts.job.paths.filter_values(("src_host", "dst_host"), eq).filter_values(
+            ("src", "dst"), lambda src, dst, of=address: src in of and dst in of and of[src] != of[dst]
+        )
         local = paths.where(lambda kind: kind.transport in ("P2P", "SHM"))
         if not paths or (local and not facts.job.failed and not unshared):
             continue  # they share memory: containers or addresses of one machine
         lines = [*first_evidence([*notices[:2], *unshared[:1]]), *(local or paths).first_lines()[:2]]
         if local:  # the others are counted as paths within a host
-            hit = replace(hit, known=("collision",), paths=local, open_paths=paths.exclude(local))
+            hit = replace(hit, named=named | {"collision": True}, paths=local, open_paths=paths.exclude(local))
         yield replace(hit if local else replace(hit, open_paths=paths), evidence=lines)
         return
 
@@ -70,21 +72,6 @@ def _find_addresses(facts: Facts) -> dict[str, dict[str, dict[str, Interface]]]:
             for host in one.notice.hosts:
                 by_host.setdefault(host, {}).setdefault(one.name, {}).setdefault(one.address, one)
     return by_host
-
-
-def _find_paths(facts: Facts, used: list[Interface]) -> Selection:
-    """Return the paths within that host name between ranks with different addresses."""
-    address = {rank: index for index, interface in enumerate(used) for rank in interface.notice.ranks}
-    near = facts.job.paths.filter_values(("src_host", "dst_host"), eq)
-    return near.filter_values(
-        ("src", "dst"), lambda src, dst: src in address and dst in address and address[src] != address[dst]
-    )
-
-
-def _find_unshared(facts: Facts) -> list[Notice]:
-    """Return failures to share memory; a segment that could not be created has other causes."""
-    attaching = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") != "creating"]
-    return [*attaching, *facts.notices("nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")]
 
 
 def _are_pids_apart(facts: Facts, host: str) -> bool:
@@ -115,7 +102,12 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     paths = facts.inter_host_net_paths().filter_values(("communicators",), lambda comms: names.intersection(comms))
     nodes = list(workloads.nodes(facts).values())
     is_apart = len(nodes) > 1 and len(set(nodes)) == len(nodes)  # by the manifest
-    if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts) or is_apart:
+    # With ranks that share a host, a communicator with one rank per host is just a data-parallel group.
+    is_shared = any(len(host.ranks) > 1 or host.gpus > 1 for host in facts.job.hosts)
+    is_shared |= any((comm.local_ranks or 0) > 1 for comm in facts.job.communicators)
+    bus_ids = _bus_ids(facts)
+    are_machines = len(bus_ids) > 1 and len(set(bus_ids)) == 1  # no two GPUs of one have the same PCI address
+    if not paths or facts.paths("intra") or is_shared or are_machines or is_apart:
         return
     machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
     machine = facts.platform or next(filter(None, machines), None)
@@ -145,18 +137,6 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
             evidence=[*(comm.evidence[0] for comm in alone[:2]), *paths.first_lines()[:3]],
             paths=paths,
         )
-
-
-def _shares_a_host(facts: Facts) -> bool:
-    """Return whether ranks share a host; then a communicator with one rank per host is just a data-parallel group."""
-    several = any(len(host.ranks) > 1 or host.gpus > 1 for host in facts.job.hosts)
-    return several or any(comm.local_ranks is not None and comm.local_ranks > 1 for comm in facts.job.communicators)
-
-
-def _are_machines(facts: Facts) -> bool:
-    """Return whether the GPUs prove that each host is a machine: no two GPUs of one have the same PCI address."""
-    bus_ids = _bus_ids(facts)
-    return len(bus_ids) > 1 and len(set(bus_ids)) == 1
 
 
 def _bus_ids(facts: Facts) -> list[str]:
@@ -256,7 +236,7 @@ def topo_file_bad(facts: Facts) -> Iterator[Hit]:
     A graph file is valid for one set of GPUs only: it counts before the log shows that ranks came up with it.
     """
     unread, broken = facts.notices("nccl/topology-file-not-opened"), facts.with_role("file-refused")
-    settings, finished = facts.settings("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE"), finished_init(facts)
+    settings, finished = facts.settings("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE"), _finished_init(facts)
     doubtful = [notice for notice in facts.with_role(_DOUBTFUL) if notice.level != "INFO"]
     if not (settings or broken):  # without a file, the machine itself may have too many components
         doubtful = [notice for notice in doubtful if notice.production != "nccl/topology-too-large"]
@@ -290,15 +270,11 @@ def topology_mismatch(facts: Facts) -> Iterator[Hit]:
     without = [one for one in facts.notices("nccl/topology-no-path") if value(one, "pattern") in _RING_AND_TREES]
     files = facts.settings("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
     if errors := [*broken, *faults]:
-        fault = None if broken else fault_of(faults[0])
-        unset = [f"unset {setting.name}   # as a test: {setting.value}" for setting in files[:2]]
         named = {
             "broken": broken,
             "files": files,
-            "finished": finished_init(facts),
-            "what": fault and fault.what,
-            "why": fault and fault.cause,
-            "steps": [*unset, *(fault.fix if fault else ())],
+            "finished": _finished_init(facts),
+            "steps": [f"unset {setting.name}   # as a test: {setting.value}" for setting in files[:2]],
         }
         yield Hit(errors, named, evidence=[*errors, *files])
     elif simple := [*without, *_old(facts, _OLD_COSTS)]:
@@ -381,3 +357,9 @@ def _ranks_of_a_node(facts: Facts) -> int | None:
     if world.local_ranks is not None:
         return world.local_ranks
     return max(len(host.ranks) for host in facts.job.hosts) if len(world.started) == world.nranks else None
+
+
+def _finished_init(facts: Facts) -> bool:
+    """Return whether ranks finished their initialization all the same."""
+    came_up = bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators)
+    return came_up and not facts.job.failed

@@ -4,14 +4,21 @@ from collections.abc import Iterator
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging import exceptions
+from nccl_inspect.judging import exceptions, networks
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings
 from nccl_inspect.judging.impact import over_tcp
-from nccl_inspect.judging.networks import fabrics, slingshot
-from nccl_inspect.judging.networks.fabrics import lacking_verbs, lacks_a_library, plugins_off, tcp_paths
-from nccl_inspect.judging.networks.fallback import clue_evidence, failed_plugins, fallback, is_of_libfabric
-from nccl_inspect.platforms.fabrics import find_network
+from nccl_inspect.judging.networks import (
+    clue_evidence,
+    failed_plugins,
+    fallback,
+    is_of_libfabric,
+    lacking_verbs,
+    lacks_a_library,
+    plugins_off,
+    tcp_paths,
+)
+from nccl_inspect.platforms import find_network
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 
@@ -113,14 +120,14 @@ def _files(notice: Notice) -> list[str]:
 
 def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
     """Find TCP paths between hosts of an unknown machine type, or an available network that did not come up."""
-    signs, verbs, machine = slingshot.signs(facts), fabrics.lacking_verbs(facts), facts.platform
+    signs, verbs, machine = networks.slingshot_signs(facts), networks.lacking_verbs(facts), facts.platform
     network = find_network(machine.network if machine else None)
     google = network.plugin if network.vendor == "GCP" else ""
-    paths = fabrics.tcp_paths(facts) | fabrics.over_tcp_provider(facts).where(lambda _: bool(signs))
+    paths = networks.tcp_paths(facts) | networks.over_tcp_provider(facts).where(lambda _: bool(signs))
     sure = paths.where(lambda kind: kind.scope == "inter")
     shown, better = sure or paths, google or ("Slingshot" if signs else "")
     named = {
-        "words": fabrics.paths_in_words(shown) if shown else "",
+        "words": networks.paths_in_words(shown) if shown else "",
         "cost": over_tcp(machine),
         "better": better,
         "google": google,
@@ -133,11 +140,11 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
         dialects = {notice.event.dialect for notice in facts.job.notices if notice.event}
         named |= {
             "slingshot": True,
-            "other provider": fabrics.over_tcp_provider(facts) or facts.with_event(events.OfiProvider),
+            "other provider": networks.over_tcp_provider(facts) or facts.with_event(events.OfiProvider),
             "without provider": facts.notices("aws-ofi-nccl/ofi-no-eligible-providers")
             or facts.with_role("no-provider"),
             "tried": "aws-ofi-nccl" in dialects,
-            "steps": [slingshot.INSTALL, slingshot.CHECK],
+            "steps": [networks.INSTALL_SLINGSHOT, networks.CHECK_SLINGSHOT],
         }
     if paths:
         searches = [*facts.notices("nccl/net-ib-none"), *verbs][:1]
@@ -149,7 +156,7 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
         )
         return
     tcp, failed = fallback(facts), [one for one in failed_plugins(facts) if not is_of_libfabric(one)]
-    if tcp and network.rdma and (better or failed) and not fabrics.disabling_settings(facts):
+    if tcp and network.rdma and (better or failed) and not networks.settings_without_ib(facts):
         names = [str(getattr(notice.event, "plugin", "")) for notice in failed]
         named |= {"names": names, "plugins": failed and not better, "idle": tcp.may_be_idle}
         lines = [*signs, *first_evidence(failed), *first_evidence(verbs)]

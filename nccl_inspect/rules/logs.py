@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, ErrorCascade, NcclVersion, NetDevices
 from nccl_inspect.judging import at_end, placement
-from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
-from nccl_inspect.judging.facts import global_ranks
-from nccl_inspect.judging.line_order import first_of_each
-from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.judging.check import Evidence, Facts, Hit, value
+from nccl_inspect.judging.facts import first_of_each, global_ranks
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import ANY, STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import count
@@ -74,17 +73,21 @@ _REPEATED = 100
 
 def log_flood(facts: Facts) -> Iterator[Hit]:
     """Find warnings, errors and cascades that repeat; the output of NCCL_DEBUG_SUBSYS=ALL was requested."""
-    repeated = [notice for notice in facts.job.notices if notice.count >= _REPEATED and _is_trouble(notice)]
+    repeated = [
+        notice
+        for notice in facts.job.notices
+        if notice.count >= _REPEATED
+        and (
+            notice.level in STATEMENTS
+            or getattr(notice.event, "tone", "info") != "info"
+            or isinstance(notice.event, ErrorCascade)
+        )
+    ]
     total = sum(notice.count for notice in repeated)
     lines = sum(source.lines for source in facts.job.sources)
     if any(notice.count > _MANY for notice in repeated) or total * 2 > lines:
         repeated.sort(key=lambda notice: notice.place)
         yield Hit(repeated, {"total": f"{total:,}", "lines": f"{lines:,}"})
-
-
-def _is_trouble(notice: Notice) -> bool:
-    tone = getattr(notice.event, "tone", "info")
-    return notice.level in STATEMENTS or tone != "info" or isinstance(notice.event, ErrorCascade)
 
 
 _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
@@ -102,7 +105,9 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
     if len(job.paths) and job.excerpt:
         yield Hit(named={"excerpt": True})
     elif len(job.paths):
-        if missing := _without_line(facts):
+        may_lack = job.rank_space == "global" and all(one.ranks for one in job.last_lines)
+        missing = {*range(job.world_size or 0)}.difference(job.ranks_seen) if may_lack else set()
+        if missing and not at_end.waiting_ranks(facts):
             is_file = bool(files) or len(job.sources) > 1
             yield Hit(named={"missing": missing, "where": _homes(facts, sorted(missing)), "file": is_file})
         elif (halves := at_end.half_connected(facts)) or at_end.last_to_connect(facts):
@@ -122,14 +127,6 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         yield Hit(named={"end": at_end.list_possible_ends(facts)})
 
 
-def _without_line(facts: Facts) -> set[int]:
-    """Ranks of the world that no process of the log can be, once the job has started."""
-    job = facts.job
-    if at_end.waiting_ranks(facts) or job.rank_space != "global" or any(not last.ranks for last in job.last_lines):
-        return set()
-    return {*range(job.world_size or 0)} - {*job.ranks_seen}
-
-
 def _homes(facts: Facts, missing: list[int]) -> str:
     """Return host and GPU of the first ranks where the order of the ranks shows them."""
     homes = [(rank, placement.home(facts, rank)) for rank in missing[:_MAX_NAMED]]
@@ -139,7 +136,14 @@ def _homes(facts: Facts, missing: list[int]) -> str:
 
 def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:
     """Find communicators with ranks of several hosts in the log: their rings cross hosts."""
-    if comms := [comm for comm in facts.job.communicators if _is_cut_short(facts, comm)]:
+    comms = [
+        comm
+        for comm in facts.job.communicators
+        if len(comm.hosts) > 1 and not comm.guessed and all(map(is_named, comm.hosts))
+        # Paths within hosts only, which cannot all be those of another communicator.
+        if (paths := facts.paths_of(comm)) and all(kind.scope == "intra" for kind in paths.kinds)
+    ]
+    if comms:
         hosts = sorted({host for comm in comms for host in comm.hosts})
         unseen = next((comm for comm in comms if len(comm.started) < comm.nranks), None)
         yield Hit(
@@ -155,14 +159,6 @@ def paths_between_hosts_missing(facts: Facts) -> Iterator[Hit]:
             hosts=hosts,
             evidence=[line for comm in comms for line in (comm.network_lines or comm.evidence)[:1]],
         )
-
-
-def _is_cut_short(facts: Facts, comm: CommunicatorInfo) -> bool:
-    """Return whether it has paths within hosts only, and these cannot all be another communicator's."""
-    if len(comm.hosts) < 2 or comm.guessed or not all(map(is_named, comm.hosts)):
-        return False
-    paths = facts.paths_of(comm)
-    return bool(paths) and all(kind.scope == "intra" for kind in paths.kinds)
 
 
 def separate_jobs(facts: Facts) -> Iterator[Hit]:
@@ -207,8 +203,5 @@ def _find_tests(facts: Facts) -> Iterator[Hit]:
 def _at_once(facts: Facts, begins: list[Evidence]) -> list[Evidence]:
     """Return the first lines of tests that precede the end of the first test, in the source with the most of them."""
     ends = first_of_each(line for notice in facts.with_role("test-end") for line in notice.evidence)
-    by_source: dict[str, list[Evidence]] = {}
-    for line in begins:
-        if line.order < ends.get(line.source, line.order + 1):
-            by_source.setdefault(line.source, []).append(line)
-    return max(by_source.values(), key=len, default=[])
+    early = [line for line in begins if line.order < ends.get(line.source, line.order + 1)]
+    return max(group_values((line.source, line) for line in early).values(), key=len, default=[])

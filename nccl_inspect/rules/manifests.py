@@ -8,19 +8,17 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging import cuda, propagated_errors
 from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
 from nccl_inspect.judging.facts import hosts_in, ranks_in
-from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
-from nccl_inspect.judging.hardware.peer_to_peer import find_unshared
 from nccl_inspect.judging.impact import SHM
-from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
+from nccl_inspect.judging.networks import GOOGLE_NETWORKS_IN_POD
+from nccl_inspect.judging.peer_to_peer import find_unshared
 from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
 from nccl_inspect.model.inventory import contents_of
-from nccl_inspect.platforms.fabrics import find_network
+from nccl_inspect.platforms import find_network
 from nccl_inspect.util.patterns import compile_later
 
 if TYPE_CHECKING:
@@ -40,7 +38,8 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
 
     CUDA_VISIBLE_DEVICES hides no GPU from NVML, but a device cgroup does.
     """
-    isolated, named = set(facts.job.isolated_hosts), {"source": SHM.link}
+    isolated: set[str | None] = set(facts.job.isolated_hosts)
+    named: dict[str, object] = {"source": SHM.link}
     failed = [notice for notice in find_unshared(facts) if isolated.intersection(notice.hosts)]
     failed += [notice for notice in _find_unreached(facts) if not any(notice is other for other in failed)]
     if failed:
@@ -48,8 +47,8 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
         paths = facts.paths("intra", "P2P").filter_values(
             ("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends)
         )
-        known = ["isolated"] if isolated.intersection(hosts_in(failed)) else []
-        yield Hit(failed, named, known, evidence=[*failed, *paths.first_lines()[:1]])
+        named["isolated"] = isolated.intersection(hosts_in(failed))
+        yield Hit(failed, named, evidence=[*failed, *paths.first_lines()[:1]])
         return
     unfound = [
         notice
@@ -61,8 +60,8 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
         several = any(len({pid for name, pid, *_ in processes if name == host}) > 1 for host in hosts_in(unfound))
         split = any(notice.earliest.device for notice in unfound)
         stopped = propagated_errors.frames(facts, files=_FILLS_GPU)
-        words = {"split": split, "several": several and not split, "stopped": bool(stopped)}
-        yield Hit([*unfound, *stopped[:1]], named, ["hidden", *(word for word, holds in words.items() if holds)])
+        named |= {"hidden": True, "split": split, "several": several and not split, "stopped": stopped}
+        yield Hit([*unfound, *stopped[:1]], named)
 
 
 def _find_unreached(facts: Facts) -> list[Notice]:
@@ -75,7 +74,7 @@ def _find_unreached(facts: Facts) -> list[Notice]:
     handles = [
         notice
         for notice in facts.notices("nccl/p2p-ipc-handle-failed")
-        if CUDA_CODES.get(str(value(notice, "error"))) in _UNREACHED
+        if cuda.code_of_text(str(value(notice, "error"))) in _UNREACHED
     ]
     return [notice for notice in (*handles, *calls) if not notice.earliest.device]
 
@@ -142,7 +141,9 @@ def host_network_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[
             shown,
             [case.line(line, case.pod.line) for case in cases],
             workloads.patches(cases, lambda _: [change]),
-            google=NETWORKS_IN_POD if not docker and any(shows(one, "no-google-interface") for one in shown) else "",
+            google=GOOGLE_NETWORKS_IN_POD
+            if not docker and any(shows(one, "no-google-interface") for one in shown)
+            else "",
             sure=any(not shows(one, "not-named") or _has_cards(cases) or _names_interface(one) for one in shown),
         )
 
@@ -151,8 +152,9 @@ def _is_due(facts: Facts, effect: Finding, cases: list[Case]) -> bool:
     """Return whether the network of the node has what is missing."""
     if shows(effect, "not-reached"):  # pods reach each other; containers behind bridges of hosts do not
         return any(case.pod.kind == "container" for case in cases)
-    is_unknown = shows(effect, "no-efa") and shows(effect, "no-ib")
-    if shows(effect, "no-google-interface") or (is_unknown and _is_google(facts, cases)):
+    machines = (workloads.machine(facts, case.pod) for case in cases)
+    is_google = any(find_network(machine.network).vendor == "GCP" for machine in machines if machine)
+    if shows(effect, "no-google-interface") or (_is_unknown(effect) and is_google):
         return True
     if not shows(effect, "not-named"):
         return _has_cards(cases)
@@ -162,12 +164,6 @@ def _is_due(facts: Facts, effect: Finding, cases: list[Case]) -> bool:
 
 def _names_interface(effect: Finding) -> bool:
     return _OF_NODE.search(effect.summary) is not None
-
-
-def _is_google(facts: Facts, cases: list[Case]) -> bool:
-    """Return whether the network of the machine consists of additional interfaces of the node."""
-    machines = (workloads.machine(facts, case.pod) for case in cases)
-    return any(find_network(machine.network).vendor == "GCP" for machine in machines if machine)
 
 
 def _has_cards(cases: list[Case]) -> bool:
@@ -280,16 +276,18 @@ def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iter
     of_efa = [effect for effect in faults if _is_of_efa(effect)]
     machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
     is_efa = bool(of_efa) or any(machine.network == "efa" for machine in machines if machine)
-    cases, touched = _match(facts, faults, _lacks_efa if is_efa else lacks_device)
+    cases, touched = _match(facts, faults, partial(_lacks_device, is_efa))
     if touched:
         docker = cases[0].pod.kind == "container"
         device = "/dev/infiniband" if docker else EFA if is_efa else "RDMA device (rdma/…, vpc.amazonaws.com/efa)"
         words = f"no {device} in its {'devices' if docker else 'resources'}"
         steps = workloads.patches(cases, lambda case: _changes(facts, case, is_efa))
+        resources = [sorted(case.container.resources.items()) for case in cases]
+        requests = [", ".join(f"{name}: {amount}" for name, amount in some) for some in resources]
         yield _hit(
             cases,
             touched,
-            [case.line(f"{words}{_list_requests(case)}") for case in cases],
+            [case.line(words + (f" ({asked})" if asked else "")) for case, asked in zip(cases, requests, strict=True)],
             steps,
             [RDMA_IN_DOCKER],
             device=device,
@@ -317,26 +315,16 @@ def _is_unknown(effect: Finding) -> bool:
     return workloads.shows(effect, "no-efa") and workloads.shows(effect, "no-ib")
 
 
-def lacks_device(pod: Pod, container: Container) -> bool:
-    """Return whether none of the container's devices can be an RDMA NIC."""
-    return not requests_device(container) and _lists_devices(pod, container)
+def _lacks_device(is_efa: bool, pod: Pod, container: Container) -> bool:
+    """Return whether none of a container's devices is one of EFA, or can be an RDMA NIC.
 
-
-def _lacks_efa(pod: Pod, container: Container) -> bool:
-    given = container.asks(EFA) or any(device.startswith(IN_CONTAINER) for device in container.devices)
-    return not given and _lists_devices(pod, container)
-
-
-def _lists_devices(pod: Pod, container: Container) -> bool:
-    """Return whether the file lists all devices: privileged containers have the node's, and claims may add some."""
-    has_claims = bool(container.tree.at("resources", "claims"))
-    return (pod.is_whole or bool(container.resources)) and not container.privileged and not has_claims
-
-
-def _list_requests(case: Case) -> str:
-    """Return the resources that a container requests instead."""
-    asked = ", ".join(f"{name}: {amount}" for name, amount in sorted(case.container.resources.items()))
-    return f" ({asked})" if asked else ""
+    Privileged containers have all devices of the node, and claims may add some that the file does not list.
+    """
+    if container.privileged or container.tree.at("resources", "claims"):
+        return False
+    has_file = any(device.startswith(IN_CONTAINER) for device in container.devices)
+    has_device = container.asks(EFA) or has_file if is_efa else requests_device(container)
+    return (pod.is_whole or bool(container.resources)) and not has_device
 
 
 def _changes(facts: Facts, case: Case, is_efa: bool) -> list[Change]:

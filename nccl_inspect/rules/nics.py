@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import TypeAlias
 
 from nccl_inspect.event.types import NetDevices, OfiProvider
+from nccl_inspect.judging import networks
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
-from nccl_inspect.judging.clouds import is_google_network
 from nccl_inspect.judging.facts import (
+    ENDS,
     HOSTS,
     RANKS,
+    ends_of,
     evidence_of_settings,
     global_ranks,
     hosts_in,
     hosts_with,
     nics_used,
+    once,
     ranks_concerned,
     ranks_in,
 )
-from nccl_inspect.judging.networks import fabrics
-from nccl_inspect.judging.networks.nic_use import Shared, crossing_paths, idle_nics
-from nccl_inspect.judging.networks.transfers import silent_peers
-from nccl_inspect.model.connection import End, Link
+from nccl_inspect.judging.networks import is_google_network
+from nccl_inspect.judging.transfers import silent_peers
+from nccl_inspect.model.connection import SIDES, End, Link
+from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
+from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import is_or_are, ranks_word, some_names
 
 _Rails = dict[tuple[str, int], str]
@@ -98,7 +104,7 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
     crossed = (
         facts.paths(transport="NET").where(lambda kind: kind.also).filter_values(("kind", "communicators"), _is_crossed)
     )
-    without = fabrics.without_cards(facts)
+    without = networks.without_cards(facts)
     if mixed or crossed:
         odd = _odd_ranks(mixed)
         where = set(hosts_with(facts.job, odd))
@@ -114,23 +120,23 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
             named |= {"networks": " and ".join(both), "src": crossed[0].src, "dst": crossed[0].dst}
         lines = [line for comm in mixed[:1] for line in comm.network_lines]
         yield Hit(
-            named=named | {"odd": odd, "lacking": lacking and fabrics.no_cards_on(lacking)},
+            named=named | {"odd": odd, "lacking": lacking and networks.no_cards_on(lacking)},
             ranks=odd or crossed.ends(),
             hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or crossed.hosts(),
             evidence=[*lacking[:1], *lines, *crossed.first_lines()[:2], *refused[:2]],
             paths=crossed,
         )
-    elif notices := fabrics.network_mismatches(facts):
+    elif notices := networks.network_mismatches(facts):
         typed = [notice for notice in notices if value(notice, "got_type") is not None]
-        peer, own = (typed and fabrics.NETWORK_TYPES[value(typed[0], f"{end}_type")] for end in ("got", "expected"))
+        peer, own = (typed and networks.NETWORK_TYPES[value(typed[0], f"{end}_type")] for end in ("got", "expected"))
         failed = facts.plugin("NET", "failed")
         others = [notice for notice in failed if not set(notice.processes) & set(notices[0].processes)]
         named = {"met": True, "peer": peer, "own": own, "failed": failed}
         yield Hit(notices, named, evidence=[*notices[:3], *others[:1]])
     elif without and not any(comm.networks for comm in facts.job.communicators) and not facts.paths(transport="NET"):
-        others = fabrics.card_lists(facts)
+        others = networks.card_lists(facts)
         named = {"hosts_with": hosts_in(others), "hosts_without": hosts_in(without)}
-        named["lacking"] = fabrics.no_cards_on(without)
+        named["lacking"] = networks.no_cards_on(without)
         yield Hit(without, named, evidence=[*without[:2], *others[:2]])
 
 
@@ -193,8 +199,11 @@ def nic_asymmetry(facts: Facts) -> Iterator[Hit]:
         yield _name(facts, Hit([*compared, *fewer], named), fewer)
     elif notices := facts.errors_of_rule("nic-asymmetry"):
         yield _name(facts, Hit(notices, {"one side": True, "CollNet": _is_collnet(notices[0])}), notices)
-    elif len(facts.settings("NCCL_IB_HCA")) < 2 and not _uses_tcp(facts):
-        yield from _compare_lists(facts)
+    elif len(facts.settings("NCCL_IB_HCA")) < 2:
+        used = {kind.net for kind in facts.inter_host_net_paths().kinds}
+        used = used or {net for comm in facts.job.communicators for net in comm.networks}
+        if used != {"Socket"}:  # else the NICs of hosts do not matter
+            yield from _compare_lists(facts)
 
 
 def _name(facts: Facts, hit: Hit, fewer: list[Notice]) -> Hit:
@@ -223,12 +232,6 @@ def _compare_lists(facts: Facts) -> Iterator[Hit]:
     named |= {"listed only": not is_shown, "guessed": is_shown, "severe": is_shown and high >= _SEVERE * max(low, 1)}
     lines = [notice for host in (*ordered[:2], ordered[-1]) for notice in list(nics[host].values())[:1]]
     yield Hit(lines, named)
-
-
-def _uses_tcp(facts: Facts) -> bool:
-    """Return whether hosts use TCP, as far as the log shows: then their NICs do not matter."""
-    used = {kind.net for kind in facts.inter_host_net_paths().kinds}
-    return (used or {net for comm in facts.job.communicators for net in comm.networks}) == {"Socket"}
 
 
 def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
@@ -377,15 +380,12 @@ def _stray(facts: Facts) -> Selection:
     """Send/recv paths that change rails although PXN would have kept them on one."""
     joined = any(facts.link(kind) == "NVLink" for kind in facts.paths(transport="P2P").kinds)
     uses_it = any(kind.pxn_rank is not None for kind in facts.inter_host_rdma_paths().kinds)
-    if not joined or uses_it or not _has_pxn(facts):
+    # The release is known to have it; an inferred range does not count.
+    releases = [re.fullmatch(r"(\d+)\.(\d+)\..*", version) for version in facts.job.nccl_versions]
+    has_it = bool(releases) and all(one is not None and (int(one[1]), int(one[2])) >= _FIRST for one in releases)
+    if not joined or uses_it or not has_it:
         return facts.no_paths()
     return crossing_paths(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
-
-
-def _has_pxn(facts: Facts) -> bool:
-    """Return whether the release is known to have it; an inferred range does not count."""
-    matches = [re.fullmatch(r"(\d+)\.(\d+)\..*", version) for version in facts.job.nccl_versions]
-    return bool(matches) and all(match is not None and (int(match[1]), int(match[2])) >= _FIRST for match in matches)
 
 
 _TIMED_OUT, _NO_ANSWER = 110, 12
@@ -430,3 +430,190 @@ def _explains(path: Path, rank: int, devices: set[str]) -> bool:
         and (own.nic is None or not devices or own.nic in devices)
         for link, (owner, own) in ends
     )
+
+
+_ONE_EACH = 4
+"""On hosts with at least this many GPUs and a NIC for each, every GPU is meant to use its own NIC."""
+
+_Alike: TypeAlias = frozenset[tuple[int, int | None, int | None]]
+"""The kinds of communicators that leave a host: hosts with the same kinds can be compared."""
+
+
+@frozen
+class Shared(Frozen):
+    """Ranks that send, or receive, only through the same NIC."""
+
+    nic: int
+    ranks: set[int]
+    side: str
+    """Whether they do that with what they ``send`` or ``receive``."""
+
+
+@frozen
+class Idle(Frozen):
+    """A host with NICs that nothing uses."""
+
+    host: Host
+    names: list[str]
+    """The idle NICs."""
+    absent: int
+    """Number of the host's ranks that the log lacks: as many of these NICs may be theirs."""
+    used: dict[int, set[int]]
+    """The other NICs by index, with the ranks that use them."""
+    meant: bool
+    """Whether there is evidence that the idle ones are meant for NCCL."""
+    shared: Shared | None
+    """The largest group of ranks that shares a NIC."""
+    shared_name: str
+    evidence: Evidence
+
+
+@frozen
+class _Judged(Frozen):
+    """A host whose connections with others are in the log."""
+
+    host: Host
+    ranks: set[int]
+    """Those of its ranks that the log has."""
+    absent: int
+    comms: list[CommunicatorInfo]
+    """The communicators that join it with others, in which all of them are connected."""
+
+
+@once
+def idle_nics(facts: Facts) -> list[Idle]:
+    """Return the hosts with idle NICs, if all ranks of the host are connected with other hosts.
+
+    Missing connections of other hosts or communicators prove nothing about the NICs of this one. Left out are devices
+    of hosts with fewer ranks than NICs, devices with another kind of link (storage, management), merged ports, and
+    hosts with more ranks than others: the others set the number of channels.
+    """
+    used = nics_used(facts.inter_host_rdma_paths())
+    listing = facts.with_event(NetDevices, lambda event: bool(_devices(event)))
+    lists = group_values((name, notice) for notice in listing for name in notice.hosts)
+    results = (
+        _find_idle(facts, candidate, lists.get(candidate.host.name, []), used.get(candidate.host.name, {}))
+        for candidate in _judged_hosts(facts)
+    )
+    return [candidate for candidate in results if candidate]
+
+
+@once
+def _usual(facts: Facts) -> dict[_Alike, set[frozenset[int]]]:
+    """Return the NICs that hosts use which are alike."""
+    judged = {candidate.host.name: candidate for candidate in _judged_hosts(facts)}
+    compared = {name: candidate.comms for name, candidate in judged.items() if not candidate.absent}
+    return group_sets((_alike(judged[name]), frozenset(nics)) for name, nics in _nics_in(facts, compared).items())
+
+
+@once
+def _judged_hosts(facts: Facts) -> list[_Judged]:
+    """Return the hosts whose ranks in the log are all connected with other hosts."""
+    joining = [comm for comm in facts.job.communicators if len(comm.hosts) > 1 or (comm.nnodes or 1) > 1]
+    crossing = group_values((name, comm) for comm in joining if comm.connected for name in comm.hosts)
+    started = {comm.id: global_ranks(comm, comm.started) for comm in facts.job.communicators}
+    done = {comm.id: global_ranks(comm, comm.connected) for comm in facts.job.communicators}
+    begun = set().union(*started.values())
+    sizes = {host.name: _ranks_on(facts, host, crossing.get(host.name, [])) for host in facts.job.hosts}
+    fewest = min((size for size in sizes.values() if size), default=0)
+    judged = []
+    for host in facts.job.hosts:
+        ranks = begun.intersection(host.ranks)
+        comms = [
+            comm
+            for comm in crossing.get(host.name, [])
+            if ranks & done[comm.id] and ranks & started[comm.id] == ranks & done[comm.id]
+        ]
+        if ranks != {rank for comm in comms for rank in ranks & done[comm.id]}:
+            continue  # these leave out some of its ranks
+        if comms and sizes[host.name] == fewest >= len(ranks):
+            judged.append(_Judged(host, ranks, fewest - len(ranks), comms))
+    return judged
+
+
+def _ranks_on(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | None:
+    """Return the number of the job's ranks on a host, in the log or not; None if unknown."""
+    if len(facts.job.ranks_seen) == facts.job.world_size:
+        return len(host.ranks)
+    return max((comm.local_ranks for comm in comms if comm.local_ranks), default=None)
+
+
+def _alike(judged: _Judged) -> _Alike:
+    return frozenset((comm.nranks, comm.nnodes, comm.channels) for comm in judged.comms)
+
+
+def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[str, set[int]]:
+    """Return the NICs that hosts use in these communicators."""
+    names = {host: {comm.id for comm in comms} for host, comms in compared.items()}
+    return group_sets(
+        (host, end.nic_index)
+        for side, column in HOSTS.items()
+        for host, ends, comms in facts.inter_host_rdma_paths().distinct(column, ENDS[side], "communicators")
+        for end in (ends if host in names and not names[host].isdisjoint(comms) else ())
+        if end.nic_index is not None
+    )
+
+
+def _find_idle(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]]) -> Idle | None:
+    kinds = {_devices(notice.event) for notice in lists}
+    if len(kinds) != 1 or not used:
+        return None  # no list, or lists for single ranks
+    devices = {device[0]: device for device in kinds.pop()}
+    if not used.keys() <= devices.keys() or len(devices) > len(judged.ranks) + judged.absent:
+        return None
+    links, names = {devices[index][-1] for index in used}, {devices[index][1] for index in used}
+    unused = {
+        index: device[1]
+        for index, device in devices.items()
+        if index not in used and device[-1] in links and device[1] not in names
+    }
+    if len(unused) <= judged.absent:
+        return None
+    ports, shared = len(unused) + len(used), _shared_nics(facts).get(judged.host.name)
+    # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU, but all
+    # ranks in the log use the same one.
+    gpus, machine = len(judged.ranks) + judged.absent, facts.platform
+    is_alone = shared is not None and shared.ranks == judged.ranks
+    meant = (
+        any(unused.keys() <= nics for nics in _usual(facts).get(_alike(judged), ()))
+        or (machine is not None and (machine.nics or 0) >= ports and machine.gpus == gpus)
+        or (is_alone and ports == gpus >= _ONE_EACH)
+    )
+    name = devices[shared.nic][1] if shared else ""
+    return Idle(judged.host, list(unused.values()), judged.absent, used, meant, shared, name, lists[0].evidence[0])
+
+
+def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:
+    """Return the devices in a list of IB or RoCE ports; empty for one virtual device, as subsystem NET prints it."""
+    if not isinstance(event, NetDevices) or event.net != "IB":
+        return ()
+    return tuple(device for device in event.devices if len(device) > 3)
+
+
+@once
+def _shared_nics(facts: Facts) -> dict[str, Shared]:
+    """Return for each host the largest group of ranks that send, or receive, only through the same NIC."""
+    own = group_sets(  # without the NICs of other ranks that are used through PXN
+        ((host, side, rank), end.nic_index)
+        for side in SIDES
+        for host, rank, end in ends_of(facts.inter_host_rdma_paths(), side)
+        if end.nic_index is not None and end.pxn_rank is None
+    )
+    groups = group_sets(((host, side, min(nics)), rank) for (host, side, rank), nics in own.items() if len(nics) == 1)
+    largest: dict[str, Shared] = {}
+    for (host, side, nic), ranks in groups.items():
+        if len(ranks) > (len(largest[host].ranks) if host in largest else 1):
+            largest[host] = Shared(nic, ranks, side)
+    return largest
+
+
+def crossing_paths(facts: Facts) -> Selection:
+    """Paths that cross rails, between hosts that use several NICs each: with one NIC there are no rails.
+
+    The networks behind libfabric (EFA, Slingshot) have no rails.
+    """
+    paths = facts.inter_host_rdma_paths().where(lambda kind: "Libfabric" not in (kind.net or ""))
+    used = nics_used(paths)
+    crossed = paths.where(lambda kind: any(link.crosses_rails for link in kind.links))
+    rich = {host for host, nics in used.items() if len(nics) > 1}
+    return crossed.filter_values(("src_host", "dst_host"), lambda *hosts: rich.issuperset(hosts))

@@ -3,16 +3,12 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import Message, P2pRefused
-from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging import cuda, propagated_errors
 from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence, value
-from nccl_inspect.judging.facts import (
-    evidence_of_settings,
-    hosts_in,
-    ranks_in,
-)
-from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.hardware.cuda import code_of
-from nccl_inspect.judging.hardware.peer_to_peer import (
+from nccl_inspect.judging.cuda import code_of
+from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
+from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, current_rate, p2p
+from nccl_inspect.judging.peer_to_peer import (
     disabling_settings,
     find_unshared,
     has_no_pairs,
@@ -20,7 +16,6 @@ from nccl_inspect.judging.hardware.peer_to_peer import (
     limiting_levels,
     local_over_net,
 )
-from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, current_rate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import Selection
@@ -65,11 +60,8 @@ def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
 
 def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     """Find local pairs that could use P2P and do not: numbers and names of levels are in src/graph/paths.cc."""
-    settings, local, on_nvlink = (
-        disabling_settings(facts),
-        facts.paths("intra"),
-        facts.platform and facts.platform.nvlink,
-    )
+    settings, local = disabling_settings(facts), facts.paths("intra")
+    on_nvlink = facts.platform and facts.platform.nvlink
     slow = local.where(lambda kind: kind.transport != "P2P" and facts.allows_p2p(kind) is not False)
     levels = limiting_levels(facts, slow)
     found = Hit(hosts=slow.hosts(), paths=slow)

@@ -10,13 +10,12 @@ from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
-from nccl_inspect.judging import exceptions
+from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.ends import is_last, process_ends, since_start, terminations
 from nccl_inspect.judging.engine import Rule, list_rules
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.statements import is_error, is_survived, report_of, value
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence

@@ -8,8 +8,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_inspect import culprits
-from nccl_inspect.culprits import Trait
+from nccl_inspect.judging import culprits
+from nccl_inspect.judging.culprits import Trait
 
 KINDS = ("host", "gpu")
 Units = list[tuple[tuple[int, int], bool]]

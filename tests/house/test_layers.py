@@ -21,7 +21,7 @@ LAYERS = [
     {"ingest", "grammar"},
     {"scanning"},
     {"model"},
-    {"platforms", "topology", "culprits"},
+    {"platforms", "topology"},
     {"artifacts"},
     {"judging"},
     {"story", "bandwidth"},

@@ -11,7 +11,7 @@ from command_line import invoke
 import nccl_inspect
 from nccl_inspect.extras.live import exit_conditions
 from nccl_inspect.extras.live.watch import End
-from nccl_inspect.judging.actions import decide
+from nccl_inspect.judge import choose_action
 from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.model.finding import ACTIONS, Finding
 
@@ -70,11 +70,11 @@ def test_the_page_the_layer_and_the_confidence_decide() -> None:
         f"{rule} {fields} of a job that {'failed' if is_dead else 'runs'}: {found}, not {wanted}"
         for is_dead, table in ((True, DEAD), (False, ALIVE))
         for rule, fields, wanted in table
-        for found in [decide(finding(rule, **fields), RULES[rule], is_dead, has_ended=False, hosts=4)]
+        for found in [choose_action(finding(rule, **fields), RULES[rule], is_dead, has_ended=False, hosts=4)]
         if found != wanted
     ]
     assert not wrong, "\n".join(wrong)
-    ended = decide(finding("hang-in-init", open_end=True), RULES["hang-in-init"], True, has_ended=True, hosts=4)
+    ended = choose_action(finding("hang-in-init", open_end=True), RULES["hang-in-init"], True, has_ended=True, hosts=4)
     assert ended == "restart"
 
 

@@ -7,10 +7,10 @@ from itertools import product
 from repository import ROOT
 
 import nccl_inspect
-from nccl_inspect import report
-from nccl_inspect.judging import capture, verdicts
+from nccl_inspect import judge, report
+from nccl_inspect.judge import Judgement
+from nccl_inspect.judging import remedies
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.verdicts import Judgement
 from nccl_inspect.model.document import finding_to_dict
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Job
@@ -32,7 +32,7 @@ def job(*findings: Finding, log: bytes = BEGUN) -> Job:
     found = nccl_inspect.read(log)
     found.findings = list(findings)
     judged = Judgement([], [], found.findings, [], [], found.unexplained, found.paths)
-    found.verdict = verdicts.judge_job(found, judged)
+    found.verdict = judge.judge_job(found, judged)
     return found
 
 
@@ -62,6 +62,6 @@ def test_no_command_is_told_that_would_only_read_the_same_log_again() -> None:
     found = nccl_inspect.read(str(NOTES / "p4d-1pod-4gpu.log"))
     needs = Needs(others=("the launch command of each host",))
     found.not_judged = [NotJudged("separate-jobs", "separate jobs or replicas", needs)]
-    assert capture.command(found) is None
+    assert remedies.capture_command(found) is None
     for form in ("text", "markdown", "html"):
         assert "o capture it" not in report.load(form).render(found, report.Style()), form

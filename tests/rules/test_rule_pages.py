@@ -19,7 +19,7 @@ from rule_pages import RULES, Example, examples
 from nccl_inspect.errors import PageError
 from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.grammar.layers import ROLES
-from nccl_inspect.judging import engine, page_words, pages, remedies
+from nccl_inspect.judging import engine, pages, remedies
 
 FOLDER = Path(engine.__file__).parents[1] / "rules"
 HEADINGS = ["What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove", "Examples"]
@@ -87,7 +87,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     found_out = {text or key for text, key in re.findall(r'"([^"\n]+)"|\b(\w+)=', MODULES.get(name, ""))}
     block = f"{declared}\n{said}"
     asked = "\n".join(re.findall(r"^(?:when|unless): ([^#\n]*)", block, re.MULTILINE)).replace(" & ", "\n")
-    asked += "".join(f"\nis {part[2]}" for part in page_words.PART.finditer(block) if part[2] not in FIELDS)
+    asked += "".join(f"\nis {part[2]}" for part in pages.PART.finditer(block) if part[2] not in FIELDS)
     may_have = "settings paths more account partial running effects who errors cause file lines costs steps"
     always = set(may_have.split())
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
@@ -97,13 +97,13 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     sources = re.findall(r"^(?:about|beside): ([^#\n]*)", block, re.MULTILINE)
     for about in (*sources, *re.findall(r"^(?:not )?found (.*)", asked, re.MULTILINE)):
         word, *rest = re.split(" where | saying | not saying ", about)[0].split()
-        if word not in page_words.SOURCES and not {word, *rest} <= PRODUCTIONS:
+        if word not in pages.SOURCES and not {word, *rest} <= PRODUCTIONS:
             yield f"no statements are {about}"
         if word == "role" and not ROLES.keys() >= {*rest}:
             yield f"no statements are {about}"
     for text in (text for case in cases for texts in case.values() for text in texts):
-        named = (match[2] for match in page_words.PLACEHOLDER.finditer(text) if match[1] != "count")
-        known = {*page_words.PLACEHOLDERS, *page_words.FIGURES, *FIELDS, *found_out, *always}
+        named = (match[2] for match in pages.PLACEHOLDER.finditer(text) if match[1] != "count")
+        known = {*pages.PLACEHOLDERS, *pages.FIGURES, *FIELDS, *found_out, *always}
         yield from (f"nothing is called {one}: {text}" for one in named if one not in known)
         if re.search(r"\d GB/s", text):
             yield f"a rate without a source: {text}"

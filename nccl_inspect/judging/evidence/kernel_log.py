@@ -35,7 +35,11 @@ def confidence(facts: Facts, notice: Notice) -> str:
     is_here = True if hosts else None if _named_host(line.text) is None else False
     if is_own and is_here:
         is_here = own[int(str(pid))] in hosts
-    is_now = _is_of_time(facts, line.text) if _is_apart(facts, line.source) else True
+    # A source with lines of NCCL or PyTorch is output of the job.
+    of_torch = (other for other in facts.job.notices if other.production.startswith("torch/"))
+    is_output = any(source.nccl_lines for source in facts.job.sources if source.name == line.source)
+    is_output = is_output or any(one.source == line.source for other in of_torch for one in other.evidence)
+    is_now = True if is_output else _is_of_time(facts, line.text)
     is_gpu = bool(ranks_in(facts, [notice]))
     is_own = is_own or (None if is_gpu else is_own)  # containers have process ids of their own
     if False in (is_own, is_here, is_now):
@@ -47,13 +51,6 @@ def confidence(facts: Facts, notice: Notice) -> str:
 
 def _is_kernel(notice: Notice) -> bool:
     return notice.production.startswith("kernel/")
-
-
-def _is_apart(facts: Facts, name: str) -> bool:
-    """Return whether a source has no line of NCCL or PyTorch: so that it is not output of the job."""
-    is_of_nccl = any(source.nccl_lines for source in facts.job.sources if source.name == name)
-    of_torch = (notice for notice in facts.job.notices if notice.production.startswith("torch/"))
-    return not is_of_nccl and all(line.source != name for notice in of_torch for line in notice.evidence)
 
 
 def _is_of_time(facts: Facts, line: str) -> bool | None:

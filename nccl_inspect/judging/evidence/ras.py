@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.judging.line_order import short
+from nccl_inspect.judging.facts import Facts, cite_line, hosts_with
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
@@ -58,10 +57,14 @@ def is_stuck(facts: Facts) -> bool:
 
 def make_hit(facts: Facts, named: Mapping[str, object], ranks: Set[int], evidence: list[Evidence]) -> Hit:
     """Return a hit that is only a clue while the job is running: RAS may have been asked then."""
-    hosts = hosts_with(facts.job, ranks)
-    if is_stuck(facts):
-        return Hit(named=named, ranks=ranks, hosts=hosts, evidence=evidence, confidence="likely")
-    return Hit(named=named, known=("running",), ranks=ranks, hosts=hosts, evidence=evidence, confidence="possible")
+    running = not is_stuck(facts)
+    return Hit(
+        named={**named, "running": running},
+        ranks=ranks,
+        hosts=hosts_with(facts.job, ranks),
+        evidence=evidence,
+        confidence="possible" if running else "likely",
+    )
 
 
 def same_counts_note(facts: Facts) -> str:
@@ -74,7 +77,7 @@ def same_counts_note(facts: Facts) -> str:
         if counts and len(answer.launched) == len(answer.sizes) and not (answer.mismatches or answer.lost):
             words = list_words([f"{number} {operation}" for operation, number in counts.items()])
             return (
-                f". RAS ({short(Evidence(answer.name, 1, ''))}) counts the same collectives on all ranks "
+                f". RAS ({cite_line(Evidence(answer.name, 1, ''))}) counts the same collectives on all ranks "
                 f"({words}): no rank lags in these. RAS does not count sends and receives: one without a partner, "
                 "or a rank that is busy elsewhere, looks like this"
             )

@@ -6,13 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from nccl_inspect.judging import gdr
 from nccl_inspect.judging.check import Hit
-from nccl_inspect.judging.evidence.machine_faults import CERTAIN, FAULTS, LIKELY, Fault
-from nccl_inspect.judging.evidence.machines import Sighting, cards
-from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.hardware import distances
-from nccl_inspect.judging.line_order import short
-from nccl_inspect.judging.networks import gdr_statements
+from nccl_inspect.judging.evidence.machines import CERTAIN, FAULTS, LIKELY, Fault, Sighting, all_cards
+from nccl_inspect.judging.facts import Facts, cite_line, once
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
@@ -43,7 +40,7 @@ def find_clues(facts: Facts, rule: str) -> Iterator[Hit]:
                 "steps": [step.replace(_NIC, seen[0].part or _NIC) for step in fault.fix],
             }
             ranks = {rank for sighting in seen for rank in sighting.ranks}
-            yield Hit([], named, (), ranks, {one.host for one in seen}, [one.evidence for one in seen])
+            yield Hit([], named, ranks, {one.host for one in seen}, [one.evidence for one in seen])
 
 
 def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
@@ -99,7 +96,7 @@ def _related_sightings(facts: Facts, finding: Finding, fault: Fault, seen: Seque
     if fault.unless and re.search(fault.unless, text):
         return []
     near = [sighting for sighting in seen if not sighting.host or not hosts or sighting.host in hosts]
-    named = {card for card in cards(facts) if re.search(rf"(?<!\w){re.escape(card)}(?!\w)", text) is not None}
+    named = {card for card in all_cards(facts) if re.search(rf"(?<!\w){re.escape(card)}(?!\w)", text) is not None}
     own = [sighting for sighting in near if (sighting.part in named if named and sighting.part else sighting.is_in_use)]
     if own or fault.where_it_hurts:
         return own
@@ -111,9 +108,9 @@ def _may_explain(facts: Facts, finding: Finding, fault: Fault) -> bool:
     if not finding.rule.startswith("gdr-") or "peermem" not in "".join(fault.fix):
         return True
     nets = {kind.net for kind in facts.inter_host_rdma_paths().kinds}
-    reasons: list[Notice] = gdr_statements.refusals(facts)
-    measured = distances.too_far([*reasons, *gdr_statements.too_far(facts)])
-    return not (measured or facts.is_rccl() or gdr_statements.disabling_settings(facts)) and all(
+    reasons: list[Notice] = gdr.gdr_refusals(facts)
+    measured = gdr.first_too_far([*reasons, *gdr.gpus_too_far(facts)])
+    return not (measured or facts.is_rccl() or gdr.settings_without_gdr(facts)) and all(
         (net or "").startswith("IB") for net in nets
     )
 
@@ -121,7 +118,7 @@ def _may_explain(facts: Facts, finding: Finding, fault: Fault) -> bool:
 def _confidence(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighting]) -> str:
     """Return the confidence: a file that may be of another host, or of the other end of a transfer, proves nothing."""
     sure = fault.explains[finding.rule]
-    if finding.rule.startswith("gdr-") and gdr_statements.refusals(facts):
+    if finding.rule.startswith("gdr-") and gdr.gdr_refusals(facts):
         sure = CERTAIN  # NCCL asked the drivers, and the module is missing
     is_near = all(sighting.host and (not finding.hosts or sighting.host in finding.hosts) for sighting in seen)
     return sure if is_near or (len(facts.job.hosts) < 2 and sure == CERTAIN) else LIKELY
@@ -158,4 +155,4 @@ def _words(seen: Sequence[Sighting]) -> str:
 
 
 def _lines(seen: Iterable[Sighting]) -> list[str]:
-    return [short(sighting.evidence) for sighting in seen]
+    return [cite_line(sighting.evidence) for sighting in seen]

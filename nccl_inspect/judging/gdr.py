@@ -1,4 +1,4 @@
-"""Statements of NCCL, plugins and settings about GPUDirect RDMA, if no connection shows whether it is used."""
+"""Statements about GPUDirect RDMA: of NCCL, plugins and settings, and the distances between NIC and GPU."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from nccl_inspect.event.types import GdrDecision, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in
-from nccl_inspect.judging.networks.fabrics import card_lists
-from nccl_inspect.judging.networks.fallback import is_on_one_host
+from nccl_inspect.judging.networks import card_lists, is_on_one_host
 from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.model.versions import order
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import fold_names
 
@@ -30,13 +30,15 @@ def is_undecided(facts: Facts) -> bool:
     return not (shown or over_tcp or (platform and platform.gdr is False) or is_on_one_host(facts))
 
 
-def refusals(facts: Facts) -> list[Notice]:
+def gdr_refusals(facts: Facts) -> list[Notice]:
     """NICs that cannot access GPU memory, according to their driver or the plugin."""
-    notices = [*facts.with_role("gdr-refused"), *(facts.notices(_WEAK) if _is_on_efa(facts) else ())]
-    return [notice for notice in notices if "NET/Socket" not in notice.message and not _is_without(notice)]
+    on_efa = facts.with_event(OfiProvider, lambda event: event.provider == "efa")
+    notices = [*facts.with_role("gdr-refused"), *(facts.notices(_WEAK) if on_efa else ())]
+    notices = [notice for notice in notices if "NET/Socket" not in notice.message]
+    return [notice for notice in notices if not _WITHOUT.fullmatch(str(getattr(notice.event, "nic", None)))]
 
 
-def too_far(facts: Facts) -> list[Notice]:
+def gpus_too_far(facts: Facts) -> list[Notice]:
     """GPUs that are too far from every measured NIC: to be far from some and near one is normal."""
     decisions = [
         notice for notice in facts.with_event(GdrDecision) if getattr(notice.event, "distance", None) is not None
@@ -47,7 +49,7 @@ def too_far(facts: Facts) -> list[Notice]:
     ]
 
 
-def disabling_settings(facts: Facts) -> list[Setting]:
+def settings_without_gdr(facts: Facts) -> list[Setting]:
     """Settings that disable it, if there is a network that could use it."""
     if not (facts.with_event(OfiProvider) or card_lists(facts) or facts.inter_host_rdma_paths()):
         return []
@@ -63,15 +65,11 @@ def is_sure(notices: Iterable[Notice]) -> bool:
     """Return whether the NICs are of a kind that supports it in nearly every machine."""
     notices = list(notices)
     return not any(notice.production == _WEAK for notice in notices) and not any(
-        map(_MAYBE_WITHOUT.fullmatch, nics(notices))
+        map(_MAYBE_WITHOUT.fullmatch, named_nics(notices))
     )
 
 
-def _is_on_efa(facts: Facts) -> bool:
-    return any(getattr(notice.event, "provider", None) == "efa" for notice in facts.with_event(OfiProvider))
-
-
-def nics(notices: Iterable[Notice]) -> list[str]:
+def named_nics(notices: Iterable[Notice]) -> list[str]:
     """Return the NICs that statements name."""
     names = (getattr(notice.event, "nic", None) for notice in notices)
     return [str(name) for name in dict.fromkeys(names) if name is not None]
@@ -86,5 +84,44 @@ def _gpu(notice: Notice) -> object:
     return getattr(notice.event, "gpu", None)
 
 
-def _is_without(notice: Notice) -> bool:
-    return _WITHOUT.fullmatch(str(getattr(notice.event, "nic", None))) is not None
+_CLASSES = (
+    ((2, 27, 5), "LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS"),
+    ((2, 27), "LOC NVL NVB C2C PIX PXB PXN P2C PHB SYS"),
+    ((2, 26), "LOC NVL NVB C2C PIX PXB PXN PHB SYS"),
+    ((2, 12), "LOC NVL NVB PIX PXB PXN PHB SYS"),
+    ((2, 8), "LOC NVL NVB PIX PXB PHB SYS"),
+    ((2, 6), "LOC NVL PIX PXB PHB SYS"),
+)
+"""The classes from near to far, and the first release with this numbering."""
+
+
+def first_too_far(reasons: Iterable[Notice]) -> GdrDecision | None:
+    """Return the first distance that is too long; None if any reason is missing support."""
+    decisions = [(notice.roles, notice.event) for notice in reasons if isinstance(notice.event, GdrDecision)]
+    measured = all("gdr-too-far" in roles for roles, _ in decisions)
+    return decisions[0][1] if decisions and measured else None
+
+
+def distance_in_words(far: GdrDecision, facts: Facts) -> str:
+    """Return the distance and its limit in words, with the names of the numbers if the release is known."""
+    words = []
+    for number in (far.distance, far.limit):
+        label = None if number is None else distance_name(number, facts.job.nccl_versions)
+        words.append(f"{number} ({label})" if label else f"{number}")
+    apart = f"GPU {far.gpu} and NIC {far.nic} are farther apart than NCCL allows"
+    return f"{apart}: distance {words[0]}, and the limit is {words[1]}"
+
+
+def distance_name(distance: int, releases: Iterable[str]) -> str | None:
+    """Return the name of a distance; None if the releases of the log disagree, or none is known.
+
+    Args:
+        distance: as printed.
+        releases: of the log; an inferred one may be any of a range.
+    """
+    names: set[str | None] = set()
+    for release in releases:
+        classes = next((text.split() for first, text in _CLASSES if order(release) >= first), [])
+        is_known = "inferred" not in release and distance < len(classes)
+        names.add(classes[distance] if is_known else None)
+    return names.pop() if len(names) == 1 else None

@@ -26,13 +26,10 @@ def platform_of(job: Job) -> Platform | None:
 def expected_of(platform: Platform | None, job: Job) -> Platform | None:
     """Return the machine type with what this job can expect of it."""
     settings = {(setting.name, setting.value) for setting in job.environment}
-    if platform and platform.p2p is False and platform.nvlink_pairs and _uses_p2p(job):
+    uses_p2p = any(kind.transport == "P2P" for kind in job.paths.kinds)
+    if platform and platform.p2p is False and platform.nvlink_pairs and uses_p2p:
         platform = replace(platform, p2p=None)  # it has bridges, between some GPUs
     return platform and platforms.expect_of_job(platform, job.nccl_versions, local_ranks(job), settings)
-
-
-def _uses_p2p(job: Job) -> bool:
-    return any(kind.transport == "P2P" for kind in job.paths.kinds)
 
 
 def gpu_names(job: Job) -> set[str]:

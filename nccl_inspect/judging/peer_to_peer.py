@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from nccl_inspect.judging import cuda
+from nccl_inspect.judging.cuda import AT_START
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.hardware.cuda import CUDA_CODES
-from nccl_inspect.judging.hardware.cuda_codes import AT_START, KERNEL_ERRORS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Selection, Setting
 
@@ -56,7 +55,8 @@ def local_over_net(facts: Facts) -> Selection:
 
 
 _NOT_SHAREABLE = (1, 304, 400, 800)
-_EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
+_EXHAUSTED = 711
+"""Peer mapping resources."""
 
 
 def find_unshared(facts: Facts) -> list[Notice]:
@@ -75,12 +75,12 @@ def _is_of_p2p_with_hip(failure: cuda.Failure) -> bool:
     return is_of_p2p and failure.code in _NOT_SHAREABLE and cuda.is_hip(failure.notice)
 
 
-_OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226} | (AT_START - {101, 999})
-"""Errors that rules of their own report, wherever they occur: memory, a fabric that is not up, kernels, hardware, and
-the start of CUDA."""
+_OTHERS = {2, 802, 919, 214, 220, 226} | (AT_START - {101, 999})
+"""Errors that rules of their own report, wherever they occur: memory, a fabric that is not up, hardware, and the start
+of CUDA."""
 
 
 def is_of_fabric(failure: cuda.Failure) -> bool:
     """Return whether a multicast call failed with an error that no other rule handles."""
-    is_unclaimed = failure.code is not None and failure.code not in _OTHERS
+    is_unclaimed = failure.code not in (None, *_OTHERS) and not cuda.is_of_kernel(failure.code)
     return is_unclaimed and str(failure.file).endswith("transport/nvls.cc")

@@ -1,27 +1,24 @@
-"""Failed CUDA calls: their codes, and the parts of NCCL that made them."""
+"""Failed CUDA calls: their codes and meanings, what made them, and fixes for errors that are the cause."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 
 from nccl_inspect.event.types import CudaFailure, ErrorCascade
+from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.hardware.cuda_codes import (
-    ANSWERS,
-    CUDA_CODES,
-    DO_THEY_FIT,
-    KERNEL_ERRORS,
-    MEANINGS,
-    TRIALS,
-    Answer,
-)
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.records import Frozen, frozen
 
-__all__ = ["ANSWERS", "CUDA_CODES", "DO_THEY_FIT", "KERNEL_ERRORS", "MEANINGS", "Answer"]
-
+_ERRORS = Path(__file__).with_name("cuda_errors.txt")
+AT_START = frozenset((3, 34, 35, 46, 100, 101, 102, 127, 216, *range(803, 810), 999))
+"""Errors from starting CUDA; a process that already connects has CUDA, and another fault."""
+DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA match?"
+VISIBLE_GPUS = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are visible?"
 _LAUNCH = ("enqueue", "ce_coll", "device/", "rma/", "scheduler/", "sym_kernels", "misc/strongstream")
 """Prefixes of source files that launch kernels and copies or wait for streams; all others build communicators and
 connections."""
@@ -44,7 +41,7 @@ FULL = "out of memory"
 ERROR = "CUDA error: "
 """PyTorch's prefix of CUDA's error text."""
 _NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"
-OUT_OF_MEMORY = CUDA_CODES[FULL]
+OUT_OF_MEMORY = 2
 _CUDA_ERROR = 1
 
 
@@ -59,12 +56,72 @@ class Failure(Frozen):
     notice: Notice
 
 
+@cache
+def _list_errors() -> dict[int | None, dict[str, list[str]]]:
+    """Return what is known of each error, by its number; few logs have any."""
+    errors: dict[int | None, dict[str, list[str]]] = {}
+    own: dict[str, list[str]] = {}
+    given: list[str] = []
+    for line in _ERRORS.read_text(encoding="utf-8").split("\n"):
+        key, _, text = line.strip().partition(": ")
+        if line.startswith("    "):
+            given[-1] += f" {line.strip()}"
+        elif line.startswith("  "):
+            given = own.setdefault(key, [])
+            given.append(str(globals()[text[1:]]) if text.startswith("@") else text)
+        elif key.isdigit():
+            own = errors.setdefault(int(key), {})
+            given = own.setdefault("text", [])
+            given.append(text)
+    for code, own in errors.items():
+        errors[code] = errors[int(own["as"][0])] | own if "as" in own else own
+    return errors
+
+
+@cache
+def _list_codes() -> dict[str, int | None]:
+    """Return the numbers of errors by their texts; up to CUDA 10.0 many texts had other numbers than those printed."""
+    return {text: code for code, known in _list_errors().items() for text in known["text"]}
+
+
+def code_of_text(text: str) -> int | None:
+    """Return the number of an error of that text; runtime calls print only the text."""
+    return _list_codes().get(text)
+
+
+def find_start_code(text: str, but: int) -> int | None:
+    """Return the number of the error from starting CUDA, but for one, whose text is in another text."""
+    return next((code for own, code in _list_codes().items() if code in AT_START and code != but and own in text), None)
+
+
+def is_of_kernel(code: int | None) -> bool:
+    """Return whether a kernel made the error: the next CUDA call reports it, whoever makes it."""
+    return "kernel" in _list_errors().get(code, ())
+
+
+def has_answer(code: int | None) -> bool:
+    """Return whether the text of an error is the cause, whatever call returns it: the GPU is not broken."""
+    return "cause" in _list_errors().get(code, ())
+
+
+def has_meaning(code: int | None) -> bool:
+    """Return whether something is known of an error besides its text, though not the cause."""
+    return "means" in _list_errors().get(code, ())
+
+
+def find_start_answer(code: int) -> tuple[str, list[str]]:
+    """Return the cause of an error from starting CUDA, and its fix."""
+    known = _list_errors()[code]
+    cause, fix = ("start", "fix at start") if "start" in known else ("cause", "fix")
+    return known[cause][0], known[fix]
+
+
 def code_of(notice: Notice) -> int | None:
     """Return the number of a CUDA failure: by its text, which is stable across releases, else as printed."""
     event = notice.event
     if not isinstance(event, CudaFailure):
         return None
-    return CUDA_CODES.get(event.error, event.code)
+    return code_of_text(event.error) or event.code
 
 
 def file_of(notice: Notice) -> str:
@@ -126,7 +183,7 @@ def matching_exceptions(facts: Facts, failed: Iterable[Failure]) -> list[Notice]
 
 def code_in(text: str) -> int | None:
     """Return the number of the error that an exception of PyTorch names: ``RuntimeError: CUDA error: …``."""
-    return CUDA_CODES.get(text.partition(ERROR)[2])
+    return code_of_text(text.partition(ERROR)[2])
 
 
 def is_out_of_memory(notice: Notice) -> bool:
@@ -140,27 +197,49 @@ def on_hardware(steps: Iterable[str], facts: Facts) -> list[str]:
     return [_ON_AMD.get(step, step) for step in steps] if facts.is_rccl() else list(steps)
 
 
-def words(failure: Failure) -> str:
+def failure_in_words(failure: Failure) -> str:
     """CUDA's error text, with its code if printed or known."""
     return f"'{failure.error}'" + (f" ({failure.code})" if failure.code is not None else "")
 
 
-def cause(code: int | None) -> str:
+def find_cause(code: int | None) -> str:
     """Return the likely cause of a failure that no rule for its code handles."""
-    if code in KERNEL_ERRORS:
-        return (
-            f"a kernel that ran earlier on this GPU ({KERNEL_ERRORS[code]}), usually one of the program and not "
-            "NCCL's: CUDA reports it at the next call"
-        )
-    if code in ANSWERS:
-        return ANSWERS[code].cause
-    if code in MEANINGS:
-        return (
-            f"CUDA's error means: {MEANINGS[code]}. The log does not show whether driver, container or GPU is at fault"
-        )
+    match _list_errors().get(code, {}):
+        case {"kernel": [words]}:
+            return (
+                f"a kernel that ran earlier on this GPU ({words}), usually one of the program and not NCCL's: CUDA "
+                "reports it at the next call"
+            )
+        case {"cause": [words]}:
+            return words
+        case {"means": [words]}:
+            return f"CUDA's error means: {words}. The log does not show whether driver, container or GPU is at fault"
     return "unknown from this log; likely: driver, container or GPU"
 
 
-def fix(code: int | None, otherwise: Iterable[str]) -> list[str]:
+def find_fix(code: int | None, otherwise: Iterable[str]) -> list[str]:
     """Return the fix if the error is the cause; otherwise steps that show more."""
-    return list(ANSWERS[code].fix if code in ANSWERS else [*TRIALS.get(code, ()), *otherwise])
+    known = _list_errors().get(code, {})
+    return list(known["fix"] if "cause" in known else [*known.get("try", ()), *otherwise])
+
+
+def make_cuda_hit(
+    facts: Facts, failed: list[Failure], steps: Iterable[str], known: Mapping[str, object] | None = None
+) -> Hit:
+    """Return the hit of some failed calls.
+
+    Args:
+        facts: about the job.
+        failed: the calls; the first one decides the cause.
+        steps: show more, where the error itself is not the cause.
+        known: more values.
+    """
+    first = failed[0]
+    named = {
+        "file": first.file,
+        "errors": list(dict.fromkeys(map(failure_in_words, failed))),
+        "cause": find_cause(first.code),
+        "steps": on_hardware(find_fix(first.code, steps), facts),
+        **(known or {}),
+    }
+    return Hit([failure.notice for failure in failed], named, explains=matching_exceptions(facts, failed))

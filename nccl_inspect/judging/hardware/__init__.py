@@ -1,1 +1,0 @@
-"""GPUs, CUDA and machine types."""

@@ -1,0 +1,560 @@
+"""The network that hosts communicate over, and the one that they have: interfaces, cards, plugins, clouds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from nccl_inspect.event import types as events
+from nccl_inspect.event.base import Process, is_named
+from nccl_inspect.event.types import BootstrapInterface, NetDevices
+from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_evidence, hosts_in, once, ranks_in
+from nccl_inspect.judging.propagated_errors import frames
+from nccl_inspect.judging.statements import error_of, value
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection, Setting
+from nccl_inspect.model.versions import order
+from nccl_inspect.platforms import find_network
+from nccl_inspect.util.grouping import group_sets
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.wording import count, some_names
+
+_OF_ONE_MACHINE = compile_later(
+    r"docker|br-[0-9a-f]{12}|veth[0-9a-f]{4}|cni|cbr|virbr|lxc|lxdbr|podman|nerdctl|flannel|cali[0-9a-f]|cilium|weave|"
+    r"kube|nodelocaldns|vxlan|genev|azv[0-9a-f]|ip6tnl|ip6gre|tunl|sit\d|gre\d|gretap|tun\d|tap|wg|tailscale|zt|ppp|"
+    r"vmnet|vboxnet|dummy"
+)
+"""Bridges, ends of container links, overlays and tunnels: mostly for traffic within one machine.
+
+Names such as ``veth0`` are left out: containers use them for the interface that makes them reachable.
+"""
+_OVER_INFINIBAND = compile_later(r"ib(?:\d|[pP]\d|s\d|o\d|_|bond)|bond-?ib", re.IGNORECASE)
+"""``ib0``, ``ibp12s0``, ``ibs1f0``, ``ibP257p0s0``: names of IPoIB interfaces."""
+_FOR_RDMA = compile_later(r"rdma|roce|mlx|.*rdma\d", re.IGNORECASE)
+"""Names that administrators give to interfaces of RoCE cards: ``rdma0``, ``gpu0rdma0``."""
+_LINK_LOCAL = ("169.254.", "fe80:", "[fe80:")
+_LOOPBACK = ("127.", "::1<", "[::1]")
+_ZONE = compile_later(r"%([^\s<\]]+)")
+
+
+@frozen
+class Interface(Frozen):
+    """An IP interface that a process lists."""
+
+    name: str
+    address: str
+    """Empty if the line does not have it."""
+    for_setup: bool
+    """Whether it is the one for bootstrap; NET/Socket uses all of them for data."""
+    notice: Notice
+
+    @property
+    def words(self) -> str:
+        """Return the interface with its address, in words."""
+        return f"{self.name} ({self.address or 'no address'})"
+
+    @property
+    def is_link_local(self) -> bool:
+        """Return whether its address is valid on one link only."""
+        return self.address.startswith(_LINK_LOCAL)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Return whether it is a loopback interface."""
+        return self.name == "lo" or is_loopback(self.address)
+
+    @property
+    def is_of_one_machine(self) -> bool:
+        """Return whether other hosts most likely cannot reach it."""
+        return self.is_link_local or is_of_one_machine(self.name)
+
+    @property
+    def is_ipoib(self) -> bool:
+        """Return whether it is IP over InfiniBand, which NCCL prefers."""
+        return self.name.startswith("ib")
+
+
+def is_of_one_machine(name: str) -> bool:
+    """Return whether an interface of that name is mostly for traffic within one machine."""
+    return bool(_OF_ONE_MACHINE.match(name))
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address is a loopback address."""
+    return f"{address}<".startswith(_LOOPBACK)
+
+
+def is_unreachable_elsewhere(address: str) -> bool:
+    """Return whether an address that a process connected to cannot belong to another host."""
+    zone = _ZONE.search(address)
+    return address.startswith((*_LINK_LOCAL, *_LOOPBACK)) or bool(zone and is_of_one_machine(zone[1]))
+
+
+def is_over_infiniband(name: str) -> bool:
+    """Return whether an interface is IPoIB by its name, which implies an InfiniBand card."""
+    return _OVER_INFINIBAND.match(name) is not None
+
+
+def is_for_rdma(name: str) -> bool:
+    """Return whether an interface is named after RoCE or its card."""
+    return _FOR_RDMA.match(name) is not None
+
+
+def notices_naming(facts: Facts, fits: Callable[[str], object]) -> list[Notice]:
+    """Return the statements with an interface whose name matches."""
+    return list(
+        {
+            id(interface.notice): interface.notice for interface in listed_interfaces(facts) if fits(interface.name)
+        }.values()
+    )
+
+
+@once
+def listed_interfaces(facts: Facts) -> list[Interface]:
+    """Return all interfaces that processes list, for bootstrap and for NCCL's own TCP network."""
+    interfaces: list[Interface] = []
+    for notice in facts.with_event(BootstrapInterface):
+        assert isinstance(notice.event, BootstrapInterface)
+        interfaces.append(_make_interface(notice.event.interface, notice.event.address, True, notice))
+        interfaces += [_make_interface(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
+    for notice in facts.with_event(NetDevices):
+        assert isinstance(notice.event, NetDevices)
+        if notice.event.net == "Socket":
+            interfaces += [
+                _make_interface(device[1], device[2], False, notice)
+                for device in notice.event.devices
+                if len(device) > 2
+            ]
+    begun: set[Process] = set()
+    for notice in facts.notices("nccl/interface-found-old"):
+        is_first = not begun.issuperset(notice.processes)
+        interfaces.append(_make_interface(value(notice, "interface"), value(notice, "address"), is_first, notice))
+        begun.update(notice.processes)
+    return interfaces
+
+
+def _make_interface(name: object, address: object, for_setup: bool, notice: Notice) -> Interface:
+    return Interface(str(name), str(address or "").partition("<")[0], for_setup, notice)
+
+
+def included_names(setting: Setting) -> list[str]:
+    """Return the names, or prefixes of names, that a value of NCCL_SOCKET_IFNAME allows; none if it is an exclusion."""
+    return [] if setting.value.startswith("^") else _listed_names(setting.value.removeprefix("="))
+
+
+def allows_loopback(setting: Setting) -> bool:
+    """Return whether a list of interfaces to exclude omits the loopback, which comes first (src/misc/socket.cc).
+
+    NCCL excludes ``lo`` and docker's interfaces by default, but only if the user sets no list.
+    """
+    excluded = _listed_names(setting.value.removeprefix("^").removeprefix("="))
+    return setting.value.startswith("^") and not any("lo".startswith(name) for name in excluded)
+
+
+def _listed_names(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip().partition(":")[0])]
+
+
+def same_address(used: Iterable[Interface]) -> dict[str, set[str]]:
+    """Addresses that several hosts have, with these hosts: each host has a private network there."""
+    named = [interface for interface in used if interface.address and not interface.is_loopback]
+    by_address = group_sets((interface.address, host) for interface in named for host in interface.notice.hosts)
+    return {address: hosts for address, hosts in by_address.items() if len(hosts) > 1}
+
+
+_REPORTS_NO_INTERFACE = (2, 4, 8)
+"""The first release that reports a missing interface (src/bootstrap.cc)."""
+NO_FAMILY = "Address family not supported"
+
+
+def without_family(facts: Facts) -> list[Notice]:
+    """Sockets that the system refuses because no interface gave them an address: the only sign of it until 2.4.7.
+
+    A process that lists an interface has an address of its own, and got one of another family from its peer.
+    """
+    chose = {process for interface in listed_interfaces(facts) for process in interface.notice.processes}
+    notices = [notice for notice in facts.notices("nccl/socket-create-failed") if NO_FAMILY in error_of(notice)]
+    old = not any(order(text) >= _REPORTS_NO_INTERFACE for text in facts.job.nccl_versions if "inferred" not in text)
+    return [notice for notice in notices if old and chose.isdisjoint(notice.processes)]
+
+
+_SOCKET = "Socket"
+_TCP_PROVIDERS = ("tcp", "sockets")
+"""Providers of libfabric that carry it over TCP."""
+_CAME_UP = ("initialised", "assigned")
+
+
+@frozen
+class Fallback(Frozen):
+    """A job whose hosts are left with TCP, as far as the log shows."""
+
+    stated: list[Evidence]
+    """Lines in which NCCL selects TCP; empty if it only reports what it did not find."""
+    missing: list[Evidence]
+    """Lines that report no card, or no library to look for one."""
+    ranks: set[int]
+    hosts: set[str]
+    is_spread: bool
+    """Whether the job is known to span hosts."""
+    is_near: bool
+    """Whether the log shows connections, all of them within one host."""
+
+    @property
+    def severity(self) -> str:
+        """Return an info if the job may be on one host, which needs no network."""
+        return "info" if self.may_be_idle else "warning"
+
+    def confidence(self, sure: bool) -> str:
+        """``likely`` with a sure sign of a better network, if there is traffic between hosts."""
+        return "likely" if sure and not self.may_be_idle else "possible"
+
+    @property
+    def may_be_idle(self) -> bool:
+        """Return whether no traffic in the log leaves the host, and no line shows another host."""
+        return self.is_near and not self.is_spread
+
+
+@once
+def fallback(facts: Facts) -> Fallback | None:
+    """TCP as the only network that came up; None if another did, one host is all, or connections show the network."""
+    if facts.paths(transport="NET") or is_on_one_host(facts):
+        return None
+    # NCCL initializes networks in turn and stops at the first that works; TCP is the last (src/net.cc). Over Google's
+    # own plugin TCP is intended.
+    came_up, providers = facts.plugin("NET", *_CAME_UP), facts.with_event(events.OfiProvider)
+    lists = facts.with_event(events.NetDevices)
+    networks: set[str | None] = {net for comm in facts.job.communicators for net in comm.networks}
+    networks |= {getattr(notice.event, "plugin", None) for notice in came_up}
+    networks |= {getattr(notice.event, "net", None) for notice in lists if getattr(notice.event, "devices", ())}
+    if networks - {_SOCKET} or not all(map(is_over_tcp, providers)) or facts.notices("nccl/net-ib-merged"):
+        return None
+    sockets = [notice for notice in lists if getattr(notice.event, "net", None) == _SOCKET]
+    chosen = [notice for notice in came_up if getattr(notice.event, "plugin", None) == _SOCKET]
+    over_tcp = [*sockets, *chosen, *providers]
+    missing = facts.with_role("no-ib")
+    lines = [
+        line for comm in facts.job.communicators if set(comm.networks) == {_SOCKET} for line in comm.network_lines[:1]
+    ]
+    stated = [*first_evidence(over_tcp), *lines]
+    if not (stated or missing or failed_plugins(facts) or facts.with_role("no-provider")):
+        return None
+    notices = [*over_tcp, *missing]
+    return Fallback(
+        stated,
+        first_evidence(missing),
+        ranks_in(notices),
+        hosts_in(notices),
+        facts.spans_hosts(),
+        is_near=bool(facts.paths("intra")),
+    )
+
+
+def failed_plugins(facts: Facts) -> list[Notice]:
+    """Failed initializations of network plugins; NCCL's own networks fail on many healthy machines."""
+    return [n for n in facts.plugin("NET", "failed") if getattr(n.event, "plugin", None) not in ("IB", _SOCKET)]
+
+
+def is_over_tcp(notice: Notice) -> bool:
+    """Return whether aws-ofi-nccl reports that it selected TCP, maybe with a layer above it: ``tcp;ofi_rxm``."""
+    return str(getattr(notice.event, "provider", "")).partition(";")[0] in _TCP_PROVIDERS
+
+
+def is_of_libfabric(notice: Notice) -> bool:
+    """Return whether a statement about a plugin is about aws-ofi-nccl, by the name of file, plugin or network."""
+    name = str(getattr(notice.event, "plugin", "")).lower()
+    return "ofi" in name or "libfabric" in name
+
+
+def is_on_one_host(facts: Facts) -> bool:
+    """Return whether all communicators are known to be on one host, so that NCCL needs no network."""
+    comms = facts.job.communicators
+    return bool(comms) and not facts.spans_hosts() and all(map(_is_whole, comms))
+
+
+def _is_whole(comm: CommunicatorInfo) -> bool:
+    """Return whether all ranks of a communicator on one host are in the log, or NCCL counts one node."""
+    named = len(comm.hosts) == 1 and is_named(comm.hosts[0])
+    return comm.nnodes == 1 or (named and len({*comm.started, *comm.completed}) == comm.nranks)
+
+
+def clue_evidence(signs: Iterable[Evidence], fallback: Fallback) -> list[Evidence]:
+    """Return the lines of a clue: signs of the better network, and NCCL's reports of no card and of selecting TCP."""
+    return [*list(signs)[:3], *[*fallback.missing[:1], *fallback.stated, *fallback.missing[1:]][:2]]
+
+
+SLINGSHOT_PROVIDER = "cxi"
+_SLINGSHOT_INTERFACE = re.compile(r"=?hsn\d*")
+CHECK_SLINGSHOT = "fi_info -p cxi; ls /dev/cxi*   # inside the container: does its libfabric list the NICs?"
+INSTALL_SLINGSHOT = (
+    "Use aws-ofi-nccl built for the libfabric of the site, with the provider cxi (often a module of the center); a "
+    "container needs both, and /dev/cxi*, from the host."
+)
+
+
+@once
+def slingshot_signs(facts: Facts) -> list[Evidence]:
+    """Lines that show Slingshot: its provider, its interfaces, or a setting that names either."""
+    warned = facts.notices("libfabric/libfabric-warning")
+    stated = [
+        *facts.with_event(events.OfiProvider, lambda event: event.provider == SLINGSHOT_PROVIDER),
+        *(notice for notice in warned if value(notice, "provider") == SLINGSHOT_PROVIDER),
+    ]
+    notices = [*sorted(stated, key=lambda one: one.place), *notices_naming(facts, _SLINGSHOT_INTERFACE.fullmatch)]
+    settings = filter(_names_slingshot, facts.job.environment)
+    return [*first_evidence(notices[:3]), *evidence_of_settings(settings, 1)[:2]]
+
+
+def _names_slingshot(setting: Setting) -> bool:
+    if setting.name == "FI_PROVIDER":
+        return SLINGSHOT_PROVIDER in setting.value.split(",")
+    if setting.name == "NCCL_SOCKET_IFNAME":
+        return any(_SLINGSHOT_INTERFACE.fullmatch(name) for name in setting.value.split(","))
+    return setting.name.startswith("FI_CXI_")
+
+
+def over_tcp_provider(facts: Facts) -> Selection:
+    """Paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
+    is_tcp = any(map(is_over_tcp, facts.with_event(events.OfiProvider)))
+    return facts.inter_host_net_paths().where(lambda kind: is_tcp and "Libfabric" in kind.detail)
+
+
+def tcp_paths(facts: Facts) -> Selection:
+    """Paths over NCCL's own TCP network that leave a host, or may."""
+    return facts.inter_host_net_paths().where(lambda kind: kind.net == "Socket")
+
+
+def paths_in_words(paths: Selection) -> str:
+    """Return the paths in words: a fragment of a log leaves open whether they leave the host."""
+    sure = all(kind.scope == "inter" for kind in paths.kinds)
+    return f"{count(len(paths), 'path')} between hosts" if sure else f"{count(len(paths), 'network path')}"
+
+
+def without_cards(facts: Facts) -> list[Notice]:
+    """Return the statements of hosts without an InfiniBand or RoCE card, if other hosts list theirs."""
+    none = [*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)]
+    listed_by = hosts_in(card_lists(facts))
+    return none if listed_by and not listed_by & hosts_in(none) else []
+
+
+def no_cards_on(notices: list[Notice]) -> str:
+    """Return what the hosts of :func:`without_cards` lack, in words."""
+    return (
+        f"on {some_names(sorted(hosts_in(notices)))} NCCL found no InfiniBand or RoCE card, though others have one: "
+        "device nodes or verbs libraries are missing in the container, the card is down, or the host has none"
+    )
+
+
+def efa_hints(facts: Facts) -> list[Evidence]:
+    """Lines that show that EFA was intended: aws-ofi-nccl, its provider, or a setting that requests it.
+
+    The plugin also supports Slingshot: if that is present, EFA is not intended.
+    """
+    if slingshot_signs(facts):
+        return []
+    plugin = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
+    asked = [
+        line
+        for setting in facts.settings("FI_PROVIDER", "NCCL_NET", "NCCL_NET_PLUGIN")
+        if any(word in setting.value.lower() for word in ("efa", "ofi", "aws"))
+        for line in setting.evidence[:1]
+    ]
+    sought = sought_plugin(facts)
+    return [*first_evidence((*plugin[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
+
+
+def unusable_efa(facts: Facts) -> list[Notice]:
+    """EFA devices that NCCL's own code cannot open: it mistakes them for InfiniBand cards."""
+    return [notice for notice in facts.notices("nccl/ib-device-not-usable") if _is_efa(notice)]
+
+
+def sought_plugin(facts: Facts) -> list[Notice]:
+    """Lines that report a missing file with the name of aws-ofi-nccl."""
+    return [notice for notice in facts.plugin("NET", "not-found") if is_of_libfabric(notice)]
+
+
+def plugins_off(facts: Facts) -> list[Setting]:
+    """Settings that keep NCCL from external network plugins."""
+    return [setting for setting in facts.settings("NCCL_NET_PLUGIN") if setting.value.lower() == "none"]
+
+
+def _is_efa(notice: Notice) -> bool:
+    """Return whether a device that cannot be opened is an EFA device: verbs has no name for its link layer."""
+    return str(value(notice, "device")).startswith(("rdmap", "efa_"))
+
+
+def ib_hints(facts: Facts) -> list[Evidence]:
+    """Lines that indicate InfiniBand or RoCE: hardware, or a setting that names cards."""
+    return [*ib_cards(facts), *(line for setting in facts.settings("NCCL_IB_HCA") for line in setting.evidence[:1])]
+
+
+def ib_cards(facts: Facts) -> list[Evidence]:
+    """Lines that show InfiniBand or RoCE hardware: devices, including unusable ones, and IPoIB interfaces."""
+    cards = [
+        *card_lists(facts),
+        *facts.notices("nccl/net-ib-merged"),
+        *(notice for notice in facts.notices("nccl/ib-device-not-usable") if not _is_efa(notice)),
+    ]
+    return first_evidence([*cards[:2], *over_infiniband(facts)[:2]])
+
+
+def over_infiniband(facts: Facts) -> list[Notice]:
+    """Lines that name an IPoIB interface, which implies an InfiniBand card."""
+    return notices_naming(facts, is_over_infiniband)
+
+
+def settings_without_ib(facts: Facts) -> list[Setting]:
+    """Return the settings that disable NCCL's own InfiniBand and RoCE code; ib-disabled-by-env judges them."""
+    forced = [setting for setting in facts.user_settings("NCCL_NET") if setting.value.lower() == "socket"]
+    return [*facts.enabled_settings("NCCL_IB_DISABLE"), *forced]
+
+
+def lacking_verbs(facts: Facts) -> list[Notice]:
+    """NCCL's reports that the library for InfiniBand cards cannot be opened."""
+    notices = facts.notices("nccl/verbs-library-missing", "nccl/verbs-library-not-opened")
+    return [notice for notice in notices if "libibverbs" in str(value(notice, "library"))]
+
+
+_DIES = "2.28."
+"""This release calls a plugin whose initialization failed; other releases continue without it."""
+
+
+def dies_silently(facts: Facts) -> bool:
+    """Return whether the release is known to die without a message if the plugin's initialization fails."""
+    return any(version.startswith(_DIES) for version in facts.job.nccl_versions)
+
+
+NETWORK_TYPES = {3: "Socket", 4: "IB"}
+"""The network that a connection belongs to, by its first bytes (src/include/socket.h); others are for bootstrap and
+helpers."""
+
+
+_CONNECTING = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect.cc", "transport/net.cc")
+
+
+@once
+def network_mismatches(facts: Facts) -> list[Notice]:
+    """Statements that a connection of one network reached a listener of another, or got an address of another kind."""
+    typed = [notice for notice in facts.with_role("stranger") if network_types(notice) == NETWORK_TYPES.keys()]
+    beside = {process for frame in frames(facts, files=_CONNECTING) for process in frame.processes}
+    odd = facts.with_role("garbled-address")
+    return [*typed, *(notice for notice in odd if beside & set(notice.processes))]
+
+
+def network_types(notice: Notice) -> set[int | None]:
+    """Return the kinds of connection: the one that arrived and the one that was expected."""
+    return {value(notice, "got_type"), value(notice, "expected_type")}
+
+
+def card_lists(facts: Facts) -> list[Notice]:
+    """NCCL's lists of InfiniBand and RoCE cards."""
+    return facts.with_event(events.NetDevices, lambda event: event.net == "IB" and bool(event.devices))
+
+
+_A_PLUGIN = compile_later(r"ccl|plugin")
+"""Matches file names of plugins, and of none of the libraries that they need."""
+
+
+def lacks_a_library(notice: Notice) -> bool:
+    """Return whether the missing file is a dependency and not the plugin: until 2.21 NCCL has one wording for both.
+
+    Up to 2.11, and in 2.19 and 2.20, it does not name the plugin.
+    """
+    plugin, missing = getattr(notice.event, "plugin", None), getattr(notice.event, "detail", None)
+    if not missing:
+        return False
+    return missing not in str(plugin).split() if plugin else _A_PLUGIN.search(str(missing)) is None
+
+
+_DAEMONS = {"GPUDirectTCPX": "tcpx-daemon", "FasTrak": "tcpxo-daemon"}
+"""The container that receives for the job beside it, by the prefix of the network's name."""
+GOOGLE_NETWORKS_IN_POD = (
+    "Give the pod all interfaces of the node (annotation networking.gke.io/interfaces, eth1 to eth8 on a3-megagpu-8g), "
+    "or the host's network."
+)
+
+
+def google_daemon(paths: Selection) -> str | None:
+    """Return the daemon of the plugin that carries these paths; None if one of them uses another network."""
+    daemons = {
+        next((name for net, name in _DAEMONS.items() if (kind.net or "").startswith(net)), None) for kind in paths.kinds
+    }
+    return daemons.pop() if len(daemons) == 1 else None
+
+
+def list_google_fixes(daemon: str) -> list[str]:
+    """Return what to check if NCCL does not use GPUDirect RDMA over such a plugin."""
+    return [
+        "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # prints what NCCL decides for each GPU and NIC, and their distance",
+        "NCCL_NET_GDR_LEVEL=PIX   # as in Google's guide; LOC and 0 disable GPUDirect",
+        "Give each pod a whole node: all GPUs, and all the interfaces that Google's manifest names.",
+        f"kubectl logs <pod> -c {daemon}   # does it find all GPUs and NICs? It must fit the plugin's release",
+    ]
+
+
+def google_plugin_works(facts: Facts) -> bool:
+    """Return whether ranks are connected over a plugin of Google."""
+    return any((kind.net or "").startswith(tuple(_DAEMONS)) for kind in facts.inter_host_net_paths().kinds)
+
+
+def abort_reason(aborted: Notice) -> str:
+    """Return the reason for which TCPXO's plugin ends its process: a code of its own and a text, which may be empty."""
+    return str(value(aborted, "status") or "")
+
+
+def find_aborts(facts: Facts, *reasons: str) -> list[Notice]:
+    """Reports that TCPXO's plugin ends its process for one of these reasons, given as parts of the text."""
+    return [
+        notice
+        for notice in facts.notices("tcpxo/fastrak-init-failed")
+        if any(text in abort_reason(notice) for text in reasons)
+    ]
+
+
+_WORDS = {
+    "AWS": compile_later(r"\bEFA\b|\bEKS\b|\bEC2\b|amazonaws\.com|\baws ec2\b|-p efa\b|\bmodinfo efa\b|\bFI_EFA_"),
+    "GCP": re.compile(r"\bGKE\b|\bGoogle\b|gke\.io"),
+    "Azure": re.compile(r"\bAzure\b|\bAKS\b"),
+    "OCI": re.compile(r"\bOCI\b|\bOKE\b"),
+}
+"""Words that only apply to one cloud, by vendor as platforms state it."""
+_EC2 = re.compile(r"ip(?:-\d{1,3}){4}(?:\..*)?")
+"""Host names of EC2."""
+_EFA = re.compile(r"\b(?:efa|EFA)(?:\b|_)")
+_GOOGLE = re.compile(r"\b(?:FasTrak|GPUDirectTCPX|gIB|FastSocket|tcpxo?)\b")
+
+
+def is_ec2(host: str) -> bool:
+    """Return whether a host has a name of EC2's pattern."""
+    return _EC2.fullmatch(host) is not None
+
+
+@once
+def clouds_of(facts: Facts) -> set[str]:
+    """Return the clouds that the log or the user indicates."""
+    clouds = {facts.platform.vendor} if facts.platform and facts.platform.vendor else set[str]()
+    shown = [notice.message for notice in facts.job.notices]
+    shown += [setting.name for setting in facts.job.environment]
+    shown += [kind.net or "" for kind in facts.job.paths.kinds]
+    is_efa = any(map(_EFA.search, shown)) or any("Libfabric" in text for text in shown) or bool(efa_hints(facts))
+    if any(map(is_ec2, facts.hosts())) or (is_efa and not slingshot_signs(facts)):
+        clouds.add("AWS")
+    if any(map(_GOOGLE.search, shown)):
+        clouds.add("GCP")
+    return clouds
+
+
+def applicable(steps: Iterable[str], clouds: set[str]) -> list[str]:
+    """Return the steps without those for clouds where the job, as far as known, does not run."""
+    return [step for step in steps if all(name in clouds or not words.search(step) for name, words in _WORDS.items())]
+
+
+def may_be_google_network(facts: Facts) -> bool:
+    """Return whether the network in use is unknown: it may be one of :func:`is_google_network`."""
+    return not (facts.platform or facts.job.network.name or facts.job.paths)
+
+
+def is_google_network(facts: Facts) -> bool:
+    """Return whether Google's plugins are in use: its guides set algorithm, protocol and channels for them."""
+    network = find_network(facts.platform.network if facts.platform else None)
+    return network.vendor == "GCP" or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))

@@ -1,1 +1,0 @@
-"""Fabrics, plugins and interfaces."""

@@ -1,0 +1,171 @@
+"""Failed transfers between hosts: what NICs and EFA's provider report, of which peer, and which reports are echoes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from nccl_inspect.event.types import BootstrapInterface, NetDevices, OfiProvider
+from nccl_inspect.judging.facts import Facts, hosts_in, once, precedes
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.job import Notice
+from nccl_inspect.util.grouping import group_sets
+from nccl_inspect.util.records import Frozen, frozen
+
+
+@frozen
+class Transfer(Frozen):
+    """A transfer that failed between two hosts."""
+
+    host: str
+    """The host that reports it."""
+    peer: str
+    nic: str | None
+    """The NIC of the host."""
+
+    @property
+    def pair(self) -> frozenset[str]:
+        """Return both hosts."""
+        return frozenset((self.host, self.peer))
+
+
+def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
+    """Return the transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
+    reported = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
+    hosts = _hosts_by_address(facts) if reported else {}
+    transfers = {
+        Transfer(host, peer, value(notice, "device")): None
+        for notice in reported
+        if (peer := hosts.get(_without_port(str(value(notice, "peer")))))
+        for host in notice.hosts
+        if host != peer
+    }
+    return list(transfers)
+
+
+def silent_peers(facts: Facts, failed: list[Notice]) -> set[str]:
+    """Return the host that all of these transfers were meant for, if none of its ranks reports one."""
+    peers = {transfer.peer for transfer in failed_transfers(facts, failed)}
+    is_whole = len(peers) == 1 and all(value(notice, "peer") for notice in failed)
+    return peers if is_whole and peers.isdisjoint(hosts_in(failed)) else set()
+
+
+def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
+    """Pairs of hosts with connections and without failed transfers.
+
+    Hosts of several bad pairs are skipped: their other pairs may be unused since, or their reports may be lost.
+    """
+    pairs = {transfer.pair for transfer in bad}
+    times = Counter(host for pair in pairs for host in pair)
+    hubs = {host for host, number in times.items() if number > 1}
+    joined = {frozenset(pair) for pair in facts.inter_host_net_paths().distinct("src_host", "dst_host") if all(pair)}
+    return sorted((pair for pair in joined - pairs if len(pair) > 1 and not pair & hubs), key=sorted)
+
+
+@once
+def _hosts_by_address(facts: Facts) -> dict[str, str]:
+    """Hosts by the addresses that they print, without addresses that several hosts print."""
+    chosen, lists = facts.with_event(BootstrapInterface), facts.with_event(NetDevices)
+    stated = [(str(getattr(notice.event, "address", None)), notice) for notice in chosen]
+    stated += [(str(getattr(notice.event, "oob", None) or "").partition(":")[2], notice) for notice in lists]
+    by_address = group_sets((_without_port(address), host) for address, notice in stated for host in notice.hosts)
+    return {address: hosts.pop() for address, hosts in by_address.items() if address and len(hosts) == 1}
+
+
+def _without_port(text: str) -> str:
+    """Return an address without its port: NCCL writes ``10.0.0.2<40000>``."""
+    return text.partition("<")[0]
+
+
+OPENING_CALLS = ("open_device", "query_device", "query_port")
+"""Calls that NCCL makes while it looks for cards; it continues without those that refuse."""
+REFUSED_CALLS = ("No such device", "Operation not permitted")
+UNANSWERED = 12
+OTHER_ROOTS = (9, 10, 11, 13)
+"""Statuses of a NIC that refused; its connection is then dead, and the other end may report status 12."""
+
+
+def echoes_of_another(facts: Facts) -> list[Notice]:
+    """Transfers without an answer after a peer was gone or a NIC refused a transfer: echoes of that."""
+    before = [*facts.notices("nccl/socket-closed-by-peer"), *facts.completions(*OTHER_ROOTS)]
+    return [late for late in facts.completions(UNANSWERED) if any(precedes(notice, late) for notice in before)]
+
+
+EFA_UNREACHABLE = 15
+"""EFA: the remote device never answered."""
+EFA_UNRESPONSIVE = 13
+"""EFA: no answer. Until libfabric 1.22 even if it never answered; from 2.0 on only if it answered before."""
+_HOST_UNREACHABLE = 113
+_GONE = (1, 8, 9, EFA_UNRESPONSIVE, 14, EFA_UNREACHABLE, 4124, 4126, 4127)
+"""Codes of EFA that mean that the process or the machine at the other end is gone."""
+_OF_TEXT = (
+    ("flushed during", 1),
+    ("receiver connection aborted", 8),
+    ("connection was reset by remote peer", 8),
+    ("invalid receiver queue pair", 9),
+    ("bad queue pair", 9),
+    ("receiver not ready", 10),
+    ("destination resource not ready", 10),
+    ("unresponsive receiver (connection previously", 4124),
+    ("unresponsive receiver (reachable", 4126),
+    ("unresponsive", EFA_UNRESPONSIVE),
+    ("unreachable remote", EFA_UNREACHABLE),
+)
+"""Beginnings of texts; the plugin prints the number only from 1.10 on."""
+
+
+def efa_completions(facts: Facts) -> list[Notice]:
+    """Failed transfers of aws-ofi-nccl; none with a provider other than efa, whose codes differ."""
+    providers = {getattr(notice.event, "provider", "") for notice in facts.with_event(OfiProvider)}
+    return facts.with_role("efa-completion") if not providers or "efa" in providers else []
+
+
+def efa_code(notice: Notice) -> int | None:
+    """EFA's code of a failed transfer, derived from its text if the number is not printed."""
+    if (code := value(notice, "prov_errno")) is not None:
+        return int(code)
+    text = str(value(notice, "error")).lower()
+    return next((code for beginning, code in _OF_TEXT if text.startswith(beginning)), None)
+
+
+def unreachable_peers(facts: Facts) -> list[Notice]:
+    """Failed transfers to a peer that never answered.
+
+    If connections were made before, the peer is gone; likewise if an old libfabric does not distinguish the two and
+    the log does not show that connections were never made.
+    """
+    if is_connected_over_efa(facts):
+        return []
+    unanswered = []
+    for notice in efa_completions(facts):
+        code = efa_code(notice)
+        never = code == EFA_UNREACHABLE or (code is None and value(notice, "err") == _HOST_UNREACHABLE)
+        perhaps = code == EFA_UNRESPONSIVE and "previously responsive" not in str(value(notice, "error"))
+        if never or (perhaps and never_connected(facts)):
+            unanswered.append(notice)
+    return unanswered
+
+
+def never_connected(facts: Facts) -> bool:
+    """Return whether the log shows that a communicator started to connect and did not finish."""
+    return not is_connected_over_efa(facts) and any(comm.unconnected for comm in facts.job.communicators)
+
+
+def is_connected_over_efa(facts: Facts) -> bool:
+    """Return whether a communicator has all its connections over libfabric: making them takes messages through EFA."""
+    done = {comm.id for comm in facts.job.communicators if not comm.unconnected}
+    paths = facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail)
+    return any(done.intersection(comms) for (comms,) in paths.distinct("communicators"))
+
+
+def lost_peers(facts: Facts) -> list[Notice]:
+    """Failed transfers that only report a gone peer, if there are no others."""
+    failed = efa_completions(facts)
+    if unreachable_peers(facts) or not all(map(is_peer_gone, failed)):
+        return []
+    return [*failed, *facts.with_role("beside-completion")] if failed else []
+
+
+def is_peer_gone(notice: Notice) -> bool:
+    """Return whether the provider reports that the peer is no longer reachable."""
+    return efa_code(notice) in _GONE or value(notice, "err") == _HOST_UNREACHABLE

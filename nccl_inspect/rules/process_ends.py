@@ -1,0 +1,560 @@
+"""Processes that died, or were ended from outside."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from nccl_inspect.event.base import is_named
+from nccl_inspect.judging import at_end, cuda, exceptions, placement, propagated_errors
+from nccl_inspect.judging.check import (
+    Account,
+    Effects,
+    Evidence,
+    Facts,
+    Finding,
+    Hit,
+    Notice,
+    first_evidence,
+    tell_account,
+    value,
+)
+from nccl_inspect.judging.ends import (
+    EXCEPTION,
+    ProcessEnd,
+    is_last,
+    is_maybe_caught,
+    is_of_task,
+    is_unordered,
+    last_words,
+    loss_exceptions,
+    process_ends,
+    ranks_killed_by_monitor,
+    ranks_of_tasks,
+    since_start,
+    sort_by_time,
+    status_summary,
+    task_ends,
+    terminations,
+)
+from nccl_inspect.judging.evidence import kernel_log, workloads
+from nccl_inspect.judging.evidence.workloads import Case, Change
+from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, ranks_in
+from nccl_inspect.judging.statements import EXTERNAL, FLUSHED, is_forced, is_propagated_error, message_of, report_of
+from nccl_inspect.judging.transfers import echoes_of_another, lost_peers
+from nccl_inspect.judging.watchdog import without_output
+from nccl_inspect.model.inventory import contents_of
+from nccl_inspect.model.statements import job_failure
+from nccl_inspect.story.silence import Silence, closed_by_others, peers_lost, silence_of
+from nccl_inspect.util import signals
+from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.wording import expand, list_words, ranges, ranks_word
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.containers import Ended
+
+
+_UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
+"""Errors of transfers over a working connection that no process closed: a lost machine does not."""
+_RESETS = ("reset by peer", "Broken pipe", *_UNANSWERED)
+"""Errors of a call that failed only because the other side is gone."""
+_SLURM_KILLED = "Out Of Memory"
+_MOST_SHOWN = 4
+"""The most echoes to show beside the last line of the lost rank."""
+
+
+def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find processes that ended, and connections closed by that; the story decides what came first."""
+    closed, lost = _closed_connections(facts), loss_exceptions(facts)
+    echoes = [*closed, *echoes_of_another(facts), *facts.completions(FLUSHED)]
+    by_slurm = [notice for notice in task_ends(facts) if str(report_of(notice).how).startswith(_SLURM_KILLED)]
+    departed = process_ends(facts)
+    yield Effects([notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)])
+    if killed := [*by_slurm, *facts.with_role("memory-kill")]:
+        by_memory = _find_memory(facts, killed, departed, echoes)
+        yield by_memory
+        if by_memory.confidence != "possible":
+            return
+    if departed:
+        yield _find_departed(facts, departed, echoes)
+    elif facts.is_over() and (late := since_start(facts, lost)):
+        yield _find_loss(facts, Silence([], []), late, sure=False)
+    else:
+        yield from _find_silenced(facts)
+
+
+def tell_peer_death(facts: Facts, account: Account) -> Hit:
+    """Return processes that ended of their own, or fell silent."""
+    ranks = set(account.ranks)
+    ends = [
+        end
+        for end in process_ends(facts)
+        if ranks.intersection(end.ranks) or (not end.ranks and end.pid in account.pids)
+    ]
+    if account.kind == "fell-silent":
+        silenced = next(_find_silenced(facts), None)
+        if silenced and set(silenced.ranks or ()) == ranks:
+            return silenced
+    elif ends:
+        return _find_departed(facts, ends, []).with_fields(ranks=sorted(ranks))
+    hit = tell_account(facts, account)
+    return hit.with_fields(named={**hit.named, account.kind: True, "over": facts.is_over()})
+
+
+def _closed_connections(facts: Facts) -> list[Notice]:
+    """Return connections to ranks or the store that closed for no known reason."""
+    failed = facts.notices("nccl/socket-recv-failed")
+    resets = [notice for notice in failed if any(words in notice.message for words in _RESETS)]
+    closed = [*facts.notices("nccl/socket-closed-by-peer"), *resets, *lost_peers(facts)]
+    closed += propagated_errors.remote(facts)
+    if facts.job.communicators and not any(comm.ended for comm in facts.job.communicators):
+        closed += facts.notices("torch/store-lost")  # torchrun lost the agent with the store
+    # A helper of old releases serves strangers, too, and who asked it for memory and left is no rank.
+    helpers = tuple(one.evidence[0].text.partition(" ")[0] for one in facts.notices("nccl/remote-allocator-failed"))
+    return [notice for notice in closed if notice.evidence[0].text.partition(" ")[0] not in helpers]
+
+
+def _find_silenced(facts: Facts) -> Iterator[Hit]:
+    """Find lost connections if no report says which process ended."""
+    local = closed_by_others(facts)
+    closed = [*_closed_connections(facts), *loss_exceptions(facts)]
+    given_up = [*echoes_of_another(facts), *facts.completions(FLUSHED)]
+    if not (closed or given_up or local):
+        comms, loose = facts.job.communicators, exceptions.exceptions_of(facts).loose[-1:]
+        is_used = comms and not any(comm.ended for comm in comms)
+        for last in loose if is_used else ():  # an exception of nobody at the end of the output
+            ranks = set() if last.rank is None else {last.rank}
+            if is_last(facts, last.line):
+                named = {"loose": last.text, "labelled": ranks}
+                sure = "likely" if ranks else "possible"
+                yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence=sure)
+        return
+    if facts.is_over():
+        return  # every rank finalized its communicators: connections close then
+    notices = [*closed, *given_up, *local]
+    silence = silence_of(facts, notices)
+    is_aborted = any(comm.state == "aborted" for comm in facts.job.communicators)
+    if closed or given_up or (silence.gone and is_aborted):  # local connections close at every exit
+        yield _find_loss(facts, silence, notices, sure=bool(closed) or len(silence.gone) == 1)
+
+
+def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
+    """Return processes that the kernel, or the scheduler of the job, killed because memory ran out."""
+    gone = [end for end in departed if end.code == -signal.SIGKILL]
+    ranks = {rank for end in gone for rank in end.ranks} | ranks_killed_by_monitor(facts)
+    by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
+    is_doubtful = not gone and all(kernel_log.confidence(facts, notice) == "possible" for notice in killed)
+    return Hit(
+        named={"memory": message_of(killed[0]).strip(), "doubtful": is_doubtful},
+        ranks=ranks | by_task,
+        hosts={end.host for end in gone},
+        evidence=first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
+        confidence="possible" if is_doubtful else "likely" if by_task else "certain",
+    )
+
+
+def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
+    """Return processes that ended on their own, as reported by launchers, shells or themselves."""
+    departed = sort_by_time([end for end in departed if end.echo is None] or departed)
+    words = last_words(facts, departed)
+    first, more = departed[0], len(departed) - 1
+    ranks = {rank for end in departed for rank in end.ranks}
+    suspected = _waited_for(facts, departed) if first.echo else set()
+    who = first.who
+    if first.echo and first.has_given_up and ranks and more:
+        who, more = ranks_word(ranks), 0
+    ended = f"{who} {first.how}"
+    unordered = not first.echo and is_unordered(departed)
+    if unordered:
+        ended, more = list_words((f"{end.who} {end.how}" for end in departed), limit=2), 0
+    elif first.is_undecided and not first.echo:
+        more = 0
+    manner = {-signal.SIGKILL: "SIGKILL", -signal.SIGBUS: "SIGBUS"}.get(first.code, "error")
+    if first.is_by_exception:
+        manner = "exception of CUDA" if first.raised and first.raised.is_of_cuda else "exception"
+    manner = "undecided" if first.is_undecided else "lost by Ray" if first.is_cause_unknown else manner
+    message = next((words[rank] for rank in first.ranks if rank in words), None)
+    is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught(facts, first.notice)
+    return Hit(
+        named={
+            "ended": ended,
+            "more": more,
+            "suspected": suspected,
+            "mute": suspected & without_output(facts),
+            "barrier": exceptions.absent_ranks(facts),
+            "own": ranks_word(first.ranks) if first.ranks else "",
+            "begin": cite_line(first.begin.evidence[0]),
+            "cut off": first.trace and first.trace.is_cut_off,
+            "place": cite_line(first.notice.evidence[0]),
+            "manner": "" if first.echo else manner,
+            **_name_cause(facts, first, message),
+            "gave up": first.echo,
+            "unordered": unordered,
+            "ends others": first.report.ends_others and not (first.echo or unordered or first.is_undecided),
+            "over": facts.is_over(),
+            "loader": first.is_loader,
+        },
+        # It may not be a rank, or only one that lost another.
+        ranks=suspected or ranks,
+        hosts={end.host for end in departed},
+        evidence=[
+            *first_evidence([first.trace.begin] if first.trace else []),
+            *([first.raised.line] if first.raised else []),
+            *first_evidence([*(end.notice for end in departed[:2]), *words.values(), *echoes[:2]]),
+        ],
+        confidence="likely" if first.echo or is_doubtful else "certain",
+    )
+
+
+def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[str, object]:
+    """Name why a process ended, as far as the log shows, with what is known of it."""
+    if end.is_undecided:
+        whole = status_summary(facts, end.notice)
+        return {"why": "undecided", "whole": value(whole, "how") if whole else ""}
+    if end.code == -signal.SIGBUS:
+        return {"why": "SIGBUS", "shares": bool(facts.paths(transport="SHM"))}
+    if end.is_by_exception:
+        raised, first = end.raised, end.trace.first if end.trace else None
+        if raised and raised.is_of_cuda:
+            return {"why": "exception", "cuda": cuda.find_cause(cuda.code_in(raised.text))}
+        is_root = raised and first and first != raised and not exceptions.is_of_a_loader(first)
+        return {"why": "exception", "first": first.text if is_root and first else ""}
+    if message is not None:
+        error = str(value(message, "error"))
+        code = cuda.code_in(error)
+        return {"why": "message", "error": error, "cuda": cuda.find_cause(code) if cuda.is_of_kernel(code) else ""}
+    names = {
+        "SIGKILL": end.code == -signal.SIGKILL,
+        "training": end.report.process == "training",
+        "lost by Ray": end.is_cause_unknown,
+        "crash": end.is_crash,
+        "SIGABRT": end.code == -signal.SIGABRT,
+        "waited": end.echo is not None and exceptions.WAITED in end.echo.text,
+        "lost another": end.echo is not None,
+    }
+    if why := next((name for name, holds in names.items() if holds), ""):
+        return {"why": why}
+    maybe = exceptions.candidates(facts, end.notice, end.pid, end.ranks) if end.code == EXCEPTION else []
+    if not maybe:
+        return {"why": "unknown"}
+    last = next((exception for exception in reversed(maybe) if exception.is_error), maybe[-1])
+    return {
+        "why": "labelled" if last.rank is not None and end.ranks else "near",
+        "likely": last.text,
+        "line": cite_line(last.line),
+        "others": "" if len(maybe) == 1 else "above" if last is maybe[-1] else "near",
+    }
+
+
+def _waited_for(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
+    """Return whom ranks that gave up may have waited for: who is named, has no output, or alone has no traceback."""
+    if named := exceptions.absent_ranks(facts):
+        return named
+    # Of several tasks, Ray shows the exception that the driver received first.
+    if any(is_of_task(end.notice) for end in ends):
+        return set()
+    ranks = set(facts.job.ranks_seen)
+    if (unseen := without_output(facts)) and len(unseen) <= len(ranks):
+        return unseen
+    gave_up = {rank for end in ends for rank in end.ranks} | {
+        end.rank for end in exceptions.exceptions_of(facts).echoes
+    }
+    sizes = {comm.nranks for comm in facts.job.communicators}
+    silent = ranks - gave_up
+    return silent if len(silent) == 1 and sizes and max(sizes) == len(ranks) else set()
+
+
+def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool) -> Hit:
+    """Return the rank that went away without a report of its end, as closely as the log shows it."""
+    seen, candidates = set(facts.job.ranks_seen), set(silence.candidates)
+    world, first = facts.job.world_size or 0, silence.gone[0] if silence.gone else None
+    gone = {rank for last in silence.gone for rank in last.ranks}
+    absent = candidates if len(candidates) == 1 and candidates.isdisjoint(seen) else set[int]()
+    possible = candidates if not silence.gone and 1 < len(candidates) <= world / 2 else set[int]()
+    victims, named = ranks_in(echoes), absent or possible
+    homes = [home for rank in named if (home := placement.home(facts, rank))] if named.isdisjoint(seen) else []
+    process = ""
+    if first:  # its GPU by the index on the machine; else by that in the process, which may see only some
+        devices = {facts.job.gpus[rank].nvml_dev for rank in first.ranks if rank in facts.job.gpus}
+        device = "" if first.device is None else f", CUDA device {first.device}"
+        device = f", GPU {devices.pop()}" if len(devices) == 1 and None not in devices else device
+        process = f"{first.process.host}, pid {first.process.pid}{device}"
+    is_whole = world and facts.job.rank_space == "global" and seen.issuperset(range(world))
+    return Hit(
+        named={
+            "gone": gone if silence.gone else "",
+            "barrier": exceptions.absent_ranks(facts),
+            "victims": victims,
+            "peers": list_words(peers_lost(echoes)),
+            "absent": absent,
+            "possible": possible,
+            "candidates": ranges(silence.candidates) if candidates else "",
+            "home": f"host {homes[0].host}, local rank {homes[0].local_rank}" if homes else "",
+            "process": process,
+            "line": first.line if first else "",
+            "lost": True,
+            "over": facts.is_over(),
+            "elsewhere": bool(candidates) and seen.isdisjoint(candidates),
+            "few": 1 < len(candidates) < world,
+            "whole": is_whole,
+            "many": len(silence.gone) > 1,
+            "possible here": possible and not possible.isdisjoint(seen),
+            "unanswered": all(any(words in notice.message for words in _UNANSWERED) for notice in echoes),
+            "echo of one here": possible and possible <= seen,
+        },
+        ranks=gone or absent or possible or victims,
+        hosts={last.process[0] for last in silence.gone} or set(hosts_with(facts.job, possible)) or hosts_in(echoes),
+        evidence=[
+            *first_evidence(echoes)[:_MOST_SHOWN],
+            *(last.evidence for last in silence.gone[:1] if last.evidence),
+        ],
+        confidence="likely" if sure else "possible",
+    )
+
+
+_OF_NOBODY, _NODE_FAILURE = "torch/python-interrupted", "launchers/slurm-node-failure"
+
+
+def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find reports of an external end; the story decides whether an earlier failure is the reason."""
+    stopped = terminations(facts)
+    forced = {id(notice): notice for notice in facts.errors() if is_forced(notice)}
+    forced.update((id(notice), notice) for notice in stopped)
+    interrupts = facts.notices(_OF_NOBODY)
+    yield Effects(interrupts)
+    # The output may end with the KeyboardInterrupt of an unknown process, else it may be any helper's.
+    lines = [line for interrupt in interrupts for line in interrupt.evidence]
+    lines += [end for end in facts.job.ended_by if lines and end.text.endswith("KeyboardInterrupt")]
+    if facts.is_over() or not any(is_last(facts, line) for line in lines):
+        forced = {key: notice for key, notice in forced.items() if notice.production != _OF_NOBODY}
+    notices = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
+    if not notices:
+        return
+    begin = min(notice.place for notice in notices)
+    failed = facts.errors(forced_ends=False)
+    # What follows, such as Python's KeyboardInterrupt, is the effect.
+    echoes = {id(echo.begin) for echo in exceptions.exceptions_of(facts).echoes}
+    later = [failure for failure in failed if failure.place >= begin or id(failure) in echoes]
+    effects = [
+        failure
+        for failure in later
+        if is_propagated_error(failure)
+        or (report_of(failure).process == "loader" and report_of(failure).code in EXTERNAL)  # they end with it
+    ]
+    interrupted = {value(notice, "global_rank") for notice in notices if notice.production == "torch/rank-interrupted"}
+    is_some = all("ends-one" in notice.roles for notice in notices)  # no launcher reports that it ended them all
+    reason = next(filter(None, (job_failure.reason(notice.event) for notice in notices)), None)
+    is_of_nobody = any(notice.production == _OF_NOBODY for notice in notices)
+    known = {
+        "killed": reason is None and report_of(notices[0]).signal == signal.SIGKILL.name,
+        "silence": reason != job_failure.NODE_FAILURE and bool(at_end.ends_after_nccl(facts, facts.job.ended_by)),
+        "some": is_some and not interrupted.issuperset(facts.job.ranks_seen),
+        "slurm": any(notice.production.startswith("launchers/slurm-") for notice in notices),
+    }
+    is_doubtful = known["killed"] or known["silence"] or (known["some"] and not is_of_nobody)
+    known |= {
+        "doubtful": is_doubtful,
+        "unsure": is_doubtful or known["some"],
+        "time limit": reason == job_failure.TIME_LIMIT,
+        "preempt": reason == job_failure.PREEMPTED,
+        "requeue": reason == job_failure.REQUEUED,
+        "node failure": reason == job_failure.NODE_FAILURE,
+    }
+    nodes = {name for notice in facts.notices(_NODE_FAILURE) for name in expand(str(value(notice, "nodes")))}
+    yield Hit(
+        notices,
+        named=known | {"reason": reason or "", "signal": _signal_words(notices), "nodes": nodes},
+        hosts=sorted(nodes) or None,
+        explains=effects,
+    )
+
+
+def _signal_words(notices: list[Notice]) -> str:
+    """Return the signal if the launcher names it, else its message."""
+    stated = (
+        report_of(notice).signal or value(notice, "signal") or value(notice, "signal_number") for notice in notices
+    )
+    given = next(filter(None, stated), None) or next(
+        filter(None, (value(notice, "exitcode") for notice in notices)), ""
+    )
+    if not given and message_of(notices[0]).endswith("KeyboardInterrupt"):
+        given = signal.SIGINT.name
+    number = signals.number(str(given))
+    name = given if number is None else signals.name(abs(signals.exit_code(number)))
+    return f"{name} from outside" if name else message_of(notices[0])
+
+
+def process_crashed(facts: Facts) -> Iterator[Hit]:
+    """Find kernel lines, which may be older than the job, and whether a rank has a pid in them, as none has in pods."""
+    crashes = facts.errors_of_rule("process-crashed")
+    sure = {value(notice, "pid") for notice in crashes if kernel_log.confidence(facts, notice) != "possible"}
+    is_rank = any(last.process.pid in sure for last in facts.job.last_lines if last.ranks)
+    if crashes:
+        yield Hit(crashes, {"words": message_of(crashes[0]).strip(), "a rank": is_rank})
+
+
+def command_failed(facts: Facts) -> Iterator[Hit]:
+    """Find exit statuses; of several commands, those that a launcher ended are victims of the others."""
+    failed = [notice for notice in facts.notices("launchers/run-failed") if report_of(notice).code]
+    if notices := [notice for notice in failed if report_of(notice).code not in EXTERNAL] or failed:
+        first = report_of(notices[0])
+        named = {
+            "status": signals.status_words(first.exit_code or 0),
+            "node": first.node,
+            "others": len(failed) - 1,
+            "signal": first.signal,
+        }
+        yield Hit(notices, named, hosts={report_of(notice).node for notice in notices})
+
+
+def driver_shutting_down(facts: Facts) -> Iterator[Hit]:
+    """Find CUDA calls that failed because the process was already exiting, and the ranks that did not exit."""
+    notices = [notice for notice in cuda.failed_calls(facts) if job_failure.is_shutting_down(notice.event)]
+    if not notices:
+        return
+    ending = ranks_in(notices)
+    ended = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
+    left = set(facts.job.ranks_seen) - ending - ended
+    yield Hit(
+        notices,
+        named={
+            "who": ranks_word(ending) if ending else "a process whose rank is not in the log",
+            "others": f", nor what became of {ranks_word(left)}" if left else "",
+            "not all": left or not ending,
+        },
+    )
+
+
+_BY_TIME = ("ended", "gone")
+"""Kinds of effects: a hanging job also reaches its time limit, which explains how it ended, not why it hung."""
+_OVERTIME = ("TIMEOUT", "DEADLINE")
+_FAILED_STATES = (*_OVERTIME, "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "PREEMPTED")
+_SHOWN_KEYS = ("JobState", "RunTime", "NodeList")
+
+
+def slurm_ended_job(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
+    """Find a job that ended by its state in Slurm, if its nodes are hosts of the log, where both have names."""
+    faults = workloads.faults("slurm-ended-job", effects)
+    by_time = [effect for effect in faults if workloads.shows(effect, *_BY_TIME)]
+    ends = [effect for effect in faults if effect.fatal or effect in by_time]
+    hosts = {name.partition(".")[0] for name in facts.hosts() if is_named(name)}
+    for output in contents_of(facts.job.artifacts, "slurm_job") if ends else ():
+        for job in output.jobs:
+            values, state = job.values, job.values.get("JobState", "")
+            explained = by_time if state in _OVERTIME else ends
+            if state not in _FAILED_STATES or (hosts and job.nodes and hosts.isdisjoint(job.nodes)) or not explained:
+                continue
+            by_line = {line: [key for key in job.lines if job.lines[key] == line] for line in job.lines.values()}
+            yield Hit(
+                named={
+                    "number": job.number,
+                    "state": state,
+                    "limit": values.get("TimeLimit") if state in _OVERTIME else "",
+                    "reason": values.get("Reason", "None"),
+                    "code": values.get("ExitCode", "?"),
+                },
+                evidence=[
+                    Evidence(output.name, line, " ".join(f"{key}={values[key]}" for key in by_line[line]))
+                    for line in (job.lines[key] for key in _SHOWN_KEYS if key in values)
+                ],
+                effects=explained,
+            )
+            return
+
+
+_MEMORY = "OOMKilled"
+_REASONS = (
+    *(_MEMORY, "Evicted", "DeadlineExceeded", "NodeLost", "NodeShutdown", "Terminated", "Preempting", "Preempted"),
+    "UnexpectedAdmissionError",
+)
+_CODES = (135, 137, 139)
+"""Exit codes of the first death; 134 and 143 are usually those of the others after it."""
+
+
+@frozen
+class _Death(Frozen):
+    case: Case
+    ended: Ended
+
+    @property
+    def has_reason(self) -> bool:
+        """Return whether the status states the reason."""
+        return self.ended.reason in _REASONS
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether the container did not restart after it; else the log may be of a later run."""
+        return ".lastState." not in self.ended.where
+
+
+def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
+    """Find how the pods ended if the job lost ranks; the status of a healthy job is old or of another job."""
+    faults = [
+        found
+        for found in workloads.faults("container-killed", effects)
+        if found.fatal or workloads.shows(found, "ended")
+    ]
+    deaths = _deaths(facts) if faults else []
+    if not deaths or not faults:
+        return
+    first = deaths[0]
+    where = {host for death in deaths for host in workloads.hosts(facts, death.case.pod)}
+    dead = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
+    losses = [effect for effect in faults if workloads.shows(effect, "gone")]
+    named = set[int]()
+    for effect in losses:  # those that printed its evidence lost a peer
+        lines = {(line.source, line.line) for line in effect.evidence}
+        notices = [one for one in facts.job.notices if any((e.source, e.line) in lines for e in one.evidence)]
+        named |= set(effect.ranks) - ranks_in(notices)
+    gone = dead & named or dead
+    is_other = any(finding.confidence == "certain" and where.isdisjoint(finding.hosts) for finding in losses)
+    agrees = not dead or (bool(dead & named) if named else not is_other)
+    pod, ended = first.case.pod, first.ended
+    is_container, is_memory = pod.kind == "container", ended.reason == _MEMORY
+    more = {"memory": _twice(first.case.container.resources.get("memory"))}
+    limit = workloads.steps(first.case, Change(("resources", "limits"), more)) if is_memory and not is_container else ()
+    yield Hit(
+        named={
+            "pods": list_words((death.case.pod.label for death in deaths), limit=3),
+            "gone": gone,
+            "reason": ended.reason,
+            "code": "" if is_memory else ended.code,
+            "signal": "" if first.has_reason else ended.code,
+            "limit": list(limit),
+            "pod": pod.name,
+            "own": workloads.namespace_option(pod.namespace),
+            "node": "" if is_container else pod.node,
+            "container": is_container,
+            "memory": is_memory,
+        },
+        evidence=[
+            Evidence(death.case.pod.file, death.ended.line, f"{death.ended.where}: {death.ended.text}")
+            for death in deaths
+        ],
+        confidence="certain" if first.has_reason and agrees and (first.is_last or dead & named) else "likely",
+        ranks=gone,
+        effects=faults,
+        cases=[death.case for death in deaths],
+    )
+
+
+def _deaths(facts: Facts) -> list[_Death]:
+    """Return the pods whose end explains the loss, in order of time; without reasons, none if all ended alike."""
+    pods = [pod for pod in workloads.related_pods(facts) if pod.containers]
+    ends = []
+    for pod in pods:
+        stated = [ended for ended in pod.ended if ended.reason in _REASONS]
+        stated = stated or [ended for ended in pod.ended if ended.code in _CODES]  # else one by a signal
+        ends += [_Death(Case(pod, pod.workers[0]), ended) for ended in stated[:1]]
+    sure = [death for death in ends if death.has_reason]
+    deaths = sure or (ends if len(ends) < max(len(pods), 2) else [])
+    return sorted(deaths, key=lambda death: (death.ended.when or "~", death.case.pod.name))
+
+
+def _twice(limit: str | None) -> str:
+    """Twice the current limit, if it begins with a number."""
+    digits = "".join(sign for sign in limit or "" if sign.isdigit())
+    whole = bool(limit) and (limit or "").startswith(digits) and 0 < len(digits) < 12
+    return f"{2 * int(digits)}{(limit or '')[len(digits) :]}" if whole else "<more>"
