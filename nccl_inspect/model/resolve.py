@@ -97,9 +97,8 @@ class _Builder:
         largest = communicator.find_world(self._communicators)
         self._world = stated_world.make_world(self._communicators, logs, largest)
         communicator.number(self._communicators, self._world)
-        table = attribution.table_of(self._processes)
-        self.attribution = attribution.attribute(self._processes, table)
-        self._lines = placement.place_lines(self._communicators, self._world, self.attribution, table)
+        self.attribution = attribution.attribute(self._processes)
+        self._lines = placement.place_lines(self._communicators, self._world, self.attribution)
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
             name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
 
@@ -134,7 +135,7 @@ def kind_of(path: Path) -> PathKind:
     return PathKind(**fields | {name: tuple(getattr(path, name)) for name in (*_LISTED, "rules")})
 
 
-def key_of(path: Path) -> tuple[object, ...]:
+def key_of(path: Path | PathKind) -> tuple[object, ...]:
     """Equal for paths of one kind."""
     also = tuple((way.transport, way.detail, way.gdr, *way.communicators) for way in path.also)
     alike = tuple([getattr(path, name) for name in (*_SHARED, *_JUDGED)])
@@ -143,21 +144,25 @@ def key_of(path: Path) -> tuple[object, ...]:
 
 def path_of(
     kind: PathKind,
-    ends: tuple[int, int],
-    hosts: tuple[str | None, str | None],
-    gpus: tuple[str | None, str | None],
-    communicators: tuple[str, ...],
+    *,
+    src: int,
+    dst: int,
+    src_host: str | None,
+    dst_host: str | None,
+    src_gpu: str | None,
+    dst_gpu: str | None,
+    communicators: Iterable[str],
     evidence: list[Evidence],
 ) -> Path:
     """Return a path of a kind."""
     fields: dict[str, Any] = {name: getattr(kind, name) for name in (*_SHARED, *_JUDGED)}
     return Path(
-        src=ends[0],
-        dst=ends[1],
-        src_host=hosts[0],
-        dst_host=hosts[1],
-        src_gpu=gpus[0],
-        dst_gpu=gpus[1],
+        src=src,
+        dst=dst,
+        src_host=src_host,
+        dst_host=dst_host,
+        src_gpu=src_gpu,
+        dst_gpu=dst_gpu,
         communicators=list(communicators),
         evidence=evidence,
         **fields | {name: list(getattr(kind, name)) for name in (*_LISTED, "rules")},
