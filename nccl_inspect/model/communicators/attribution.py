@@ -40,34 +40,28 @@ class Claims(NamedTuple):
     own_device: str | None
     other_device: str | None
     is_local: bool
-    ends: Ends
 
 
-class _ClaimsOfEvents:
-    """Finds out what connection lines claim, once for all edges that have the same event."""
+class _ClaimsOfEvents(dict[int, Claims]):
+    """Holds what connection lines claim by the id of their event, found out once for all edges that have the same."""
 
-    def __init__(self) -> None:
-        self._by_event: dict[int, Claims] = {}
-
-    def get(self, event: ChannelConnect) -> Claims:
+    def find(self, event: ChannelConnect) -> Claims:
         """Return the claims of an event."""
-        claims = self._by_event.get(id(event))
-        if claims is None:
-            src, dst, devices = event.src, event.dst, (event.src_dev, event.dst_dev)
-            receives = event.direction == "receive"
-            own, other = reversed(devices) if receives else devices
-            claims = Claims(src if receives else dst, own, other, event.is_local, (src, dst, receives))
-            self._by_event[id(event)] = claims
+        if event.direction == "receive":
+            claims = Claims(event.src, event.dst_dev, event.src_dev, event.is_local)
+        else:
+            claims = Claims(event.dst, event.src_dev, event.dst_dev, event.is_local)
+        self[id(event)] = claims
         return claims
 
 
 def _fits(member: Member, claims: Claims, channels: int) -> bool:
     """Return whether a connection of the rank of a member, with that number of channels, can be one of it."""
-    other, own_device, other_device, is_local, _ = claims
-    if not member.is_called(own_device):
+    other, own_device, other_device, is_local = claims
+    comm, counts = member.communicator, member.counts
+    if comm is None or (own_device and not member.is_called(own_device)):
         return False
-    counts, comm = member.counts, member.communicator
-    if comm is None or (counts and channels > max(counts.coll, counts.p2p)):
+    if counts and channels > counts.coll and channels > counts.p2p:
         return False
     if other is None:
         return True
@@ -76,7 +70,9 @@ def _fits(member: Member, claims: Claims, channels: int) -> bool:
     mate = comm.members.get(other) or comm.mate(other)
     if mate is None:
         return True
-    return mate.is_called(other_device) and (not is_local or mate.log.process[0] == member.log.process[0])
+    if other_device and not mate.is_called(other_device):
+        return False
+    return not is_local or mate.log.process.host == member.log.process.host
 
 
 class _Lives:
@@ -147,16 +143,17 @@ class _Candidates:
 
     def find_each(self, burst: Burst) -> Iterator[list[Member]]:
         """Yield for each connection of a burst the members in which it fits."""
-        rank, conn, fitting = burst.key.rank, burst.key.conn, self._fitting
+        rank, is_free, fitting = burst.key.rank, burst.key.conn != RINGS_AND_TREES, self._fitting
         for edge in burst.edges.values():
             key = id(edge.event), edge.channels.bit_length()
             found = (fitting.get(key) or self._fit(key, (edge,), rank)).at(edge.place)
-            yield [member for member in found if not member.eager] if conn == RINGS_AND_TREES else found
+            yield found if is_free else [member for member in found if not member.eager]
 
     def _fit(self, key: tuple[int, ...], edges: Iterable[Edge], rank: int) -> _Lives:
         members = self._by_rank[rank]
         for edge in edges:
-            claims, channels = self._claims.get(edge.event), edge.channels.bit_length()
+            event, channels = edge.event, edge.channels.bit_length()
+            claims = self._claims.get(id(event)) or self._claims.find(event)
             members = [member for member in members if _fits(member, claims, channels)]
         some = tuple(map(id, members))
         lives = self._fitting[key] = self._lives.get(some) or self._lives.setdefault(some, _Lives(members))
@@ -288,7 +285,10 @@ def _release_misplaced(process: ProcessMembers, claims: _ClaimsOfEvents) -> None
         for member in process.members
         for burst in member.bursts
         if burst.key.rank != member.rank
-        or not all(_fits(member, claims.get(edge.event), edge.channels.bit_length()) for edge in burst.edges.values())
+        or not all(
+            _fits(member, claims.get(id(edge.event)) or claims.find(edge.event), edge.channels.bit_length())
+            for edge in burst.edges.values()
+        )
     }
     if not misplaced:
         return
@@ -314,7 +314,7 @@ class _ProcessWork:
     def __init__(
         self, process: ProcessMembers, result: Attribution, claims: _ClaimsOfEvents, order: _OrderOfUse
     ) -> None:
-        self._process, self._result, self._claims, self._order = process, result, claims, order
+        self._process, self._result, self._order = process, result, order
         self._candidates = _Candidates(process.members, claims)
         self._questions = MAX_QUESTIONS
         self._uses = 0
@@ -408,7 +408,7 @@ class _ProcessWork:
             used, wanting = self._used[key, unit.conn], self._wanting[key, unit.conn]
             for burst in unit.bursts:
                 for edge in burst.edges.values():
-                    ends = self._claims.get(edge.event).ends
+                    ends = edge.event.src, edge.event.dst, edge.event.direction == "receive"
                     wanting.setdefault(ends, []).append((unit, edge.channels))
                     if used.get(ends, 0) & edge.channels:
                         unit.lost.add(key)
@@ -432,7 +432,8 @@ class _ProcessWork:
         slots, left = (id(member), conn), []
         used, wanting = self._used[slots], self._wanting.get(slots)
         for key, edge in burst.edges.items():
-            ends, channels = self._claims.get(edge.event).ends, edge.channels
+            event, channels = edge.event, edge.channels
+            ends = event.src, event.dst, event.direction == "receive"
             before = used.get(ends, 0)
             if is_divisible and before & channels:
                 left.append(key)

@@ -223,7 +223,8 @@ class _Wordings:
         """By what events say of paths."""
         self._events: dict[int, tuple[int, bool]] = {}
         """By the id of an event the number of what it says, and whether both ranks are on one host."""
-        self._nics: dict[object, str | None] = {}
+        self._nics: dict[tuple[int, str, int], str | None] = {}
+        """By the id of a process, network and index."""
 
     def find_wording(self, lines: Sequence[Line], hosts: tuple[str | None, str | None]) -> object:
         """Return what the lines of a pair of ranks say, of which the hosts are known or None."""
@@ -236,7 +237,10 @@ class _Wordings:
             if is_local:
                 wordings.append((number, edge.channels, line.doubt))
             else:
-                nic = None if event.nic_index is None else self._find_nic(line, event)
+                nic = None
+                if event.net is not None and event.nic_index is not None:
+                    key = id(line.placement.log), event.net, event.nic_index
+                    nic = self._nics[key] if key in self._nics else self._find_nic(key, line)
                 proxy = None if event.pxn_rank is None else line.pxn_rank
                 scope = "inter" if is_between else self._scope.find_scope(line)
                 wordings.append((number, edge.channels, line.doubt, nic, proxy, scope))
@@ -248,13 +252,9 @@ class _Wordings:
             names = list(map(names.index, names))
         return *wordings, *names
 
-    def _find_nic(self, line: Line, event: ChannelConnect) -> str | None:
-        log = line.placement.log
-        key = id(log), event.net, event.nic_index
-        if key not in self._nics:
-            assert event.nic_index is not None
-            self._nics[key] = None if event.net is None else self._nic_name(log, event.net, event.nic_index)
-        return self._nics[key]
+    def _find_nic(self, key: tuple[int, str, int], line: Line) -> str | None:
+        nic = self._nics[key] = self._nic_name(line.placement.log, *key[1:])
+        return nic
 
     def _read(self, event: ChannelConnect) -> tuple[int, bool]:
         number = self._numbers.setdefault(_SAID(event), len(self._numbers))

@@ -145,9 +145,10 @@ class Placed:
         guessed, paired = self._found_by.guessed, self._found_by.paired
         for placements in owners.values():
             edges = [
-                (edge.place, edge, placement, 0 if id(burst) not in guessed else 1 if id(burst) in paired else 2)
+                (edge.place, edge, placement, doubt)
                 for placement in placements
                 for burst in placement.bursts
+                for doubt in ((1 if id(burst) in paired else 2) if id(burst) in guessed else 0,)
                 for edge in burst.edges.values()
             ]
             edges.sort(key=itemgetter(0))

@@ -47,6 +47,13 @@ class Table:
         self._made: dict[int, Path] = {}
         """By row: the same path whenever it is asked for."""
         self._by_communicator: dict[str, list[int]] = {}
+        self._selections: dict[tuple[PathKind, ...], Selection] = {}
+        """All paths of some kinds: many rules ask for the same."""
+
+    def select(self, kinds: Iterable[PathKind]) -> Selection:
+        """Return all paths of some kinds."""
+        key = tuple(kinds)
+        return self._selections.get(key) or self._selections.setdefault(key, Selection(self, key))
 
     def path(self, row: int) -> Path:
         """Return the path of a row."""
@@ -144,7 +151,7 @@ class Selection(Sequence[Path]):
         """Return those of certain kinds."""
         passed = [kind for kind in self.kinds if test(kind)]
         if self._kinds is not None:
-            return Selection(self.table, passed)
+            return self.table.select(passed)
         return self._choose(map(set(passed).__contains__, self._column_values("kind")))
 
     def filter_values(self, columns: Sequence[Column], test: Callable[..., object]) -> Selection:
