@@ -102,6 +102,10 @@ class Selection(Sequence[Path]):
         self._rows = rows
         self._found: dict[object, Any] = {}
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is handed to another process: what was found is found again, since rules ask by functions."""
+        return self.__dict__ | {"_found": {}}
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Selection):
             return NotImplemented
@@ -290,7 +294,11 @@ def _tabulate(paths: Iterable[Path]) -> Table:
         own = {name: getattr(path, name) for name in _COLUMNS[:-1]}
         rows.append((*(own | {"communicators": tuple(path.communicators)}).values(), kind))
         evidence.append(path.evidence)
-    return Table(rows, evidence.__getitem__, lambda _row, _side: [])
+    return Table(rows, evidence.__getitem__, _list_none)
+
+
+def _list_none(_row: int, _side: str) -> list[Evidence]:
+    return []
 
 
 def refine_kinds(paths: Paths, marking: Sequence[Any], change: Callable[[PathKind, Any], PathKind]) -> Paths:
