@@ -12,6 +12,7 @@ import simulation
 from hypothesis import given
 from hypothesis import strategies as st
 from simulation import Comm, Job, Release
+from wide_job import WideJob
 
 import nccl_inspect
 from nccl_inspect.model import resolve
@@ -196,3 +197,9 @@ def test_lines_of_many_communicators_of_the_same_ranks_are_all_placed() -> None:
     found = outcome(lines_of(job))
     assert found.wrong == found.misnamed == []
     assert found.lines["unplaced"] == 0
+
+
+def test_the_other_ends_tell_the_communicators_of_a_wide_job() -> None:
+    job = WideJob(256, rounds=2)
+    paths = nccl_inspect.read("".join(job.lines()).encode()).paths
+    assert set(paths.values("src", "dst")) == set(job.truth)

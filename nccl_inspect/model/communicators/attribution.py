@@ -1,22 +1,25 @@
 """Decides to which communicator the connection lines belong that name none (2.22 and later connect lazily).
 
 Lines that belong together are a unit. Its candidates are the members of its process in which all of them fit: own rank,
-GPUs in brackets, hosts, number of channels. What fits one member only is certain. Where lines fit several, those are
-excluded that have such a connection from other lines, because a connection prints once in a communicator. What is left
-is decided by the order in which other processes used the communicators, and marked as a guess.
+GPUs in brackets, hosts, number of channels. What fits one member only is certain. Where lines fit several, what is
+certain elsewhere excludes some: a connection prints once in a communicator, and a connection over the network has a
+line at its other end. What is left is decided by the order in which other processes used the communicators, and marked
+as a guess.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import field
-from functools import cache
+from functools import cache, cached_property
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
 
+from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import RINGS_AND_TREES, SEND_RECV, Member, ProcessMembers, with_more
@@ -202,6 +205,71 @@ class Attribution(Record):
         return is_one
 
 
+_End: TypeAlias = tuple[int | None, int, int | None, bool]
+"""An end of a network connection: connection set, ranks, and whether it receives."""
+
+
+class _OtherEnds:
+    """Compares what the processes of both ends of network connections print.
+
+    Args:
+        bursts: of each process.
+    """
+
+    def __init__(self, bursts: Mapping[Process, Sequence[Burst]]) -> None:
+        self._bursts = bursts
+        self._printed = cache(self._list_printed)
+
+    def narrow(self, unit: Unit) -> dict[int, Member]:
+        """Return the candidates whose other ranks print the other ends of a unit, or all.
+
+        A missing end excludes one only where another one has all of them, and where nothing shows that the log breaks
+        off before such an end.
+        """
+        wanted: dict[int, set[_End]] = {}
+        for (conn, src, dst, receives), _ in _list_ends(unit.bursts):
+            if dst is not None:
+                wanted.setdefault(src if receives else dst, set()).add((conn, src, dst, not receives))
+        has_all = {key: self._has_all(member, wanted) for key, member in unit.left.items()}
+        is_told = {True, False} <= set(has_all.values())
+        if not is_told or any(end[:3] in self._unanswered for ends in wanted.values() for end in ends):
+            return unit.left
+        return {key: member for key, member in unit.left.items() if has_all[key] is not False}
+
+    def _has_all(self, member: Member, wanted: Mapping[int, AbstractSet[_End]]) -> bool | None:
+        """Return whether the ranks of a communicator print some ends; None if the log shows none of their lines."""
+        assert member.communicator is not None
+        has_all: bool | None = True
+        for rank, ends in wanted.items():
+            mate = member.communicator.members.get(rank)
+            if mate is None:
+                has_all = None
+            elif not ends <= self._printed(mate.log.process):
+                return False
+        return has_all
+
+    def _list_printed(self, process: Process) -> set[_End]:
+        return {end for end, _ in _list_ends(self._bursts[process])}
+
+    @cached_property
+    def _unanswered(self) -> set[tuple[object, ...]]:
+        """Return the connections that all senders do not print in as many channels as the receivers."""
+        balance = Counter[tuple[object, ...]]()
+        for bursts in self._bursts.values():
+            for end, channels in _list_ends(bursts):
+                balance[end[:3]] += -channels if end[3] else channels
+        return {connection for connection, left in balance.items() if left}
+
+
+def _list_ends(bursts: Iterable[Burst]) -> Iterator[tuple[_End, int]]:
+    """Yield the ends of network connections, and how many channels they have."""
+    for burst in bursts:
+        for edge in burst.edges.values():
+            event = edge.event
+            if event.direction:
+                yield (event.conn, event.src, event.dst, event.direction == "receive"), edge.channels.bit_count()
+
+
 class _FirstUses:
     """Holds when processes first used a communicator, counted in what each of them connected."""
 
@@ -263,16 +331,20 @@ def attribute(processes: Collection[ProcessMembers]) -> Attribution:
         processes: with their members.
     """
     result, claims, order = Attribution(), _ClaimsOfEvents(), _OrderOfUse()
-    undecided: list[_ProcessWork] = []
     for process in processes:
         _release_misplaced(process, claims)
+    other_ends = _OtherEnds({process.log.process: process.bursts for process in processes})
+    undecided: list[_ProcessWork] = []
+    for process in processes:
         work = _ProcessWork(process, result, claims, order)
         work.settle()
         if work.units:
-            undecided.append(work)  # guesses go by what all others did
+            undecided.append(work)
         else:
             work.connect()
     for work in undecided:
+        work.narrow(other_ends)
+    for work in undecided:  # guesses go by what all others did
         work.guess()
         work.connect()
     return result
@@ -452,6 +524,13 @@ class _ProcessWork:
             self.units = undecided
             if is_stuck:
                 break
+
+    def narrow(self, other_ends: _OtherEnds) -> None:
+        """Decide what the other ends of connections show."""
+        for unit in self.units:
+            self._questions -= len(unit.left)
+            unit.left = other_ends.narrow(unit)
+        self.settle()
 
     def guess(self) -> None:
         """Decide the rest by the order of use."""
