@@ -122,10 +122,14 @@ def _names_fault(story: Story, finding: Finding, rule: Rule) -> bool:
 
 
 def _drop_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]:
-    """Return the findings of the wanted rules, without those superseded by a more specific wanted rule."""
-    present = {finding.rule for finding in findings} & wanted
-    kept = {name for name in present if present.isdisjoint(superseding(name))}
-    return [finding for finding in findings if finding.rule in kept]
+    """Return the findings of the wanted rules, without those superseded by a more specific wanted rule.
+
+    What only may have happened does not replace a failure.
+    """
+    own = [finding for finding in findings if finding.rule in wanted]
+    doubtful = {finding.rule for finding in own if finding.confidence == "possible" and not finding.fatal}
+    present = {finding.rule for finding in own}
+    return [f for f in own if not superseding(f.rule) & (present - doubtful if f.fatal else present)]
 
 
 def _confirm_by_files(findings: list[Finding]) -> list[Finding]:

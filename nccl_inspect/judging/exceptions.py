@@ -17,6 +17,8 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
 _NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
+_ALONE = ("torch/rank-error", "torch/rank-exception")
+"""An exception with the prefix of its rank that no other production knows."""
 _LINE = compile_later(r"\[rank(\d{1,7})\]: (?=\S)")
 """PyTorch's prefix of an exception; in its logger a bracket follows the colon."""
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.spawn.", "subprocess.CalledProcess")
@@ -89,11 +91,16 @@ class Trace(Frozen):
 
     rank: int
     begin: Notice
-    """The first line of its first traceback."""
+    """The first line of its first traceback; its first exception where that is cut off."""
     first: RaisedException | None
     """The first exception; others may have followed from it."""
     last: RaisedException | None
     """The exception that ended the rank. Both are None if the text has no known form, or was lost."""
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Return whether the log has the exception alone."""
+        return self.begin.production != "torch/rank-traceback"
 
     @property
     def texts(self) -> list[Notice]:
@@ -136,18 +143,23 @@ def exceptions_of(facts: Facts) -> Exceptions:
 def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     by_rank: dict[int, list[Notice]] = {}
     begins = facts.notices("torch/rank-traceback")
-    for notice in facts.job.notices if begins else ():
+    for notice in facts.job.notices:
         front = None if notice.production in _NO_EXCEPTION else _LINE.match(message_of(notice))
         if front is not None:
             by_rank.setdefault(int(front[1]), []).append(notice)
+    starts: dict[int, Notice] = {}
+    for begin in begins:
+        starts.setdefault(int(value(begin, "global_rank")), begin)
+    for rank, (start, *_) in by_rank.items():
+        if start.production in _ALONE and not (facts.is_over() or came_up_below(facts, start)):
+            starts.setdefault(rank, start)  # its traceback is cut off
     interrupted = {value(notice, "global_rank") for notice in facts.notices("torch/rank-interrupted")}
     # A launcher may restart a process that was the first to end.
     ends = [notice.evidence[0] for notice in facts.with_event(events.ProcessEnded, lambda e: e.order == "first")]
     traces: list[Trace] = []
     echoes: list[Trace] = []
     was_forced = any(map(is_forced, facts.errors()))
-    for begin in begins:
-        rank: int = value(begin, "global_rank")
+    for rank, begin in starts.items():
         mine = _select_last_attempt(begin, by_rank.get(rank, ()), ends)
         own = [_read_exception(notice) for notice in mine if "program-exception" in notice.roles]
         own = [raised for raised in own if not raised.is_loss_of_peer and not (raised.is_termination and was_forced)]
@@ -167,7 +179,7 @@ def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
 def _select_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
     """Return the exceptions of a rank since its launcher last restarted it."""
     here = begin.evidence[0]
-    mine = [notice for notice in notices if is_before(here, notice.evidence[0])]
+    mine = [notice for notice in notices if notice is begin or is_before(here, notice.evidence[0])]
     if len(mine) < 2:
         return mine
     last = mine[-1].evidence[0]

@@ -227,7 +227,8 @@ _TRACEBACK_HEAD = "torch/rank-traceback"
 
 def verdict_line(job: Job) -> str:
     """Return the verdict with its reason: ``UNKNOWN, likely: GPUDirect RDMA is off for mlx5_0``."""
-    joint = ", " if job.verdict == "unknown" and _list_leads(job) else ": "
+    leads = _list_leads(job) if job.verdict == "unknown" else []
+    joint = ", " if leads and leads[0].severity != "info" else ": "
     return f"{verdict_word(job)}{joint}{reason(job)}"
 
 
@@ -241,13 +242,22 @@ def _list_leads(job: Job) -> list[Finding]:
     """Return the candidates for the headline.
 
     In a job without a verdict, likely ones come before possible ones; in a degraded one, a failure that is only
-    possible comes last, since the verdict denies it.
+    possible comes last, since the verdict denies it. Where there are none, the end from outside with which the story
+    begins is one.
     """
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
+    if not leads and job.verdict in ("failed", "unknown") and (told := _find_told(job)):
+        return [told]
     if job.verdict == "failed":
         return leads
     doubted = ("error",) if job.verdict == "degraded" else ("error", "warning")
     return sorted(leads, key=lambda f: f.confidence == "possible" and f.severity in doubted)
+
+
+def _find_told(job: Job) -> Finding | None:
+    """Return the finding with which the story begins, if it says for certain why the job ended."""
+    told = (finding for finding in job.findings if finding.root and finding.confidence == "certain")
+    return next((finding for finding in told if job.story and finding.rule == job.story[0].rule), None)
 
 
 def find_lead(job: Job) -> Finding | None:
@@ -259,7 +269,8 @@ def find_lead(job: Job) -> Finding | None:
 def _explain(leads: list[Finding], job: Job) -> bool:
     """Return whether a failed job failed of one of these, or of what follows from the first."""
     first = next((finding.rule for finding in leads), "")
-    return any(finding.fatal for finding in leads) or any(f.fatal and first in f.because for f in job.findings)
+    is_told = bool(leads) and leads[0] is _find_told(job)
+    return is_told or any(f.fatal for f in leads) or any(f.fatal and first in f.because for f in job.findings)
 
 
 def has_story(job: Job) -> bool:
@@ -293,7 +304,7 @@ def reason(job: Job) -> str:
     leads = _list_leads(job)
     if job.verdict == "failed" and not _explain(leads, job) and job.unexplained:
         return f"{_MEANING['failed']}; the log says: {_first_message(job.unexplained)}"
-    if job.verdict == "failed" and not any(finding.fatal for finding in job.findings):
+    if job.verdict == "failed" and not (_explain(leads, job) or any(finding.fatal for finding in job.findings)):
         return f"{_MEANING['failed']}, and the log does not say why"  # what is slow in it did not end it
     if leads:
         lead = leads[0].summary + _failed_ranks(leads[0], job)
@@ -318,11 +329,11 @@ def reason(job: Job) -> str:
 
 def _explain_doubt(lead: Finding, text: str, job: Job) -> str:
     """Return the likely reason of a job without a verdict, and what the log shows of its paths."""
-    how = "possibly" if lead.confidence == "possible" else "likely"
+    how = "" if lead.severity == "info" else "possibly: " if lead.confidence == "possible" else "likely: "
     paths = _path_summary(job)
     # The paths that an excerpt lacks may be bad.
     is_shown = paths != _MEANING["unknown"] and not (job.excerpt and paths == _MEANING["ok"])
-    return f"{how}: {text}" + (f"; {paths}" if is_shown else "")
+    return f"{how}{text}" + (f"; {paths}" if is_shown else "")
 
 
 def _failed_ranks(lead: Finding, job: Job) -> str:

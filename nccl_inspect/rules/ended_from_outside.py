@@ -12,8 +12,9 @@ from nccl_inspect.judging.ends import is_last, since_start, terminations
 from nccl_inspect.judging.statements import EXTERNAL, is_forced, is_propagated_error, message_of, report_of
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util import signals
+from nccl_inspect.util.wording import expand
 
-_OF_NOBODY = "torch/python-interrupted"
+_OF_NOBODY, _NODE_FAILURE = "torch/python-interrupted", "launchers/slurm-node-failure"
 
 
 def find(facts: Facts) -> Iterator[Hit | Effects]:
@@ -58,9 +59,11 @@ def find(facts: Facts) -> Iterator[Hit | Effects]:
         "requeue": reason == job_failure.REQUEUED,
         "node failure": reason == job_failure.NODE_FAILURE,
     }
+    nodes = {name for notice in facts.notices(_NODE_FAILURE) for name in expand(str(value(notice, "nodes")))}
     yield Hit(
         notices,
-        named={"reason": reason or "", "signal": _signal_words(notices)},
+        named={"reason": reason or "", "signal": _signal_words(notices), "nodes": nodes},
+        hosts=sorted(nodes) or None,
         known=[name for name, holds in known.items() if holds],
         explains=effects,
     )

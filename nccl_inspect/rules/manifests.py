@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
 
 
+_FILLS_GPU = "graph/xml.cc"
+"""The file of ncclTopoFillGpu, which asks NVML for the GPU of each rank of the host by its bus id."""
 _BY_BUS_ID, _NOT_FOUND = "DeviceGetHandleByPciBusId", "Not Found"
 _UNREACHED = (101, 217)
 """CUDA's errors if this process has no such GPU, or no peer access to it: NCCL checks both before it chooses P2P,
@@ -35,8 +38,7 @@ except for GPUs that the process does not see (p2pCanConnect in src/transport/p2
 def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
     """Find failed imports, if all ranks are CUDA device 0 on different GPUs or CUDA's error implies isolation.
 
-    CUDA_VISIBLE_DEVICES hides no GPU from NVML, but a device cgroup does: NCCL asks NVML for the GPU of each rank of
-    its host by its bus id (ncclTopoFillGpu in src/graph/xml.cc).
+    CUDA_VISIBLE_DEVICES hides no GPU from NVML, but a device cgroup does.
     """
     isolated, named = set(facts.job.isolated_hosts), {"source": SHM.link}
     failed = [notice for notice in find_unshared(facts) if isolated.intersection(notice.hosts)]
@@ -54,15 +56,13 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
         for notice in facts.notices("nccl/nvml-failed")
         if value(notice, "call") == _BY_BUS_ID and str(value(notice, "error")).strip() == _NOT_FOUND
     ]
-    alone = [notice for notice in unfound if not notice.earliest.device]
-    if alone:
-        processes = {process for notice in alone for process in notice.processes}
-        several = any(len({pid for name, pid, *_ in processes if name == host}) > 1 for host in hosts_in(alone))
-        yield Hit(
-            [*alone, *(one for one in unfound if one not in alone)],
-            named,
-            ["hidden", *(["several"] if several else [])],
-        )
+    if unfound:
+        processes = {process for notice in unfound for process in notice.processes}
+        several = any(len({pid for name, pid, *_ in processes if name == host}) > 1 for host in hosts_in(unfound))
+        split = any(notice.earliest.device for notice in unfound)
+        stopped = propagated_errors.frames(facts, files=_FILLS_GPU)
+        words = {"split": split, "several": several and not split, "stopped": bool(stopped)}
+        yield Hit([*unfound, *stopped[:1]], named, ["hidden", *(word for word, holds in words.items() if holds)])
 
 
 def _find_unreached(facts: Facts) -> list[Notice]:

@@ -169,6 +169,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
             "barrier": exceptions.absent_ranks(facts),
             "own": ranks_word(first.ranks) if first.ranks else "",
             "begin": short(first.begin.evidence[0]),
+            "cut off": bool(first.trace and first.trace.is_cut_off),
             "place": short(first.notice.evidence[0]),
             "manner": "" if first.echo else manner,
             **_name_cause(facts, first, message),

@@ -51,7 +51,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
     if not story.roots:
         rules = {name: entry.rule for name, entry in by_name.items()}
         settled = [_under_conditions(finding, findings, rules) for finding in findings]
-        return Decided([*settled, *_report_unexplained(by_name[_NO_REASON], facts, findings)], {})
+        return Decided([*settled, *_report_unexplained(by_name[_NO_REASON], facts, story, findings)], {})
     by_rule: dict[str, list[Incident]] = defaultdict(list)
     tellers = {kind: rule_of(kind, candidates) for kind in {incident.kind for incident in story.incidents}}
     for incident in {id(one): one for one in (*story.roots, *story.incidents)}.values():
@@ -74,12 +74,15 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
         joined = [_as_deadly(story, finding) for finding in joined]
         kept = [finding for finding in joined if not _is_told(finding, by_rule[finding.rule], joined, rules)]
     kept = [_without_waiting(story, finding, rules) for finding in kept]
-    return Decided([*kept, *_report_unexplained(by_name[_NO_REASON], facts, kept)], place)
+    return Decided([*kept, *_report_unexplained(by_name[_NO_REASON], facts, story, kept)], place)
 
 
-def _report_unexplained(entry: Registered, facts: Facts, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield what a rule says about a failed job if none of the findings says that it failed."""
-    if not facts.job.failed or any(finding.fatal for finding in findings):
+def _report_unexplained(
+    entry: Registered, facts: Facts, story: Story, findings: Iterable[Finding]
+) -> Iterator[Finding]:
+    """Yield what a rule says about a failed job if none of the findings says that it failed, or was ended."""
+    is_told = bool(story.lead) and story.lead[0].kind == "ended-from-outside" and story.lead[0].confidence == "certain"
+    if not facts.job.failed or is_told or any(finding.fatal for finding in findings):
         return
     calls = sorted(job_failure.failed_calls(facts.job.notices), key=lambda notice: notice.place)
     said = [call for call in calls if not isinstance(call.event, ErrorCascade)] or calls[-1:]

@@ -50,8 +50,10 @@ def _is_kernel(notice: Notice) -> bool:
 
 
 def _is_apart(facts: Facts, name: str) -> bool:
-    """Return whether a source has no line of NCCL."""
-    return not any(source.nccl_lines for source in facts.job.sources if source.name == name)
+    """Return whether a source has no line of NCCL or PyTorch: so that it is not output of the job."""
+    is_of_nccl = any(source.nccl_lines for source in facts.job.sources if source.name == name)
+    of_torch = (notice for notice in facts.job.notices if notice.production.startswith("torch/"))
+    return not is_of_nccl and all(line.source != name for notice in of_torch for line in notice.evidence)
 
 
 def _is_of_time(facts: Facts, line: str) -> bool | None:
