@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from math import ceil, sqrt
 from typing import NamedTuple
 
-from nccl_inspect.model.connection import SIDES, End
 from nccl_inspect.model.job import Job, PathKind, Selection
+from nccl_inspect.model.paths.path import SIDES, End
 from nccl_inspect.util.records import Frozen, frozen
 
 _COLUMNS = {"send": ("src_host", "src", "src_gpu"), "receive": ("dst_host", "dst", "dst_gpu")}

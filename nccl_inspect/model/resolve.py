@@ -18,7 +18,7 @@ from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold, Note, ProcessLog
-from nccl_inspect.model.fold.places import position, source_and_line
+from nccl_inspect.model.fold.process_log import position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Unrecognised

@@ -15,8 +15,8 @@ from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import gdr_statements, google_plugins
 from nccl_inspect.judging.networks.fabrics import over_tcp_provider, paths_in_words
 from nccl_inspect.judging.networks.gdr_use import hosts_without, lacking, one_sided_paths, paths_without_gdr
-from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import PathKind, Selection
+from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import some_names
 

@@ -23,8 +23,8 @@ from nccl_inspect.judging.facts import (
 from nccl_inspect.judging.networks import fabrics
 from nccl_inspect.judging.networks.nic_use import Shared, crossing_paths, idle_nics
 from nccl_inspect.judging.networks.transfers import silent_peers
-from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
+from nccl_inspect.model.paths.path import End, Link
 from nccl_inspect.util.wording import is_or_are, ranks_word, some_names
 
 _Rails = dict[tuple[str, int], str]

@@ -15,9 +15,9 @@ from few_examples import FEW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.fold import process_log
 from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.pipeline.reading import Judge, Options
 
 SAMPLES = (

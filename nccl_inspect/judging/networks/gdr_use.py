@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import methodcaller
 
 from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, once
-from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import Selection
+from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.platforms.fabrics import find_nic_family
 
 

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, ends_of, global_ranks, nics_used, once
-from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection
+from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.util.records import Frozen, frozen
 
 _ONE_EACH = 4

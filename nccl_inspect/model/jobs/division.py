@@ -12,7 +12,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import NO_HOST, Process, is_named
 from nccl_inspect.model.communicators import stated_world
 from nccl_inspect.model.fold.fold import Fold, ProcessLog
-from nccl_inspect.model.fold.places import position, source_and_line
+from nccl_inspect.model.fold.process_log import position, source_and_line
 from nccl_inspect.model.jobs import parts
 from nccl_inspect.model.jobs.parts import Part, Unions
 from nccl_inspect.model.jobs.shares import Claim

@@ -9,7 +9,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import NO_HOST, Process, is_named
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
-from nccl_inspect.model.fold.places import source_and_line
+from nccl_inspect.model.fold.process_log import source_and_line
 from nccl_inspect.util.times import are_in_order, moment
 
 _BEGINNING = (events.NcclVersion, events.CudaDriver, events.NetDevices)

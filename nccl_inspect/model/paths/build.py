@@ -12,13 +12,12 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.event.types import Notice as Statement
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
-from nccl_inspect.model.fold.places import source_and_line
+from nccl_inspect.model.fold.process_log import source_and_line
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.paths.ends import NicName, pair_ends
-from nccl_inspect.model.paths.path import PathKind, key_of
+from nccl_inspect.model.paths.path import AlsoPath, PathKind, key_of
 from nccl_inspect.model.paths.placement import Line, Placed
 from nccl_inspect.model.paths.table import Paths, Table, refine_kinds
 from nccl_inspect.scanning.found import Edge

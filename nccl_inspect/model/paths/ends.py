@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.fold.fold import ProcessLog
+from nccl_inspect.model.paths.path import End, Link
 from nccl_inspect.model.paths.placement import Line
 from nccl_inspect.model.statements.index import Statements
 

@@ -17,8 +17,7 @@ from nccl_inspect.model.communicators import communicator, members
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
-from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.model.fold.process_log import Note, step_of
+from nccl_inspect.model.fold.process_log import Note, source_and_line, step_of
 from nccl_inspect.model.jobs import parts
 from nccl_inspect.model.jobs.parts import Part
 from nccl_inspect.model.processes import identity

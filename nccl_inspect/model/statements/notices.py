@@ -13,8 +13,7 @@ from nccl_inspect.ingest.lines.timestamps import Late
 from nccl_inspect.model.communicators import lifetime
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.model.fold.process_log import PAIRED, CallKey, Tally
+from nccl_inspect.model.fold.process_log import PAIRED, CallKey, Tally, source_and_line
 from nccl_inspect.model.inventory import Calls, Progress, Stamp
 from nccl_inspect.model.job import Earliest, Notice
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE
