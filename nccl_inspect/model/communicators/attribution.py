@@ -232,7 +232,7 @@ class _OtherEnds:
                 wanted.setdefault(src if receives else dst, set()).add((conn, src, dst, not receives))
         has_all = {key: self._has_all(member, wanted) for key, member in unit.left.items()}
         is_told = {True, False} <= set(has_all.values())
-        if not is_told or any(end[:3] in self._unanswered for ends in wanted.values() for end in ends):
+        if not is_told or any(end[:3] in self._broken_pairs for ends in wanted.values() for end in ends):
             return unit.left
         return {key: member for key, member in unit.left.items() if has_all[key] is not False}
 
@@ -252,7 +252,7 @@ class _OtherEnds:
         return {end for end, _ in _list_ends(self._bursts[process])}
 
     @cached_property
-    def _unanswered(self) -> set[tuple[object, ...]]:
+    def _broken_pairs(self) -> set[tuple[object, ...]]:
         """Return the connections that all senders do not print in as many channels as the receivers."""
         balance = Counter[tuple[object, ...]]()
         for bursts in self._bursts.values():
