@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.lines.envelope_fields import Whole
+from nccl_inspect.ingest.envelopes import Whole
 
 ROOT = Path(__file__).parent.parent
 _MAX_SEED = 12_000

@@ -13,9 +13,8 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import ENDS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.inventory import Host, LastLine
+from nccl_inspect.model.inventory import Host, LastLine, Measured
 from nccl_inspect.model.job import Job, Selection
-from nccl_inspect.model.measured import Measured
 from nccl_inspect.model.paths.ends import listed_as
 from nccl_inspect.model.paths.path import End
 from nccl_inspect.model.versions import cuda

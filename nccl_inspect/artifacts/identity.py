@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from nccl_inspect.event.base import Process, is_named
-from nccl_inspect.model.processes.gathering import Gathered
+from nccl_inspect.model.processes import Gathered
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 from nccl_inspect.util.times import Moment, moment
 

@@ -16,22 +16,22 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Artifact
-from nccl_inspect.model.job import Job, Notice
-from nccl_inspect.model.processes import gathering
+from nccl_inspect.model.job import Notice
+from nccl_inspect.model.jobs import division
 from nccl_inspect.util.times import glog_seconds
 
 if TYPE_CHECKING:
     from nccl_inspect.model.fold.fold import Fold
     from nccl_inspect.model.job import Job
     from nccl_inspect.model.jobs.shares import Share
-    from nccl_inspect.model.processes.gathering import Gathered
+    from nccl_inspect.model.processes import Gathered
 
 _DAY = 86_400.0
 
 
 def check_evidence(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) -> list[Artifact]:
     """Return the evidence as used for one job: with its hosts, and with a reason where it is of another job."""
-    over = gathering.find_earlier_runs(gathered.communicators, gathered.everything) if job.earlier_runs else []
+    over = division.find_earlier_runs(gathered.communicators, gathered.everything) if job.earlier_runs else []
     earlier = {process for run in over for process in run.processes}
     traits = Traits.collect(gathered, [source.name for source in job.sources], earlier)
     checked = [_check_identity(artifact, traits) for artifact in artifacts]

@@ -7,11 +7,10 @@ from contextlib import suppress
 
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts.errors import NotOfKindError
-from nccl_inspect.ingest.folders import why
 from nccl_inspect.ingest.sources import archives, compression, log_detection
 from nccl_inspect.ingest.sources.archives import Member, Wanted
-from nccl_inspect.ingest.sources.files import File, Pass
-from nccl_inspect.ingest.sources.limits import Allowance
+from nccl_inspect.ingest.sources.compression import Allowance
+from nccl_inspect.ingest.sources.files import File, Pass, explain_passing
 from nccl_inspect.ingest.sources.streams import StreamError, peek
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.util.text import escape_controls
@@ -82,7 +81,7 @@ class _Choice:
             self.kinds[member] = kind
             return True
         if log_detection.is_left_out(name) or not log_detection.is_log(name, head):
-            self._pass(name, why(head))
+            self._pass(name, explain_passing(head))
         return False
 
     def _pass(self, name: str, reason: str) -> None:

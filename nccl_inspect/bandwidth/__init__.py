@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from nccl_inspect.model.measured import IN_ALL, Measured, Speed
+from nccl_inspect.model.inventory import IN_ALL, Measured, Speed
 from nccl_inspect.util.wording import count, list_words
 
 if TYPE_CHECKING:

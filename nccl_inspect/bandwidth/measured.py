@@ -24,7 +24,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.judging import impact
 from nccl_inspect.judging.facts import Facts, nics_used, once
 from nccl_inspect.judging.hardware.machine_type import gpu_names
-from nccl_inspect.model.measured import Measured, Sized
+from nccl_inspect.model.inventory import Measured, Sized
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from nccl_inspect.bandwidth.lines import CELLS, TAG, TYPES
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.measured import IN_ALL, Speed
+from nccl_inspect.model.inventory import IN_ALL, Speed
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 OPERATIONS = (

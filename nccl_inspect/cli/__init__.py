@@ -23,7 +23,7 @@ from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.text import PLAIN, escape_controls
 
 _SEVERAL = {
-    "questions": ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory"),
+    "questions": ("hosts", "nics", "env", "ranks", "bandwidth", "timings", "memory", "traffic"),
     "about": ("rules", "completion", "help"),
 }
 """Modules with several commands, each a function of its name."""

@@ -14,7 +14,7 @@ from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.decoration import PASTE
-from nccl_inspect.ingest.lines.generations import Memory
+from nccl_inspect.ingest.lines.timestamps import Memory
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style

@@ -1,4 +1,4 @@
-"""Commands that answer one question each with a table: hosts, nics, env, ranks, bandwidth, timings and memory."""
+"""Commands that answer one question each with a table: hosts, nics, env, ranks, bandwidth, timings, memory, traffic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from nccl_inspect import bandwidth as measurements
-from nccl_inspect.answers import Answer, field_names
+from nccl_inspect.answers import Answer, field_names, selection
 from nccl_inspect.answers import machines as machine_answers
 from nccl_inspect.answers import ranks as rank_answers
 from nccl_inspect.answers.selection import Fits, PlaceFilter
@@ -22,6 +22,7 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.pipeline.event_stream import EventStream
 from nccl_inspect.report import tables
+from nccl_inspect.traffic import BY, FORMATS, count_traffic
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.wording import count
 
@@ -293,3 +294,38 @@ def memory(job: Job, fits: Fits, memories: tuple[str, ...], logs: tuple[str, ...
     everything = rank_answers.list_memory(job, EventStream(list(logs)).with_places())
     rows = [row for row in everything if (not memories or row.memory in memories) and _fits_rank(row, fits)]
     return rows, "no allocation matches" if everything else _NO_ALLOCATION
+
+
+_TRAFFIC = """
+Examples:
+  nccl-inspect traffic job.log    (of a job with NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,COLL,TUNING)
+  nccl-inspect traffic job.log --communicator world
+  nccl-inspect traffic job.log --format csv --by path -o paths.csv
+  nccl-inspect traffic job.log --format json --platform p5.48xlarge
+"""
+
+
+@click.command(epilog=_TRAFFIC, short_help="Show collectives by size and algorithm, and the bytes on each path.")
+@shared.inputs
+@shared.communicator_option()
+@click.option("--by", type=click.Choice(BY), default="operation", show_default=True, help="What each csv row is.")
+@shared.format_option(FORMATS)
+@shared.read_options
+@shared.output_options
+def traffic(
+    logs: tuple[str, ...],
+    names: tuple[str, ...],
+    by: str,
+    form: str,
+    options: reading.Options,
+    out: shared.Output,
+) -> int:
+    """Show collectives and send/recv by communicator, size, algorithm and protocol, and the payload on each path.
+
+    The log needs subsystem COLL; with TUNING it also names the algorithms, otherwise rings are assumed and marked.
+    Times are estimates from the usual bandwidth of such paths; --platform narrows them.
+    """
+    job = shared.read(logs, options)
+    counted = count_traffic(job, selection.match_communicators(job, names))
+    out.write(FORMATS[form](counted, by, out.style))
+    return shared.status(job)

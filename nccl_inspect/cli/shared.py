@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from nccl_inspect.cli import EXITS_AFTERWARDS, print_stderr, redirect_to_devnull
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.ingest.sources import files, limits
+from nccl_inspect.ingest.sources import compression, files
 from nccl_inspect.pipeline.options import Options
 from nccl_inspect.report import Style
 from nccl_inspect.util import atomic_files
@@ -145,9 +145,9 @@ def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> N
     """Set the limit for this command and its worker processes."""
     if value is None:
         return
-    limits.size(value)
-    before = {limits.VARIABLE: os.environ.get(limits.VARIABLE, "")}
-    os.environ[limits.VARIABLE] = value
+    compression.parse_size(value)
+    before = {compression.VARIABLE: os.environ.get(compression.VARIABLE, "")}
+    os.environ[compression.VARIABLE] = value
     ctx.call_on_close(lambda: os.environ.update(before))
 
 
@@ -375,7 +375,7 @@ def read(
     """
     options = with_settings_file(options)
     meta = click.get_current_context().meta
-    if options.names_nothing and len(logs) == 1 and not limits.given():
+    if options.names_nothing and len(logs) == 1 and not compression.given_limit():
         files.require_path(logs[0])
     from nccl_inspect import artifacts  # most of the program, which nobody waits for to learn of a typing error
     from nccl_inspect.pipeline import reading

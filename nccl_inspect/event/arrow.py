@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 import pyarrow as pa
 
 from nccl_inspect.event.base import PlacedEvent
-from nccl_inspect.event.types import KINDS, Event, Where
+from nccl_inspect.event.types import KINDS, WHERE, Event, Where, list_columns, name_column, plain_value
 from nccl_inspect.util.records import values
 
 BATCH = 20_000
@@ -30,11 +30,8 @@ _NESTED = {
 """Fields that hold tuples."""
 _CONVERTED = ("values", "devices")
 """Those of them that hold what is written as text."""
-_WHERE = "where"
 FIRST = ("kind", *Where._fields, "dialect", "production", "message")
 """The columns that every table begins with."""
-_RENAMED = {"kind": "plugin_kind"}
-"""Fields whose name is taken: ``kind`` is the class of the event, of a PluginStatus also what sort of plugin it is."""
 
 
 @cache
@@ -49,7 +46,7 @@ def schema(kinds: frozenset[str] = frozenset(), columns: tuple[str, ...] = ()) -
         TypeError: two classes give one name different types.
     """
     whole = _whole_schema()
-    wanted = {name for kind in kinds or KINDS for name in _columns(kind)}
+    wanted = {name for kind in kinds or KINDS for name in list_columns(kind)}
     fields = [column for column in whole if column.name in FIRST or column.name in wanted]
     return pa.schema([column for column in fields if not columns or column.name in columns])
 
@@ -62,19 +59,13 @@ def _whole_schema() -> pa.Schema:
     for kind in classes:
         hints = get_type_hints(kind)
         for field in dataclasses.fields(kind):
-            if field.name == _WHERE:
+            if field.name == WHERE:
                 continue
-            name, column = _RENAMED.get(field.name, field.name), _column(field.name, hints[field.name])
+            name, column = name_column(field.name), _column(field.name, hints[field.name])
             if columns.setdefault(name, column) != column:
                 raise TypeError(f"{kind.__name__}.{field.name} is {column}, elsewhere {columns[name]}")
     rest = sorted(columns.keys() - set(FIRST))
     return pa.schema([(name, columns[name]) for name in (*FIRST, *rest)])
-
-
-@cache
-def _columns(kind: str) -> tuple[str, ...]:
-    """Return the columns of the fields of a class, in their order."""
-    return tuple(_RENAMED.get(field.name, field.name) for field in dataclasses.fields(KINDS[kind]))
 
 
 def _column(name: str, hint: Any) -> pa.DataType:
@@ -125,8 +116,8 @@ class _Group:
         self._size = len(events)
         kind = type(events[0]).__name__
         columns = zip(*map(values, events), strict=True)
-        self.values: dict[str, Sequence[Any]] = dict(zip(_columns(kind), columns, strict=True))
-        del self.values[_WHERE]
+        self.values: dict[str, Sequence[Any]] = dict(zip(list_columns(kind), columns, strict=True))
+        del self.values[WHERE]
         self.values["kind"] = [kind] * self._size
 
     def array(self, column: pa.Field) -> pa.Array:
@@ -148,26 +139,3 @@ def _array(column: pa.Field, column_values: Sequence[Any]) -> pa.Array:
 def table(events: Iterable[PlacedEvent], kinds: frozenset[str] = frozenset()) -> pa.Table:
     """Return all events as one table; arguments as for :func:`batches`."""
     return pa.Table.from_batches(batches(events, kinds), schema=schema(kinds))
-
-
-def list_fields(event: Event) -> dict[str, Any]:
-    """Return what an event states, by column; columns that it says nothing about are left out."""
-    columns = zip(_columns(type(event).__name__), values(event), strict=True)
-    plainly = {name: plain_value(name, value) for name, value in columns if name != _WHERE}
-    return {name: value for name, value in plainly.items() if value is not None}
-
-
-def plain_value(name: str, value: Any) -> Any:
-    """Return the value of a column as tables and files hold it."""
-    if isinstance(value, str):
-        if value.isascii():
-            return value
-        # Arrow text is UTF-8: what could not be decoded is shown as \xNN.
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return None  # a damaged or hostile line: no field of NCCL's is that large
-    if name == "values":
-        return [(key, None if item is None else plain_value("", str(item))) for key, item in value]
-    if name == "devices":
-        return [[str(part) for part in device] for device in value]
-    return value

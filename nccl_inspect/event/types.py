@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from functools import cache
 from typing import Any, ClassVar
 
 from nccl_inspect.event.base import Event, Message, Notice, Where
-from nccl_inspect.util import signals
+from nccl_inspect.util import records, signals
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import keyword_only
 
@@ -536,3 +538,41 @@ KINDS: dict[str, type[Event]] = {
     kind.__name__: kind for kind in globals().copy().values() if isinstance(kind, type) and issubclass(kind, Event)
 }
 """Every event class by its name, as grammar files name it."""
+
+
+WHERE = "where"
+"""The field that stands for columns of its own."""
+
+
+def name_column(field: str) -> str:
+    """Return the column of a field: ``kind`` is the class of an event, so a PluginStatus has its kind elsewhere."""
+    return "plugin_kind" if field == "kind" else field
+
+
+@cache
+def list_columns(kind: str) -> tuple[str, ...]:
+    """Return the columns of the fields of a class, in their order."""
+    return tuple(name_column(field.name) for field in fields(KINDS[kind]))
+
+
+def list_fields(event: Event) -> dict[str, Any]:
+    """Return what an event states, by column; columns that it says nothing about are left out."""
+    columns = zip(list_columns(type(event).__name__), records.values(event), strict=True)
+    plainly = {name: plain_value(name, value) for name, value in columns if name != WHERE}
+    return {name: value for name, value in plainly.items() if value is not None}
+
+
+def plain_value(name: str, value: Any) -> Any:
+    """Return the value of a column as tables and files hold it."""
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        # Arrow text is UTF-8: what could not be decoded is shown as \xNN.
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return None  # a damaged or hostile line: no field of NCCL's is that large
+    if name == "values":
+        return [(key, None if item is None else plain_value("", str(item))) for key, item in value]
+    if name == "devices":
+        return [[str(part) for part in device] for device in value]
+    return value

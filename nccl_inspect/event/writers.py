@@ -5,22 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import PurePath
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import PlacedEvent
-from nccl_inspect.event.types import KINDS, Event, Where
+from nccl_inspect.event.types import KINDS, Event, Where, list_fields, plain_value
 from nccl_inspect.util.atomic_files import strip_compression
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_MAX_REMEMBERED = 8 << 20
-"""Characters of what was written and is still known."""
-
-_Thing = TypeVar("_Thing")
+_REMEMBERED = 1 << 11
+"""Texts that were written and are still known, of each kind."""
 _Writer = Callable[[Iterable[PlacedEvent], frozenset[str], BinaryIO], None]
 
 
@@ -113,7 +112,7 @@ def _csv(events: Iterable[PlacedEvent], kinds: frozenset[str], file: BinaryIO) -
 
     def write_fields(event: Event) -> str:
         cells = blank.copy()
-        for name, value in arrow.list_fields(event).items():
+        for name, value in list_fields(event).items():
             cells[places[name]] = _cell(name, value)
         return _row(cells)
 
@@ -138,7 +137,6 @@ def _cell(name: str, value: Any) -> object:
 
 def _jsonl(events: Iterable[PlacedEvent], _kinds: frozenset[str], file: BinaryIO) -> None:
     """Write an object for each event, with what it states only."""
-    from nccl_inspect.event import arrow
 
     def write_begin(kind: str, source: str) -> str:
         return _json({"kind": kind, "source": source})[:-1] + ',"line":'
@@ -147,7 +145,7 @@ def _jsonl(events: Iterable[PlacedEvent], _kinds: frozenset[str], file: BinaryIO
         return _json({name: value for name, value in place.items() if value is not None})[1:-1]
 
     def write_fields(event: Event) -> str:
-        return _json({name: _name_values(name, value) for name, value in arrow.list_fields(event).items()})[1:]
+        return _json({name: _name_values(name, value) for name, value in list_fields(event).items()})[1:]
 
     for line in _lines(events, write_begin, write_place, write_fields):
         file.write(line)
@@ -166,47 +164,17 @@ def _lines(
         placed: writes who printed it, and when: what is known of its place behind that number.
         stated: writes what an event states.
     """
-    from nccl_inspect.event import arrow
+    write_begin = lru_cache(_REMEMBERED)(lambda kind, source: begun(kind, plain_value("source", source)))
+    write_fields = lru_cache(_REMEMBERED)(stated)
 
-    names = Where._fields[2:]
-
-    def beginning(of: tuple[str, str]) -> str:
-        kind, source = of
-        return begun(kind, arrow.plain_value("source", source))
-
+    @lru_cache(_REMEMBERED)
     def write_place(where: tuple[Any, ...]) -> str:
-        return placed({name: arrow.plain_value(name, value) for name, value in zip(names, where, strict=True)})
+        names = Where._fields[2:]
+        return placed({name: plain_value(name, value) for name, value in zip(names, where, strict=True)})
 
-    beginnings, places, rests = _Remembered(beginning), _Remembered(write_place), _Remembered(stated)
     for where, event in events:
-        begin, at = (type(event).__name__, where.source), where[2:]
-        line = f"{beginnings.write(begin, begin)}{where.line},{places.write(at, at)},{rests.write(id(event), event)}\n"
-        yield line.encode()
-
-
-class _Remembered(Generic[_Thing]):
-    """Holds what is written for a thing, made once.
-
-    Args:
-        make: gives it.
-    """
-
-    def __init__(self, make: Callable[[_Thing], str]) -> None:
-        self._make = make
-        self._made: dict[Hashable, tuple[_Thing, str]] = {}
-        """By the key of a thing; the thing is kept because its key may be its identity."""
-        self._size = 0
-
-    def write(self, key: Hashable, thing: _Thing) -> str:
-        """Return what is written for a thing."""
-        entry = self._made.get(key)
-        if entry is None:
-            entry = self._made[key] = thing, self._make(thing)
-            self._size += len(entry[1])
-            if self._size > _MAX_REMEMBERED:
-                self._made.clear()
-                self._size = 0
-        return entry[1]
+        begin = write_begin(type(event).__name__, where.source)
+        yield f"{begin}{where.line},{write_place(where[2:])},{write_fields(event)}\n".encode()
 
 
 def _name_values(name: str, value: Any) -> Any:

@@ -17,7 +17,7 @@ A value is everything after the colon and one blank, including blanks at its end
 begin with ``#`` are comments; a line that begins with two blanks continues the ``says`` above it. ``fragment:``
 (name, blank, notation) may be repeated and ``sample:`` too. What precedes the first production holds for all.
 ``rule: NAME`` names the rule that an error leads to,
-``role: WORD …`` says what kind of statement a line is, in words of :data:`nccl_inspect.grammar.roles.ROLES`,
+``role: WORD …`` says what kind of statement a line is, in words of :data:`nccl_inspect.grammar.layers.ROLES`,
 ``layer: NAME`` how near to a cause it is, where its roles do not say it (:mod:`nccl_inspect.grammar.layers`).
 A field whose name begins with ``__`` is for rules only: no event lists it.
 ``follows: NAME`` is said of lines that have no prefix because they continue the message NAME of several lines,
@@ -36,9 +36,8 @@ from functools import partial
 from pathlib import Path
 
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.grammar.layers import BY_NAME
+from nccl_inspect.grammar.layers import BY_NAME, ROLES
 from nccl_inspect.grammar.production import Details, Production
-from nccl_inspect.grammar.roles import ROLES
 
 _KEYS = {
     "production",

@@ -242,11 +242,6 @@ def _words(spec: str) -> list[str] | None:
     return None
 
 
-def needle(nodes: Sequence) -> str:
-    """Return the longest literal in every message of this shape; empty if there is none."""
-    return max((node.text for node in nodes if isinstance(node, Literal)), key=len, default="")
-
-
 _CHOICE = re.compile("«[^«»]*»\\??")
 
 

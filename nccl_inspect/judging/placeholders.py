@@ -15,8 +15,7 @@ from nccl_inspect.judging.networks import interfaces
 from nccl_inspect.judging.places import POD, Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.judging.statements import notices_shown, value
-from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.head import Place
+from nccl_inspect.model.finding import Finding, Place
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen

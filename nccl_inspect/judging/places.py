@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 
 from nccl_inspect.event.base import Process, is_named
-from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.head import Place
+from nccl_inspect.model.finding import Finding, Place
 from nccl_inspect.model.job import Job
 
 _LABEL = re.compile(r"(?:^|\s)pod/([a-z0-9][a-z0-9.-]*)")

@@ -7,12 +7,11 @@ from dataclasses import field
 
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.results import Results
-from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
+from nccl_inspect.model.finding import Entry, Finding, NotJudged, Suppressed
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import FirstFailure, Job, Notice, PathKind, Paths
 from nccl_inspect.model.paths.table import refine_kinds
 from nccl_inspect.model.statements import usage
-from nccl_inspect.model.story import Entry
 from nccl_inspect.util.records import Record, record
 
 

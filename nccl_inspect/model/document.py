@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path as File
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.inventory import Waiting
+from nccl_inspect.model.finding import Entry, Finding, Standing
+from nccl_inspect.model.inventory import Measured, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Path, PathKind, Selection
-from nccl_inspect.model.job_summary import Standing
-from nccl_inspect.model.measured import Measured
-from nccl_inspect.model.story import Entry
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls
+
+if TYPE_CHECKING:
+    import pandas
 
 SCHEMA = "nccl-inspect/1"
 _NO_TEXT = frozenset((int, float, bool, NoneType))
@@ -28,18 +28,8 @@ _COMMUNICATOR = ("id", "parent", "nranks", "ranks", "hosts", "channels", "rings"
 _WAY = ("scope", "transport", "detail", "gdr", "nic", "nic_index", "pxn_rank", "shared", "channels")
 _STANDING = ("number", "name", "verdict", "reason", "ranks", "hosts", "nccl_versions")
 _MEASURED = (
-    *(
-        "operation",
-        "type",
-        "ranks",
-        "size",
-        "measured_gbps",
-        "expected_low",
-        "expected_high",
-        "expected_source",
-        "ratio",
-    ),
-    *("verdict", "tool", "what", "reason", "nodes", "falls", "wrong"),
+    *("operation", "type", "ranks", "size", "measured_gbps", "expected_low", "expected_high", "expected_source"),
+    *("ratio", "verdict", "tool", "what", "reason", "nodes", "falls", "wrong"),
 )
 _FINDING = ("rule", "category", "severity", "confidence", "root", "because", "action", "summary", "cause", "impact")
 
@@ -230,3 +220,46 @@ def _waiting(waiting: Waiting, quiet: float | None) -> dict[str, Any]:
 def evidence_to_dict(evidence: Evidence) -> dict[str, Any]:
     """Return one line of the log."""
     return pick_fields(evidence, "source", "line", "text")
+
+
+NAMES = ("paths", "findings", "communicators", "environment", "hosts", "sources", "not_judged")
+"""The lists that are tables."""
+
+
+def frame(job: Job, what: str) -> pandas.DataFrame:
+    """Return one list of the document as a table; an empty one has its columns, too.
+
+    Raises:
+        ValueError: the document has no such list.
+    """
+    if what not in NAMES:
+        raise ValueError(f"no table '{what}': there are {', '.join(NAMES)}")
+    document = to_dict(job)
+    return _make_frame(what, document[what] if what in document else document["job"][what])
+
+
+def path_frame(paths: Selection) -> pandas.DataFrame:
+    """Return paths with the columns of the document."""
+    return _make_frame("paths", entries(paths))
+
+
+def _make_frame(what: str, rows: Iterable[dict[str, Any]]) -> pandas.DataFrame:
+    import pandas  # for notebooks
+
+    return pandas.DataFrame(rows, columns=_columns(what))
+
+
+def _columns(what: str) -> list[str]:
+    """Return the columns of a list, as the JSON Schema of the document has them."""
+    whole = schema()
+    document = whole["properties"]
+    lists = {**_resolve_reference(whole, document["job"])["properties"], **document}
+    return list(_resolve_reference(whole, lists[what]["items"])["properties"])
+
+
+def _resolve_reference(whole: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    schema: Any = part
+    while "$ref" in schema:
+        schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
+    resolved: dict[str, Any] = schema
+    return resolved

@@ -1,4 +1,4 @@
-"""What rules say of a job. Plain data; reports read it."""
+"""What rules say of a job, and what a report begins with. Plain data; reports read it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
+if TYPE_CHECKING:
+    from nccl_inspect.model.job import Job, Notice, Selection
+
 ACTIONS = ("drain-host", "fix-then-restart", "restart", "wait", "none")
 """What to do about a job; for ``none`` there is nothing to do for a program that restarts jobs."""
-
-if TYPE_CHECKING:
-    from nccl_inspect.model.job import Notice, Selection
 
 
 @frozen
@@ -142,3 +142,86 @@ class NotJudged(Record):
     def needs(self) -> str:
         """Return what would show it, in words."""
         return str(self.lacks)
+
+
+@record
+class Place(Record):
+    """Holds where a rank runs, as far as the log shows."""
+
+    rank: int | None
+    host: str | None = None
+    pid: int | None = None
+    pod: str | None = None
+    """Only where a collector names it."""
+    gpu: int | None = None
+
+
+@record
+class Head(Record):
+    """Holds what somebody who is called at night reads first; texts are plain sentences, ``do`` is a step of a fix."""
+
+    headline: str
+    """The verdict with what it rests on."""
+    rule: str | None = None
+    """The rule whose finding leads; None where an error without a rule does, or nothing."""
+    where: str = ""
+    """The culprit, or the ranks, with host, pid, pod, GPU and NIC; empty where unknown, or where it is everywhere."""
+    since: str = ""
+    """The first line that shows it, and the last line of the log."""
+    do: str = ""
+    """The one thing to do now; empty where there is nothing to do."""
+    places: list[Place] = field(default_factory=list)
+    """Those of ``where``, for programs."""
+
+    @property
+    def word(self) -> str:
+        """Return the word that the headline begins with: the verdict."""
+        return self.headline.partition(":")[0].partition(",")[0]
+
+
+@record
+class Entry(Record):
+    """One thing that happened to some ranks."""
+
+    what: str
+    ranks: list[int]
+    hosts: list[str]
+    line: Evidence
+    """The first line that shows it."""
+    count: int
+    """How often it happened."""
+    because: int | None
+    """The place in the story of what explains it; None of what it began with."""
+    rule: str | None
+    """The rule whose page is about it."""
+    host_of: dict[int, str] = field(default_factory=dict)
+    """Where these ranks run, as far as their processes are known; hosts of the job may count ranks in another way."""
+
+
+VERDICTS = ("failed", "degraded", "unknown", "ok")
+"""The worst first."""
+
+
+@record
+class Standing(Record):
+    """One of several jobs in an input, in brief."""
+
+    number: int
+    """From 1, in the order of their first lines."""
+    name: str
+    verdict: str
+    reason: str
+    """What the verdict rests on."""
+    ranks: int | None
+    """The size of its world, or else of ranks seen; None where the log names none."""
+    hosts: list[str]
+    nccl_versions: list[str]
+    first: Evidence
+    """The first line of its processes; the text is the time of it, where it has one."""
+    last: Evidence
+    finding: Finding | None
+    """The worst one."""
+    severity: str = ""
+    """The highest of all findings; empty where there is none."""
+    detail: Job | None = field(default=None, compare=False)
+    """The job itself, of the worst few only; the worst of all holds what is said here in turn."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
-from nccl_inspect.model.head import Head
+from nccl_inspect.model.finding import Entry, Finding, Head, NotJudged, Standing, Suppressed
 from nccl_inspect.model.inventory import (
     Artifact,
     Begin,
@@ -17,20 +16,19 @@ from nccl_inspect.model.inventory import (
     Host,
     InitTiming,
     LastLine,
+    Measured,
     Network,
     Parallelism,
     PassedOver,
     Progress,
     SourceInfo,
+    Speed,
     Stage,
     Waiting,
 )
-from nccl_inspect.model.job_summary import Standing
-from nccl_inspect.model.measured import Measured, Speed
 from nccl_inspect.model.paths.path import Path, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection
-from nccl_inspect.model.setting_names import Alike
-from nccl_inspect.model.story import Entry
+from nccl_inspect.model.versions import Alike
 from nccl_inspect.util.records import Deferring, Record, record
 
 if TYPE_CHECKING:
@@ -333,7 +331,7 @@ class Job(Deferring):
         Raises:
             ValueError: the document has no such list.
         """
-        from nccl_inspect.model.frames import frame
+        from nccl_inspect.model.document import frame
 
         return frame(self, what)
 

@@ -1,42 +1,45 @@
-"""Resolves a fold into a :class:`~nccl_inspect.model.job.Job`."""
+"""Resolves a fold into a :class:`~nccl_inspect.model.job.Job`: then its notices, its calls, and how far ranks came."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event import types as events
-from nccl_inspect.event.base import Process
+from nccl_inspect.event.base import Process, hide_secrets
 from nccl_inspect.grammar import engine
-from nccl_inspect.model import versions
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.lines.timestamps import Late
+from nccl_inspect.model import processes, versions
 from nccl_inspect.model.communicators import attribution, communicator, lifetime, names, rings_and_trees, stated_world
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Fold, Note, ProcessLog
-from nccl_inspect.model.fold.process_log import position, source_and_line
+from nccl_inspect.model.fold.fold import Fold, ProcessLog
+from nccl_inspect.model.fold.process_log import PAIRED, CallKey, Tally, position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
-from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
-from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Unrecognised
-from nccl_inspect.model.jobs.parts import Part
+from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
+from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
+from nccl_inspect.model.jobs.division import Part, find_earlier_runs
 from nccl_inspect.model.paths import build, placement
 from nccl_inspect.model.paths.ends import NicNames
 from nccl_inspect.model.paths.table import Paths
-from nccl_inspect.model.processes import gathering, identity
-from nccl_inspect.model.processes.gathering import Gathered, walk_logs
-from nccl_inspect.model.statements import job_end, job_failure, unrecognised
+from nccl_inspect.model.processes import Gathered, walk_logs
+from nccl_inspect.model.statements import job_failure, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.statements.index import Quotes, StatementLine, Statements, by_process
-from nccl_inspect.model.statements.notices import gathered_calls, join_notices, timeline_of
+from nccl_inspect.model.statements.index import Line, Quotes, Statement, StatementLine, Statements, by_process
+from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
+from nccl_inspect.util.times import Moment, are_in_order, moment
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share
+
 
 _BUILT_IN = ("IB", "Socket")
 
@@ -61,7 +64,7 @@ def _remaining(logs: list[ProcessLog], split: list[list[ProcessLog]], over: set[
     remaining: list[ProcessLog] = []
     for log, lives in zip(logs, split, strict=True):
         left = [life for life in lives if life.process not in over]
-        is_one_life = len(left) == len(lives) and not identity.are_in_different_sources(lives)
+        is_one_life = len(left) == len(lives) and not processes.are_in_different_sources(lives)
         remaining.extend([log] if is_one_life else left)
     return remaining
 
@@ -72,7 +75,9 @@ def _other_logs(everything: list[ProcessLog], logs: list[ProcessLog], begin: int
     for log in everything:
         if id(log) not in own:
             notes = {
-                key: note for key, whole in log.notes.items() if (note := identity.cut_note(whole, begin, log.last + 1))
+                key: note
+                for key, whole in log.notes.items()
+                if (note := processes.cut_note(whole, begin, log.last + 1))
             }
             yield replace(log, notes=notes)
 
@@ -87,7 +92,7 @@ class _Builder:
         self.quotes = Quotes(fold.where)
         self._repeated = [step for left_out in gathered.repeated.values() for step in left_out]
         self._processes, self._communicators = gathered.processes, gathered.communicators
-        self._earlier = gathering.find_earlier_runs(self._communicators, gathered.everything)
+        self._earlier = find_earlier_runs(self._communicators, gathered.everything)
         over = {process for run in self._earlier for process in run.processes}
         remaining = _remaining(gathered.logs, gathered.lives, over)
         if over or len(remaining) < len(self._processes):
@@ -99,22 +104,28 @@ class _Builder:
         communicator.number(self._communicators, self._world)
         self.attribution = attribution.attribute(self._processes)
         self._lines = placement.place_lines(self._communicators, self._world, self.attribution)
-        self._torn, self._refused = unrecognised.torn(fold), gathered.refused
+        self._refused = gathered.refused
         self._releases = {
             name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
-        self._ranks.update(identity.ranks_of_nobody(logs))
+        self._ranks.update(processes.ranks_of_nobody(logs))
 
     def job(self) -> Job:
         statements = self._statements
-        notices = join_notices(statements.all, self._ranks, self._releases, self.quotes.message, self._completed_last)
+        notices = join_notices(
+            statements.all,
+            self._ranks,
+            self._releases,
+            self.quotes.message,
+            lambda *thread: self._completed_by_thread.get(thread, -1),
+        )
         self._groups = names.names(self._communicators, self._processes, statements, notices)
         self.layouts = rings_and_trees.Layouts()
         self._likely = names.likely_parallelism(self._communicators, self._world)
-        releases = (
-            _values(notices, events.NcclVersion, "version") or _releases_of_torch(notices) or self._inferred_version()
-        )
+        releases = _values(notices, events.NcclVersion, "version") or _releases_of_torch(notices)
+        if not releases and (inferred := versions.infer(set(self._releases.values()))):
+            releases = [inferred]
         environment = settings(self._processes, statements, self._ranks, self.quotes.message, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = build.gpu_classes(notices)
@@ -123,6 +134,7 @@ class _Builder:
         )
         if classes:
             built = build.name_classes(built, classes, self._bus_ids())
+        unknown = self._fold.unrecognised.values()
         return Job(
             sources=self._sources(),
             world_size=self._world_size(notices),
@@ -132,14 +144,17 @@ class _Builder:
             nccl_versions=releases,
             cuda_versions=sorted({versions.cuda(text) for text in _values(notices, events.CudaDriver, "cuda_version")}),
             hosts=self._hosts(),
-            isolated_hosts=identity.isolated_hosts(self._processes),
+            isolated_hosts=processes.isolated_hosts(self._processes),
             network=self._network(notices),
             environment=environment,
             communicators=[self._info(comm) for comm in self._communicators],
             paths=built,
             notices=notices,
-            unrecognised=self._group_unrecognised(),
-            unplaced_lines=self._count_unplaced() + unrecognised.connections(self._unknown, self._shows(built)),
+            unrecognised=[
+                Unrecognised(shape, count, self.quotes.note(note))
+                for shape, count, note in unrecognised.group_templates(unknown)
+            ],
+            unplaced_lines=self._count_unplaced() + unrecognised.connections(unknown, self._shows(built)),
             processes=len(self._processes),
             failed=any(job_failure.failed_calls(notices)),
             ended_by=self._ended_by(),
@@ -148,27 +163,13 @@ class _Builder:
             excerpt=unrecognised.is_excerpt(self._fold, environment),
             alongside=self._fold.alongside,
             earlier_runs=[self._run(run) for run in self._earlier],
-            damaged=[
-                line
-                for source in self._fold.sources_by_number.values()
-                for line in _show_lines(source, source.counts.broken)
-            ],
+            damaged=self._show_lines(lambda source: source.counts.broken),
             repeated=sorted(map(self.quotes.step, self._repeated), key=lambda line: (line.source, line.order)),
             raised=self._find_exceptions(),
-            raised_by=identity.raised_by(self._fold.sources_by_number, self._processes, self._ranks),
-            spared=[
-                line for source in self._fold.sources_by_number.values() for line in _show_lines(source, source.spared)
-            ],
-            benchmarks=[
-                line
-                for source in self._fold.sources_by_number.values()
-                for line in _show_lines(source, source.results())
-            ],
-            repaired=[
-                line
-                for source in self._fold.sources_by_number.values()
-                for line in _show_lines(source, source.counts.mended)
-            ],
+            raised_by=processes.raised_by(self._fold.sources_by_number, self._processes, self._ranks),
+            spared=self._show_lines(lambda source: source.spared),
+            benchmarks=self._show_lines(lambda source: source.results()),
+            repaired=self._show_lines(lambda source: source.counts.mended),
             doubtful={
                 (source.name, number)
                 for source in self._fold.sources_by_number.values()
@@ -178,7 +179,10 @@ class _Builder:
             gpus=self._gpus,
             local_ranks=lambda: communicator.local_ranks(self._world),
             calls=lambda: gathered_calls(self._processes, self._global_rank),
-            without_nvls=self._without_nvls,
+            without_nvls=lambda: [
+                self.quotes.step(step)
+                for step in rings_and_trees.without_nvls(process.log for process in self._processes)[:MAX_EVIDENCE]
+            ],
             last_lines=lambda: [self._last_line(process.log) for process in self._processes],
             timeline=lambda: timeline_of(self._processes, self._global_rank, self._fold.where),
         )
@@ -198,10 +202,18 @@ class _Builder:
         """Return the exceptions of nobody that this run may have raised."""
         began = self._began()
         return [
-            line
+            Evidence(source.name, source.line(number), decode(text), number)
             for index, source in self._fold.sources_by_number.items()
-            for line in _show_lines(source, ((exception.number, exception.text) for exception in source.raised))
-            if position(index, line.order) >= began
+            for number, text, *_ in source.raised
+            if position(index, number) >= began
+        ]
+
+    def _show_lines(self, pick: Callable[[SourceCounts], Iterable[tuple[int, bytes]]]) -> list[Evidence]:
+        """Return lines that are kept of each source."""
+        return [
+            Evidence(source.name, source.line(number), decode(text), number)
+            for source in self._fold.sources_by_number.values()
+            for number, text in pick(source)
         ]
 
     def _began(self) -> int:
@@ -347,9 +359,6 @@ class _Builder:
 
         return is_shown
 
-    def _completed_last(self, process: Process, tid: int) -> int:
-        return self._completed_by_thread.get((process, tid), -1)
-
     @cached_property
     def _completed_by_thread(self) -> dict[tuple[Process, int], int]:
         """By thread where it completed a communicator for the last time."""
@@ -370,51 +379,29 @@ class _Builder:
             self._fold.where(log.first)[2] if source_and_line(log.first)[0] == source_and_line(log.last)[0] else 0
         )
         stated, text = self._last_stated.get, self.quotes.message
-        return line.defer(evidence=lambda: identity.last_line(log, stated(log.process), text))
-
-    def _inferred_version(self) -> list[str]:
-        version = versions.infer(set(self._releases.values()))
-        return [version] if version else []
+        return line.defer(evidence=lambda: processes.last_line(log, stated(log.process), text))
 
     def _sources(self) -> list[SourceInfo]:
         infos = {index: source.info() for index, source in self._fold.sources_by_number.items()}
-        for note in self._torn:
-            info = infos[source_and_line(note.place)[0]]
-            info.unrecognised_lines -= 1
-            info.damaged_lines += 1
         for place in self._refused:
             infos[source_and_line(place)[0]].damaged_lines += 1
         return list(infos.values())
-
-    def _group_unrecognised(self) -> list[Unrecognised]:
-        groups = unrecognised.group_templates(self._unknown)
-        return [Unrecognised(shape, count, self.quotes.note(note)) for shape, count, note in groups]
-
-    @cached_property
-    def _unknown(self) -> list[Note]:
-        """Unrecognized lines that are not pieces of torn ones."""
-        torn = set(map(id, self._torn))
-        return [note for note in self._fold.unrecognised.values() if id(note) not in torn]
 
     def _broken_off(self) -> list[Evidence]:
         ends = {index: source.end for index, source in self._fold.sources_by_number.items()}
         last = build.unfinished_connections((process.log for process in self._processes), ends)
         return list(map(self.quotes.edge, last[:MAX_EVIDENCE]))
 
-    def _without_nvls(self) -> list[Evidence]:
-        steps = rings_and_trees.without_nvls(process.log for process in self._processes)
-        return [self.quotes.step(step) for step in steps[:MAX_EVIDENCE]]
-
     def _ended_by(self) -> list[Evidence]:
         """Return the last line of each kind that ends the job; one that processes begin after ended something else."""
         lines = {
             place: decode(statement.message)
-            for statement in self._statements.where(job_end.is_end)
+            for statement in self._statements.where(job_failure.is_end)
             for place in statement.lasts
         }
         for index, source in self._fold.sources_by_number.items():
             for number, text in source.counts.tail:
-                if message := job_end.end_text(text, self._fold.has_envelope):
+                if message := job_failure.end_text(text, self._fold.has_envelope):
                     lines.setdefault(position(index, number), decode(message))
         begun: dict[int, int] = {}
         """By source the line at which the last process begins."""
@@ -474,10 +461,6 @@ _DETAILS: dict[str, Callable[[_Builder, Communicator, CommunicatorInfo], object]
 }
 
 
-def _show_lines(source: SourceCounts, lines: Iterable[tuple[int, bytes]]) -> list[Evidence]:
-    return [Evidence(source.name, source.line(number), decode(text), number) for number, text in lines]
-
-
 def _values(notices: Iterable[Notice], kind: type[events.Event], name: str) -> list[str]:
     return sorted({str(getattr(notice.event, name)) for notice in notices if isinstance(notice.event, kind)})
 
@@ -495,3 +478,236 @@ def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:
         if network := member.network:
             by_network.setdefault(network, []).append(member)
     return by_network
+
+
+Completed = Callable[[Process, int], int]
+"""Where a thread of a process completed a communicator for the last time; -1 where it did not."""
+_UNMADE = Earliest([], device=None, time=None, evidence=Evidence("", 0, ""), is_ordered=False)
+"""Until somebody asks who made a statement first."""
+
+
+def join_notices(
+    statements: Iterable[Statement],
+    ranks: Mapping[Process, list[int]],
+    releases: Mapping[str, str],
+    line: Line,
+    completed: Completed,
+) -> list[Notice]:
+    """Return one notice for each statement, in the order of the log.
+
+    Args:
+        statements: in the order of the log.
+        ranks: the global ranks of each process.
+        releases: by production the NCCL releases that print it.
+        line: makes evidence of lines.
+        completed: finds where a thread completed a communicator for the last time.
+    """
+    # Nearly each process has timings of its own, and no rule asks for them.
+    statements = [statement for statement in statements if not lifetime.is_timing(statement.event)]
+    warned = {entry.message for entry in statements if entry.level == "WARN" and entry.location is not None}
+    retold = {  # exceptions passed these warnings on, of which the process is not known
+        id(entry)
+        for entry in statements
+        if entry.level == "WARN" and entry.message in warned and entry.location is None
+        if not any(process.host for process in entry.processes)
+    }
+    return [_notice(entry, ranks, releases, line, completed) for entry in statements if id(entry) not in retold]
+
+
+def _notice(
+    statement: Statement,
+    ranks: Mapping[Process, list[int]],
+    releases: Mapping[str, str],
+    line: Line,
+    completed: Completed,
+) -> Notice:
+    event, printers = statement.event, statement.processes
+    notice = Notice(
+        event=event and hide_secrets(event),
+        production=event.qualified_name if event else "",
+        level=statement.level,
+        message=mask_secrets(decode(statement.message)),
+        count=sum(statement.counts),
+        place=statement.places[0],
+        ranks=[],
+        hosts=[],
+        processes=printers,
+        evidence=[],
+        earliest=_UNMADE,
+        releases=releases.get(event.production, "") if event else "",
+        rule=engine.find_rule(event) if event else "",
+        roles=engine.find_roles(event) if event else frozenset(),
+        location=statement.location,
+    )
+    return notice.defer(
+        ranks=lambda: sorted({rank for process in printers for rank in ranks.get(process, ())}),
+        hosts=lambda: list(dict.fromkeys([process.host for process in printers if process.host])),
+        evidence=lambda: [statement.line(row, line) for row in range(min(len(printers), MAX_EVIDENCE))],
+        lines=lambda: (
+            notice.evidence
+            if len(printers) <= MAX_EVIDENCE
+            else [statement.line(row, line) for row in range(len(printers))]
+        ),
+        earliest=lambda: (
+            _earliest(statement, line) if len(printers) > 1 else _single_line(statement, notice.evidence[0])
+        ),
+        until=lambda: [source_and_line(place)[1] for place in statement.lasts],
+        outlived=lambda: _is_outlived(statement, completed),
+    )
+
+
+def _is_outlived(statement: Statement, completed: Completed) -> bool:
+    """Return whether each thread completed a communicator after it made a statement for the last time."""
+    rows = zip(statement.processes, statement.origins, statement.lasts, strict=True)
+    later = [last < completed(process, origin.tid) for process, origin, last in rows]
+    return bool(later) and all(later)
+
+
+def _single_line(statement: Statement, line: Evidence) -> Earliest:
+    origin = statement.origins[0]
+    is_ordered = moment(origin.time) is not None
+    return Earliest(
+        statement.processes[:1], device=origin.device, time=origin.time, evidence=line, is_ordered=is_ordered
+    )
+
+
+def _earliest(statement: Statement, line: Line) -> Earliest:
+    """Return who said it first: by time where all have times of one clock, else the first in the log."""
+    row, origins = 0, statement.origins
+    times = [moment(origin.time) for origin in origins] if origins[0].time else [None]
+    ordered = are_in_order(*times)
+    processes = statement.processes[:1]
+    if ordered:
+        seconds = [time.seconds for time in times if time]
+        earliest = min(seconds)
+        processes = [process for process, when in zip(statement.processes, seconds, strict=True) if when == earliest]
+        row = seconds.index(earliest)
+    return Earliest(
+        processes=processes,
+        device=origins[row].device,
+        time=origins[row].time,
+        evidence=statement.line(row, line),
+        is_ordered=ordered,
+    )
+
+
+def gathered_calls(processes: Iterable[ProcessMembers], global_rank: Callable[[Member], int | None]) -> list[Calls]:
+    """Return the calls of a job. All ranks of a communicator make the same collective calls: each is counted once."""
+    by_slot: dict[tuple[object, ...], Calls] = {}
+    for process in processes:
+        for key, tally in process.log.calls.items():
+            member = _member(process, key, tally)
+            calls = _calls(key, tally, member, global_rank(member) if member else None)
+            calls.leader = process.log.process if member and member.init.rank == 0 else None
+            own = calls.ranks if calls.func in PAIRED else ()
+            slot = (calls.communicator, key.nranks, key.func, key.datatype, calls.root, key.size_class, *own)
+            total = by_slot.setdefault(slot, calls)
+            if total is not calls:
+                _join(total, calls)
+    return sorted(by_slot.values(), key=lambda calls: (calls.place, calls.func))
+
+
+def _member(process: ProcessMembers, key: CallKey, tally: Tally) -> Member | None:
+    """Return whose calls they are.
+
+    Pointers are used again, so the communicator must live from the first to the last.
+    """
+    fits = [
+        member
+        for member in process.members
+        if member.init.comm == key.comm
+        and member.init.nranks == key.nranks
+        and member.lives_at(tally.first)
+        and member.lives_at(tally.last)
+    ]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _calls(key: CallKey, tally: Tally, member: Member | None, rank: int | None) -> Calls:
+    comm = member.communicator if member else None
+    ranks = comm.global_ranks if comm else ()
+    return Calls(
+        communicator=comm.name if comm else None,
+        func=key.func,
+        datatype=key.datatype,
+        nranks=key.nranks,
+        root=ranks[key.root] if key.root is not None and key.root < len(ranks) else None,
+        calls=tally.calls,
+        elements=tally.elements,
+        smallest=tally.smallest,
+        largest=tally.largest,
+        ranks=[rank] if rank is not None else [],
+        place=tally.first,
+    )
+
+
+def _join(mine: Calls, other: Calls) -> None:
+    """Join the same calls as another rank prints them; a log that was cut short has fewer."""
+    if other.calls > mine.calls:
+        mine.calls, mine.elements = other.calls, other.elements
+    mine.smallest = min(mine.smallest, other.smallest)
+    mine.largest = max(mine.largest, other.largest)
+    mine.ranks = sorted({*mine.ranks, *other.ranks})
+    mine.place = min(mine.place, other.place)
+    mine.leader = mine.leader or other.leader
+
+
+def timeline_of(
+    processes: Iterable[ProcessMembers],
+    global_rank: Callable[[Member], int | None],
+    where: Callable[[int], tuple[str, int, int]],
+) -> list[Progress]:
+    """Return the progress of each rank, by rank.
+
+    Stamps of different clocks (with and without time zone, or without a year) cannot be compared: those of the clock
+    that most lines have are kept. A rank of which only one time is known is left out.
+
+    Args:
+        processes: with their members.
+        global_rank: the global rank of a member.
+        where: the source and line of a place.
+    """
+    rows = [(process, member) for process in processes for member in _first_members(process, global_rank)]
+    timed = [(process, member, dict(_moments(process, member))) for process, member in rows]
+    clocks = Counter(when.clock for _, _, marks in timed for when, _, _ in marks.values())
+    if not clocks:
+        return []
+    clock = clocks.most_common(1)[0][0]
+    progress = []
+    for process, member, marks in timed:
+        stamps = {
+            name: Stamp(when.seconds, printed.time or "", *where(place)[:2])
+            for name, (when, place, printed) in marks.items()
+            if when.clock == clock
+        }
+        if len(stamps) > 1:
+            host, pid = process.log.process[:2]
+            progress.append(Progress(global_rank(member), host, pid, stamps))
+    return sorted(progress, key=lambda row: (row.rank is None, row.rank or 0, row.host, row.pid))
+
+
+def _first_members(process: ProcessMembers, global_rank: Callable[[Member], int | None]) -> Iterator[Member]:
+    """Yield the first communicator of each rank of a process; ranks may be threads of one process."""
+    seen = set()
+    for member in sorted(process.members, key=lambda member: member.first.place):
+        rank = global_rank(member)
+        key = rank if rank is not None else member.gpu
+        if key not in seen:
+            seen.add(key)
+            yield member
+
+
+def _moments(process: ProcessMembers, member: Member) -> Iterator[tuple[str, tuple[Moment, int, Origin | Late]]]:
+    log = process.log
+    ended = member.ended if member.ended and isinstance(member.ended.event, events.CommEnd) else None
+    marks = (
+        ("first", (log.first, log.opening)),
+        ("started", member.started),
+        ("completed", member.completed),
+        ("connected", member.connected[-1] if member.connected else None),
+        ("ended", ended),
+        ("last", (log.last, log.final)),
+    )
+    for name, mark in marks:
+        if mark is not None and mark[1].time and (when := moment(mark[1].time)):
+            yield name, (when, mark[0], mark[1])

@@ -1,9 +1,10 @@
-"""Which NCCL releases can have printed a log whose version line is missing: the releases of its lines, intersected."""
+"""Releases of NCCL: which can have printed a log without a version line; settings that one prints in other words."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 _WRONG = 20
 """No release of NCCL has such a first number."""
@@ -53,3 +54,41 @@ def order(version: str) -> tuple[int, ...]:
 def cuda(number: str) -> str:
     """13000 is how CUDA writes 13.0."""
     return f"{int(number) // 1000}.{int(number) % 1000 // 10}"
+
+
+class Alike(NamedTuple):
+    """A setting that may follow another one on its line."""
+
+    name: str
+    value: str
+    printed: str
+    """What NCCL prints for it, as in a shell."""
+    first: tuple[int, int]
+    """The first release that does so."""
+    last: tuple[int, int]
+
+    @property
+    def note(self) -> str:
+        """Return when both print alike, in words."""
+        return f"until NCCL {'.'.join(map(str, self.last))} both print as {self.printed}"
+
+
+_ALIKE = (Alike("NCCL_P2P_DISABLE", "1", "NCCL_P2P_LEVEL=LOC", first=(2, 6), last=(2, 22)),)
+"""ncclGetLevel in src/graph/paths.cc prints the name of the level for both. Before 2.6 and since 2.23 each has its own.
+All other variables print their own name: NCCL_PARAM in src/misc/param.cc, and the INFO beside each ncclGetEnv."""
+
+
+def find_related(name: str, value: str, releases: Iterable[str]) -> Alike | None:
+    """Return what else may have been set where a log shows this setting.
+
+    Args:
+        name: of the variable.
+        value: as printed.
+        releases: that wrote the log; where none is known it may be any.
+    """
+    numbers = [order(release)[:2] for release in releases]
+    for alias in _ALIKE:
+        fits_release = not numbers or any(alias.first <= number <= alias.last for number in numbers)
+        if alias.printed == f"{name}={value}" and fits_release:
+            return alias
+    return None

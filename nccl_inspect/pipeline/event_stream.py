@@ -9,7 +9,6 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.event.base import PlacedEvent, hide_secrets
 from nccl_inspect.event.types import Event, Where
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.blocks import Input, Progress, Source
@@ -83,7 +82,7 @@ def _lines(
     from nccl_inspect.scanning.excerpts import Short  # summaries of whole logs never need it
 
     short = Short()
-    for lines in record_lines.pieces_of(source):
+    for lines in blocks.records_of(source):
         if isinstance(lines, NoInputError):
             problems.append(lines)
             return

@@ -10,22 +10,20 @@ from nccl_inspect import judge, platforms, topology
 from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.bandwidth.lines import is_kept
 from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
-from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources import files
 from nccl_inspect.ingest.sources.blocks import Input, Progress
 from nccl_inspect.judging import engine as rules
 from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.hardware.machine_type import platform_of
-from nccl_inspect.model import resolve
+from nccl_inspect.model import line_order, resolve
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import VERDICTS, Standing
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.job_summary import VERDICTS, Standing
 from nccl_inspect.model.jobs.division import jobs_of, runs_of
-from nccl_inspect.model.processes import line_order
-from nccl_inspect.model.processes.gathering import Gathered
+from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import ages, unrecognised
 from nccl_inspect.pipeline.options import Options
 from nccl_inspect.pipeline.reader import Piece, Reader, may_be_excerpt, read_excerpts
@@ -281,7 +279,7 @@ def _read_all(given: Sequence[Input], progress: Progress | None, turned: Contain
     for source in sources.find(given, progress):
         from_the_end = source.name in turned
         yield source.with_fields(newest_first=True) if from_the_end else source
-        yield from record_lines.pieces_of(source, from_the_end)
+        yield from sources.records_of(source, from_the_end)
 
 
 def _groups(inputs: Input | Sequence[Input], jobs: int | None) -> list[list[Part]]:

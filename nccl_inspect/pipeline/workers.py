@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest.exports import record_lines
-from nccl_inspect.ingest.sources import partition
+from nccl_inspect.ingest.sources import blocks, partition
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.ingest.sources.partition import Part
 from nccl_inspect.model.fold.fold import Fold
@@ -58,7 +57,7 @@ def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) ->
         for source in partition.read(part, progress):
             if not goes_on:
                 yield source
-            yield from record_lines.pieces_of(source)
+            yield from blocks.records_of(source)
 
 
 def _work(group: Sequence[Part], known: Known, parent: int) -> Fold:
@@ -72,7 +71,7 @@ def known_of(part: Part) -> Known:
     """Return what the first lines show about how all are to be read."""
     scanner = Scanner(engine.load_grammar())
     for source in partition.read(part, lambda _: None):
-        for lines in record_lines.pieces_of(source):
+        for lines in blocks.records_of(source):
             if isinstance(lines, Lines):
                 head = lines.text[:HEAD].split(b"\n")
                 scanner.scan(head, Counts(), lambda *_: None)

@@ -13,8 +13,7 @@ from typing import NamedTuple
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.judging.statements import is_error, notices_shown
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.head import Head
+from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import digest, head, jobs
 from nccl_inspect.report.digest import find_lead, find_nested, find_unexplained, has_story, list_facts, short_names

@@ -17,10 +17,9 @@ from nccl_inspect.ingest.sources.log_detection import HARMLESS, OTHER, UNKNOWN
 from nccl_inspect.judging import culprit_words
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import ACTIONS, Finding
+from nccl_inspect.model.finding import ACTIONS, Entry, Finding
 from nccl_inspect.model.inventory import Artifact, PassedOver, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
-from nccl_inspect.model.story import Entry
 from nccl_inspect.report.words import duration, shorten_list
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.text import cut, escape_controls

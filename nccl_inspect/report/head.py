@@ -10,8 +10,7 @@ from nccl_inspect.judging.places import Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.judging.statements import is_error, notices_shown, rank_prefix
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.head import Head, Place
+from nccl_inspect.model.finding import Finding, Head, Place
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import ages
 from nccl_inspect.report.digest import find_lead, find_nested, find_unexplained, has_story, short_names, verdict_line

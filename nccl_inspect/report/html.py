@@ -34,9 +34,8 @@ from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
+from nccl_inspect.model.inventory import Measured, Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection
-from nccl_inspect.model.measured import Measured
 from nccl_inspect.report import Style, digest, head, jobs
 from nccl_inspect.report.digest import (
     accepted_causes,

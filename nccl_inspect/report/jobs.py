@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from nccl_inspect.judging import culprit_words
+from nccl_inspect.model.finding import VERDICTS, Standing
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.job_summary import VERDICTS, Standing
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import align_table
 from nccl_inspect.report.words import block, paint, shorten_list, verdict_color

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from nccl_inspect.judging.engine import CATEGORIES, list_rules
-from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.finding import Finding, Standing
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.job_summary import Standing
 from nccl_inspect.report import Style, digest, head
 from nccl_inspect.report.digest import describe_subject, reason
 from nccl_inspect.report.head import label_lines

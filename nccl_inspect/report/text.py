@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging import capture
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.head import Head
+from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest, head
 from nccl_inspect.report.digest import (

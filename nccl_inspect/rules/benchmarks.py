@@ -8,7 +8,7 @@ from nccl_inspect.judging.check import Facts, Hit, first_evidence, value
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.impact import Estimate, cite
 from nccl_inspect.judging.statements import is_propagated_error
-from nccl_inspect.model.measured import Measured
+from nccl_inspect.model.inventory import Measured
 from nccl_inspect.util.wording import count
 
 

@@ -136,7 +136,7 @@ class BulkScanner(Scanner):
         self._templates: dict[bytes, Text] = {}
         """Texts of connection lines by what follows the number of the channel."""
         self._records = Records()
-        self._sieve = sparse.Sieve(lambda: (*grammar.signs(), *envelopes.signs_of_partials(), prefix.FATAL))
+        self._sieve = sparse.Sieve(lambda: (*grammar.signs(), *envelopes.SIGNS_OF_PARTIALS, prefix.FATAL))
 
     def read(self, lines: Lines, counts: Counts) -> None:
         """Read a block.
@@ -330,7 +330,7 @@ def _is_sparse(text: bytes) -> bool:
 
 def _may_have_partials(text: bytes, signs: bytes) -> bool:
     """Return whether lines may continue in the next one, by what the lines worth a look look like."""
-    partials = (sign.translate(None, sparse.DIGITS) for sign in envelopes.signs_of_partials())
+    partials = (sign.translate(None, sparse.DIGITS) for sign in envelopes.SIGNS_OF_PARTIALS)
     return b"{" in text[: envelopes.LOOK] or any(sign in signs for sign in partials)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.envelopes import ISO, Inner, Stated
 from nccl_inspect.ingest.lines import prefix
-from nccl_inspect.ingest.lines.envelope_fields import ISO, Inner, Stated
 from nccl_inspect.ingest.lines.prefix import MARK, Origin
 from nccl_inspect.ingest.lines.timestamps import Frame
 from nccl_inspect.util.patterns import compile_later

@@ -12,11 +12,10 @@ from nccl_inspect.event.types import ChannelConnect, Connected, ProcessEnded, jo
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.envelopes import NOTHING, Inner, Stated
 from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
-from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Inner, Stated
-from nccl_inspect.ingest.lines.generations import Memory
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.lines.timestamps import Timed
+from nccl_inspect.ingest.lines.timestamps import Memory, Timed
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.scanning.counts import Counts, Text

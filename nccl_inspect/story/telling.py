@@ -12,9 +12,8 @@ from nccl_inspect.judging.engine import Rule, list_rules
 from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.finding import Entry, Finding
 from nccl_inspect.model.job import FirstFailure
-from nccl_inspect.model.story import Entry
 from nccl_inspect.story.actors import Actor, Actors, actors_of, name_of, ranks_among
 from nccl_inspect.story.edges import Edges, are_together
 from nccl_inspect.story.incident import Incident, Order, before, first_of

@@ -21,7 +21,7 @@ import nccl_inspect
 from nccl_inspect.cli import cli
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import arrow, writers
-from nccl_inspect.event.types import KINDS
+from nccl_inspect.event.types import KINDS, list_fields
 
 LOG = b"""\
 vm:11:11 [0] NCCL INFO cudaDriverVersion 13000
@@ -87,7 +87,7 @@ def test_nothing_that_an_event_states_is_lost() -> None:
     for event, row in zip(nccl_inspect.events(LOG), rows, strict=True):
         assert row["kind"] == type(event).__name__
         assert (row["host"], row["line"], row["message"]) == (event.host, event.line, event.message)
-        stated = {name: value for name, value in arrow.list_fields(event).items() if name != "values"}
+        stated = {name: value for name, value in list_fields(event).items() if name != "values"}
         assert {name: row[name] for name in stated} == _with_lists(stated)
     plugin = next(row for row in rows if row["kind"] == "PluginStatus")
     assert (plugin["plugin_kind"], plugin["plugin"]) == ("NET", "Libfabric")
@@ -188,3 +188,9 @@ def test_the_lists_of_the_document_are_tables() -> None:
     assert job.paths.to_pandas().equals(job.to_pandas("paths"))
     with pytest.raises(ValueError, match="there are paths"):
         job.to_pandas("rings")
+
+
+def test_json_lines_need_no_pyarrow(log: Path) -> None:
+    start = "import sys; sys.modules['pyarrow'] = None; from nccl_inspect.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", start, "events", log], capture_output=True, text=True, check=True)
+    assert [json.loads(line)["line"] for line in done.stdout.splitlines()] == [1, 2, 3, 4, 5, 6]

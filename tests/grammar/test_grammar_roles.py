@@ -9,7 +9,7 @@ import pytest
 import nccl_inspect
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.grammar import engine, files
-from nccl_inspect.grammar.roles import ROLES
+from nccl_inspect.grammar.layers import ROLES
 from nccl_inspect.judging.engine import list_rules
 
 PRODUCTIONS = engine.load_grammar().productions

@@ -11,12 +11,11 @@ from nccl_inspect.grammar import engine, notation
 from nccl_inspect.grammar.notation import Choice, Literal
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.exports import json_documents, json_records
+from nccl_inspect.ingest.envelopes import Prefix, readers
 from nccl_inspect.ingest.lines import prefix, torn
-from nccl_inspect.ingest.lines.envelope_fields import Prefix
-from nccl_inspect.ingest.sources import log_detection
+from nccl_inspect.ingest.sources import exports, log_detection
 from nccl_inspect.judging import exceptions
-from nccl_inspect.model.statements import job_end, unrecognised
+from nccl_inspect.model.statements import job_failure, unrecognised
 from nccl_inspect.scanning import scanner
 
 pytestmark = pytest.mark.slow
@@ -106,13 +105,13 @@ READERS: dict[str, tuple[Match, bytes]] = {
     "torn": (torn._PREFIX.findall, LINE + b"\n" + LINE),
     "is torn": (torn.is_torn, LINE + HEAD + LINE + b"\n" + LINE),
     "is a log": (log_detection._NCCL_LINE.search, LINE),
-    "member": (json_records._MEMBER.fullmatch, b'  "message" : "x" ,'),
+    "member": (readers._MEMBER.fullmatch, b'  "message" : "x" ,'),
     "template": (lambda data: unrecognised.template(data.decode("latin-1")), b"a 0x12 12.5.3 :abcdef"),
     "last words": (scanner._LAST_WORDS.search, b"node-1: [rank3]: a.b.c_Error: Exception Error"),
     "peers": (lambda data: exceptions._OF_PEERS.match(data.decode("latin-1")), b"RuntimeError: [c10d/gloo/x Rank 1 f"),
     "absent": (lambda data: exceptions._ABSENT.findall(data.decode("latin-1")), b"Ranks 1, 2, 3 failed to pass"),
     "endings": (
-        lambda data: job_end.end_text(data, wrapped=False),
+        lambda data: job_failure.end_text(data, wrapped=False),
         b"slurmstepd: error: *** JOB 1 ON x CANCELLED AT DUE TO TIME LIMIT ***",
     ),
 }
@@ -144,13 +143,13 @@ EXPORTS = {
 
 
 def through_document(data: bytes) -> None:
-    document = json_documents.Document()
+    document = exports.Document()
     list(document.feed(data))
     list(document.finish())
 
 
 def through_sheet(data: bytes) -> None:
-    sheet = json_documents.Sheet(["@message"], ",")
+    sheet = exports.Sheet(["@message"], ",")
     list(sheet.feed(data))
     list(sheet.finish())
 

@@ -8,7 +8,8 @@ import json
 from collections.abc import Callable
 
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.lines.envelope_fields import CSV, Prefix, Whole
+from nccl_inspect.ingest.envelopes import Prefix, Whole
+from nccl_inspect.ingest.envelopes.readers import CSV
 
 ENVELOPES = envelopes.list_envelopes()
 PREFIXES = {

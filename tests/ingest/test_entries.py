@@ -23,10 +23,10 @@ from same_jobs import capture, describe_job, read_plain
 import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest.exports import json_documents, record_lines
 from nccl_inspect.ingest.lines import terminal_wraps
 from nccl_inspect.ingest.lines.torn import Numbered
-from nccl_inspect.ingest.sources import files, partition
+from nccl_inspect.ingest.sources import blocks as source_blocks
+from nccl_inspect.ingest.sources import exports, files, partition
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 
@@ -272,9 +272,7 @@ def test_an_export_in_any_order_gives_the_same_job(step: int) -> None:
         wrong += [] if event.where and event.where.time else [f"{kind}: its times are not kept"]
     for kind in TABLES:
         head = TABLES[kind]([])
-        if json_documents.table_reader(head) is None or not isinstance(
-            record_lines.reader_of(head), json_documents.Sheet
-        ):
+        if exports.table_reader(head) is None or not isinstance(source_blocks.reader_of(head), exports.Sheet):
             wrong.append(f"{kind}: the names of its columns are not known at a glance")
     assert not wrong, "\n".join(wrong)
 
@@ -294,7 +292,7 @@ def test_an_export_that_breaks_off_gives_what_came_before(step: int) -> None:
 def test_an_export_may_come_in_any_pieces(kind: str, size: int, seed: int) -> None:
     data = EXPORTS[kind](rows("rank-missing-hang"))
     choose, at = random.Random(seed), 0
-    whole, cut = record_lines.reader_of(data), record_lines.reader_of(data)
+    whole, cut = source_blocks.reader_of(data), source_blocks.reader_of(data)
     assert whole is not None
     assert cut is not None
     expected = [*whole.feed(data), *whole.finish()]
@@ -318,14 +316,14 @@ def test_records_larger_than_a_block_are_read_one_by_one(kind: str) -> None:
 
 def test_nested_json_ends() -> None:
     for data in (b"[" * 200_000, b'{"a":' * 100_000, b"[{" * 50_000, b'["' + b'\\n"' * 50_000):
-        reader = json_documents.Document()
+        reader = exports.Document()
         list(reader.feed(data))
         list(reader.finish())
 
 
 @given(st.binary(max_size=300), st.sampled_from([b"[", b'{"events":[', b'"', b"@timestamp,@message\n", b'[{"log":"']))
 def test_no_bytes_break_the_readers_of_exports(data: bytes, head: bytes) -> None:
-    for reader in (json_documents.Document(), json_documents.Sheet(["@message"], ","), terminal_wraps.Folded(80)):
+    for reader in (exports.Document(), exports.Sheet(["@message"], ","), terminal_wraps.Folded(80)):
         found = [*reader.feed(head + data), *reader.finish()]
         assert all(0 < one.number <= (head + data).count(b"\n") + 1 for one in found)
     nccl_inspect.read(head + data + b"\n" + LINE.encode())
@@ -384,7 +382,7 @@ def test_that_it_was_turned_is_told() -> None:
 @pytest.mark.slow
 def test_one_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, other, data = tmp_path / "job.log", tmp_path / "other.log", turn_lines()
-    path.write_bytes(data + b"\n" + b"step\n" * (record_lines.MAX_TURNED // 5))
+    path.write_bytes(data + b"\n" + b"step\n" * (source_blocks.MAX_TURNED // 5))
     with pytest.raises(NoInputError, match="newest line comes first") as error:
         nccl_inspect.read(path)
     assert f"tac {path} | nccl-inspect summarize" in str(error.value)

@@ -23,7 +23,7 @@ import nccl_inspect
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.torn import Rejoiner
-from nccl_inspect.ingest.sources import blocks, limits
+from nccl_inspect.ingest.sources import blocks, compression
 from nccl_inspect.ingest.sources.blocks import Source
 from nccl_inspect.model.communicators import attribution
 from nccl_inspect.model.fold import process_log
@@ -113,7 +113,8 @@ def test_a_bomb_is_read_to_the_limit_and_that_is_told() -> None:
     text = LINE + b"a" * (6 << 20)
     xz = lzma.compress(text, preset=0)
     for bomb in (gzip.compress(text), bz2.compress(text), xz, zstandard.compress(text)):
-        source = Source("job.log", lambda bomb=bomb: iter([bomb]), allowance=limits.Allowance(free=1 << 20, ratio=200))  # type: ignore[misc]
+        allowance = compression.Allowance(free=1 << 20, ratio=200)
+        source = Source("job.log", lambda bomb=bomb: iter([bomb]), allowance=allowance)  # type: ignore[misc]
         first, *_, problem = blocks.pieces_of(source)
         assert isinstance(first, blocks.Lines)
         assert LINE.rstrip() in first
@@ -130,10 +131,10 @@ def test_the_limit_is_that_of_the_user_and_the_members_of_an_archive_share_it(
     assert "it decompresses to more than 1M; reading stopped there; use --max-unpacked 64G to read on" in told
     for text in ("", "x", "2Q", "-1"):
         with pytest.raises(NcclInspectError, match="invalid size"):
-            limits.size(text)
-    monkeypatch.setenv(limits.VARIABLE, "10M")
+            compression.parse_size(text)
+    monkeypatch.setenv(compression.VARIABLE, "10M")
     assert not problems(str(path))
-    monkeypatch.setenv(limits.VARIABLE, "1M")
+    monkeypatch.setenv(compression.VARIABLE, "1M")
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
         for number in range(5):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect.ingest.lines import prefix
-from nccl_inspect.ingest.lines.torn import Rejoiner, rejoin_lines
+from nccl_inspect.ingest.lines.torn import Rejoiner
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.model.job import Job
 from nccl_inspect.util.text import decode, encode, escape_controls
@@ -143,7 +143,8 @@ BLOCK = 4096
 def rejoin(data: bytes, chunk: int = 1 << 20) -> tuple[list[bytes], Rejoiner]:
     rejoiner = Rejoiner()
     parts = [data[start : start + chunk] for start in range(0, len(data), chunk)]
-    return [one.line for lines in rejoin_lines(parts, rejoiner) for one in lines], rejoiner
+    found = [one for part in parts for one in rejoiner.feed(part)]
+    return [one.line for one in (*found, *rejoiner.finish())], rejoiner
 
 
 def outputs(processes: int, lines: int) -> list[list[bytes]]:
@@ -194,7 +195,7 @@ def test_whole_lines_stay_as_they_are_and_a_line_has_the_number_of_its_beginning
     assert b"\n".join(rejoin(data)[0]) + b"\n" == data
     data = torn(outputs(2, 150), 1)
     physical, rejoiner = data.split(b"\n"), Rejoiner()
-    found = [one for lines in rejoin_lines([data], rejoiner) for one in lines]
+    found = [*rejoiner.feed(data), *rejoiner.finish()]
     broken = [one for one in found if one.line not in physical[one.number - 1]]
     assert 0 < len(broken) <= rejoiner.repaired  # one was cut just before its line end
     assert all(one.line[:2] in physical[one.number - 1] for one in broken)

@@ -1,18 +1,12 @@
-"""What is remembered of texts, prefixes and JSON objects: it says what reading them anew would, and is bounded."""
+"""What is remembered of prefixes says what parsing them anew would."""
 
 from __future__ import annotations
-
-import json
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.exports import json_records
-from nccl_inspect.ingest.exports.json_records import JsonReader, JsonReaders
 from nccl_inspect.ingest.lines import prefix
-from nccl_inspect.ingest.lines.envelope_fields import Inner, worth
 from nccl_inspect.ingest.lines.timestamps import Timed
 
 # --- prefixes: one is told by what stands around its time exactly as it is parsed
@@ -69,55 +63,3 @@ def test_the_origin_of_other_printers_is_that_of_parsing(launcher: bytes, printe
     timed = Timed(1000, 1 << 20)
     for number, printer in enumerate(printers):
         ask_exports(timed, launcher.replace(b"23:13:07", b"23:13:%02d" % number) + printer)
-
-
-# --- JSON objects: the reader that knows most of one is remembered by its shape, and is always the right one
-
-READERS = [
-    read for one in envelopes.list_envelopes().values() if isinstance(read := getattr(one, "read", None), JsonReader)
-]
-TEXTS = st.sampled_from(["", "a line", "3", "-1", "P", "2026-11-20T23:13:07Z"])
-VALUES = st.one_of(TEXTS, st.sampled_from([None, 0, 7, -1, 1.5, True, [], [104, 105], [300], [True], [1.5], ["a", ""]]))
-NAMES = """
-    log stream time msg rank hostname message timestamp body line date labels pod kubernetes pod_name events logEvents
-    attributes MESSAGE _raw result textPayload resource attrs logtag kubernetes.pod_name
-"""
-NAME = st.sampled_from(NAMES.split())
-OBJECTS = st.recursive(
-    st.dictionaries(NAME, VALUES, max_size=5),
-    lambda inner: st.dictionaries(NAME, st.one_of(VALUES, inner, st.lists(inner, max_size=3)), max_size=5),
-    max_leaves=4,
-)
-
-
-def told_by_all(line: bytes) -> list[Inner]:
-    """Return what the one that knows most says, when all are asked."""
-    return max((reader(line) for reader in READERS), key=worth)
-
-
-@given(st.lists(st.one_of(OBJECTS, VALUES, st.lists(OBJECTS, max_size=2)), max_size=8), st.data())
-def test_what_is_remembered_of_objects_tells_what_asking_all_readers_would(
-    documents: list[Any], data: st.DataObject
-) -> None:
-    remembering = JsonReaders(READERS)
-    for document in documents:
-        for one in (document, vary_line(document, data)):
-            line = json.dumps(one).encode()
-            assert remembering(line) == told_by_all(line)
-
-
-def vary_line(value: Any, data: st.DataObject) -> Any:
-    """Return the same with other values."""
-    if isinstance(value, dict):
-        return {name: vary_line(one, data) for name, one in value.items()}
-    return [vary_line(one, data) for one in value] if isinstance(value, list) else data.draw(VALUES)
-
-
-def test_shapes_that_never_come_again_are_forgotten() -> None:
-    readers, sizes = JsonReaders(READERS), set()
-    for number in range(3 * json_records._MAX_SHAPES):
-        assert readers(json.dumps({"message": "a line", f"n{number}": "x"}).encode())
-        sizes.add(len(readers._best))
-    assert max(sizes) == json_records._MAX_SHAPES
-    assert readers(json.dumps({"logEvents": [{"message": "a line"}] * 3000}).encode())
-    assert len(readers._best) == json_records._MAX_SHAPES, "large ones are not remembered at all"

@@ -18,7 +18,7 @@ from rule_pages import RULES, Example, examples
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.grammar.engine import load_grammar
-from nccl_inspect.grammar.roles import ROLES
+from nccl_inspect.grammar.layers import ROLES
 from nccl_inspect.judging import engine, page_words, pages, remedies
 
 FOLDER = Path(engine.__file__).parents[1] / "rules"

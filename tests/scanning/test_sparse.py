@@ -22,7 +22,7 @@ def _text(*others: bytes) -> bytes:
 
 
 def _sieve() -> Sieve:
-    return Sieve(lambda: (*engine.load_grammar().signs(), *envelopes.signs_of_partials()))
+    return Sieve(lambda: (*engine.load_grammar().signs(), *envelopes.SIGNS_OF_PARTIALS))
 
 
 def test_what_means_nothing_is_not_picked() -> None:

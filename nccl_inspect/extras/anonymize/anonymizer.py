@@ -36,13 +36,11 @@ from nccl_inspect.extras.anonymize.text import Remains, Scrubber, is_distinct
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.exports import record_lines
-from nccl_inspect.ingest.exports.record_lines import Reader
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources import blocks
-from nccl_inspect.ingest.sources.blocks import Lines, Source
+from nccl_inspect.ingest.sources.blocks import Lines, Reader, Source
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, peek
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.excerpts import Short
@@ -272,10 +270,10 @@ def log_parts(source: Source) -> Iterator[Part]:
     Raises:
         NoInputError: it cannot be read, or not to its end; what came before that was given.
     """
-    head, data = peek(blocks.raw_blocks(source), record_lines.tells)
-    reader = record_lines.reader_of(head[:HEAD])
-    if reader is None or not record_lines.may_be_export(head):
-        for lines in blocks.cut(data) if reader is None else record_lines.read(reader, data):
+    head, data = peek(blocks.raw_blocks(source), blocks.tells)
+    reader = blocks.reader_of(head[:HEAD])
+    if reader is None:
+        for lines in blocks.cut(data):
             yield Part([*envelopes.spelled_out(lines.lines, lines.text)], b"\n", lines)
     else:
         yield from _export_parts(reader, data)

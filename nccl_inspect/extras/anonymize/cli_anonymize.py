@@ -30,8 +30,8 @@ from nccl_inspect.extras.live.tail import STDIN
 from nccl_inspect.ingest.sources import archives, compression, files, log_detection
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources.blocks import Progress, Source
+from nccl_inspect.ingest.sources.compression import Allowance
 from nccl_inspect.ingest.sources.files import File
-from nccl_inspect.ingest.sources.limits import Allowance
 from nccl_inspect.ingest.sources.streams import Pieces, StreamError
 from nccl_inspect.report.words import shorten_list
 from nccl_inspect.util import atomic_files

@@ -17,7 +17,6 @@ from typing import IO, Any
 
 from nccl_inspect.artifacts import is_artifact
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.ingest import folders
 from nccl_inspect.ingest.sources import files, log_detection
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.util.discovery import suggest_path
@@ -143,7 +142,7 @@ class Folders:
     def _files_below(self, folder: Path, shown: str) -> Iterator[File]:
         """Yield the logs below a folder and the evidence beside them."""
         entries, problems = [], list[OSError]()
-        for number, path in enumerate(folders.walk(folder, problems)):
+        for number, path in enumerate(files.walk_folder(folder, problems)):
             if number >= self._max_entries:
                 raise NcclInspectError(f"{shown}: more than {self._max_entries:,} files", "name a folder with fewer")
             real = Path(os.path.realpath(path))
@@ -151,7 +150,7 @@ class Folders:
                 continue  # a link that leads out is not a part of the folder
             base = folder if real == path else real.parent
             # What is neither a log nor evidence is not listed: an answer has no room for it.
-            if file := folders.entry(base, self._open_below(real, str(path)), is_artifact, lambda _name, _why: None):
+            if file := files.find_entry(base, self._open_below(real, str(path)), is_artifact, lambda _name, _why: None):
                 entries.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
         if not entries:
             raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from nccl_inspect import artifacts, topology
 from nccl_inspect.extras.assistant.folders import Folders
-from nccl_inspect.ingest.sources import limits
+from nccl_inspect.ingest.sources import compression
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -103,7 +103,7 @@ class LogReader:
             understood = tuple(topology.read_any(text, name) for text, name in named)
             options = replace(options, topologies=(), topologies_read=understood)
         judge = reading.Judge(options)  # before a long log is read, so that a mistake is reported at once
-        limit = nullcontext() if limits.given() else limits.as_given(_MAX_UNPACKED)
+        limit = nullcontext() if compression.given_limit() else compression.set_limit(_MAX_UNPACKED)
         with limit, pause_collector():
             beside = artifacts.inventory(list(inputs))
             fold = reading.fold(beside.logs, progress)

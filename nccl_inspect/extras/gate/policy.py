@@ -19,9 +19,8 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path, PathKind, Selection, Setting
 from nccl_inspect.model.paths.path import AlsoPath
-from nccl_inspect.model.setting_names import Alike
 from nccl_inspect.model.statements.environment import is_echoed
-from nccl_inspect.model.versions import order
+from nccl_inspect.model.versions import Alike, order
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.toml import Table, load
 from nccl_inspect.util.wording import count, list_words, ranges

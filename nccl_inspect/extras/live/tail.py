@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest.exports import record_lines
-from nccl_inspect.ingest.exports.record_lines import Reader
 from nccl_inspect.ingest.lines.torn import Numbered
-from nccl_inspect.ingest.sources.blocks import BLOCK, Lines
+from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.ingest.sources.blocks import BLOCK, Lines, Reader
 from nccl_inspect.ingest.sources.streams import HEAD
 from nccl_inspect.util.discovery import suggest_path
 
@@ -210,7 +209,7 @@ class Splitter:
 
     def _take_begun(self, size: int) -> Lines:
         head, self._head = self._head or b"", None
-        self._reader = record_lines.reader_of(head[:HEAD]) if record_lines.may_be_export(head) else None
+        self._reader = blocks.reader_of(head[:HEAD])
         return self._lines(head, size)
 
     def _lines(self, data: bytes, size: int) -> Lines:
@@ -222,10 +221,10 @@ class Splitter:
 
     def _take_lines(self, reader: Reader, entries: list[Numbered], size: int) -> Lines:
         self._total += len(entries)
-        return record_lines.number_lines(entries, self._total - len(entries), size, reader.lines)
+        return blocks.number_lines(entries, self._total - len(entries), size, reader.lines)
 
 
 def _tells(head: bytes) -> bool:
     """Return whether this shows if it is an export: its first line does, if it is more than a bracket."""
     first, end, _ = head.partition(b"\n")
-    return record_lines.tells(head) or (bool(end) and len(first.strip()) > 2)
+    return blocks.tells(head) or (bool(end) and len(first.strip()) > 2)

@@ -1,22 +1,91 @@
 """What launchers and collectors put around a line: prefixes, and envelopes of whole lines.
 
-A new one is an entry in ``prefixes.py`` or ``whole_lines.py``, with samples, or in ``in_parts.py`` if its lines may
-continue in the next one of the same stream. Only the last are loaded before a line needs them: a plain log never does.
+A new one is an entry in ``table.py``, with samples. The table is loaded when a line needs it: a plain log never does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from nccl_inspect.ingest.envelopes.in_parts import IN_PARTS
-from nccl_inspect.ingest.exports.json_records import JsonReader, JsonReaders
-from nccl_inspect.ingest.lines.envelope_fields import Inner, Parts, Prefix, Reader, Stated, Whole, worth
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode, encode
+
+ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)?"
+"""A date and time by ISO 8601 or nearly so, as envelopes print them."""
+DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
+"""A day and time as syslog prints them."""
+WORD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+PART = 1 << 14
+"""Bytes at which container runtimes cut a line."""
+
+
+class Stated(NamedTuple):
+    """Holds what a launcher or collector says of a line."""
+
+    time: str | None = None
+    label: str | None = None
+    """Pod, container, node or worker: what it calls the printer."""
+    rank: int | None = None
+    stream: str = ""
+    partial: bool = False
+    """The line continues in the next one of the same stream."""
+
+    def add_outer(self, outer: Stated) -> Stated:
+        """Return this and what an envelope around it states; the inner one was nearer to the printer."""
+        if outer is NOTHING:
+            return self
+        labels = [label for label in (outer.label, self.label) if label]
+        return Stated(
+            self.time or outer.time,
+            " ".join(dict.fromkeys(labels)) or None,
+            outer.rank if self.rank is None else self.rank,
+            self.stream or outer.stream,
+            self.partial,
+        )
+
+
+NOTHING = Stated()
+
+
+class Inner(NamedTuple):
+    """The line in an envelope."""
+
+    text: bytes
+    stated: Stated = NOTHING
+
+
+Reader: TypeAlias = Callable[[bytes], list[Inner]]
+"""Gives the lines in a whole-line envelope; none when the line is of another kind."""
+
+
+class Prefix(NamedTuple):
+    """A prefix is what a launcher or collector puts before a line."""
+
+    first: bytes
+    """The bytes with which it may begin; one byte excludes other envelopes."""
+    pattern: re.Pattern[bytes]
+    """It is matched at the start of a line. Its groups ``time``, ``label``, ``rank`` and ``stream`` are kept; one with
+    ``partial`` says that the line continues in the next one."""
+    samples: Mapping[bytes, Stated]
+    """Prefixes, each with what is known from it."""
+    trailer: tuple[bytes, re.Pattern[bytes]] | None = None
+    """What is put after a message: a text that each holds, and the pattern."""
+
+
+class Whole(NamedTuple):
+    """A whole-line envelope holds one line of a log, or several."""
+
+    first: bytes
+    opening: re.Pattern[bytes]
+    """How such a line opens."""
+    read: Reader
+    samples: Mapping[bytes, Stated]
+    """Whole lines with ``LINE`` for the line."""
+
 
 _ANSI = compile_later(
     rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|_[^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)"
@@ -31,19 +100,14 @@ _NUMBERS = compile_later(rb'("MESSAGE"\s*:\s*)\[(\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)
 """journald's message in bytes: ``"MESSAGE" : [ 27, 91 ]``."""
 MAX_DEPTH = 6
 """Nested envelopes; anything deeper is not a log."""
-
-
-class _Opening(NamedTuple):
-    """Holds how whole-line envelopes open."""
-
-    pattern: re.Pattern[bytes]
-    readers: list[Reader]
-    others: list[Reader]
-    """Asked where no reader knows the line."""
-
-
 WEB_BLANK = b"\xc2\xa0"
 """A blank that breaks no line: what is copied from a web page may have it instead of each blank."""
+_CRI = b" stdout P", b" stderr P"
+"""What container runtimes print in front of a line that continues in the next one of its stream."""
+_LOGTAG = b'"logtag":"P"', b'"logtag": "P"', b'"logtag" : "P"'
+"""The same, as collectors pass it on in JSON."""
+SIGNS_OF_PARTIALS = (*_CRI, *_LOGTAG)
+"""What a line holds that continues in the next one, where this alone shows it."""
 
 
 def clean_lines(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
@@ -62,12 +126,11 @@ def clean_lines(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
     if _has_web_blank(block):
         lines = [line.replace(WEB_BLANK, b" ") for line in lines]
     if b"\\" in block and (lines is not given or _has_written_ends(block)):
-        lines = [_without_written_end(line) if line.endswith(_WRITTEN_ENDS) else line for line in lines]
+        lines = [
+            line.rstrip(b" ").removesuffix(b"\\n").removesuffix(b"\\r") if line.endswith(_WRITTEN_ENDS) else line
+            for line in lines
+        ]
     return lines
-
-
-def _without_written_end(line: bytes) -> bytes:
-    return line.rstrip(b" ").removesuffix(b"\\n").removesuffix(b"\\r")
 
 
 def needs_cleaning(block: bytes) -> bool:
@@ -109,13 +172,25 @@ def _has_written_ends(block: bytes) -> bool:
 
 
 def has_partials(block: bytes) -> bool:
-    """Return whether lines continue in the next one of the same stream."""
-    return any(parts.are_in(block) for parts in _parts())
+    """Return whether lines continue in the next one of the same stream; searched from the end in half the time."""
+    if block.rfind(b" std") >= 0 and any(block.rfind(sign) >= 0 for sign in _CRI):
+        return True
+    if b"{" not in block[:LOOK]:
+        return False
+    if block.rfind(b'"logtag"') >= 0 and any(block.rfind(sign) >= 0 for sign in _LOGTAG):
+        return True
+    return _has_line_of(block, PART) and block.rfind(b'"stream"') >= 0
 
 
-def signs_of_partials() -> list[bytes]:
-    """Return what a line holds that continues in the next one, where this alone shows it."""
-    return [text for parts in _parts() if not parts.least for text in parts.texts]
+def _has_line_of(block: bytes, size: int) -> bool:
+    """Return whether a line has at least that many bytes."""
+    place = 0
+    while len(block) - place > size:
+        end = block.rfind(b"\n", place, place + size)
+        if end < 0:
+            return True
+        place = end + 1
+    return False
 
 
 def _last_part(line: bytes) -> bytes:
@@ -167,18 +242,18 @@ def _read_groups(match: re.Match[bytes]) -> Stated:
 
 def is_whole(line: bytes) -> bool:
     """Return whether a line opens like a whole-line envelope."""
-    return any(opening.match(line) for opening, _, _ in _index_openings().get(line[:1], ()))
+    return any(envelope.opening.match(line) for envelope in _whole_lines().get(line[:1], ()))
 
 
 def contents(line: bytes) -> list[Inner]:
     """Return the lines in a whole-line envelope, by the one that knows most of them; none without an envelope."""
-    best: list[Inner] = []
-    for opening, readers, others in _index_openings().get(line[:1], ()):
-        if opening.match(line):
-            best = max([best, *(read(line) for read in readers)], key=worth)
-            for read in others if not best else ():
-                best = best or read(line)
-    return best
+    envelopes = (envelope for envelope in _whole_lines().get(line[:1], ()) if envelope.opening.match(line))
+    return max((envelope.read(line) for envelope in envelopes), key=_measure, default=[])
+
+
+def _measure(inners: list[Inner]) -> tuple[int, int]:
+    """Return how much a reader knows of a line: the more lines in it, the better, and the more of the first one."""
+    return len(inners), sum(value is not None for inner in inners[:1] for value in inner.stated[:3])
 
 
 def layers(line: bytes) -> Iterator[bytes]:
@@ -234,19 +309,14 @@ def without_entities(message: bytes) -> bytes:
 @cache
 def list_envelopes() -> dict[str, Prefix | Whole]:
     """Return all envelopes by name."""
-    from nccl_inspect.ingest.envelopes.prefixes import PREFIXES  # a plain log needs none
-    from nccl_inspect.ingest.envelopes.whole_lines import WHOLE_LINES
+    from nccl_inspect.ingest.envelopes.table import PREFIXES, WHOLE_LINES  # a plain log needs none
 
-    return {**PREFIXES, **WHOLE_LINES, **IN_PARTS}
-
-
-@cache
-def _parts() -> tuple[Parts, ...]:
-    return tuple(dict.fromkeys(envelope.parts for envelope in IN_PARTS.values() if envelope.parts))
+    return {**PREFIXES, **WHOLE_LINES}
 
 
 @cache
 def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
+    """Return the patterns of prefixes by the first byte of a line."""
     by_byte: dict[bytes, list[re.Pattern[bytes]]] = {}
     for prefix in (one for one in list_envelopes().values() if isinstance(one, Prefix)):
         for first in prefix.first:
@@ -255,25 +325,12 @@ def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
 
 
 @cache
-def _index_openings() -> dict[bytes, list[_Opening]]:
-    """Return by the first byte of a line how it may open, and who reads it then."""
+def _whole_lines() -> dict[bytes, list[Whole]]:
     by_byte: dict[bytes, list[Whole]] = {}
     for envelope in (one for one in list_envelopes().values() if isinstance(one, Whole)):
         for first in envelope.first:
             by_byte.setdefault(bytes([first]), []).append(envelope)
-    return {first: list(_openings(some)) for first, some in by_byte.items()}
-
-
-def _openings(envelopes: Iterable[Whole]) -> Iterator[_Opening]:
-    by_pattern: dict[re.Pattern[bytes], list[Whole]] = {}
-    for envelope in envelopes:
-        by_pattern.setdefault(envelope.opening, []).append(envelope)
-    for pattern, several in by_pattern.items():
-        reads = [envelope.read for envelope in several if not envelope.is_fallback]
-        objects = [read for read in reads if isinstance(read, JsonReader)]
-        readers: list[Reader] = [JsonReaders(objects)] if objects else []
-        readers += [read for read in reads if not isinstance(read, JsonReader)]
-        yield _Opening(pattern, readers, [envelope.read for envelope in several if envelope.is_fallback])
+    return by_byte
 
 
 @cache

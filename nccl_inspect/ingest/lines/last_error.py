@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Inner, Stated
+from nccl_inspect.ingest.envelopes import NOTHING, Inner, Stated
 from nccl_inspect.util.patterns import compile_later
 
 MARK = b"Last error:"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Stated
+from nccl_inspect.ingest.envelopes import NOTHING, Stated
 from nccl_inspect.util.levels import ANY, LEVELS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode, encode

@@ -15,7 +15,7 @@ with a line. This needs the bytes as they were written: where a collector rewrot
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
@@ -145,8 +145,6 @@ class Rejoiner:
         texts = block.split(b"\n")
         if start or (first and self._complete_owner(first)):
             yield from self._opening(owner, texts, number, single=len(texts) == 1)
-        else:
-            yield from ()
         for index, text in enumerate(texts[:-1]):
             if text is not _TAKEN:
                 yield Numbered(number + index, text)
@@ -247,10 +245,3 @@ def _may_be_inside(text: bytes, hosts: set[bytes]) -> bool:
 def _is_inside(text: bytes, word: bytes) -> bool:
     """Return whether a word is anywhere but at the beginning of a line: 20 times as fast as a pattern."""
     return text.count(word) > text.count(b"\n" + word) + text.startswith(word)
-
-
-def rejoin_lines(blocks: Iterable[bytes], rejoiner: Rejoiner) -> Iterator[list[Numbered]]:
-    """Yield the whole lines of a source, in lists of about the size of its blocks."""
-    for data in blocks:
-        yield list(rejoiner.feed(data))
-    yield list(rejoiner.finish())

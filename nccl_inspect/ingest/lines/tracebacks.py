@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.lines.envelope_fields import Inner, Stated
+from nccl_inspect.ingest.envelopes import Inner, Stated
 from nccl_inspect.util.patterns import compile_later
 
 MARK = b"Traceback (most recent call last):"

@@ -38,15 +38,10 @@ class Wanted(NamedTuple):
     """Whether it is, by its name and first bytes; None where they cannot be read."""
 
 
-def _may_be_log(name: str) -> bool:
-    return not log_detection.is_left_out(name)
-
-
-def _is_log(name: str, head: bytes | None) -> bool:
-    return log_detection.is_plausible(name) if head is None else log_detection.is_log(name, head)
-
-
-LOGS = Wanted(_may_be_log, _is_log)
+LOGS = Wanted(
+    lambda name: not log_detection.is_left_out(name),
+    lambda name, head: log_detection.is_plausible(name) if head is None else log_detection.is_log(name, head),
+)
 ALL = Wanted(lambda _: True, lambda *_: True)
 
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from nccl_inspect.ingest.exports import record_lines
 from nccl_inspect.ingest.sources import blocks, compression, files, log_detection, streams
 from nccl_inspect.ingest.sources.files import File, Input, Place
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, check_size, failing, pieces
@@ -58,7 +57,8 @@ def plan_parts(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> lis
         jobs: maximum number of processes.
         smallest: bytes that are worth a process.
     """
-    inputs_found = files.find(inputs) if jobs > 1 and _are_paths(inputs) else []
+    several = inputs if isinstance(inputs, list | tuple) else [inputs]
+    inputs_found = files.find(inputs) if jobs > 1 and all(map(_can_be_shared, several)) else []
     if not all(file.place for file in inputs_found):
         return []
     total = files.size(inputs_found) or 0
@@ -66,12 +66,7 @@ def plan_parts(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> lis
     return _share_files(inputs_found, _shares(total, jobs, _FIRST)) if jobs > 1 else []
 
 
-def _are_paths(inputs: Input | Sequence[Input]) -> bool:
-    several = inputs if isinstance(inputs, list | tuple) else [inputs]
-    return all(_is_path(item) for item in several)
-
-
-def _is_path(item: object) -> bool:
+def _can_be_shared(item: object) -> bool:
     """Return whether any process could open it, or would say why it cannot."""
     if isinstance(item, File):
         return item.place is not None or item.problem is not None
@@ -118,7 +113,7 @@ class _LineEnds:
         head = _read(self._place, 0)
         if log_detection.is_tar(head) or log_detection.is_zip(head) or compression.is_packed(head):
             return False
-        if streams.is_recoded(head) or record_lines.reader_of(head[:HEAD]):
+        if streams.is_recoded(head) or blocks.reader_of(head[:HEAD]):
             return False
         assert self._place is not None
         with self._place.open("rb", 0) as file:

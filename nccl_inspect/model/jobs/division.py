@@ -4,30 +4,186 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import NO_HOST, Process, is_named
 from nccl_inspect.model.communicators import stated_world
-from nccl_inspect.model.fold.fold import Fold, ProcessLog
+from nccl_inspect.model.communicators.communicator import Communicator
+from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
 from nccl_inspect.model.fold.process_log import position, source_and_line
-from nccl_inspect.model.jobs import parts
-from nccl_inspect.model.jobs.parts import Part, Unions
-from nccl_inspect.model.jobs.shares import Claim
-from nccl_inspect.model.processes import gathering
-from nccl_inspect.model.processes.gathering import Gathered
+from nccl_inspect.model.jobs.shares import Claim, Share, shares
+from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.statements.job_failure import NODE_FAILURE, PREEMPTED, REQUEUED
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.times import are_in_order, moment
 
-if TYPE_CHECKING:
-    from nccl_inspect.model.jobs.shares import Share
+_BEGINNING = (events.NcclVersion, events.CudaDriver, events.NetDevices)
 
 
-_TESTS = "nccl-tests"
+class Unions:
+    """Numbered things that belong together, joined pair by pair.
+
+    Args:
+        number: of things.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._above = list(range(number))
+
+    def find_root(self, item: int) -> int:
+        """Return the number of the first thing that this one belongs to."""
+        while self._above[item] != item:
+            self._above[item] = self._above[self._above[item]]
+            item = self._above[item]
+        return item
+
+    def join(self, first: int, other: int) -> None:
+        """Two things belong together, and all that belongs to them."""
+        first, other = sorted((self.find_root(first), self.find_root(other)))
+        self._above[other] = first
+
+    def groups(self) -> list[list[int]]:
+        """Return the things that belong together, in the order of their numbers."""
+        groups: dict[int, list[int]] = {}
+        for item in range(len(self._above)):
+            groups.setdefault(self.find_root(item), []).append(item)
+        return list(groups.values())
+
+
+class Part:
+    """Processes that are joined by communicators.
+
+    Args:
+        logs: what they printed.
+        communicators: of more than one rank.
+    """
+
+    def __init__(self, logs: Sequence[ProcessLog], communicators: Sequence[Communicator] = ()) -> None:
+        self.logs = logs
+        self.communicators = communicators
+        self.processes = {log.process for log in logs}
+        self.begin = min(log.first for log in logs)
+        self.end = max(log.last for log in logs)
+
+        opening = [moment(log.opening.time) for log in logs]
+        final = [moment(log.final.time) for log in logs]
+        is_ordered = are_in_order(*opening, *final)
+        self.began = min(time for time in opening if time) if is_ordered else None
+        """When the first process began, where all lines have times of one clock."""
+        self.ended = max(time for time in final if time) if is_ordered else None
+
+    @cached_property
+    def hosts(self) -> set[str]:
+        """Their hosts; those that the log does not name are one."""
+        return {log.process.host if is_named(log.process.host) else NO_HOST for log in self.logs}
+
+    @cached_property
+    def extents(self) -> dict[str | int, tuple[int, int]]:
+        """Return the first and the last place of each host, and in each source."""
+        extents: dict[str | int, tuple[int, int]] = {}
+        for log in self.logs:
+            for place in (log.first, *(step.place for step in log.steps), log.last):
+                for key in (log.process.host, source_and_line(place)[0]):
+                    first, last = extents.get(key, (place, place))
+                    extents[key] = min(first, place), max(last, place)
+        return extents
+
+    @property
+    def sources(self) -> list[int]:
+        """Return the numbers of the sources that have lines of them."""
+        return [key for key in self.extents if isinstance(key, int)]
+
+    @cached_property
+    def roots(self) -> list[Communicator]:
+        """Return the communicators that are not splits."""
+        return [comm for comm in self.communicators if comm.parent is None and not comm.orphan]
+
+    @cached_property
+    def sizes(self) -> set[int]:
+        """Return the numbers of ranks that communicators have."""
+        return {comm.nranks for comm in self.communicators}
+
+    @cached_property
+    def size(self) -> int:
+        """Ranks of the largest communicator."""
+        return max(self.sizes, default=0)
+
+    @cached_property
+    def missing(self) -> int:
+        """Ranks of one communicator that the log does not show."""
+        return max((comm.nranks - len(comm.members) for comm in self.communicators), default=0)
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Return whether every rank of every communicator is here, and so is its beginning."""
+        return bool(self.roots) and not self.missing and not any(comm.orphan for comm in self.communicators)
+
+    @cached_property
+    def has_begun_here(self) -> bool:
+        """Return whether the log has its beginning: what each process prints once, or else nothing before START."""
+        notes = (note for log in self.logs for note in log.notes.values())
+        if any(log.bootstraps for log in self.logs) or any(isinstance(note.event, _BEGINNING) for note in notes):
+            return True
+        return all(log.steps and log.steps[0].place == log.first and _is_start(log.steps[0]) for log in self.logs)
+
+    @cached_property
+    def gpus(self) -> set[tuple[str, str]]:
+        """Host and PCI bus id of the GPUs that the log shows."""
+        members = (member for comm in self.communicators for member in comm.members.values())
+        return {(member.log.process.host, member.init.bus_id) for member in members if member.init.bus_id}
+
+    @cached_property
+    def settings(self) -> dict[str, set[str]]:
+        """Return what its processes say of the release and of their settings, by name."""
+        statements: dict[str, set[str]] = {}
+        for log in self.logs:
+            for note in log.notes.values():
+                if isinstance(note.event, events.NcclVersion):
+                    statements.setdefault("", set()).add(note.event.version)
+                elif isinstance(note.event, events.EnvSetting):
+                    statements.setdefault(note.event.name, set()).add(note.event.value)
+        return statements
+
+    def contradicts(self, other: Part) -> bool:
+        """Return whether both state the release or a setting, and nothing that they state of it is the same."""
+        mine, theirs = self.settings, other.settings
+        return any(mine[name].isdisjoint(theirs[name]) for name in mine.keys() & theirs.keys())
+
+    def overlaps(self, other: Part) -> bool | None:
+        """Return whether both ran at once; None where neither times nor places in one source decide."""
+        shared = [key for key in self.sources if key in other.extents]
+        if shared:
+            mine, theirs = self.extents, other.extents
+            return any(mine[key][0] < theirs[key][1] and theirs[key][0] < mine[key][1] for key in shared)
+        if self.began and self.ended and other.began and other.ended and are_in_order(self.began, other.began):
+            return self.began < other.ended and other.began < self.ended
+        return None
+
+
+def join_processes(communicators: Iterable[Communicator]) -> list[Part]:
+    """Processes joined by communicators of more than one rank, in the order of these."""
+    comms = [comm for comm in communicators if comm.nranks > 1]
+    unions = Unions(len(comms))
+    first: dict[Process, int] = {}
+    for index, comm in enumerate(comms):
+        for earlier in {first.setdefault(member.log.process, index) for member in comm.members.values()}:
+            unions.join(earlier, index)
+    parts = []
+    for group in unions.groups():
+        logs = {member.log.process: member.log for index in group for member in comms[index].members.values()}
+        parts.append(Part(list(logs.values()), [comms[index] for index in group]))
+    return parts
+
+
+def _is_start(step: Step | Burst) -> bool:
+    return isinstance(step, Step) and isinstance(step.event, events.CommInit) and step.event.phase == "START"
+
+
 _AGAIN = compile_later(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
 """What distinguishes the attempts of one job in the names of files."""
 _DIGITS = compile_later(r"\d+")
@@ -60,35 +216,10 @@ class Separation:
     def groups(self) -> list[list[Part]]:
         """Return the parts of each job."""
         if len(self._parts) > 1:
-            self._state_releases()
             self._by_id()
             self._on_hosts()
             self._join_in_sources()
-            self._across_sources()
-            self._join_world_of_files()
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
-
-    def _state_releases(self) -> None:
-        """Until 2.21 the line with the release has no prefix: it is of the only part that is there around it."""
-        notes = (note for log in self._fold.processes.values() if not log.process.host for note in log.notes.values())
-        releases = [note for note in notes if isinstance(note.event, events.NcclVersion)]
-        if not releases:
-            return
-        ordered = {source: self._order_parts(source) for source in self._by_source}
-        begins = {source: [self._parts[at].extents[source][0] for at in indexes] for source, indexes in ordered.items()}
-        for note in releases:
-            assert isinstance(note.event, events.NcclVersion)
-            for place in (note.place, *(note.places or ())):
-                source = source_and_line(place)[0]
-                before = bisect_right(begins.get(source, []), place)
-                near = ordered.get(source, [])[max(0, before - _LOOK_BACK) : before]
-                around = [self._parts[at] for at in near if place < self._parts[at].extents[source][1]]
-                if len(around) == 1:
-                    around[0].state(note.event.version)
-
-    def _order_parts(self, source: int) -> list[int]:
-        """Return the parts of a source in the order in which they begin there."""
-        return sorted(self._by_source[source], key=lambda index: self._parts[index].extents[source])
 
     def _by_id(self) -> None:
         """Join by the id of a communicator, also where ranks differ on its size; unless a rank comes again."""
@@ -138,19 +269,17 @@ class Separation:
         return {without.sub("", self._fold.sources[source].name) for source in part.sources}
 
     def _join_in_sources(self) -> None:
-        tests = _sources_of_tests(self._fold)
         reasons = _find_requeues(self._fold)
-        for source in self._by_source:
-            indexes = self._order_parts(source)
+        for source, parts in self._by_source.items():
+            indexes = sorted(parts, key=lambda index: self._parts[index].extents[source])
             self._numbered_on(source, indexes)
             self._join_world(source, indexes)
-            self._cut_off(indexes)
-            self._fitting(indexes)
-            self._fitting(indexes[::-1])
+            # What joined parts whose beginning the log lacks may have been there.
+            cut = [index for index in indexes if not (self._parts[index].roots and self._parts[index].has_begun_here)]
+            for before, after in pairwise(cut):
+                self._unions.join(before, after)
             for before, after in pairwise(indexes):
                 first, second = self._parts[before], self._parts[after]
-                if source in tests and _is_one_misled(first, second):
-                    self._unions.join(before, after)
                 end, begin = first.extents[source][1], second.extents[source][0]
                 if any(end < place < begin for place in reasons.get(source, ())) and _is_alike(first, second):
                     self._unions.join(before, after)
@@ -176,7 +305,7 @@ class Separation:
         stated = self._stated.get(source, [])
         if not stated:
             return
-        at_once = self._at_once(source, indexes)
+        at_once = _join_overlapping(indexes, lambda index: self._parts[index].extents[source])
         begins = [self._parts[group[0]].extents[source][0] for group in at_once]
         for number, group in enumerate(at_once):
             until = begins[number + 1] if number + 1 < len(begins) else stated[-1][0] + 1
@@ -189,86 +318,6 @@ class Separation:
                 for before, after in pairwise(group):
                     self._unions.join(before, after)
 
-    def _join_world_of_files(self) -> None:
-        """Parts in files of which each has other ranks of one world, more than are in that file."""
-        ranks = {source: {rank for _, rank in stated} for source, stated in self._stated.items()}
-        ranks = {source: own for source, own in ranks.items() if source in self._by_source}
-        everyone = set().union(*ranks.values())
-        if len(everyone) < max(2, sum(map(len, ranks.values()))):
-            return  # a rank that is named twice is of two jobs, or of two runs
-        world = max(everyone) + 1
-        inside = {source: self._processes_in(source) for source in ranks}
-        is_beyond = any(max(own) >= inside[source] for source, own in ranks.items())
-        if not is_beyond or any(len(own) > inside[source] for source, own in ranks.items()):
-            return
-        all_there = sum(len(part.logs) for part in self._parts) == world
-        sources = self._by_source if all_there else ranks
-        indexes = sorted({index for source in sources for index in self._by_source[source]})
-        parts = [self._parts[index] for index in indexes]
-        gpus = {gpu for part in parts for gpu in part.gpus}
-        if max(part.size for part in parts) < world and len(gpus) == sum(len(part.logs) for part in parts) <= world:
-            for before, after in pairwise(indexes):
-                if self._parts[before].overlaps(self._parts[after]) is not False:
-                    self._unions.join(before, after)
-
-    def _processes_in(self, source: int) -> int:
-        parts = (self._parts[index] for index in self._by_source[source])
-        return sum(source_and_line(log.first)[0] == source for part in parts for log in part.logs)
-
-    def _at_once(self, source: int, indexes: Sequence[int]) -> list[list[int]]:
-        """Parts of a source, in the order in which they begin there, put together where they overlap."""
-        groups: list[list[int]] = []
-        end = -1
-        for index in indexes:
-            first, last = self._parts[index].extents[source]
-            if first > end:
-                groups.append([])
-            groups[-1].append(index)
-            end = max(end, last)
-        return groups
-
-    def _cut_off(self, indexes: Sequence[int]) -> None:
-        """Parts whose beginning the log lacks: what joined them may have been there."""
-        cut = [index for index in indexes if not (self._parts[index].roots and self._parts[index].has_begun_here)]
-        for before, after in pairwise(cut):
-            self._unions.join(before, after)
-
-    def _fitting(self, indexes: Sequence[int]) -> None:
-        """Parts that may be the missing ranks of another one that is there at the same time."""
-        waiting: dict[int | None, int] = {}
-        for index in indexes:
-            part = self._parts[index]
-            sizes: set[int | None] = {*part.sizes, *([None] if part.is_unfinished and part.missing else [])}
-            for size in sizes:
-                other = waiting.get(size)
-                if other is not None and part.overlaps(self._parts[other]) and _fits(part, self._parts[other]):
-                    self._unions.join(other, index)
-            if part.missing:
-                waiting.update(dict.fromkeys(sizes, index))
-
-    def _across_sources(self) -> None:
-        """Do the same for parts in different sources, where one part only can lack these ranks."""
-        waiting: dict[int, set[int]] = {}
-        for index, part in enumerate(self._parts):
-            if part.missing:
-                for size in part.sizes:
-                    waiting.setdefault(size, set()).add(index)
-        for index, part in enumerate(self._parts):
-            for size in part.sizes:
-                others = waiting.get(size, set())
-                if len(others) - (index in others) != 1:
-                    continue
-                (other,) = others - {index}
-                if part.overlaps(self._parts[other]) is None and _fits(part, self._parts[other]):
-                    self._unions.join(other, index)
-
-
-def _fits(part: Part, waiting: Part) -> bool:
-    """Return whether the processes of a part may be those that another one lacks."""
-    if part.is_whole and part.contradicts(waiting):
-        return False
-    return len(part.logs) <= waiting.missing
-
 
 def _is_alike(part: Part, later: Part) -> bool:
     return part.size == later.size and not part.contradicts(later)
@@ -278,21 +327,6 @@ def _is_restart(part: Part, later: Part) -> bool:
     """Return whether a part is one job started again: most of its hosts are the same, and so are GPUs."""
     common = len(part.hosts & later.hosts)
     return 2 * common >= min(len(part.hosts), len(later.hosts)) and not part.contradicts(later)
-
-
-def _is_one_misled(part: Part, other: Part) -> bool:
-    """Return whether two tests of one host each that began at once were meant to be one."""
-    return len(part.hosts) == len(other.hosts) == 1 and _is_alike(part, other) and bool(part.overlaps(other))
-
-
-def _sources_of_tests(fold: Fold) -> set[int]:
-    """Return the sources with output of nccl-tests."""
-    return {
-        source_and_line(note.place)[0]
-        for log in fold.processes.values()
-        for note in log.notes.values()
-        if note.event is not None and note.event.dialect == _TESTS
-    }
 
 
 def _find_named_ranks(fold: Fold) -> dict[int, list[tuple[int, int]]]:
@@ -481,26 +515,31 @@ class Claims:
             if self._whole[job] and len(hosts) == 1 and is_named(next(iter(hosts))):
                 sizes[job] = max(part.size for part in group)
         for source, jobs in self._by_source.items():
+
+            def extent(job: int, source: int = source) -> tuple[int, int]:
+                return self._extents[job][source]
+
             alike: dict[int, list[int]] = {}
             for job in jobs:
                 if job in sizes:
                     alike.setdefault(sizes[job], []).append(job)
             for same_size in alike.values():
-                for cluster in self._at_once(source, same_size):
+                for cluster in _join_overlapping(same_size, extent):
                     for job in cluster:
                         self._claims[job].alongside = max(self._claims[job].alongside, len(cluster) - 1)
 
-    def _at_once(self, source: int, jobs: Sequence[int]) -> list[list[int]]:
-        """Jobs of a source, in the order in which they begin, put together where they overlap."""
-        clusters: list[list[int]] = []
-        end = -1
-        for job in jobs:
-            first, last = self._extents[job][source]
-            if first > end:
-                clusters.append([])
-            clusters[-1].append(job)
-            end = max(end, last)
-        return clusters
+
+def _join_overlapping(numbers: Sequence[int], extent: Callable[[int], tuple[int, int]]) -> list[list[int]]:
+    """Return numbered things, in the order in which they begin, put together where they overlap."""
+    groups: list[list[int]] = []
+    end = -1
+    for number in numbers:
+        first, last = extent(number)
+        if first > end:
+            groups.append([])
+        groups[-1].append(number)
+        end = max(end, last)
+    return groups
 
 
 def _extents(group: Sequence[Part]) -> dict[int, tuple[int, int]]:
@@ -521,13 +560,11 @@ def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
         fold: of all that was read.
         gathered: its processes.
     """
-    job_parts = parts.join_processes(gathered.communicators)
+    job_parts = join_processes(gathered.communicators)
     if not job_parts or (
         len(job_parts) == 1 and all(life.process in job_parts[0].processes for life in gathered.living)
     ):
         return []
-    from nccl_inspect.model.jobs.shares import shares
-
     claims = Claims(fold, gathered, Separation(job_parts, fold).groups()).list_claims()
     return shares(fold, gathered, claims) if len(claims) > 1 else []
 
@@ -539,9 +576,47 @@ def runs_of(fold: Fold | Share, gathered: Gathered) -> list[Share]:
         fold: of all that was read, or the share of it that is the job's.
         gathered: the processes of the job.
     """
-    from nccl_inspect.model.jobs.shares import Claim, shares  # most jobs have one run
-
-    earlier = gathering.find_earlier_runs(gathered.communicators, gathered.everything)
+    earlier = find_earlier_runs(gathered.communicators, gathered.everything)
     over = {process for run in earlier for process in run.processes}
     lives = {life.process for life in gathered.living}
     return shares(fold, gathered, [*(Claim(run.processes) for run in earlier), Claim(lives - over)])
+
+
+def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:
+    """Return whether a run is known to have ended before the other one began.
+
+    The order of lines says something only where the same hosts are in both, or in the same source the end of a job
+    stands between them: else the logs of two hosts may have been put one behind the other.
+
+    Args:
+        part: a run.
+        other: another one.
+        ends: places of lines that say that a job ended.
+    """
+    shared_hosts = part.hosts & other.hosts
+    if shared_hosts and part.ended and other.began and are_in_order(part.ended, other.began):
+        return part.ended < other.began
+    shared = part.extents.keys() & other.extents.keys()
+    if any(part.extents[key][1] >= other.extents[key][0] for key in shared):
+        return False  # a file of each pod has all attempts of it, one after the other
+    between = any(part.end < end < other.begin for end in ends)
+    return bool(shared_hosts or (between and shared))
+
+
+def find_earlier_runs(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Part]:
+    """Return the runs that were over before the newest one began, the oldest first.
+
+    Args:
+        communicators: of the whole log, with their members.
+        logs: of all who said something.
+    """
+    runs = join_processes(communicators)
+    if len(runs) < 2:
+        return []
+    times = [run.began for run in runs]
+    if are_in_order(*times):
+        runs.sort(key=lambda run: run.began or times[0])  # type: ignore[arg-type,return-value]
+    else:
+        runs.sort(key=lambda run: run.begin)
+    ends = [note.last for log in logs for note in log.notes.values() if job_failure.is_end(note.event)]
+    return [run for run in runs[:-1] if is_before(run, runs[-1], ends)]

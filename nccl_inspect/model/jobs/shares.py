@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nccl_inspect.event.base import Event, Process, is_named
 from nccl_inspect.event.types import CommEnd, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine
+from nccl_inspect.model import processes
 from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
-from nccl_inspect.model.processes import identity as processes
-from nccl_inspect.model.processes.gathering import Gathered
-from nccl_inspect.model.statements import job_end
-from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.model.processes import Gathered
+from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record, record
@@ -68,7 +67,8 @@ class Landmarks:
         before = self.jobs[at - 1]
         if is_end and (self.last[before] > place or before in self.concluded):
             late = reversed(self.jobs[max(0, at - _JUST) : at])
-            before = next((job for job in late if self._may_end(job, place, before)), before)
+            beside = (job for job in late if self.first[before] < self.last[job] <= place)  # it ran at the same time
+            before = next((job for job in beside if job not in self.concluded), before)
         if at == len(self.places) or self.jobs[at] == before or self.last[before] > place:
             return before
         after, begin = self.jobs[at], self.places[at]
@@ -86,11 +86,6 @@ class Landmarks:
         at = bisect_right(self.places, place)
         near = *reversed(self.jobs[max(0, at - _JUST) : at]), *self.jobs[at : at + _JUST]
         return next((job for job in near if rank < sizes[job]), None)
-
-    def _may_end(self, job: int, place: int, beside: int) -> bool:
-        """Return whether an end behind a line of another job may be that of this one, which ran at the same time."""
-        is_beside = self.first[beside] < self.last[job] <= place
-        return is_beside and job not in self.concluded
 
     def end(self, job: int) -> int:
         """Return the number of the last line of a job, where another job follows; else 0."""
@@ -146,7 +141,9 @@ class Share:
         self.processes = {log.process: log for log in everything}
         self.unrecognised = unrecognised
         self.alongside = alongside
-        self.productions: set[tuple[str, str]] = _productions(everything) & fold.productions
+        events = (event for log in everything for event in _events(log))
+        own = {(event.dialect, event.production) for event in events}  # as far as something of the lines is kept
+        self.productions: set[tuple[str, str]] = own & fold.productions
 
     def gather(self) -> Gathered:
         """Return its processes."""
@@ -178,15 +175,12 @@ class _Division:
         self._labels: dict[str, set[int]] = {}
         self._loose = [log for log in fold.processes.values() if not log.process.host]
         self._everything: list[list[ProcessLog]] = [[] for _ in claims]
-        for log, lives in self._pair_lives():
+        for log, lives in zip(gathered.logs, gathered.lives, strict=True):
             self._add(log, lives)
         self._close()
         for marks in self._landmarks.values():
             marks.sort()
         self._mark_ranks()
-
-    def _pair_lives(self) -> Iterator[tuple[ProcessLog, list[ProcessLog]]]:
-        return zip(self._gathered.logs, self._gathered.lives, strict=True)
 
     def _add(self, log: ProcessLog, lives: list[ProcessLog]) -> None:
         """Give a process to its job, its lives to theirs where they are of several."""
@@ -209,14 +203,15 @@ class _Division:
             marks = self._landmarks.setdefault(source_and_line(place)[0], Landmarks())
             marks.places.append(place)
             marks.jobs.append(job)
-        if any(map(_is_destroyed, log.steps)):
+        ends = (step.event for step in log.steps if isinstance(step, Step) and isinstance(step.event, CommEnd))
+        if any(end.how == "Destroy" for end in ends):  # it aborts one when something went wrong
             self._landmarks[source_and_line(log.last)[0]].concluded.add(job)
 
     def _close(self) -> None:
         """Note the places of errors and ends."""
         for number, marks in self._landmarks.items():
             source = self._numbered[number]
-            ends = (line for line, text in source.counts.tail if job_end.end_text(text, self._fold.has_envelope))
+            ends = (line for line, text in source.counts.tail if job_failure.end_text(text, self._fold.has_envelope))
             marks.closings.extend(
                 position(number, line) for line in (*ends, *(exception.number for exception in source.raised))
             )
@@ -293,33 +288,21 @@ class _Division:
     def _pieces(self, log: ProcessLog) -> Iterator[tuple[int, ProcessLog]]:
         """Yield what nobody printed, by the job that it belongs to."""
         pieces: dict[int, ProcessLog] = {}
-
-        def piece(job: int) -> ProcessLog:
-            return pieces.setdefault(job, ProcessLog(log.process, opening=log.opening, closing=log.closing))
-
-        for step in log.steps:
-            piece(self._owner(step.place, b"", step.origin.label)).steps.append(step)
         for key, note in log.notes.items():
             for job, share in self._divide_note(note):
-                piece(job).notes[key] = share
-        for call, tally in log.calls.items():
-            piece(self._owner(tally.first, b"")).calls[call] = tally
-        for place in log.bootstraps:
-            piece(self._owner(place, b"")).bootstraps.append(place)
-        pieces.pop(_NOBODY, None)
-        for job, share_log in pieces.items():
-            places = [step.place for step in share_log.steps] + [
-                p for note in share_log.notes.values() for p in _list_places(note)
-            ]
-            share_log.first, share_log.last = min(places, default=log.first), max(places, default=log.last)
-            yield job, share_log
+                piece = pieces.setdefault(job, ProcessLog(log.process, opening=log.opening, closing=log.closing))
+                piece.notes[key] = share
+        for job, piece in pieces.items():
+            places = [place for note in piece.notes.values() for place in _list_places(note)]
+            piece.first, piece.last = min(places), max(places)
+            yield job, piece
 
     def _divide_note(self, note: Note) -> Iterator[tuple[int, Note]]:
         """Yield a statement of nobody, as far as it was made in each job."""
         by_job: dict[int, list[int]] = {}
         places = _list_places(note)
         for place in places:
-            job = self._owner(place, note.message, note.origin.label, job_end.is_end(note.event))
+            job = self._owner(place, note.message, note.origin.label, job_failure.is_end(note.event))
             by_job.setdefault(job, []).append(place)
         by_job.pop(_NOBODY, None)
         if len(by_job) == 1:
@@ -382,29 +365,18 @@ class _Division:
                     tail=deque(tail.get(job, ())),
                     broken=broken.get(job, []),
                     mended=mended.get(job, []),
-                    damaged_lines=len(broken.get(job, ())) + (more if self._goes_beyond(number, job, counts) else 0),
+                    damaged_lines=len(broken.get(job, ())) + more,
                 ),
             )
             for job in jobs
         }
 
-    def _goes_beyond(self, number: int, job: int, counts: Counts) -> bool:
-        """Return whether a job has lines behind the last damaged one that is kept: there the others are."""
-        marks = self._landmarks.get(number)
-        last = marks.last.get(job) if marks else None
-        return last is None or not counts.broken or source_and_line(last)[1] > counts.broken[-1][0]
-
     def _by_job(self, number: int, lines: Iterable[_Line]) -> dict[int, list[_Line]]:
         by_job: dict[int, list[_Line]] = {}
         for line in lines:
-            is_end = job_end.end_text(line[1], self._fold.has_envelope) is not None
+            is_end = job_failure.end_text(line[1], self._fold.has_envelope) is not None
             by_job.setdefault(self._owner(position(number, line[0]), line[1], is_end=is_end), []).append(line)
         return by_job
-
-
-def _is_destroyed(step: Step | Burst) -> bool:
-    """Return whether a process gave up a communicator in order: it aborts one when something went wrong."""
-    return isinstance(step, Step) and isinstance(step.event, CommEnd) and step.event.how == "Destroy"
 
 
 def _list_places(note: Note) -> list[int]:
@@ -422,16 +394,11 @@ def _is_closing(note: Note) -> bool:
     """Return whether a statement is an error or an end: what follows may be of the next job."""
     event = note.event
     return (
-        job_end.is_end(event)
+        job_failure.is_end(event)
         or note.level in STATEMENTS
         or isinstance(event, ErrorCascade)
         or (event is not None and (engine.has_role(event, "test-end") or getattr(event, "tone", "") == "error"))
     )
-
-
-def _productions(logs: Iterable[ProcessLog]) -> set[tuple[str, str]]:
-    """Return the productions that recognised lines of these logs, as far as something of the lines is kept."""
-    return {(event.dialect, event.production) for log in logs for event in _events(log)}
 
 
 def _events(log: ProcessLog) -> Iterator[Event]:

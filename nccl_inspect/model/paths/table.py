@@ -279,7 +279,7 @@ class Paths(Selection):
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a table with one row for each path and the columns of the JSON."""
-        from nccl_inspect.model.frames import path_frame
+        from nccl_inspect.model.document import path_frame
 
         return path_frame(self)
 

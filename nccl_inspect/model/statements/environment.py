@@ -7,11 +7,10 @@ from dataclasses import field
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import EnvSetting
-from nccl_inspect.model import setting_names
 from nccl_inspect.model.communicators.members import ProcessMembers
 from nccl_inspect.model.job import Setting
 from nccl_inspect.model.statements.index import Line, StatementLine, Statements, by_process
-from nccl_inspect.model.versions import order
+from nccl_inspect.model.versions import find_related, order
 from nccl_inspect.util import secrets
 from nccl_inspect.util.records import Record, record
 
@@ -67,7 +66,7 @@ def settings(
         _setting(name, value, entry, total, ranks, line) for (name, value), entry in sorted(by_value.items())
     ]
     for setting in settings_list:
-        setting.alike = setting_names.find_related(setting.name, setting.value, releases)
+        setting.alike = find_related(setting.name, setting.value, releases)
     return settings_list
 
 

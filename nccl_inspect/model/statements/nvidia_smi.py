@@ -17,7 +17,7 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import decode, encode
 
 if TYPE_CHECKING:
-    from nccl_inspect.ingest.lines.envelope_fields import Stated
+    from nccl_inspect.ingest.envelopes import Stated
 
 _BEGINS = compile_later(rb"\s*(?:GPU ?\d|MIG )")
 
@@ -59,7 +59,7 @@ def most_gpus(job: Job) -> int:
 def _without_envelopes(line: str) -> tuple[str, Stated] | None:
     """Return the output of nvidia-smi and the text before it; None if that is not a known envelope."""
     from nccl_inspect.ingest import envelopes  # few logs show it
-    from nccl_inspect.ingest.lines.envelope_fields import NOTHING
+    from nccl_inspect.ingest.envelopes import NOTHING
 
     text, stated = encode(line), NOTHING
     for _ in range(envelopes.MAX_DEPTH):

@@ -12,13 +12,11 @@ import io
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.exports.json_records import at
+from nccl_inspect.ingest.envelopes.readers import MESSAGES, flatten
 from nccl_inspect.ingest.lines.torn import Numbered
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.util.text import decode, encode
@@ -48,39 +46,26 @@ _MAX_TEXT = 8 << 20
 
 def reader(head: bytes, turned: bool = False) -> Document | None:
     """Return the splitter for a source that begins so; None when it is not a document with log lines."""
-    if not may_be(head):
+    if not _OPENING.match(head):
         return None
     first, _, rest = head.lstrip().partition(b"\n")
-    value = _parse_object(first)
-    if isinstance(value, dict) and rest.strip() and (_path(value) or not _try_head(first).records):
+    try:
+        value = json.loads(decode(first), strict=False)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict) and rest.strip() and (_path(dict(flatten(value))) or not _try_head(first).records):
         return None  # an object in each line, or one line that is JSON
-    if first.startswith(b'"') and not _is_text(value, first):
+    has_lines = "\n" in value if isinstance(value, str) else _OPEN_STRING.fullmatch(first)
+    if first.startswith(b'"') and not has_lines:
         return None  # lines in quotes
     trial = _try_head(head)
     return Document(turned, trial.paths) if trial.records > _MOST * trial.others else None
-
-
-def _is_text(value: Any, first: bytes) -> bool:
-    """Return whether a string has several lines, or does not end on this one."""
-    return "\n" in value if isinstance(value, str) else _OPEN_STRING.fullmatch(first) is not None
 
 
 def _try_head(head: bytes) -> Document:
     trial = Document()
     deque(chain(trial.feed(head), trial.finish()), maxlen=0)
     return trial
-
-
-def may_be(head: bytes) -> bool:
-    """Return whether a source that begins so opens like a document, as few logs do."""
-    return _OPENING.match(head) is not None
-
-
-def _parse_object(line: bytes) -> Any:
-    try:
-        return json.loads(decode(line), strict=False)
-    except (ValueError, RecursionError):
-        return None
 
 
 class Document:
@@ -151,7 +136,7 @@ class Document:
             self._frames.pop()
             self._go_to(self._at + 1)
             return []
-        if self._opens_value(sign):
+        if sign in _OPENERS if self._frames else _VALUE.match(self._text, self._at):
             return self._value(sign, ended)
         scalar = _SCALAR.match(self._text, self._at) if self._frames else None
         if scalar and (ended or scalar.end() < len(self._text)):
@@ -159,10 +144,6 @@ class Document:
             self._go_to(scalar.end())
             return []
         return self._as_it_is(ended)
-
-    def _opens_value(self, sign: str) -> bool:
-        """Return whether a value begins here; outside of documents, what looks like one without doubt."""
-        return sign in _OPENERS if self._frames else _VALUE.match(self._text, self._at) is not None
 
     def _value(self, sign: str, ended: bool) -> list[Numbered] | None:
         """Return a string, or an array or object, whole or entered."""
@@ -234,12 +215,13 @@ class Document:
 
     def _place_of_message(self, record: dict[str, Any]) -> str:
         """Return where the message of a record stands; empty when it is none."""
-        if self._path and isinstance(at(record, self._path), str):
-            return self._path
-        self._path = _path(record) or next((path for path in self.paths if at(record, path) is not None), "")
-        if not self._path and (path := _find_mark(record)):
-            self.paths.append(path)
-            self._path = path
+        fields = dict(flatten(record))
+        if not self._path or not isinstance(fields.get(self._path), str):
+            marked = (path for path, value in fields.items() if isinstance(value, str) and _MARK in value)
+            self._path = _path(fields) or next((path for path in self.paths if path in fields), "")
+            if not self._path and (path := next(marked, "")):
+                self.paths.append(path)
+                self._path = path
         return self._path
 
     def _row(self, row: list[Any]) -> dict[str, Any] | None:
@@ -265,7 +247,7 @@ class Document:
         self.records += 1
         path = self._place_of_message(record)
         number = self._number + source.count("\n", 0, _number_path(source, path))
-        texts = _split(str(at(record, path)))[:: self._step]
+        texts = _split(str(dict(flatten(record))[path]))[:: self._step]
         if len(texts) > 1:
             return [Numbered(number, _dump_record({**record, path: text})) for text in texts]
         line = encode(source.replace("\n", " ").replace("\r", " ")) if record is value else _dump_record(record)
@@ -327,27 +309,9 @@ def _number_path(source: str, path: str) -> int:
     return marked if marked >= 0 else max(source.find(f'"{path.rpartition(".")[2]}"'), 0)
 
 
-@cache
-def message_paths() -> list[str]:
-    """Return where envelopes of one record have the message."""
-    readers = (getattr(envelope, "read", None) for envelope in envelopes.list_envelopes().values())
-    paths = dict.fromkeys(path for reader in readers if (path := getattr(reader, "message", "")))
-    return [path for path in paths if "[]" not in path]
-
-
-def _path(record: dict[str, Any]) -> str:
+def _path(fields: Mapping[str, Any]) -> str:
     """Return where the message of a record stands, as far as an envelope shows; empty when none does."""
-    return next((path for path in message_paths() if isinstance(at(record, path), str)), "")
-
-
-def _find_mark(record: dict[str, Any], depth: int = 3) -> str:
-    """Return the path of a text of NCCL in a record of an unknown kind; empty when there is none."""
-    for name, value in record.items():
-        if isinstance(value, str) and _MARK in value:
-            return name
-        if isinstance(value, dict) and depth and (inner := _find_mark(value, depth - 1)):
-            return f"{name}.{inner}"
-    return ""
+    return next((path for path in MESSAGES if isinstance(fields.get(path), str)), "")
 
 
 _UNIT = re.compile(r" \[[^\]]*\]$")
@@ -364,7 +328,7 @@ def table_reader(head: bytes, turned: bool = False) -> Sheet | None:
         names = [_UNIT.sub("", name) for name in _cells(line, delimiter)]
     except csv.Error:
         return None
-    return Sheet(names, delimiter, turned) if set(names) & set(message_paths()) else None
+    return Sheet(names, delimiter, turned) if set(names) & set(MESSAGES) else None
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
@@ -387,7 +351,7 @@ class Sheet:
         self.lines = 0
         """Line ends seen."""
         self._names = names
-        self._message = next(name for name in message_paths() if name in names)
+        self._message = next(name for name in MESSAGES if name in names)
         self._delimiter = delimiter
         self._rest = b""
         self._row: list[bytes] = []

@@ -1,8 +1,30 @@
-"""What launchers and collectors put in front of a line."""
+"""The envelopes that launchers, collectors, clouds and editors put around lines: each with samples of what it states.
+
+Prefixes precede a line; a whole-line envelope holds one line of a log, or several, for ``LINE`` in its
+samples. Some collectors cut long lines: a part states that it continues in the next one of the same stream.
+"""
 
 import re
 
-from nccl_inspect.ingest.lines.envelope_fields import DAY, ISO, WORD, Prefix, Stated
+from nccl_inspect.ingest.envelopes import DAY, ISO, WORD, Prefix, Stated, Whole
+from nccl_inspect.ingest.envelopes.readers import (
+    CSV,
+    CSV_FIRST,
+    FLUENT_BIT,
+    JSON,
+    JSON_FIRST,
+    LOGFMT,
+    LOGFMT_FIRST,
+    QUOTED,
+    QUOTED_FIRST,
+    TAGGED,
+    TAGGED_FIRST,
+    read_csv,
+    read_json,
+    read_led_json,
+    read_logfmt,
+    read_quoted,
+)
 
 PREFIXES = {
     # Markdown: a line in backticks, maybe one of a list, as it is pasted into issues and chats.
@@ -75,6 +97,17 @@ PREFIXES = {
             ),
         },
         trailer=(b"\t", re.compile(rb"\t\d{13}$")),
+    ),
+    # Container runtimes (CRI: containerd, CRI-O), as in ``/var/log/pods``: time, stream and whether the line continues.
+    "cri": Prefix(
+        b"0123456789",
+        re.compile(rb"(?P<time>" + ISO + rb") (?P<stream>stdout|stderr) (?:F|(?P<partial>P))(?::[^ ]*)? "),
+        {
+            b"2026-11-20T23:13:07.071868123Z stdout F ": Stated(time="2026-11-20T23:13:07.071868123Z", stream="stdout"),
+            b"2026-11-20T23:13:07.071868123+01:00 stdout P ": Stated(
+                time="2026-11-20T23:13:07.071868123+01:00", stream="stdout", partial=True
+            ),
+        },
     ),
     # Determined AI (``det task logs``): time, container and rank before every line.
     "determined": Prefix(
@@ -316,6 +349,174 @@ PREFIXES = {
         {
             "  5%|▌   | 1/20 [00:01<00:19]".encode(): Stated(),
             "Loading: 100%|█████| 4/4 [00:01<00:00,  2.51it/s]".encode(): Stated(),
+        },
+    ),
+}
+
+WHOLE_LINES = {
+    # Rows of CSV: CloudWatch Logs Insights, Grafana, Azure; the cell with the line is recognized by its content.
+    "csv": Whole(
+        CSV_FIRST,
+        CSV,
+        read_csv,
+        {
+            b"2026-11-20 23:13:07.071,LINE": Stated(time="2026-11-20 23:13:07.071"),
+            b'2026-11-20 23:13:07.071,"LINE",train/main': Stated(time="2026-11-20 23:13:07.071"),
+            b'"LINE"': Stated(),
+        },
+    ),
+    # Fluent Bit's standard output: the number of a record, its tag, its time and its object.
+    "fluent_bit_stdout": Whole(
+        b"[",
+        FLUENT_BIT,
+        read_led_json,
+        {
+            b'[0] kube.llama: [[1795216387.071868123, {}], {"log":"LINE"}]': Stated(
+                time="1795216387.071868123", label="kube.llama"
+            ),
+            b'[0] kube.llama: [1795216387.071868123, {"log":"LINE"}]': Stated(
+                time="1795216387.071868123", label="kube.llama"
+            ),
+        },
+    ),
+    # JSON objects, alone or in a list, and members of an object that is spread over lines.
+    "json": Whole(
+        JSON_FIRST,
+        JSON,
+        read_json,
+        {
+            # Azure Monitor: rows of ``ContainerLog`` and of ``ContainerLogV2``.
+            b'{"TimeGenerated":"2026-11-20T23:13:07.071Z","Computer":"aks-1","LogEntry":"LINE"}': Stated(
+                time="2026-11-20T23:13:07.071Z", label="aks-1"
+            ),
+            b'{"TimeGenerated":"2026-11-20T23:13:07.071Z","PodName":"llama-0","LogMessage":"LINE"}': Stated(
+                time="2026-11-20T23:13:07.071Z", label="llama-0"
+            ),
+            # OpenTelemetry collectors, SigNoz and Honeycomb, and log records of OpenTelemetry itself.
+            b'{"timestamp":"2026-11-20T23:13:07.071Z","body":"LINE","host":"gpu-1"}': Stated(
+                time="2026-11-20T23:13:07.071Z", label="gpu-1"
+            ),
+            b'{"timeUnixNano":"1795216387071868123","severityText":"INFO","body":{"stringValue":"LINE"}}': Stated(
+                time="1795216387071868123"
+            ),
+            # CloudWatch: single events (``jq -c .events[]``), and members of events that are spread over lines.
+            b'{"logStreamName":"train/main/4f1c","timestamp":1795216387071,"message":"LINE"},': Stated(
+                time="1795216387071", label="train/main/4f1c"
+            ),
+            b'            "message": "LINE",': Stated(),
+            b'[{"timestamp":1795216387071,"message":"LINE"}]': Stated(time="1795216387071"),
+            # CloudWatch: rows of Logs Insights, exports, and subscriptions to S3 and Firehose.
+            b'{"@timestamp":"2026-11-20 23:13:07.071","@message":"LINE","@logStream":"train/main/4f1c"}': Stated(
+                time="2026-11-20 23:13:07.071", label="train/main/4f1c"
+            ),
+            b'{"events":[{"timestamp":1795216387071,"message":"LINE","logStreamName":"train/main/4f1c"}]}': Stated(
+                time="1795216387071", label="train/main/4f1c"
+            ),
+            b'{"logGroup":"train","logEvents":[{"id":"1","timestamp":1795216387071,"message":"LINE"}]}': Stated(
+                time="1795216387071"
+            ),
+            # Datadog: answers of the logs API, and rows of the log explorer.
+            b'{"id":"A1","attributes":{"timestamp":"2026-11-20T23:13:07Z","host":"gpu-1","message":"LINE"}}': Stated(
+                time="2026-11-20T23:13:07Z", label="gpu-1"
+            ),
+            b'{"Date":"2026-11-20T23:13:07.071Z","Host":"gpu-1","Service":"train","Message":"LINE"}': Stated(
+                time="2026-11-20T23:13:07.071Z", label="gpu-1/train"
+            ),
+            b'{"Date":"2026-11-20T23:13:07.071Z","Host":"gpu-1","Service":"train","Content":"LINE"}': Stated(
+                time="2026-11-20T23:13:07.071Z", label="gpu-1/train"
+            ),
+            # Docker's ``json-file`` driver; long lines come in parts of 16 kB.
+            b'{"log":"LINE\\n","stream":"stdout","time":"2026-11-20T23:13:07.071868123Z"}': Stated(
+                time="2026-11-20T23:13:07.071868123Z", stream="stdout"
+            ),
+            # Elasticsearch and OpenSearch: hits, as Filebeat and Fluent Bit send them.
+            b'{"_source":{"@timestamp":"2026-11-20T23:13:07Z","message":"LINE","host":{"name":"gpu-1"}}}': Stated(
+                time="2026-11-20T23:13:07Z", label="gpu-1"
+            ),
+            b'{"_source":{"@timestamp":"2026-11-20T23:13:07Z","log":"LINE","kubernetes":{"pod_name":"l-0"}}}': Stated(
+                time="2026-11-20T23:13:07Z", label="l-0"
+            ),
+            # Fluent Bit and Fluentd: objects with ``log`` and what Kubernetes says of the pod.
+            b'{"stream":"stderr","logtag":"P","log":"LINE","time":"2026-11-20T23:13:07.071868123Z"}': Stated(
+                time="2026-11-20T23:13:07.071868123Z", stream="stderr", partial=True
+            ),
+            b'{"stream":"stderr","logtag":"F","log":"LINE","time":"2026-11-20T23:13:07.071868124Z"}': Stated(
+                time="2026-11-20T23:13:07.071868124Z", stream="stderr"
+            ),
+            b'{"date":1795216387.071868,"log":"LINE","kubernetes":{"pod_name":"l-0","container_name":"main"}}': Stated(
+                time="1795216387.071868", label="l-0/main"
+            ),
+            # Google Cloud Logging: entries with a JSON payload and with text.
+            b'[{"jsonPayload":{"message":"LINE"},"timestamp":"2026-11-20T23:13:07Z"},': Stated(
+                time="2026-11-20T23:13:07Z"
+            ),
+            b'{"textPayload":"LINE","timestamp":"2026-11-20T23:13:07Z","resource":{"labels":{"pod_name":"l"}}}': Stated(
+                time="2026-11-20T23:13:07Z", label="l"
+            ),
+            # Grafana: rows of a table. Loki: ``logcli -o jsonl`` and downloads.
+            b'{"Time":"2026-11-20T23:13:07.071Z","Line":"LINE","tsNs":"1795216387071868123"}': Stated(
+                time="2026-11-20T23:13:07.071Z"
+            ),
+            b'{"labels":{"pod":"llama-0"},"line":"LINE","timestamp":"2026-11-20T23:13:07Z"}': Stated(
+                time="2026-11-20T23:13:07Z", label="llama-0"
+            ),
+            # ``journalctl -o json``: the message is a list of bytes when it is not plain text.
+            b'{"__REALTIME_TIMESTAMP":"1795216387071868","_HOSTNAME":"n","_SYSTEMD_UNIT":"t","MESSAGE":"LINE"}': Stated(
+                time="1795216387071868", label="n/t"
+            ),
+            # Programs that log JSON: Go's slog, zap and logrus, pino.
+            b'{"time":"2026-11-20T23:13:07.071Z","level":"INFO","msg":"LINE"}': Stated(time="2026-11-20T23:13:07.071Z"),
+            # Splunk: exported rows, and results of an export search.
+            b'{"_raw":"LINE","_time":"2026-11-20T23:13:07+00:00","host":"gpu-1"}': Stated(
+                time="2026-11-20T23:13:07+00:00", label="gpu-1"
+            ),
+            b'{"preview":false,"result":{"_raw":"LINE","_time":"2026-11-20T23:13:07+00:00","host":"gpu-1"}}': Stated(
+                time="2026-11-20T23:13:07+00:00", label="gpu-1"
+            ),
+            # Vector, Logstash and programs that log JSON.
+            b'{"message":"LINE","timestamp":"2026-11-20T23:13:07Z","kubernetes":{"pod_name":"llama-0"}}': Stated(
+                time="2026-11-20T23:13:07Z", label="llama-0"
+            ),
+            b'{"message":"LINE","stream":"stdout","logtag":"P","@timestamp":"2026-11-20T23:13:07Z"}': Stated(
+                time="2026-11-20T23:13:07Z", stream="stdout", partial=True
+            ),
+            b'{"message":"LINE","stream":"stdout","logtag":"F","@timestamp":"2026-11-20T23:13:08Z"}': Stated(
+                time="2026-11-20T23:13:08Z", stream="stdout"
+            ),
+            b'{"message":"LINE","rank":3}': Stated(rank=3),
+            # Objects of no known kind.
+            b'{"when":"2026-11-20T23:13:07.071Z","what":{"said":"LINE"}}': Stated(time="2026-11-20T23:13:07.071Z"),
+        },
+    ),
+    # logfmt, as Loki, Prometheus and Go's loggers write it.
+    "logfmt": Whole(
+        LOGFMT_FIRST,
+        LOGFMT,
+        read_logfmt,
+        {
+            b'ts=2026-11-20T23:13:07.071Z level=info pod=llama-0 msg="LINE"': Stated(
+                time="2026-11-20T23:13:07.071Z", label="llama-0"
+            ),
+            b'time="2026-11-20T23:13:07Z" level=info msg="LINE" rank=3': Stated(time="2026-11-20T23:13:07Z", rank=3),
+        },
+    ),
+    # Lines in quotes: Ansible's ``stdout_lines``, and lists and bytes as Python prints them.
+    "quoted": Whole(QUOTED_FIRST, QUOTED, read_quoted, {b'        "LINE",': Stated(), b"b'LINE'": Stated()}),
+    # A time, a stream or tag, and an object: ``aws logs tail`` of logs of Fluent Bit, Fluentd's files and output.
+    "tagged_json": Whole(
+        TAGGED_FIRST,
+        TAGGED,
+        read_led_json,
+        {
+            b'2026-11-20T23:13:07.071000+00:00 ip-10-0-0-1.app.llama-0 {"log":"LINE","stream":"stdout"}': Stated(
+                time="2026-11-20T23:13:07.071000+00:00", label="ip-10-0-0-1.app.llama-0", stream="stdout"
+            ),
+            b'2026-11-20T23:13:07+00:00\tkube.llama\t{"log":"LINE\\n","kubernetes":{"pod_name":"llama-0"}}': Stated(
+                time="2026-11-20T23:13:07+00:00", label="kube.llama llama-0"
+            ),
+            b'2026-11-20 23:13:07.071868000 +0000 kube.llama: {"log":"LINE"}': Stated(
+                time="2026-11-20 23:13:07.071868000 +0000", label="kube.llama"
+            ),
         },
     ),
 }

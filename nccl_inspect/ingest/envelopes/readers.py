@@ -1,0 +1,227 @@
+"""Reads what a line of JSON, CSV, logfmt or quotes holds, as collectors and clouds write and export lines of a log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from nccl_inspect.ingest.envelopes import ISO, PART, WORD, Inner, Stated
+from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.text import decode
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
+
+JSON = compile_later(rb'[\s,]*(?:\[\s*)?(?:\{\s*"|"[@\w.]{1,40}"\s*:\s*")')
+"""How a line with JSON opens: with an object, an array of such, or a member of an object that is spread over lines."""
+JSON_FIRST = b'{[" \t,'
+MESSAGES = (
+    *("LogEntry", "LogMessage", "body", "message", "@message", "attributes.message", "Message", "Content"),
+    *("_source.message", "_source.log", "jsonPayload.message", "textPayload", "Line", "MESSAGE", "line"),
+    *("body.stringValue", "msg", "_raw", "result._raw", "log"),
+)
+"""Where a record has the line, by paths of names: the first that is there counts."""
+_TIMES = (
+    *("timestamp", "@timestamp", "time", "ts", "date", "TimeGenerated", "Date", "Time", "tsNs", "_time"),
+    *("result._time", "ingestionTime", "@ingestionTime", "attributes.timestamp", "_source.@timestamp", "_source.time"),
+    *("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP", "timeUnixNano", "observedTimeUnixNano"),
+)
+"""Where it has the time: the first counts."""
+_LABELS = (
+    *("PodName", "ContainerName", "Name", "Computer", "Host", "Service", "host.name", "hostname", "host"),
+    *("kubernetes.pod_name", "kubernetes.pod.name", "kubernetes.container_name", "container_name"),
+    *("resource.labels.pod_name", "resource.labels.container_name", "labels.pod", "labels.container", "fields.pod"),
+    *("_source.kubernetes.pod.name", "_source.kubernetes.pod_name", "_source.kubernetes.container.name"),
+    *("_source.kubernetes.container_name", "_source.host.name", "attributes.host", "attributes.service"),
+    *("resources_string.k8s.pod.name", "resources.k8s.pod.name", "attrs.tag", "attrs.name", "result.host"),
+    *("logStreamName", "@logStream", "_HOSTNAME", "_SYSTEMD_UNIT"),
+)
+"""Where it has the names of the printer: all that are there count."""
+_HOLDERS = "events", "logEvents"
+"""Lists of records in an object (CloudWatch)."""
+_MAX_DEPTH = 8
+"""More than any path has names."""
+_MEMBER = compile_later(rb'[\s,]*("[@\w.]{1,40}"\s*:\s*".*")[\s,}\]]*', re.DOTALL)
+
+
+def read_json(line: bytes) -> list[Inner]:
+    """Return the lines in the records of an object; of an unknown kind the text of NCCL in it, or the longest one."""
+    document = _parse(line)
+    holders = [document.get(name) for name in _HOLDERS] if isinstance(document, dict) else [document]
+    records = next((some for some in holders if isinstance(some, list)), [])
+    fields = [dict(flatten(record)) for record in (*records, document) if isinstance(record, dict)]
+    if inners := [inner for record in fields if (inner := _read_record(record))]:
+        return inners
+    texts = (value for _, value in flatten(document) if isinstance(value, str)) if isinstance(document, dict) else ()
+    return _choose_text(texts)
+
+
+def _read_record(fields: dict[str, Any]) -> Inner | None:
+    path = next((path for path in MESSAGES if path in fields and text_of(fields[path]) is not None), "")
+    text = text_of(fields.get(path))
+    if text is None:
+        return None
+    times = (_write(fields[path]) for path in _TIMES if path in fields)
+    labels = dict.fromkeys([_write(fields[path]) for path in _LABELS if path in fields])
+    rank = _write(fields.get("rank"))
+    is_cut = path == "log" and "stream" in fields and len(text) >= PART and not text.endswith(b"\n")  # by Docker
+    return Inner(
+        text,
+        Stated(
+            next(filter(None, times), None),
+            "/".join(filter(None, labels)) or None,
+            int(rank) if rank.isdecimal() else None,
+            _write(fields.get("stream")),
+            is_cut or fields.get("logtag") == "P",
+        ),
+    )
+
+
+def flatten(record: dict[str, Any], before: str = "", depth: int = _MAX_DEPTH) -> Iterator[tuple[str, Any]]:
+    """Yield the values of an object with their paths (``kubernetes.pod_name``): a name with dots may be one name."""
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{before}{name}.", depth - 1) if depth else ()
+        elif value != "":
+            yield before + name, value
+
+
+def _write(value: Any) -> str:
+    if not isinstance(value, str | int | float):
+        return ""
+    text = str(value)
+    return text if text.isascii() else decode(text_of(text) or b"")
+
+
+def text_of(value: Any) -> bytes | None:
+    """Return the bytes that a value of JSON stands for; None when it is not a text."""
+    if isinstance(value, list):  # journald writes bytes that are not UTF-8 as numbers
+        small = value and all(isinstance(item, int) and 0 <= item < 256 for item in value)
+        return bytes(value) if small else None
+    if not isinstance(value, str):
+        return None
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "replace")
+
+
+def _parse(line: bytes) -> Any:
+    """Return what the JSON in a line stands for; None when it is none."""
+    text = line.strip(b" \t\r,")
+    if member := _MEMBER.fullmatch(line):
+        text = b"{" + member[1] + b"}"
+    for shortened in (text, text.lstrip(b"["), text.rstrip(b"]")):
+        try:
+            return _decoder().decode(decode(shortened))
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+@cache
+def _decoder() -> JSONDecoder:
+    import json  # only logs in JSON need it
+
+    return json.JSONDecoder(strict=False)
+
+
+_TIME = compile_later((ISO + rb"|\d{10,19}").decode("ascii"))
+"""What is nothing but a time."""
+
+
+def _choose_text(texts: Iterable[str]) -> list[Inner]:
+    """Return the text of NCCL among some, else the longest one that is not a time."""
+    texts = list(texts)
+    times = [text for text in texts if _TIME.fullmatch(text)]
+    messages = [text for text in texts if text not in times]
+    best = text_of(max(messages, key=lambda text: ("NCCL " in text, len(text)), default=""))
+    return [Inner(best, Stated(times[0] if times else None))] if best else []
+
+
+FLUENT_BIT = re.compile(
+    rb"\[\d{1,9}\] (?P<label>[\w./@$#-]{1,300}): \[\[?(?P<time>\d{10}\.\d{1,9})(?:, \{[^{}]*\}\])?, (?=\{\s*\")"
+)
+"""How a record opens on the standard output of Fluent Bit."""
+TAGGED = re.compile(
+    rb"(?:(?P<time>"
+    + ISO
+    + rb"(?: [+-]\d{4})?)[ \t]+)?(?P<label>[\w./@$#-]{1,300})(?:\[\d{1,10}\])?:?[ \t]+(?=\{\s*\")"
+)
+"""How a line opens with a time, a stream or tag, and an object."""
+TAGGED_FIRST = WORD + b"/"
+
+
+def read_led_json(line: bytes) -> list[Inner]:
+    """Return the lines in an object behind a time and a tag."""
+    match = FLUENT_BIT.match(line) or TAGGED.match(line)
+    if match is None:
+        return []
+    outer = Stated(decode(match["time"]) if match["time"] else None, decode(match["label"]))
+    return [Inner(inner.text, inner.stated.add_outer(outer)) for inner in read_json(line[match.end() :])]
+
+
+_VALUE = rb"\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+"
+_PAIR = re.compile(rb"(?<!\S)([A-Za-z_@][\w.@-]{0,60}+)=(" + _VALUE + rb")(?:[ \t]+|$)")
+LOGFMT = re.compile(rb"(?:[A-Za-z_@][\w.@-]{0,60}+=(?:" + _VALUE + rb")[ \t]+){0,20}(?:msg|message|log|line)=\"")
+"""How a line of logfmt opens: ``ts=… level=info msg="…"``."""
+LOGFMT_FIRST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_@"
+_LOGFMT_MESSAGES = "msg", "message", "log", "line"
+_LOGFMT_TIMES = "ts", "time", "timestamp", "t"
+_LOGFMT_LABELS = "pod", "pod_name", "host", "hostname", "instance", "container"
+
+
+def read_logfmt(line: bytes) -> list[Inner]:
+    """Return the line in a record."""
+    fields = {decode(name): _unquote(value) for name, value in _PAIR.findall(line)}
+    text = next((fields[name] for name in _LOGFMT_MESSAGES if fields.get(name)), b"")
+    time = next((decode(fields[name]) for name in _LOGFMT_TIMES if fields.get(name)), None)
+    label = "/".join(decode(fields[name]) for name in _LOGFMT_LABELS if fields.get(name)) or None
+    rank = fields.get("rank", b"")
+    return [Inner(text, Stated(time, label, int(rank) if rank.isdigit() else None))] if text else []
+
+
+def _unquote(value: bytes) -> bytes:
+    """Return the bytes that a value stands for, which may be in quotes as JSON writes them."""
+    if not value.startswith(b'"'):
+        return value
+    try:
+        return text_of(_decoder().decode(decode(value))) or b""
+    except ValueError:
+        return value[1:-1]
+
+
+CSV = compile_later(rb'"|(?:' + ISO + rb"|\d{10,19}),(?!\d{3} )")
+"""How a row of CSV opens that holds a log line: with a time, or with a quoted cell; no comma before thousandths."""
+CSV_FIRST = b'"0123456789'
+
+
+def read_csv(line: bytes) -> list[Inner]:
+    """Return the log line in a row: the cell of NCCL, else the longest that is not a time."""
+    import csv  # only logs in CSV need it
+
+    try:
+        return _choose_text(next(csv.reader([decode(line)], strict=True), []))
+    except csv.Error:
+        return []
+
+
+QUOTED = re.compile(rb"[\s,\[]*b?[\"'](?!\w{1,40}[\"']\s*:)")
+"""How a line in quotes opens."""
+QUOTED_FIRST = b"\"'b \t,["
+_STRING = compile_later(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
+
+
+def read_quoted(line: bytes) -> list[Inner]:
+    """Return the line that a string stands for, as JSON or Python writes it."""
+    from ast import literal_eval  # few logs are such
+
+    string = _STRING.fullmatch(line)
+    try:
+        value = literal_eval(decode(string[1])) if string else ""
+    except (ValueError, SyntaxError):
+        return []
+    inner = value if isinstance(value, bytes) else text_of(value)
+    return [Inner(inner)] if inner else []

@@ -1,1 +1,0 @@
-"""Processes: who printed what, restarts, and lines that collectors copied."""
