@@ -1,7 +1,7 @@
 """What files about machines have in common: a tool printed them, one line after the other, on one host or on several.
 
-Each tool is one module, which says how its output begins and what its lines say. ``pdsh`` and ``clush`` put the host
-in front of each line; otherwise the file name gives it (:mod:`nccl_inspect.artifacts.owner`).
+Each tool is an entry of :mod:`nccl_inspect.artifacts.tools`. ``pdsh`` and ``clush`` put the host in front of each line;
+otherwise the file name gives it (:mod:`nccl_inspect.artifacts.owner`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, NamedTuple
 
-from nccl_inspect.artifacts.errors import NotOfKindError
+from nccl_inspect.artifacts import NotOfKindError
 from nccl_inspect.util.records import Frozen, frozen
 
 _LEAD = re.compile(
@@ -64,15 +64,18 @@ class Tool:
     """A kind of evidence that a tool prints line by line (:class:`~nccl_inspect.artifacts.Kind`).
 
     Args:
-        module: states ``KIND``, how the output begins (``START``) and ``items(lines)``, what the lines of one host say.
+        name: of the tool, by which rules ask for what it printed.
+        kind: in words.
+        start: how its output begins.
+        items: returns what the lines of one host say.
+        identifiers: keys whose values name a card, a GPU or a place in a fabric.
     """
 
-    def __init__(self, module: Any) -> None:
-        self.__name__: str = module.__name__
-        self.KIND: str = module.KIND
-        self.START: re.Pattern[bytes] = module.START
-        self.NAMES: Mapping[str, str] = getattr(module, "NAMES", {})
-        self._items: Reader = module.items
+    def __init__(self, name: str, kind: str, start: bytes, items: Reader, identifiers: Iterable[str] = ()) -> None:
+        self.__name__, self.KIND = name, kind
+        self.START = re.compile(start)
+        self.NAMES = dict.fromkeys(identifiers, "guid")
+        self._items = items
 
     def recognises(self, _name: str, head: bytes) -> bool:
         """Return whether a file is such an output, by its first bytes."""

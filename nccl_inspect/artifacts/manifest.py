@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nccl_inspect.artifacts import located
-from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Place, Pod, quantity, variables
+from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Place, Pod, Variable, quantity, variables
 from nccl_inspect.artifacts.identity import Identity, short
 from nccl_inspect.artifacts.located import ABSENT, Node
-from nccl_inspect.artifacts.trainjobs import RUNTIMES
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Record, record
 
 KIND = "Kubernetes manifest"
@@ -56,7 +56,10 @@ _NCCL = re.compile(rb"\bNCCL (?:INFO|WARN|TRACE) ")
 _NETWORKS = ("k8s.v1.cni.cncf.io/networks", "networking.gke.io/interfaces", "v1.multus-cni.io/default-network")
 _MACHINE = "node.kubernetes.io/instance-type"
 _JOB = "TrainJob"
-_PARTIAL = (_JOB, *RUNTIMES)
+_RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+_PARTIAL = (_JOB, *_RUNTIMES)
+_TRAINED = ("node", "trainer")
+"""What runtimes call the container that the trainer of a TrainJob replaces."""
 _OVERRIDES = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
 """Where a TrainJob may add anything to its pods."""
 _OF_TRAINER = {"resources": "resourcesPerNode"}
@@ -258,3 +261,43 @@ def _select_keys(node: Node) -> Node:
     """Return the keys that a fix may add to; others may be secret and are not kept."""
     entries = {key: entry for key, entry in node.entries.items() if key in _KEPT}
     return replace(node, entries=entries)
+
+
+# TrainJobs, joined to the runtimes that they refer to: both together say all that their pods get
+
+
+def join_pods(pods: Sequence[Pod]) -> list[Pod]:
+    """Return the pods, those of a runtime as the TrainJob has them that refers to it."""
+    runtimes = group_values((pod.name, pod) for pod in pods if pod.kind in _RUNTIMES)
+    whole = {id(job): _build_pods(job, runtimes[job.runtime]) for job in pods if job.runtime in runtimes}
+    used = {job.runtime for job in pods if id(job) in whole}
+    return [
+        made for pod in pods if not (pod.kind in _RUNTIMES and pod.name in used) for made in whole.get(id(pod), [pod])
+    ]
+
+
+def _build_pods(job: Pod, runtime: Sequence[Pod]) -> list[Pod]:
+    """Return the pods of a job; what stands neither here nor there they do not have."""
+    (trainer,) = job.containers
+    return [
+        replace(
+            pod,
+            kind=job.kind,
+            name=job.name,
+            namespace=job.namespace,
+            is_whole=True,
+            containers=[
+                _apply_trainer(container, trainer) if container.name in _TRAINED or len(runtime) == 1 else container
+                for container in pod.containers
+            ],
+        )
+        for pod in runtime
+    ]
+
+
+def _apply_trainer(container: Container, trainer: Container) -> Container:
+    own = {variable.name for variable in trainer.env}
+    env: list[Variable] = [*(entry for entry in container.env if entry.name not in own), *trainer.env]
+    if not trainer.resources:
+        return replace(container, env=env)
+    return replace(container, env=env, resources=trainer.resources, elsewhere=trainer.elsewhere)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.ingest.sources import archives, compression, log_detection
 from nccl_inspect.ingest.sources.archives import Member, Wanted
 from nccl_inspect.ingest.sources.compression import Allowance
@@ -34,7 +33,7 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
             kind = choice.kinds.get(member.name)
             if kind is None:  # it cannot be read
                 continue
-            with suppress(NotOfKindError):
+            with suppress(artifacts.NotOfKindError):
                 name = f"{file.name}:{escape_controls(member.name)}"
                 evidence.extend(artifacts.contents(name, kind, member.open()))
                 without.add(member.name)

@@ -145,6 +145,42 @@ class Answer(Record):
         comms = {number: text for text in named if (number := comm_number(text)) is not None}
         return Identity(comms=comms, pids=frozenset(self.pids))
 
+    def ranks_by_pid(self) -> dict[int, int]:
+        """Return the rank of each process in the communicators of all, where these have the same one."""
+        by_pid: dict[int, set[int]] = {}
+        for member in (member for comm_id in self.whole for member in self.members.get(comm_id, ())):
+            if member.pid is not None:
+                by_pid.setdefault(member.pid, set()).add(member.rank)
+        return {pid: min(own) for pid, own in by_pid.items() if len(own) == 1}
+
+    def last_to_come(self) -> list[Member]:
+        """Ranks that launched fewer operations than others in some communicator, and more in none.
+
+        One that launched more waits there for the others.
+        """
+        late: dict[tuple[str | None, int], Member] = {}
+        ahead: set[tuple[str | None, int]] = set()
+        for mismatch in self.mismatches:
+            behind = {member.rank for member in mismatch.behind}
+            for member in mismatch.members:
+                # Without its process a rank is known in its communicator only.
+                key = (None, member.pid) if member.pid is not None else (mismatch.comm_id, member.rank)
+                if member.rank in behind:
+                    late.setdefault(key, member)
+                else:
+                    ahead.add(key)
+        return [member for key, member in late.items() if key not in ahead]
+
+    def ranks_in_step(self, pid: int) -> list[Member]:
+        """Return the other ranks of communicators in which all launched as many operations as this process."""
+        differing = {mismatch.comm_id for mismatch in self.mismatches}
+        found: dict[int, Member] = {}
+        for comm_id, members in self.members.items():
+            is_in_step = self.launched.get(comm_id) and comm_id not in differing
+            if is_in_step and any(member.pid == pid for member in members):
+                found |= {member.pid: member for member in members if member.pid is not None and member.pid != pid}
+        return list(found.values())
+
 
 def recognises(_name: str, head: bytes) -> bool:
     """Return whether a file is an answer, by its first bytes."""

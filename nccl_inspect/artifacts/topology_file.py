@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from nccl_inspect import topology
-from nccl_inspect.artifacts import machine
-from nccl_inspect.artifacts.errors import NotOfKindError
+from nccl_inspect.artifacts import NotOfKindError, machine
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.topology import Topology
 

@@ -27,11 +27,11 @@ GROUPS = (
             *("memory", "sizes", "since"),
         ),
     ),
-    ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "follow", "keep")),
+    ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "keep")),
     (
         "Output",
         (
-            *("format", "brief", "export", "matrix", "by", "output", "out", "overwrite", "all-text", "map", "report"),
+            *("format", "brief", "export", "matrix", "by", "output", "out", "overwrite", "map", "report"),
             *("only", "indent", "all-columns", "verbose", "quiet", "no-color"),
             "metrics",
             "store",
@@ -42,7 +42,7 @@ GROUPS = (
         ("policy", "learn", "force", "strict", "fail-on", "exit-on", "on-exit", "exit-code", "select", "ignore"),
     ),
     ("Machine and settings", ("topology", "platform", "image", "config", "no-config")),
-    ("Serving", ("root", "http")),
+    ("Serving", ("root",)),
     (
         "Reading",
         ("until-end", "interval", "settle", "stall", "ras", "together", "jobs", "cluster", "max-unpacked", "progress"),

@@ -196,9 +196,9 @@ Examples:
 def ranks(job: Job, fits: Fits, states: tuple[str, ...]) -> Answered:
     """List every rank, including those without a line in the log; the worst state first.
 
-    States: failed (reports an error, in a job that failed), missing (no line in the log), silent (no line after the
-    first error, while most others have some), seen (no communicator yet), begun (its communicator is incomplete),
-    initialised (communicator complete, no connections), connected, ended (orderly).
+    States: suspect (the verdict points at it), failed (reports an error, in a job that failed), missing (no line in the
+    log), silent (no line after the first error, while most others have some), seen (no communicator yet), begun (its
+    communicator is incomplete), initialised (communicator complete, no connections), connected, ended (orderly).
     """
     everybody = rank_answers.list_ranks(job)
     rows = [row for row in everybody if (not states or row.state in states) and _fits_rank(row, fits)]

@@ -10,13 +10,21 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_inspect.judging.remedies import COMMENT, is_sentence
+from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.judging.statements import is_error, notices_shown
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import digest, head, jobs
-from nccl_inspect.report.digest import find_lead, find_nested, find_unexplained, has_story, list_facts, short_names
+from nccl_inspect.report import head, jobs
+from nccl_inspect.report.digest import (
+    find_lead,
+    find_nested,
+    find_unexplained,
+    has_story,
+    list_facts,
+    short_names,
+    story_lines,
+)
 from nccl_inspect.report.tables import rows_by_kind
 from nccl_inspect.report.words import code_span, escape_markdown, shorten_list
 from nccl_inspect.util.text import cut, escape_controls
@@ -93,7 +101,10 @@ def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     told = _find_cause(lead, job) if lead else None
     yield from _label_line("where", first.where)
     if has_story(job):
-        yield BriefLine("story", digest.join_story(job))
+        yield BriefLine(
+            "story",
+            "; then ".join(f"{line.text} ({line.where})" if line.where else line.text for line in story_lines(job)),
+        )
     else:
         yield from _label_line("since", first.since if job.verdict == "failed" or lead is None else "")
     if lead and told:
@@ -193,5 +204,4 @@ def _mark_line(line: BriefLine) -> str:
         return f"{escape_markdown(line.text)}: {code_span(_cut_quote(line))}"
     if line.label not in _STEPS or is_sentence(line.text):
         return escape_markdown(line.text)
-    command, comment, words = line.text.partition(COMMENT)
-    return f"{code_span(command)} {escape_markdown(words)}" if comment else code_span(command)
+    return code_span(line.text)

@@ -17,11 +17,12 @@ from nccl_inspect.ingest.sources.log_detection import HARMLESS, OTHER, UNKNOWN
 from nccl_inspect.judging import culprit_words
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import ACTIONS, Entry, Finding
-from nccl_inspect.model.inventory import Artifact, PassedOver, Waiting
+from nccl_inspect.model.finding import ACTIONS, Finding
+from nccl_inspect.model.inventory import Artifact, PassedOver
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report.words import duration, shorten_list
 from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges, ranks_word, some_names, some_ranks
 
@@ -39,13 +40,17 @@ def describe_gap(job: Job, are_ok: bool) -> str:
     Args:
         are_ok: whether all paths in the log are as good as expected.
     """
-    stops = (f for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or (f.clue and f.category == "failures"))
-    ends = (finding.summary for finding in stops)
+    ends = (f.summary for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or _is_end(f))
     begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
     starts = (entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths))
     what = next(ends, "") or next(begins, "") or next(starts, "")
     paths = len(job.paths)
     return f"{what}; the {count(paths, 'path')} in it {'is' if paths == 1 else 'are'} ok" if what and are_ok else what
+
+
+def _is_end(finding: Finding) -> bool:
+    """Return whether a finding says where a log ends that may be cut, or the job stuck."""
+    return finding.clue and finding.category == "failures"
 
 
 def describe_missing_ranks(job: Job) -> str:
@@ -61,13 +66,6 @@ def describe_missing_ranks(job: Job) -> str:
     where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
     others = f"{len(mute)} processes that name no rank" if len(mute) > 1 else "one process that names no rank"
     return f"{ranks} no line in {where}" + (f" (unless in those of {others})" if mute else "")
-
-
-def describe_silence(waiting: Waiting) -> str:
-    """Return for how long nothing was printed, if known and if the job may still be running."""
-    if waiting.age is None or waiting.cut is False or waiting.age < _LEAST:
-        return ""
-    return f"no new line for {duration(waiting.age)}"
 
 
 def describe_interruption(job: Job) -> str:
@@ -115,7 +113,8 @@ def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> 
 
 def _describe_skipped(files: list[PassedOver]) -> str:
     """Return a few skipped files, first those whose name does not explain the reason."""
-    ordered = sorted(files, key=lambda file: _weight(file.reason))
+    weights = {OTHER: 3, UNKNOWN: 1, **dict.fromkeys(HARMLESS, 2)}  # what may have been meant as input comes first
+    ordered = sorted(files, key=lambda file: weights.get(file.reason, 0))
     words = (
         _base_name(file.name) if file.reason in _PLAIN else f"{_base_name(file.name)} ({file.reason})"
         for file in ordered
@@ -123,13 +122,6 @@ def _describe_skipped(files: list[PassedOver]) -> str:
     names = list(dict.fromkeys(words))
     number = f"{len(files):,} files: " if len(files) > 1 else ""
     return f"{number}{', '.join(names[:_MAX_PASSED])}{', …' if len(names) > _MAX_PASSED else ''}"
-
-
-def _weight(reason: str) -> int:
-    """Return the sort key of a skipped file: first those that may have been meant as input."""
-    if reason == OTHER:
-        return 3
-    return 1 if reason == UNKNOWN else 2 if reason in HARMLESS else 0
 
 
 def _base_name(name: str) -> str:
@@ -208,6 +200,7 @@ _MAX_PARTS = 6
 _MAX_MESSAGE = 300
 _MAX_NAMED = 2
 _MAX_MEASURED = 3
+_LOOKS = ("parent", "nranks", "nnodes", "channels", "state")
 _BY_VERDICT = ("low", "unknown", "ok")
 MAX_ERRORS = 10
 """Errors without a rule that formats for machines show."""
@@ -285,6 +278,11 @@ def has_story(job: Job) -> bool:
     return is_shown or begin.rule == (lead.rule if lead else None)
 
 
+def find_clue(job: Job) -> Finding | None:
+    """Return the finding that says where the log of a job without a verdict ends, if the job may be stuck there."""
+    return next(filter(_is_end, job.findings), None) if job.verdict == "unknown" and not job.unexplained else None
+
+
 def find_unexplained(job: Job) -> Notice | None:
     """Return the error to begin with, if no finding explains it."""
     return _pick_first(job.unexplained) if job.unexplained else None
@@ -306,10 +304,18 @@ def reason(job: Job) -> str:
     if job.verdict == "failed" and not (_explain(leads, job) or any(finding.fatal for finding in job.findings)):
         return f"{_MEANING['failed']}, and the log does not say why"  # what is slow in it did not end it
     if leads:
-        lead = leads[0].summary + _failed_ranks(leads[0], job)
-        if leads[0].rule == _COMMAND and not job.unexplained and _path_summary(job) == _MEANING["ok"]:
-            lead += "; its paths are as good as expected"
-        return _explain_doubt(leads[0], lead, job) if job.verdict == "unknown" else lead
+        lead, paths = leads[0], _path_summary(job)
+        text = lead.summary
+        if job.verdict == "failed" and "rank" not in text and 0 < len(lead.ranks) <= _MAX_NAMED:
+            text += f" ({ranks_word(lead.ranks)})"
+        if lead.rule == _COMMAND and not job.unexplained and paths == _MEANING["ok"]:
+            text += "; its paths are as good as expected"
+        if job.verdict != "unknown":
+            return text
+        # The paths that an excerpt lacks may be bad.
+        is_shown = paths != _MEANING["unknown"] and not (job.excerpt and paths == _MEANING["ok"])
+        how = "" if lead.severity == "info" else "possibly: " if lead.confidence == "possible" else "likely: "
+        return f"{how}{text}" + (f"; {paths}" if is_shown else "")
     if job.partial and not job.hosts and not job.notices:
         return "interrupted before the log was judged"
     if job.verdict == "unknown" and job.unexplained:
@@ -324,21 +330,6 @@ def reason(job: Job) -> str:
     if job.verdict == "unknown" and job.unplaced_lines and job.paths:
         return f"{count(job.unplaced_lines, 'connection line')} could not be placed: the path of each is unknown"
     return _path_summary(job) if job.verdict == "ok" else _MEANING[job.verdict]
-
-
-def _explain_doubt(lead: Finding, text: str, job: Job) -> str:
-    """Return the likely reason of a job without a verdict, and what the log shows of its paths."""
-    how = "" if lead.severity == "info" else "possibly: " if lead.confidence == "possible" else "likely: "
-    paths = _path_summary(job)
-    # The paths that an excerpt lacks may be bad.
-    is_shown = paths != _MEANING["unknown"] and not (job.excerpt and paths == _MEANING["ok"])
-    return f"{how}{text}" + (f"; {paths}" if is_shown else "")
-
-
-def _failed_ranks(lead: Finding, job: Job) -> str:
-    """Return the failed ranks, if they are few and the summary names none."""
-    is_named = "rank" in lead.summary or job.verdict != "failed"
-    return "" if is_named or not 0 < len(lead.ranks) <= _MAX_NAMED else f" ({ranks_word(lead.ranks)})"
 
 
 def _path_summary(job: Job) -> str:
@@ -410,8 +401,16 @@ def list_facts(job: Job) -> Iterator[tuple[str, str]]:
         yield "environment", shorten_list(map(_setting, overrides), 12)
     yield from evidence_rows(job)
     yield from _benchmarks(job)
-    yield from _stops(job)
-    groups = _group_alike(job.communicators)
+    if job.first_failure and not has_story(job):
+        yield "first error", _first_failure(job, job.first_failure, short_names(job))
+    # Nothing was printed for a while, and the job may still be running.
+    if (waiting := job.waiting) and waiting.cut is not False and (waiting.age or 0) >= _LEAST:
+        yield "waiting", f"no new line for {duration(waiting.age or 0)}"
+    alike = (  # communicators of one split that look the same
+        ((comm.id.partition(" color ")[0] if comm.parent else comm.id, *pick_fields(comm, *_LOOKS).values()), comm)
+        for comm in job.communicators
+    )
+    groups = list(group_values(alike).values())
     for comms in groups[:_MAX_COMMUNICATORS]:
         yield "communicator", _communicators(comms)
     if len(groups) > _MAX_COMMUNICATORS:
@@ -432,14 +431,6 @@ def _benchmarks(job: Job) -> Iterator[tuple[str, str]]:
         yield "training", ", ".join(map(bandwidth.describe_speed, job.training))
 
 
-def _stops(job: Job) -> Iterator[tuple[str, str]]:
-    """Yield the first error, or for how long ranks have been waiting."""
-    if job.first_failure and not has_story(job):
-        yield "first error", _first_failure(job, job.first_failure, short_names(job))
-    if job.waiting and (quiet := describe_silence(job.waiting)):
-        yield "waiting", quiet
-
-
 def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> str:
     ranks = ranks_word(failure.ranks) if failure.ranks else "rank not in the log"
     alone = len(failure.processes) == 1
@@ -456,16 +447,6 @@ def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> st
 
 def _process(host: str, pid: int, gpu: int | None) -> str:
     return f"{host} pid {pid}" + ("" if gpu is None else f" CUDA device {gpu}")
-
-
-def _group_alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]]:
-    """Return communicators of one split that look the same are listed together."""
-    groups: dict[tuple[object, ...], list[CommunicatorInfo]] = {}
-    for comm in communicators:
-        kind = comm.id.partition(" color ")[0] if comm.parent else comm.id
-        key = (kind, comm.parent, comm.nranks, comm.nnodes, comm.channels, comm.state)
-        groups.setdefault(key, []).append(comm)
-    return list(groups.values())
 
 
 def short_names(job: Job) -> dict[str, str]:
@@ -554,18 +535,6 @@ def _network(job: Job) -> str:
     return ", ".join(parts)
 
 
-def _shared_purpose(comms: list[CommunicatorInfo]) -> str:
-    """Return what communicators are for in one short phrase, where all have the same; empty where nothing shows it."""
-    purposes = {_purpose(comm) for comm in comms}
-    return purposes.pop() if len(purposes) == 1 else ""
-
-
-def _purpose(comm: CommunicatorInfo) -> str:
-    if comm.group:
-        return f"called {comm.group}"
-    return f"{comm.parallelism.confidence} {comm.parallelism.kind}" if comm.parallelism else ""
-
-
 def _communicators(comms: list[CommunicatorInfo]) -> str:
     first = comms[0]
     nodes = f" on {count(first.nnodes, 'node')}" if first.nnodes else ""
@@ -574,7 +543,11 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
         nodes += f" as NCCL counts ({count(len(first.hosts), 'host name')})"
     channels = f", {count(first.channels, 'channel')}" if first.channels else ""
     size = f"{count(first.nranks, 'rank')}{nodes}{channels}, {STATES[first.state]}"
-    if first.id != "world" and (purpose := _shared_purpose(comms)):
+    kinds = [(comm, comm.parallelism) for comm in comms]
+    purposes = {
+        f"called {c.group}" if c.group else f"{kind.confidence} {kind.kind}" if kind else "" for c, kind in kinds
+    }
+    if first.id != "world" and len(purposes) == 1 and (purpose := purposes.pop()):
         size += f", {purpose}"
     if len(comms) == 1:
         ranks = some_ranks(rank for rank in first.ranks if rank is not None)
@@ -657,13 +630,20 @@ class StoryLine(NamedTuple):
 
 def story_lines(job: Job) -> list[StoryLine]:
     """Return the story of a job, first where it began."""
-    names = short_names(job)
-    return [_story_line(entry, names) for entry in job.story]
-
-
-def join_story(job: Job) -> str:
-    """Return the story of a job in one line."""
-    return "; then ".join(f"{line.text} ({line.where})" if line.where else line.text for line in story_lines(job))
+    names, lines = short_names(job), []
+    for entry in job.story:
+        where = f"{names.get(entry.line.source, entry.line.source)}:{entry.line.line}" if entry.line.source else ""
+        who = ranks_word(entry.ranks) if entry.ranks else shorten_list(entry.hosts, _MAX_STORY_HOSTS)
+        what = re.sub("^was ", "were ", entry.what) if len(entry.ranks or entry.hosts) > 1 else entry.what
+        goes_on = entry.what.startswith(_VERBS)
+        times = f" ({count(entry.count, 'time')})" if entry.count > 1 else ""
+        if not who or entry.what.startswith(("rank ", "ranks ", "RAS ")):
+            text = f"a process {entry.what}" if goes_on else entry.what
+            times = times and f" (and {count(entry.count - 1, 'more line')})"  # each may be about another process
+        else:
+            text = f"{who} {what}" if goes_on else f"{who}: {what}"
+        lines.append(StoryLine(where, f"{text}{times}", entry.because is None))
+    return lines
 
 
 class StoryRow(NamedTuple):
@@ -690,17 +670,3 @@ def story_rows(job: Job) -> list[StoryRow]:
 
 def _story_row(job: Job, host: str, who: str, ranks: Iterable[int]) -> StoryRow:
     return StoryRow(host, who, [not set(ranks).isdisjoint(entry.ranks) for entry in job.story])
-
-
-def _story_line(entry: Entry, names: dict[str, str]) -> StoryLine:
-    where = f"{names.get(entry.line.source, entry.line.source)}:{entry.line.line}" if entry.line.source else ""
-    times = f" ({count(entry.count, 'time')})" if entry.count > 1 else ""
-    return StoryLine(where, f"{_story_sentence(entry)}{times}", entry.because is None)
-
-
-def _story_sentence(entry: Entry) -> str:
-    who = ranks_word(entry.ranks) if entry.ranks else shorten_list(entry.hosts, _MAX_STORY_HOSTS)
-    if not who or entry.what.startswith(("rank ", "ranks ", "RAS ")):
-        return f"a process {entry.what}" if entry.what.startswith(_VERBS) else entry.what
-    what = re.sub("^was ", "were ", entry.what) if len(entry.ranks or entry.hosts) > 1 else entry.what
-    return f"{who} {what}" if entry.what.startswith(_VERBS) else f"{who}: {what}"

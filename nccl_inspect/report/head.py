@@ -13,10 +13,19 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Head, Place
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import ages
-from nccl_inspect.report.digest import find_lead, find_nested, find_unexplained, has_story, short_names, verdict_line
+from nccl_inspect.report.digest import (
+    find_clue,
+    find_lead,
+    find_nested,
+    find_unexplained,
+    has_story,
+    short_names,
+    verdict_line,
+)
 from nccl_inspect.report.words import clock, duration, shorten_list
 from nccl_inspect.util.wording import count, ranks_word
 
+_NO_LINE = ": no line in the log"
 _MOST_PLACES = 2
 """Most ranks that are named with their processes; for more, the hosts are named."""
 _MOST_HOSTS = 3
@@ -34,7 +43,9 @@ def make_head(job: Job, is_now: bool = False) -> Head:
     if job.verdict == "ok":
         return Head(verdict_line(job))
     lead, notice = find_lead(job), find_unexplained(job)
-    located = next(_list_located(lead, job), lead) if lead else None
+    step = _first_step(job, lead, notice)
+    clue = None if lead or step else find_clue(job)
+    located = next(_list_located(lead, job), lead) if lead else clue
     index = Places(job)
     ranks = culprit_ranks(located) if located else notice.ranks if notice else []
     places = [index.locate(rank) for rank in ranks] if ranks else _reporters(job, located, notice)
@@ -49,7 +60,7 @@ def make_head(job: Job, is_now: bool = False) -> Head:
         rule=lead.rule if lead else None,
         where=_describe_culprit(job, located, places, reporters),
         since="; ".join(filter(None, since)),
-        do=_first_step(job, lead, notice),
+        do=step or (clue.confirm if clue else ""),
         places=[*(places if len(places) <= _MOST_PLACES else []), *reporters],
     )
 
@@ -88,7 +99,8 @@ def _describe_culprit(job: Job, lead: Finding | None, places: list[Place], repor
     if culprits and culprits[0].kind == "rank" and all(culprit.kind in _THINGS for culprit in culprits):
         others = culprits[0].good_elsewhere
         beside = [culprit.name for culprit in culprits if culprit.kind in _BESIDE]
-        none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if others else ""
+        is_apart = bool(others) and not words.endswith(_NO_LINE)  # else the words show it
+        none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if is_apart else ""
         return "; ".join(filter(None, (words, none, f"only there: {shorten_list(beside, 2)}" if beside else "")))
     line = _culprits(job)
     return "; ".join(
@@ -134,7 +146,7 @@ def _describe_place(place: Place, is_missed: bool) -> str:
     parts += [f"GPU {place.gpu}"] if place.gpu is not None else []
     who = "" if place.rank is None else f"rank {place.rank}"
     if not parts:
-        return f"{who}: no line in the log" if who and is_missed else who
+        return who + _NO_LINE if who and is_missed else who
     return f"{who} {', '.join(parts)}".strip() if place.host else f"{who} ({', '.join(parts)})"
 
 

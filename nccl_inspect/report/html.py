@@ -56,7 +56,6 @@ from nccl_inspect.report.picture import (
     LOOKS,
     UNKNOWN_HOST,
     DrawnLink,
-    DrawnShape,
     View,
     channel_words,
     find_look,
@@ -70,7 +69,7 @@ from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import STATES, count, ranges
 
 if TYPE_CHECKING:
-    from jinja2 import Environment, Template
+    from jinja2 import Environment
 
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,14})")
 """What a script reads as a number and writes as the same digits; ``00`` is two of them."""
@@ -129,20 +128,15 @@ def pack_numbers(numbers: Iterable[int]) -> str:
 LETTERS = {"p2p": "P", "gdr": "G", "net": "N", "shm": "S", "collnet": "C", "unknown": "U"}
 """The text in the cells of the matrix beside the color."""
 _MARK = " NCCL "
-_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+_UNSAFE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def page_data(job: Job, names: dict[str, str]) -> str:
     """Return the data as JSON in which nothing can end the ``script`` element that holds it."""
-    text = json.dumps(clean(_page_data(job, names)), ensure_ascii=True, separators=(",", ":"))
-    return "".join(_UNSAFE.get(char, char) for char in text) if set(_UNSAFE) & set(text) else text
-
-
-def _page_data(job: Job, names: dict[str, str]) -> dict[str, Any]:
     drawn = make_views(job)
     hosts = _ranks_by_host(job)
     incomplete = {comm.id: comm for comm in job.communicators}
-    return {
+    data = {
         "hosts": [[host, ranks] for host, ranks in hosts.items()],
         "gpus": {rank: words for view in drawn for rank in view.gpus if (words := gpu_words(view, rank))},
         "looks": [[look.key, LETTERS[look.key], look.words, look.dashes] for look in LOOKS],
@@ -151,6 +145,8 @@ def _page_data(job: Job, names: dict[str, str]) -> dict[str, Any]:
         "rules": sorted({finding.rule for finding in job.findings}),
         "culprits": [[words, ranks] for words, ranks in culprits(job).items()],
     }
+    text = json.dumps(clean(data), ensure_ascii=True, separators=(",", ":"))
+    return text.translate(_UNSAFE)
 
 
 def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
@@ -226,18 +222,20 @@ def _comm(view: View, comm: CommunicatorInfo | None) -> dict[str, Any]:
     return {
         "name": view.name,
         "title": view_title(view),
-        "rings": [_ring(shape, cut) for shape in view.rings],
+        "rings": [
+            {
+                "channels": channel_words(shape.channels),
+                "ranks": pack_numbers(map(_rank_number, shape.ranks)),
+                "cut": bool(cut & set(shape.channels)),
+            }
+            for shape in view.rings
+        ],
         "trees": [
             {"channels": channel_words(shape.channels), "links": _columns(shape.links, 2)} for shape in view.trees
         ],
         "ways": ways.values,
         "edges": _columns(edges, 3),
     }
-
-
-def _ring(shape: DrawnShape, cut: set[int]) -> dict[str, Any]:
-    ranks = pack_numbers(map(_rank_number, shape.ranks))
-    return {"channels": channel_words(shape.channels), "ranks": ranks, "cut": bool(cut & set(shape.channels))}
 
 
 def _columns(rows: Iterable[Sequence[int | None]], width: int) -> list[str]:
@@ -394,11 +392,7 @@ def list_leads(job: Job) -> list[LeadFinding]:
     """Return the findings, roots first, each with causes and echoes folded under it."""
     nested = nest_findings(job.findings)
     return [
-        LeadFinding(
-            finding,
-            find_nested(finding, job),
-            accepted_causes(finding, job),
-        )
+        LeadFinding(finding, find_nested(finding, job), accepted_causes(finding, job))
         for finding in job.findings
         if finding.rule not in nested
     ]
@@ -457,32 +451,23 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
     init = [row.stamps[name] for row in timed for name in MARKS[:-1] if name in row.stamps]
     seconds = (max(stamp.seconds for stamp in init) - begin.seconds) * 1.05 or 1e-6
     by_host = len(timed) > _FOLD_ABOVE
-    parts = list(_rows_by_host(timed) if by_host else _rows_by_rank(timed))
-    latest = {name: _find_latest([row[name].seconds for _, _, row in parts if name in row], seconds) for name in MARKS}
-    rows = [
-        TimelineRow(
-            who,
-            host,
-            list(_bars(stamps, begin.seconds, seconds)),
-            [f"{stamps[name].seconds - begin.seconds:.3f}" if name in stamps else "" for name in MARKS],
-            [name in stamps and stamps[name].seconds >= latest[name] for name in MARKS],
-            _place_of_stamp(stamps, names),
-        )
-        for who, host, stamps in parts
-    ]
+    if by_host:
+        parts = list(_rows_by_host(timed))
+    else:
+        parts = [(f"{row.rank}" if row.rank is not None else f"pid {row.pid}", row.host, row.stamps) for row in timed]
+    latest = dict.fromkeys(MARKS, math.inf)
+    for mark in MARKS:
+        moments = [stamps[mark].seconds for _, _, stamps in parts if mark in stamps]
+        if len(moments) > 1 and max(moments) - median(moments) >= max(_LATE * seconds, 0.01):
+            latest[mark] = max(moments)  # well after the others
+    rows = []
+    for who, host, stamps in parts:
+        offsets = [f"{stamps[name].seconds - begin.seconds:.3f}" if name in stamps else "" for name in MARKS]
+        late = [name in stamps and stamps[name].seconds >= latest[name] for name in MARKS]
+        line = stamps.get("started") or stamps.get("completed")
+        where = f"{names.get(line.source, line.source)}:{line.line}" if line else ""
+        rows.append(TimelineRow(who, host, list(_bars(stamps, begin.seconds, seconds)), offsets, late, where))
     return Timeline(rows, begin.time.strip("[]"), seconds, _ticks(seconds), by_host)
-
-
-def _find_latest(moments: list[float], seconds: float) -> float:
-    """Return when the last rank got there, if well after the others; else infinity."""
-    if len(moments) < 2 or max(moments) - median(moments) < max(_LATE * seconds, 0.01):
-        return math.inf
-    return max(moments)
-
-
-def _rows_by_rank(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
-    for row in timed:
-        yield (f"{row.rank}" if row.rank is not None else f"pid {row.pid}"), row.host, row.stamps
 
 
 def _rows_by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
@@ -506,21 +491,11 @@ def _bars(stamps: dict[str, Stamp], begin: float, seconds: float) -> Iterator[Ti
             yield TimelineBar(kind, round(x, 1), round(max(width, 1.0), 1))
 
 
-def _place_of_stamp(stamps: dict[str, Stamp], names: dict[str, str]) -> str:
-    stamp = stamps.get("started") or stamps.get("completed")
-    return f"{names.get(stamp.source, stamp.source)}:{stamp.line}" if stamp else ""
-
-
 def _ticks(seconds: float) -> list[tuple[float, str]]:
     """Return four to ten round numbers of seconds, with their places."""
     step = 10 ** math.floor(math.log10(seconds / 4))
     step *= next(factor for factor in (1, 2, 5, 10) if seconds / (step * factor) <= 10)
     return [(round(n * step / seconds * WIDTH, 1), f"{n * step:g} s") for n in range(int(seconds / step) + 1)]
-
-
-def count_severities(findings: Iterable[Finding]) -> Counter[str]:
-    """Return how many findings of each severity."""
-    return Counter(finding.severity for finding in findings)
 
 
 SUFFIXES = ("htm",)
@@ -554,7 +529,7 @@ def render(job: Job, style: Style) -> str:
         "names": names,
         "leads": leads,
         "is_brief": partial(is_brief, job=job, verbose=style.verbose),
-        "numbers": count_severities(lead.finding for lead in leads),
+        "numbers": Counter(lead.finding.severity for lead in leads),
         "nested": sum(len(lead.under) for lead in leads),
         "kind_head": KIND_HEAD,
         "kinds": rows_by_kind(job.paths),
@@ -576,7 +551,9 @@ def render(job: Job, style: Style) -> str:
         **page_look(job.verdict),
         "script_hash": _hash(f"\n{script}\n"),
     }
-    return _template().render(context) + "\n"
+    pages = environment(_PAGE)
+    pages.globals.update(meaning=meaning, who=describe_subject, steps_under=list_own_steps, states=STATES)
+    return pages.get_template("page.html.j2").render(context) + "\n"
 
 
 def page_look(verdict: str) -> dict[str, Any]:
@@ -590,12 +567,6 @@ def page_look(verdict: str) -> dict[str, Any]:
 def _hash(text: str) -> str:
     """Return how a policy names what may run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _template() -> Template:
-    made = environment(_PAGE)
-    made.globals.update(meaning=meaning, who=describe_subject, steps_under=list_own_steps, states=STATES)
-    return made.get_template("page.html.j2")
 
 
 @cache

@@ -7,7 +7,7 @@ so that none depends on color alone; the colors are those of Okabe and Ito, whic
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import NamedTuple
 
 from nccl_inspect.model.inventory import Gpu
@@ -94,23 +94,6 @@ def make_views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] =
         links = _Links(job)
         return [_view(job, comm, links, ranges) for comm in comms]
     return [_fragment(job, ranges)] if job.paths and not names else []
-
-
-def list_channels(job: Job, wanted: Iterable[str]) -> set[int]:
-    """Return the channels of some communicators in the log; of all if none is named."""
-    names = set(wanted)
-    comms = [comm for comm in job.communicators if not names or comm.id in names]
-    sizes = [max(comm.channels or 0, len(comm.rings), len(comm.trees)) for comm in comms]
-    paths = job.paths.filter_values(("communicators",), names.intersection) if names else job.paths
-    return {*range(max(sizes, default=0)), *(channel for kind in paths.kinds for channel in kind.channels)}
-
-
-def pick_largest(candidates: list[View]) -> list[View]:
-    """Return the communicator that a picture shows by default: the largest one with links."""
-    if len(candidates) < 2:
-        return candidates
-    best = max(candidates, key=lambda view: (bool(view.links), view.nranks))
-    return [replace(best, others=tuple(view.name for view in candidates if view is not best))]
 
 
 class _Links:
@@ -248,14 +231,14 @@ LOOKS = (
     Look("collnet", "CollNet", "#CC79A7", "12 4 2 4", "bold"),
     Look("unknown", "no connection line in the log", "#777777", "1 6", "dotted"),
 )
-_BY_KEY = {look.key: look for look in LOOKS}
+LOOKS_BY_KEY = {look.key: look for look in LOOKS}
 
 
 def find_look(link: DrawnLink) -> Look:
     """Return the look of a link."""
     if link.transport == "NET":
-        return _BY_KEY["gdr" if link.gdr is True else "net"]
-    return _BY_KEY.get((link.transport or "unknown").lower(), _BY_KEY["unknown"])
+        return LOOKS_BY_KEY["gdr" if link.gdr is True else "net"]
+    return LOOKS_BY_KEY.get((link.transport or "unknown").lower(), LOOKS_BY_KEY["unknown"])
 
 
 def channel_words(channels: Sequence[int]) -> str:
@@ -284,77 +267,3 @@ def gpu_words(view: View, rank: int) -> str:
         return ""
     dev = f"GPU {gpu.nvml_dev}" if gpu.nvml_dev is not None else "GPU"
     return f"{dev} busId {escape_controls(gpu.bus_id)}" if gpu.bus_id else dev
-
-
-class Bundle(NamedTuple):
-    """All links of one look between two hosts."""
-
-    src: str
-    dst: str
-    look: Look
-    links: int
-
-
-def bundles(view: View, kind: str) -> list[Bundle]:
-    """Return the links of one kind, host by host."""
-    host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
-    counts: dict[tuple[str, str, str], int] = {}
-    for link in view.links:
-        if link.kind == kind and link.src in host_of and link.dst in host_of:
-            key = host_of[link.src], host_of[link.dst], find_look(link).key
-            counts[key] = counts.get(key, 0) + 1
-    return [Bundle(src, dst, _BY_KEY[key], links) for (src, dst, key), links in counts.items()]
-
-
-class Place(NamedTuple):
-    """The position of a host: its level, and its distance from the top in heights of a leaf."""
-
-    level: int
-    down: float
-
-
-def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
-    """Return the positions of all hosts; hosts that the tree does not reach are extra roots at the bottom."""
-    neighbours = _children(view, tree)
-    below = {child for some in neighbours.values() for child in some}
-    levels: dict[str, int] = {}
-    children: dict[str, list[str]] = {}
-    by_host: dict[str, Place] = {}
-    leaves = 0
-    # In a log that was torn every host may be below another one: then the first is the root.
-    for root in [*(host for host in view.hosts if host not in below), *view.hosts]:
-        if root in levels:
-            continue
-        for host in reversed(_walk_hosts(root, neighbours, levels, children)):
-            # Leaves come from the last to the first, so they are counted upwards and turned below.
-            lower = [by_host[child].down for child in children[host]]
-            by_host[host] = Place(levels[host], sum(lower) / len(lower) if lower else leaves)
-            leaves += not lower
-    return {host: Place(place.level, leaves - 1 - place.down) for host, place in by_host.items()}
-
-
-def _walk_hosts(
-    root: str, neighbours: dict[str, list[str]], levels: dict[str, int], children: dict[str, list[str]]
-) -> list[str]:
-    """Return a host and all below it, each before its children; records levels and parents."""
-    levels[root] = 0
-    order, waiting = [], [root]
-    while waiting:
-        host = waiting.pop()
-        order.append(host)
-        children[host] = [child for child in neighbours.get(host, ()) if child not in levels]
-        levels.update(dict.fromkeys(children[host], levels[host] + 1))
-        waiting += reversed(children[host])
-    return order
-
-
-def _children(view: View, tree: DrawnShape) -> dict[str, list[str]]:
-    """Return the hosts directly below each host."""
-    host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
-    below: dict[str, dict[str, None]] = {}
-    for parent, child in tree.links:
-        src, dst = host_of.get(-1 if parent is None else parent), host_of.get(-1 if child is None else child)
-        if src is not None and dst is not None and src != dst:
-            below.setdefault(src, {})[dst] = None
-    order = {host: at for at, host in enumerate(view.hosts)}
-    return {host: sorted(some, key=order.__getitem__) for host, some in below.items()}

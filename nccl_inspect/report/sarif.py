@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import Any, TypeAlias
@@ -28,7 +28,7 @@ from nccl_inspect.util.text import escape_controls_in_lines
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 """By severity."""
-Fingerprints: TypeAlias = Counter[tuple[str, tuple[int, ...]]]
+_Counts: TypeAlias = Counter[tuple[str, tuple[int, ...]]]
 """Number of findings by rule and ranks."""
 _EXAMPLES = re.compile(r"^## Examples\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 _TITLE = re.compile(r"\A# .*\n+")
@@ -41,14 +41,9 @@ def render(job: Job, style: Style) -> str:
     used = {finding.rule for finding, _ in findings}
     rules = [entry.rule for entry in list_rules() if entry.rule.name in used]
     places = {rule.name: index for index, rule in enumerate(rules)}
-    counts: Fingerprints = Counter()
+    counts: _Counts = Counter()
     results = [_result(finding, accepted, places[finding.rule], counts) for finding, accepted in findings]
-    return document(job, [_rule(rule) for rule in rules], results)
-
-
-def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]], **properties: object) -> str:
-    """Return the document of one run."""
-    driver = {"name": "nccl-inspect", "version": __version__, "rules": rules}
+    driver = {"name": "nccl-inspect", "version": __version__, "rules": list(map(_rule, rules))}
     run = {
         "tool": {"driver": driver},
         "invocations": [{"executionSuccessful": not job.partial, "toolExecutionNotifications": list(_notes(job))}],
@@ -60,7 +55,6 @@ def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]
             "reason": reason(job),
             "worldSize": job.world_size,
             "ncclVersions": job.nccl_versions,
-            **properties,
             **({"jobs": [standing_to_dict(standing) for standing in job.jobs]} if job.jobs else {}),
         },
     }
@@ -82,27 +76,25 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def result(
-    rule: str, index: int, level: str, message: str, evidence: Iterable[Evidence], fingerprints: dict[str, str]
-) -> dict[str, Any]:
+def _result(finding: Finding, accepted: str, index: int, counts: _Counts) -> dict[str, Any]:
     """Return a result, located at the first line of its evidence."""
-    locations = [_location(line) for line in evidence]
+    locations = [_location(line) for line in finding.evidence]
+    parts = [finding.summary, f"Where: {finding.where}" if finding.where else "", f"Cause: {finding.cause}"]
+    parts += [f"Impact: {finding.impact}", *(f"Fix: {fix}" for fix in finding.fix)]
+    # _Counts are stable between runs: rule and ranks, not hosts, process ids or line numbers.
+    key = (finding.rule, tuple(finding.ranks))
+    text = json.dumps([*key, counts[key]])
+    counts[key] += 1
+    value = hashlib.sha256(text.encode()).hexdigest()[:32]
     return {
-        "ruleId": rule,
+        "ruleId": finding.rule,
         "ruleIndex": index,
-        "level": level,
-        "message": {"text": message},
+        "level": LEVELS[finding.severity],
+        "message": {"text": "\n".join(filter(None, parts))},
         "locations": locations[:1],
         "relatedLocations": locations[1:],
-        "partialFingerprints": fingerprints,
-    }
-
-
-def _result(finding: Finding, accepted: str, index: int, counts: Fingerprints) -> dict[str, Any]:
-    marks = fingerprints(finding.rule, finding.ranks, counts)
-    level = LEVELS[finding.severity]
-    return {
-        **result(finding.rule, index, level, "\n".join(_message(finding)), finding.evidence, marks),
+        # The second name is the one that GitHub compares.
+        "partialFingerprints": {"ncclInspectFinding/v1": value, "primaryLocationLineHash": value},
         "suppressions": [{"kind": "external", "justification": accepted}] if accepted else [],
         "properties": {
             "category": finding.category,
@@ -114,25 +106,6 @@ def _result(finding: Finding, accepted: str, index: int, counts: Fingerprints) -
             "culprits": [asdict(culprit) for culprit in finding.culprits],
         },
     }
-
-
-def _message(finding: Finding) -> Iterator[str]:
-    yield finding.summary
-    if finding.where:
-        yield f"Where: {finding.where}"
-    yield f"Cause: {finding.cause}"
-    yield f"Impact: {finding.impact}"
-    yield from (f"Fix: {fix}" for fix in finding.fix)
-
-
-def fingerprints(rule: str, ranks: list[int], counts: Fingerprints) -> dict[str, str]:
-    """Return fingerprints that are stable between runs: rule and ranks, not hosts, process ids or line numbers."""
-    key = (rule, tuple(ranks))
-    text = json.dumps([*key, counts[key]])
-    counts[key] += 1
-    value = hashlib.sha256(text.encode()).hexdigest()[:32]
-    # The second name is the one that GitHub compares.
-    return {"ncclInspectFinding/v1": value, "primaryLocationLineHash": value}
 
 
 def _location(line: Evidence) -> dict[str, Any]:

@@ -254,14 +254,15 @@ def make_cells(columns: Sequence[Column], records: Sequence[Any]) -> list[list[s
     """Return the cells of some records, one row each."""
     return [
         [
-            escape_controls(column.text(record) if column.text else value_text(getattr(record, column.name))) or NOTHING
+            escape_controls(column.text(record) if column.text else _value_text(getattr(record, column.name)))
+            or NOTHING
             for column in columns
         ]
         for record in records
     ]
 
 
-def value_text(value: object) -> str:
+def _value_text(value: object) -> str:
     """Return a value for people; empty where there is none."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -495,17 +496,6 @@ def _group_hosts(worst: _Worst) -> Iterator[list[list[str]]]:
 
 def _draw_groups(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
     """Return the head and the rows; in a group, paths within hosts precede those between them."""
-    cells = _group_cells(groups, worst)
-    senders, receivers = (sorted({pair[side] for pair in cells}) for side in (0, 1))
-    rows = [[f"{cut(_group_label(groups[at]), _MAX_LABEL)} = {at + 1}"] for at in senders]
-    for row, sender in zip(rows, senders, strict=True):
-        row += [cells.get((sender, at), _NO_LINE) for at in receivers]
-    head = [CORNER, *(str(at + 1) for at in receivers)]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    return [" ".join(map(str.rjust, row, widths)) for row in (head, *rows)]
-
-
-def _group_cells(groups: Sequence[Sequence[str]], worst: _Worst) -> dict[tuple[int, int], str]:
     group_of = {host: at for at, group in enumerate(groups) for host in group}
     pairs: dict[tuple[int, int, bool], list[tuple[str, str]]] = {}
     for src, dst in [*worst.cells, *worst.left_out]:
@@ -515,13 +505,18 @@ def _group_cells(groups: Sequence[Sequence[str]], worst: _Worst) -> dict[tuple[i
     for (src_group, dst_group, _), some in sorted(pairs.items(), key=lambda item: not item[0][2]):
         before = cells.get((src_group, dst_group))
         cells[src_group, dst_group] = f"{before}/{worst.text(some)}" if before else worst.text(some)
-    return cells
-
-
-def _group_label(hosts: Sequence[str]) -> str:
-    """Return hosts as one name if only their numbers differ, else the first and the last."""
-    names = fold_names(hosts)
-    return names[0] if len(names) == 1 else f"{hosts[0]} … {hosts[-1]}"
+    senders, receivers = (sorted({pair[side] for pair in cells}) for side in (0, 1))
+    rows = []
+    for sender in senders:
+        hosts = groups[sender]
+        names = fold_names(hosts)  # one name if only their numbers differ
+        label = names[0] if len(names) == 1 else f"{hosts[0]} … {hosts[-1]}"
+        rows.append(
+            [f"{cut(label, _MAX_LABEL)} = {sender + 1}", *(cells.get((sender, at), _NO_LINE) for at in receivers)]
+        )
+    head = [CORNER, *(str(at + 1) for at in receivers)]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return [" ".join(map(str.rjust, row, widths)) for row in (head, *rows)]
 
 
 def _host_legend(worst: _Worst, paths: Selection, drawn: Sequence[str]) -> list[str]:

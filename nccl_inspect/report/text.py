@@ -49,6 +49,8 @@ _PARAGRAPH, _COMMUNICATORS, _FIXES, _EVIDENCE = (
 """Lines of a paragraph of a finding, rows of communicators, steps and lines of evidence, by how tight a report is."""
 _STORY = (6, 6, 5, 4, 3)
 """Lines of what happened, by how tight a report is."""
+_NARROW_QUOTE = 4
+"""Lines of a quoted line on a narrow terminal."""
 _STEPS_UNDER = 2
 """Steps of nested findings."""
 
@@ -251,19 +253,27 @@ def _summary(finding: Finding, style: Style, first: Head | None = None) -> Itera
 def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> Iterator[str]:
     for index, line in enumerate(evidence):
         label = "" if index else "evidence"
-        text = f"{names[line.source]}:{line.line}: {escape_controls(line.text)}"
-        parts = block(label, text, style)
-        for part in parts if style.verbose or len(parts) == 1 else [_cut_quote(label, text, style)]:
+        place = f"{names[line.source]}:{line.line}"
+        for part in _quote(label, place, escape_controls(line.text), style):
             yield paint(part, "dim", style)
 
 
-def _cut_quote(label: str, text: str, style: Style) -> str:
+def _quote(label: str, place: str, quoted: str, style: Style) -> list[str]:
     """Return a quoted line cut to the width, if need be without what precedes NCCL's message."""
-    width = max(style.width, 40)
-    place, _, quoted = text.partition(": ")
+    parts = block(label, f"{place}: {quoted}", style)
+    if style.verbose or len(parts) == 1:
+        return parts
     _, mark, message = quoted.partition(" NCCL ")
-    line = f"  {label:10}{_shorten_place(place, width)}: {f'…NCCL {message}' if mark else quoted}"
-    return cut(line.rstrip(), width)
+    text = f"…NCCL {message}" if mark else quoted
+    if style.width >= NARROW:
+        return [cut(f"  {label:10}{_shorten_place(place, style.width)}: {text}".rstrip(), style.width)]
+    return [*block(label or "and", place, style), *_narrow_quote(text, style, indent=4)]
+
+
+def _narrow_quote(text: str, style: Style, indent: int) -> list[str]:
+    """Return the first lines of a quoted line."""
+    first, rest = (lines := block("", text, style, indent, hang=0))[: _NARROW_QUOTE - 1], lines[_NARROW_QUOTE - 1 :]
+    return [*first, cut(f"{rest[0]}…", max(style.width, 40))] if len(rest) > 1 else lines
 
 
 def _shorten_place(place: str, width: int) -> str:
@@ -282,7 +292,10 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
     for notice in errors[:_MAX_ERRORS]:
         line = notice.evidence[0]
         text = f"  {names[line.source]}:{line.line}: {escape_controls(notice.message)} ({notice.count} x)"
-        yield text if style.verbose else cut(text, max(style.width, 40))
+        if style.width >= NARROW or style.verbose:
+            yield text if style.verbose else cut(text, style.width)
+        else:
+            yield from _narrow_quote(text.strip(), style, indent=2)
         if means := meaning(notice):
             yield from block("means", means, style, indent=4, hang=7)
     if len(errors) > _MAX_ERRORS:

@@ -24,12 +24,10 @@ def find(facts: Facts) -> Iterator[Hit]:
     differing = [answer for answer in answers(facts) if answer.mismatches]
     if not differing:
         return
-    from nccl_inspect.artifacts import ras_counts  # few jobs have an answer beside their log
-
     whole = ([answer for answer in differing if answer.sizes] or differing)[-1]
     ranks, held, proved = ranks_by_pid(facts), flight_recorder.waiting(facts), flight_recorder.blocking_ranks(facts)
     # All that are behind where each of them is ahead elsewhere.
-    late = ras_counts.last_to_come(whole) or [member for mismatch in whole.mismatches for member in mismatch.behind]
+    late = whole.last_to_come() or [member for mismatch in whole.mismatches for member in mismatch.behind]
     late = [member for member in late if ranks.get(member.pid or -1) not in held]
     late = [member for member in late if not proved or ranks.get(member.pid or -1) in {*proved, None}]
     behind = {rank for member in late if (rank := ranks.get(member.pid or -1)) is not None}
@@ -38,7 +36,7 @@ def find(facts: Facts) -> Iterator[Hit]:
         return  # the dumps show that these wait for others
     # They may wait for ranks in communicators in which all counts are equal: then one of these is at fault.
     pids = [member.pid for member in late if member.pid and not proved]
-    beside = [other for pid in pids for other in ras_counts.ranks_in_step(whole, pid)]
+    beside = [other for pid in pids for other in whole.ranks_in_step(pid)]
     in_step = {rank for member in beside if (rank := ranks.get(member.pid or -1)) is not None} - behind - held
     is_waiting = bool(behind) and not proved and behind <= waiting_ranks(facts)
     is_either = bool(in_step) and len(behind | in_step) <= _FEW

@@ -119,7 +119,7 @@ def _find_by_rule(
     is_of_all = candidate is not None and (candidate.confidence == "certain" or not account.is_partial)
     is_told = candidate is not None and (candidate.open_end or (kind == "ended-from-outside" and is_of_all))
     if candidate is not None and is_told:  # where the log may only be cut its rule says both
-        return candidate.with_fields(ranks=ranks)
+        return candidate if _went_to_launcher(roots) else candidate.with_fields(ranks=ranks)
     finding = entry.tell(facts, account)
     if candidate is not None and is_surer:
         shown = [*candidate.evidence, *(line for line in finding.evidence if line not in candidate.evidence)]
@@ -131,6 +131,11 @@ def _find_by_rule(
     also = f"independently of it, {who + ': ' if who else ''}{beside[0].words}"
     order = "" if before(same[0], beside[0]) is not None else "; the order is unknown"
     return finding.with_fields(cause=f"{finding.cause}. Also found, {also}{order}")
+
+
+def _went_to_launcher(roots: Iterable[Incident]) -> bool:
+    """Return whether a signal is known to have gone to no process, but to what started them all."""
+    return any(one.is_signal and not one.actors for one in roots)
 
 
 def _build_account(story: Story, incidents: list[Incident]) -> Account:
@@ -192,6 +197,7 @@ def _join_causes(
         because = [] if finding.confidence == "certain" else _suspects(incidents, kept, rules)
     is_alone = len(story.actors_in(incidents)) == 1 and set(story.hosts_in(incidents)) <= set(finding.hosts)
     own = [one for one in incidents if not one.because and (is_alone or one.layer != Layer.SETTING)]
+    own = [] if _went_to_launcher(own) else own
     ranks = finding.ranks or story.ranks_in(own)
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
 

@@ -56,9 +56,6 @@ _STICKY = compile_later(
 )
 _OWN_NAME = compile_later(r"^\[rank\d+\]:(?:\[\S+ [\d:.]+ [^\]]+\])?\s*")
 _PID = compile_later(r":(\d+):\d+ \[")
-_CLOSING = compile_later(r"Sending process (\d+) closing")
-_FORCED = compile_later(r"[Pp]rocess (\d+) via ")
-_SIGNALLED = compile_later(r"Received (\S+) death signal")
 
 
 class Collector:
@@ -133,6 +130,7 @@ class Collector:
             kind = self._kind_by_rule(notice) or kind
             kind = "process-killed" if "memory-kill" in notice.roles else kind
             kind = "calls-differ" if _compares_calls(notice) else kind
+            words, peers = _short(notice), self._peers(notice)
             by_actor: dict[frozenset[Actor], Evidence] = {}
             for process, line in zip(notice.processes, notice.lines, strict=False):
                 by_actor.setdefault(self._actor(notice, process, line), line)
@@ -142,8 +140,8 @@ class Collector:
                     layer,
                     actors,
                     line,
-                    _short(notice),
-                    peers=self._peers(notice),
+                    words,
+                    peers=peers,
                     is_report=layer == Layer.LAUNCHER,
                     confidence=finding.confidence if finding else "certain",
                     finding=finding,
@@ -153,8 +151,7 @@ class Collector:
     def _repeats_wait(self, notice: Notice) -> bool:
         """Return whether PyTorch only reports a wait again: a rank waits once in a call."""
         if isinstance(notice.event, CollectiveTimeout):
-            is_named = self.actors.rank_in_line(notice.message) is not None
-            return is_named and id(notice) not in self._waits
+            return id(notice) not in self._waits and self.actors.rank_in_line(notice.message) is not None
         return "watchdog-status" in notice.roles and value(notice, "global_rank") in self._waiting
 
     def _kind_by_rule(self, notice: Notice) -> str:
@@ -286,8 +283,7 @@ class Collector:
     # Ends of processes
 
     def _collect_ends(self) -> Iterator[Incident]:
-        found = (_FORCED.search(notice.message) for notice in self.facts.with_role("forced-end"))
-        forced = {int(match[1]) for match in found if match}
+        forced = {value(notice, "pid") for notice in self.facts.notices("torch/worker-forced")}
         seen: set[Actor] = set()
         for end in process_ends(self.facts):
             if end.code == -signal.SIGKILL and end.pid in forced:
@@ -331,9 +327,10 @@ class Collector:
             line = notice.evidence[0]
             if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
                 continue  # of a helper: the job went on
-            agent, pid = _AGENT.search(line.text), _CLOSING.search(notice.message)
-            if pid:
-                told.add(int(pid[1]))
+            is_report = isinstance(notice.event, ProcessEnded)
+            agent, pid = _AGENT.search(line.text), None if is_report else value(notice, "pid")
+            if pid is not None:
+                told.add(pid)
             ended = self.actors.actor_by_pid(report_of(notice).ended_pid) if _is_first(notice) else None
             if ended is not None and told and not agents and report_of(notice).ended_pid not in told:
                 words = f"was ended by {report_of(notice).signal}, which its launcher sent only to the others"
@@ -342,7 +339,7 @@ class Collector:
                 )
                 continue
             if agent and pid and (entry := agents.get(int(agent[1]))):
-                if (actor := self.actors.actor_by_pid(int(pid[1]))) is not None:
+                if (actor := self.actors.actor_by_pid(pid)) is not None:
                     entry[1].add(actor)
                 continue
             if agent and notice.production == "torch/agent-signalled":
@@ -351,7 +348,7 @@ class Collector:
             if notice.production == "torch/agent-signal-exception" and agents:
                 continue
             rank = self.actors.rank_in_line(line.text)
-            sent_to = self.actors.actor_by_pid(int(pid[1])) if pid else None
+            sent_to = self.actors.actor_by_pid(pid)
             named: Collection[Actor] = report_of(notice).ranks if rank is None else (rank,)
             is_of_launcher = notice.production == "torch/worker-signalled" or "ends-one" in notice.roles
             yield Incident(
@@ -360,14 +357,13 @@ class Collector:
                 frozenset(named if sent_to is None else (sent_to,)),
                 line,
                 _short(notice),
-                is_report=isinstance(notice.event, ProcessEnded),
+                is_report=is_report,
                 confidence="likely" if is_of_launcher else "certain",
                 notice=notice,
             )
         for notice, actors in agents.values():
-            number = _SIGNALLED.search(notice.message)
-            sent = signals.name(int(number[1])) if number and number[1].isdigit() else number[1] if number else ""
-            words = f"the launcher got {sent or 'a signal'} from outside"
+            sent = str(value(notice, "signal"))
+            words = f"the launcher got {signals.name(int(sent)) if sent.isdigit() else sent} from outside"
             yield Incident("ended-from-outside", Layer.LAUNCHER, frozenset(actors), notice.evidence[0], words)
 
     # Findings

@@ -18,7 +18,7 @@ from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import at_end
 from nccl_inspect.judging.evidence import flight_recorder as words
 from nccl_inspect.judging.evidence.ras import ranks_by_pid
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.watchdog import Wait, latecomers, statuses, waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
@@ -70,8 +70,7 @@ class Table:
         """Return whether a line was printed before somebody ended the job."""
         if self._end is None or self._end.line is None:
             return True
-        when = line_seconds(line.text)
-        if when is not None and self._end.time is not None:
+        if self._end.time is not None and (when := line_seconds(line.text)) is not None:
             return when < self._end.time + 1
         return self._precedes_end(line.source, line.order)
 
@@ -88,6 +87,8 @@ class Table:
         recorded = words.all_standstills(self.facts)
         if any(still.culprits for still in recorded) or words.is_running(self.facts):
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in recorded))
+            return
+        if not (dumps or self._waits):
             return
         said = self._rows_from_watchdog(set(dumps))
         busy = {*words.being_made(self.facts), *at_end.connecting(self.facts)}
@@ -275,11 +276,7 @@ class Table:
                 yield self._lagging("no-answer", lost, text, line, layer=Layer.LOSS)
             if is_told or not answer.mismatches:
                 continue
-            from nccl_inspect.artifacts import ras_counts  # few jobs have an answer beside their log
-
-            late = {
-                rank for member in ras_counts.last_to_come(answer) if (rank := ranks.get(member.pid or -1)) is not None
-            }
+            late = {rank for member in answer.last_to_come() if (rank := ranks.get(member.pid or -1)) is not None}
             if late:
                 first = answer.mismatches[0]
                 line = Evidence(answer.name, answer.lines.get(first.comm_id, 1), f"{first.operation} counts differ")
@@ -383,6 +380,7 @@ def _call(group: str, wait: Wait | None, seq: int) -> Call:
     return Call(group, wait.notice.place if wait else 0, seq, operation, "started", False, sizes, (), (), 0, "")
 
 
+@once
 def sources_in_blocks(facts: Facts) -> set[str]:
     """Return the sources in which each host has its lines together: between hosts their order says nothing."""
     spans: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)

@@ -45,8 +45,8 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
     if facts.job.excerpt:
         return Silence([], [])  # the last line of a process may have been left out
     # Several runs in a log may have a rank 0 on different hosts.
-    finished = ((host, comm) for comm in facts.job.communicators for host in comm.hosts)
-    ended = group_values((host, ranks) for host, comm in finished if (ranks := global_ranks(comm, comm.ended)))
+    finished = ((comm, global_ranks(comm, comm.ended)) for comm in facts.job.communicators if comm.ended)
+    ended = group_values((host, ranks) for comm, ranks in finished for host in comm.hosts)
     present = _present(facts, echoes)
     silent = [
         last

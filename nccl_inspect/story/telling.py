@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -43,6 +43,8 @@ _BEFORE = {
     "ended-from-outside": "was told to end: ",
 }
 """What happened by kind, where the words are those of a line."""
+_ONLY_NAME = compile_later(r"[\w.]+:")
+"""An exception without its text says nothing."""
 _WORDED = (Layer.END, Layer.PROGRAM)
 """Layers of which only what is said in the same words is one thing."""
 _VAGUE = ("launcher-report", "call-failed")
@@ -118,6 +120,9 @@ class Story:
     def alike(self, root: Incident) -> list[Incident]:
         """Return a root with those in which the same happened to others."""
         same = [one for one in self.roots if one.kind == root.kind]
+        if root.is_signal:  # one that went to several at once is one, even if some of these had lost others by then
+            signals = [one for one in self.incidents if one.is_signal and one.actors and one not in same]
+            same += signals if root.actors else []
         if root.layer == Layer.LAUNCHER:
             same = [one for one in same if one is root or are_together(root, one)]
         if root.kind == "exception":
@@ -177,7 +182,7 @@ class Story:
             is_shown = effect.line is not None and (effect.line.source, effect.line.order) in shown
             is_shown &= effect.actors <= who or effect.layer != Layer.WAIT  # else it is the line by which others lag
             is_said = effect.layer == Layer.END if effect.actors else _sentence(effect) in said
-            if not (is_shown or (is_said and effect.actors <= who)):
+            if not (is_shown or (is_said and effect.actors <= who) or _ONLY_NAME.fullmatch(effect.words)):
                 groups[effect.kind, effect.words if effect.layer in _WORDED else effect.layer.name].append(effect)
         telling = sorted(groups.values(), key=_says_little)[: _MOST_ENTRIES - 1]
         ordered = [lead, *sorted(telling, key=_when)]
@@ -186,6 +191,7 @@ class Story:
 
     def _entry(self, incidents: list[Incident], number: dict[int, int], place: int, found: Collection[str]) -> Entry:
         worded = [one for one in incidents if one.notice and isinstance(one.notice.event, CollectiveTimeout)]
+        worded = worded or [one for one in incidents if not (one.notice and one.notice.production in HELPERS)]
         first = first_of(worded or incidents) or incidents[0]
         causes = (number.get(id(cause), place) for one in incidents for cause in one.because)
         who = {actor for one in incidents for actor in one.actors or one.peers}
@@ -196,7 +202,7 @@ class Story:
             ranks=ranks,
             hosts=self._actors.hosts_of(who),
             line=first.line or Evidence("", 0, ""),
-            count=len(incidents),
+            count=_count(incidents),
             because=next((cause for cause in causes if cause < place), 0) if place else None,
             rule=first.finding.rule if first.finding else first.teller or rule_of(first.kind, found),
             host_of={rank: host for rank in ranks for host in self._actors.hosts_of([rank])},
@@ -276,12 +282,14 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
         return None
     if any(not one.peers >= who or any(map(actors.find_process, one.peers - who)) for one in late):
         return None  # others lag as well, and their output is there
+    is_silent = not absent_ranks(facts)
+    last = silence.gone[0].evidence if is_silent and len(silence.gone) == len(who) == 1 else None
     return Incident(
         "fell-silent",
         Layer.END,
         frozenset(who),
-        first.line,
-        f"{name_of(who)} {_ABSENT if absent_ranks(facts) else _SILENT}",
+        last or first.line,
+        f"{name_of(who)} {_SILENT if is_silent else _ABSENT}",
         is_report=True,
         confidence="likely",
     )
@@ -332,6 +340,12 @@ def _sentence(incident: Incident) -> str:
         return f"waited {(event.ran_ms or event.timeout_ms) / 1000:.0f} s for {event.operation} and timed out"
     words = _PRINTER.sub("", incident.words)
     return _BEFORE.get(incident.kind, "") + words if event is not None else words
+
+
+def _count(incidents: Iterable[Incident]) -> int:
+    """Return how often it happened to the one to whom it happened most often; of nobody known, how often at all."""
+    often = Counter(actor for one in incidents for actor in one.actors or (None,))
+    return max((times for actor, times in often.items() if actor is not None), default=often[None])
 
 
 def _first_of_all(first: Incident, incidents: Iterable[Incident]) -> str:

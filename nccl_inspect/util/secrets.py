@@ -1,28 +1,56 @@
-"""Hides secrets in a log: values of variables named like one, passwords in URLs, what authorizes a request.
+"""Secrets in text: the one table of the names that announce them, and of the shapes in which their values stand.
 
-The model hides them where lines and values enter it, so that no rule, report or export ever has them. Ranks that have
-different secrets still differ; only the values are gone.
+The model masks them where lines and values enter it, so that no rule, report or export ever has them. Ranks that have
+different secrets still differ; only the values are gone. ``anonymize`` finds them by the same table.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from functools import cache
 
 MASK = "***"
+_KEYS = (
+    "api",
+    "access",
+    "private",
+    "auth",
+    "storage",
+    "account",
+    "encryption",
+    "signing",
+    "secret",
+    "session",
+    "wandb",
+)
+"""Words before ``key`` that make it a secret: ``API_KEY``, ``accessKeyId``, ``s3.secret.key``."""
 _HINTS = (
-    *("token", "secret", "passw", "passphrase", "credential", "://", "bearer", "authorization"),
-    *("_key", "-key", "apikey", "accesskey", "privatekey", "authkey"),
+    *("token", "secret", "passw", "passphrase", "credential", "://", "bearer", "authorization", "basic ", "cookie"),
+    *("_key", "-key", ".key", "_pwd", "_pass", "webhook", "signature", "sig=", "auth", "curl ", "mysql", "mariadb"),
+    *("login", "private key-", "sshpass", "proxy-user", "redis-cli", *(f"{word}key" for word in _KEYS)),
 )
 """One of these is in each text that hides something: looking for them is ten times as fast as the patterns."""
+_TEXT = ("pad", "eos", "bos", "unk", "sep", "cls", "mask", "image", "special", "stop", "end", "start", "max", "num")
+_TOKEN = "".join(rf"(?<!(?i:{word})[_-])" for word in _TEXT) + r"(?:TOKEN(?!IZ|S)|[Tt]oken(?!s|iz))"
+"""Counts such as ``max_tokens``, ``pad_token`` and ``TOKENIZERS_PARALLELISM`` are not secrets."""
 _WORD = (
-    r"(?:(?i:secret|passw(?:or)?d|passphrase|credential|(?:api|access|private|auth)[_-]?key)|TOKEN(?!IZ)|"
-    r"[Tt]oken(?!s|iz))"
+    rf"(?:(?i:secret|passw(?:or)?d|passphrase|credential|webhook|access_?signature|(?:{'|'.join(_KEYS)})[._-]?key)"
+    rf"|(?<=[A-Za-z0-9]_)(?i:pwd)(?![A-Za-z])|(?<=[A-Z0-9]_)PASS(?![A-Za-z])|{_TOKEN})"
 )
-"""Counts such as ``max_tokens`` and ``TOKENIZERS_PARALLELISM`` are not secrets."""
 _NAME = r"[\w.-]{0,40}"
 """The rest of a name: limited, so that a line of any length takes a time that is linear in it."""
-_VALUE = r"""(?P<value>"[^"]*"|'[^']*'|[^\s"']+)"""
+_SECRET_NAME = _WORD + _NAME
+_QUOTE = r"""(?:\\{0,3}["'])?"""
+"""A quote, which strings of JSON in JSON escape."""
+_IS = r"[ \t]{0,8}(?:=>|->|==?|:(?!//))[ \t]{0,8}(?:!!?\w*[ \t]+)?"
+_VALUE = (
+    r"(?P<value>\\+\"(?:\\{3}\"|(?!\\+\")[^\n])*|\"(?:[^\"\\\n]|\\.)*|'(?:[^'\\\n]|\\.|''|'\"'\"')*"
+    r"|(?!(?:[|>][-+\d]*|[{\[])(?:\s|$))(?:[^\s\"'\\]|\\(?![\"'nrtu])|(?<=[^\s\"'=:])[\"'](?=[^\s,;:)\]}\"'<>]))+(?<![,;)\]}]))"
+)
+"""In quotes, which hide quotes of the other kind, commas, and their own after a backslash; or up to a blank."""
+_COUNT = r"(?![\d.,]+[kKMB]?(?![\w/+=-])|(?i:true|false|none|null)\b|<)"
+_OPENED = re.compile(r"\\*[\"']")
 _SHORT = 4
 """Characters below which a secret is not looked for inside other text."""
 
@@ -30,16 +58,76 @@ _SHORT = 4
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
     """Return where secrets stand; most logs never need these, and compiling them takes a while."""
+    named = rf"(?i:name|key|variable){_QUOTE}[ \t]*[:=][ \t]*{_QUOTE}{_NAME}?{_SECRET_NAME}{_QUOTE}"
+    until = r"(?:(?!\bname\b)[^\n{}]){0,120}?(?:\n(?:(?!\bname\b)[^\n]){0,200}?)?(?<![\w-])"
     sources = (
-        rf"{_WORD}{_NAME}(?: set| reset| environment variable)(?: (?:by|from) environment)? to (?P<value>.+)",
-        rf"""{_WORD}{_NAME}["']?\s*[=:]\s*{_VALUE}""",
-        rf"--{_NAME}{_WORD}{_NAME}\s+{_VALUE}",
-        r"(?i:\bauthorization\b)[\"']?\s*[=:]\s*(?P<value>.+)",
-        r"(?i:\bbearer)\s+(?P<value>[\w.~+/=-]{8,})",
-        r"://[^\s/:@]{0,80}:(?P<value>[^\s/]+)@",
+        rf"{_SECRET_NAME}(?: set| reset| environment variable)(?: (?:by|from) environment)? to (?P<value>.+)",
+        rf"(?!{_TOKEN}){_SECRET_NAME}{_QUOTE}\]?(?:{_IS}|[ \t]+\|[ \t]+){_VALUE}",
+        rf"{_TOKEN}{_NAME}{_QUOTE}\]?(?:{_IS}|[ \t]+\|[ \t]+){_COUNT}{_VALUE}",
+        rf"{_SECRET_NAME}\\{{0,3}}[\"'][ \t]*,[ \t]*(?=\\{{0,3}}[\"'][^\"'\n]{{0,200}}\d){_VALUE}",
+        rf"--{_NAME}(?:{_SECRET_NAME}|(?i:[_-]key))(?:=|[ \t]{{1,4}})(?!-){_COUNT}{_VALUE}",
+        r"(?i:[a-z]_(?:key|token|secret|passw(?:or)?d)[ \t]{1,4})(?!0x)"
+        r"(?P<value>(?=[\w+/-]{0,80}\d)(?=[\w+/-]{0,80}[A-Za-z])[\w+/-]{10,}={0,2})",
+        r"(?i:key|token|secret|passw(?:or)?d|passphrase)[ \t](?!0x)"
+        r"(?P<value>(?=[\w+/-]{0,80}\d)[\w+/-]{16,}={0,2})",
+        rf"\b{named}{until}(?i:value){_QUOTE}[ \t]*[:=][ \t]*{_VALUE}",
+        rf"(?<![\w-])(?i:value){_QUOTE}[ \t]*[:=][ \t]*{_VALUE}{until}{named}",
+        r"""(?i:(?P<quote>["'])(?:proxy-)?authorization\b[ \t]*:[ \t]*)(?P<value>(?:(?!(?P=quote)).)+)""",
+        r"(?i:(?<![\"'])\bauthorization|[\"']authorization[\"'])\s*[=:]\s*(?![\"'])(?P<value>.+)",
+        rf"(?i:\bauthorization\b)[\"']?\s*[=:]\s*(?=[\"']){_VALUE}",
+        r"(?i:\bbearer)[ \t]+(?!(?i:tokens?|auth\w*)\b)(?P<value>(?=[\w.~+/=-]{0,200}\d)[\w.~+/=-]{3,}|[\w.~+/=-]{8,})",
+        r"(?i:\bbasic)[ \t]+(?P<value>(?=[\w+/]{0,200}[\d=])[\w+/]{4,}={0,2})",
+        r"(?i:\b(?:set-)?cookie[ \t]*[:=])[ \t]*(?P<value>.+)",
+        rf"[\"']auth[\"']?[ \t]*:[ \t]*(?=\\*[\"']){_VALUE}",
+        r"://[^\s/:@]{0,80}:(?P<value>[^\s/]+|(?!\d{1,5}/)[^\s@\"'<>]{1,200})@",
         r"://(?P<value>[^\s/:@]{20,})@",
+        r"(?i:[?&;](?:sig|signature|[\w-]{1,20}-signature)=|\bsig(?:nature)?=(?=[\w%+/=.~-]{16}))(?P<value>[^\s&\"'<>]+)",
+        rf"\bcurl\b[^\n|;]{{0,500}}?[ ](?:-\w{{0,8}}[uU]|--user)[ =]{{0,2}}[\"']?[^\s:\"']{{1,80}}:{_VALUE}",
+        r"\bcurl\b[^\n|;]{0,500}?[ ](?:-\w{0,8}[uU]|--user)[ =]{0,2}(?P<quote>[\"'])[^\s:\"']{1,80}:"
+        r"(?P<value>(?:(?!(?P=quote)).)+)",
+        rf"(?m:^[ ]*(?:-[ ])?[\"']?{_NAME}?(?!{_TOKEN}){_SECRET_NAME}[\"']?:[ ]+)(?![\"'|>{{\[])(?P<value>\S[^\n]*)",
+        rf"\b{named}[ \t\r]*\n(?:(?!\bname\b)[^\n]){{0,200}}?(?<![\w-])value:[ ]+(?![\"'|>{{\[])(?P<value>\S[^\n]*)",
+        rf"--proxy-user[ =][\"']?[^\s:\"']{{1,80}}:{_VALUE}",
+        rf"\b(?:mysql|mariadb)\w*\b[^\n|;]{{0,500}}?[ ]-p(?=[^\s-]){_VALUE}",
+        rf"\b(?:sshpass|login)\b[^\n|;]{{0,500}}?[ ]-p[ =]{{0,2}}(?!-){_VALUE}",
+        rf"\bredis-cli\b[^\n|;]{{0,500}}?[ ]-a[ ]{{1,2}}{_VALUE}",
+        rf"\blogin[ ]\S{{1,80}}[ ]password[ ]{_VALUE}",
+        r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?P<value>[^-]+)",
+        rf"(?m:^(?P<indent>[ ]*)(?:-[ ]+)?[\"']?{_NAME}?{_SECRET_NAME}[\"']?:[ ]*[|>][-+\d]*[ \t\r]*$)"
+        r"(?P<value>(?:\n(?P=indent)[ ]+[^\n]*)+)",
     )
     return tuple(map(re.compile, sources))
+
+
+def find_spans(text: str) -> list[tuple[int, int]]:
+    """Return where the secrets of a text stand, without the quotes around them, in their order; none overlap."""
+    if not may_hide(text):
+        return []
+    found = []
+    for pattern in _patterns():
+        for match in pattern.finditer(text):
+            start, end = match.span("value")
+            if opened := _OPENED.match(text, start, end):
+                start = opened.end()
+                end -= len(opened[0]) * text.endswith(opened[0], start, end)
+            if start < end and text[start:end] != MASK:
+                found.append((start, end))
+    spans: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        if spans and start < spans[-1][1]:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def replace_secrets(text: str, new: Callable[[str], str]) -> str:
+    """Return the text with another one instead of each secret in it."""
+    parts, at = [], 0
+    for start, end in find_spans(text):
+        parts += [text[at:start], new(text[start:end])]
+        at = end
+    return "".join([*parts, text[at:]])
 
 
 def is_secret(name: str) -> bool:
@@ -49,11 +137,7 @@ def is_secret(name: str) -> bool:
 
 def mask_secrets(text: str) -> str:
     """Return the text with ``***`` instead of each secret in it; what is masked already stays as it is."""
-    if not may_hide(text):
-        return text
-    for pattern in _patterns():
-        text = pattern.sub(_mask_match, text)
-    return text
+    return replace_secrets(text, lambda _: MASK)
 
 
 def mask_value(name: str, value: str) -> str:
@@ -63,10 +147,7 @@ def mask_value(name: str, value: str) -> str:
 
 def find_secrets(text: str) -> list[str]:
     """Return the secrets that :func:`mask_secrets` hides, the longest first."""
-    if mask_secrets(text) == text:
-        return []
-    values = {match["value"].strip("\"'") for pattern in _patterns() for match in pattern.finditer(text)}
-    return sorted(values - {"", MASK}, key=len, reverse=True)
+    return sorted({text[start:end] for start, end in find_spans(text)}, key=len, reverse=True)
 
 
 def remove_secrets(text: str, secrets: list[str]) -> str:
@@ -85,8 +166,9 @@ def may_hide(text: str) -> bool:
     return any(map(lowered.__contains__, _HINTS))
 
 
-def _mask_match(match: re.Match[str]) -> str:
-    start, end = match.span("value")
-    before, value, after = match.string[match.start() : start], match["value"], match.string[end : match.end()]
-    quote = value[0] if value[0] in "\"'" else ""
-    return f"{before}{quote}{MASK}{quote}{after}"
+def list_hinted(lines: Sequence[str]) -> list[int]:
+    """Return the places of the lines in which there can be a secret."""
+    whole = "\n".join(lines).lower()
+    hints = [hint for hint in _HINTS if hint in whole]
+    lowered = whole.split("\n") if hints else ()
+    return [at for at, line in enumerate(lowered) if any(map(line.__contains__, hints))]

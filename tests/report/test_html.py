@@ -19,7 +19,7 @@ from wide_job import WideJob
 import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.answers import machines, ranks
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.model.finding import Needs, NotJudged
 from nccl_inspect.model.job import Job, Paths
 from nccl_inspect.report import Style
 from nccl_inspect.report import html as html_report
@@ -310,5 +310,3 @@ def test_a_fragment_and_a_log_without_paths_have_pages() -> None:
     assert data_of(html(fragment))["kinds"][0]["look"] == "gdr"
     bare = nccl_inspect.read(b"a:1:1 [0] NCCL INFO Bootstrap: Using eth0:192.0.2.2<0>\n")
     assert 'id="matrix"' not in html(bare)
-    finding = Finding("r", "c", "error", "certain", "s", "c", "i", [])
-    assert html_report.count_severities([finding, finding]) == {"error": 2}

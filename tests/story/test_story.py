@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from typing import Any
 
+import large_job
+import pytest
 from answers import read_stored
+from call_count import calls
 
+import nccl_inspect
 from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.grammar.layers import BY_NAME, Layer
+from nccl_inspect.judge import gather_facts
 from nccl_inspect.judging.engine import list_rules
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.story.telling import tell
 
 RETRIES = ("logged-retry", "connection-retry")
 """What is tried again says nothing about a failure."""
 CLASSES = {*BY_NAME, "stage"}
 RECORDED = ("sample_logs/faults/", "sample_logs/mesh-nodes/")
 """Recordings of jobs that failed."""
+BARE = re.compile(r"[\w.]+:")
+"""An exception without its text."""
+SILENT = re.compile(r"silent since \S+:(\d+)")
 
 
 def test_every_error_and_every_rule_has_a_layer() -> None:
@@ -64,3 +76,43 @@ def test_a_failed_job_has_a_finding_that_says_so() -> None:
 
 def _says_that_it_failed(finding: dict[str, Any]) -> bool:
     return finding["severity"] == "error" or finding["rule"] in ("failure-unexplained", "ended-from-outside")
+
+
+def test_entries_say_what_happened_and_name_each_process_that_a_launcher_ended() -> None:
+    wrong = []
+    answers = [item for corpus in ("samples", "pages", "logs", "built") for item in read_stored(corpus).items()]
+    for name, one in answers:
+        story, head = one.get("story", []), one.get("head", {})
+        wrong += [f"{name}: says nothing: {entry['what']}" for entry in story if BARE.fullmatch(entry["what"])]
+        if "no line in the log; not the other" in head.get("where", ""):
+            wrong.append(f"{name}: says twice that the others have lines: {head['where']}")
+        since = SILENT.search(head.get("since", ""))
+        gone = [entry["line"] for entry in story if "fell silent" in entry["what"] and len(entry["ranks"]) == 1]
+        if since and gone and gone != [int(since[1])]:
+            wrong.append(f"{name}: silent since line {since[1]} and since {gone}")
+    by_name = dict(answers)
+    for launcher in ("deepspeed-exception", "deepspeed-interrupted"):
+        told = [
+            entry for entry in by_name[f"sample_logs/launchers/{launcher}.log.gz"]["story"] if "told" in entry["what"]
+        ]
+        wrong += [] if [entry["ranks"] for entry in told] == [[0, 1, 2, 3]] else [f"{launcher}: {told}"]
+    (refused, *_) = by_name["sample_logs/graph-file-refused/job.log"]["story"]
+    wrong += [] if (refused["ranks"], refused["count"]) == ([0, 1, 2, 3], 1) else [f"once on each rank: {refused}"]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_twice_as_many_lost_ranks_are_at_most_a_little_more_than_twice_the_work() -> None:
+    small, middle, large = (calls(partial(tell, lost_ranks(hosts), [])) for hosts in (32, 64, 128))
+    assert large - middle < 2.6 * (middle - small)
+
+
+def lost_ranks(hosts: int) -> Facts:
+    """Return the facts of a job with eight ranks on each host, which ended in order but for those who lost one."""
+    log = large_job.log(hosts).decode()
+    lost = (
+        f"train-7f9c-node-{host}:{pid}:{pid} [0] NCCL WARN socketProgress: Connection closed by remote peer "
+        f"train-7f9c-node-0<{40000 + host}>\n"
+        for host, pid in enumerate(range(4008, 4000 + 8 * hosts, 8), 1)
+    )
+    return gather_facts(nccl_inspect.read((log + "".join(lost)).encode()))

@@ -127,10 +127,32 @@ Authorization: Basic czNjcmV0
 Authorization: ***
 with bearer s3cret-s3cret
 with bearer ***
+MYSQL_PWD=s3cret
+MYSQL_PWD=***
+AZURE_STORAGE_KEY=s3cret
+AZURE_STORAGE_KEY=***
+{"name": "WANDB_API_KEY", "value": "s3,cr'et"}
+{"name": "WANDB_API_KEY", "value": "***"}
+password="a \\"s3cret\\", b" and more
+password="***" and more
+curl -H "Authorization: Bearer s3cret" https://x
+curl -H "Authorization: ***" https://x
+export HF_TOKEN='it'"'"'s3cret' x=1
+export HF_TOKEN='***' x=1
+  db_password: s3cret of words # and, more
+  db_password: ***
+- name: MY_PASSWORD  value: "s3cret"
+- name: MY_PASSWORD  value: "***"
+curl -u 'joe:a s3cret, b' https://x
+curl -u 'joe:***' https://x
+curl -u joe:s3cret https://x
+curl -u joe:*** https://x
 """.strip().splitlines()
 """A text, and what is shown of it."""
 HARMLESS = """
 Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+"secretKeyRef": {
+pad_token=x PWD=/root first_pass=1 signature (Tensor x) token: 12 --token None
 max_num_tokens=8192 TOKENIZERS_PARALLELISM=false num_tokens: 5
 Unrecognized element token "No such device" when parsing "No such device"
 ncclCommSplit comm 0x1 color 0 key 1
@@ -161,7 +183,21 @@ def test_a_secret_is_hidden_and_other_text_stays() -> None:
 @pytest.mark.slow
 def test_a_long_line_is_masked_in_linear_time() -> None:
     """With a pattern whose time is quadratic in the line, these would take many minutes."""
-    for piece in ("token", "secret-", "--token-", "token='", "://a:", "bearer ", "api_key=", "password to "):
+    for piece in (
+        *(
+            "token",
+            "secret-",
+            "--token-",
+            "token='",
+            "://a:",
+            "bearer ",
+            "api_key=",
+            "password to ",
+            "login -p",
+            "sig=",
+        ),
+        *("name: token\n", "value: x ", "name=token value", "curl -u ", "basic a", "mysql ", "token: |\n ", "cookie="),
+    ):
         assert mask_secrets(piece * (300_000 // len(piece)))
     assert mask_secrets(("://" + "a" * 50) * 5000)
 

@@ -45,7 +45,7 @@ from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, peek
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.excerpts import Short
 from nccl_inspect.scanning.scanner import Scanner
-from nccl_inspect.util.secrets import MASK
+from nccl_inspect.util.secrets import MASK, find_secrets, find_spans, list_hinted
 from nccl_inspect.util.text import decode, encode
 
 # --- names in text ----------------------------------------------------------------------------------------------------
@@ -120,6 +120,13 @@ _SIGNS: dict[re.Pattern[bytes], tuple[bytes, ...]] = {
 }
 """One of these is in each text in which the pattern finds something: looking for them takes less time."""
 _WORD = re.compile(r"[A-Za-z0-9_][\w.@-]*")
+_OPENS = re.compile(r"(?:[|>][-+\d]*|-----)\s*$")
+"""The last of a line before a secret of many lines, in YAML or PEM."""
+_LINE_END = re.compile(r"\n|\\n")
+_NEXT_LINES = re.compile(rb"\bvalue\b|[|>][-+\d]*\r?\n|-----BEGIN")
+"""A secret may follow in other lines than that of its name."""
+_NEAR, _KEY_LINES = 2, 60
+"""Lines from the name of a secret to its end, and from the first to the last line of a private key."""
 _SIMPLE = re.compile(r"[A-Za-z]{5,}")
 
 
@@ -134,10 +141,13 @@ class Learned:
     expressions: set[str] = field(default_factory=set)
     """Host lists in brackets, if one of their hosts is known."""
     accounts: set[str] = field(default_factory=set)
+    secrets: set[str] = field(default_factory=set)
+    _last_lines: list[str] = field(default_factory=list)
     _paths: set[bytes] = field(default_factory=set)
 
     def learn(self, text: bytes) -> None:
         """Take names out of a part of a log."""
+        self._learn_secrets(text)
         self._learn_by_key(text)
         self._learn_messages(text)
         for name in set(_DOMAIN.findall(text)) if _DOMAIN_END.search(text) else ():
@@ -157,6 +167,19 @@ class Learned:
         for path in set(_PATH.findall(text)) - self._paths:
             self._learn_path(decode(path))
             self._paths.add(path)
+
+    def _learn_secrets(self, text: bytes) -> None:
+        """Learn secrets, also those in the line before or behind that of their name, or of many lines."""
+        lines = [*self._last_lines, *decode(text).splitlines()]
+        self._last_lines = lines[-_NEAR:]
+        near = [False] * (len(lines) + _KEY_LINES)
+        for at in list_hinted(lines):
+            span = _KEY_LINES if _OPENS.search(lines[at]) else _NEAR
+            near[max(at - 1, 0) : at + span] = [True] * (at + span - max(at - 1, 0))
+        if not any(near):
+            return
+        for found in find_secrets("\n".join(line if wanted else "" for line, wanted in zip(lines, near, strict=False))):
+            self.secrets.update(part.strip() for part in _LINE_END.split(found))
 
     def _learn_by_key(self, text: bytes) -> None:
         for key, _, quoted, bare in set(_KEYED.findall(text)):
@@ -339,9 +362,10 @@ class Anonymizer:
         self.scrubber = Scrubber(names)
         self._remains = Remains(names)
         # Prefixes, messages and texts of evidence come again and again.
-        self._head = lru_cache(_MAX_REMEMBERED)(self._new_head)
+        # Short common words count as names in the text before ``NCCL``.
+        self._head = lru_cache(_MAX_REMEMBERED)(lambda head: encode(self.scrubber.text(decode(head), structural=True)))
         self._rest = lru_cache(_MAX_REMEMBERED)(self._new_rest)
-        self.remove_names = lru_cache(_MAX_REMEMBERED)(self._without_names)
+        self.remove_names = lru_cache(_MAX_REMEMBERED)(lambda text: decode(self._remains.replace_names(encode(text))))
 
     # --- first reading ------------------------------------------------------------------------------------------
 
@@ -399,10 +423,6 @@ class Anonymizer:
         }
         by_meaning.get(meaning, self._labels).update(names)
 
-    def _without_names(self, text: str) -> str:
-        """Return a text without the names still left in it."""
-        return decode(self._remains.replace_names(encode(text)))
-
     def settle(self) -> None:
         """Give each name its replacement: the first reading is over."""
         for (host, pid), lines in self._printed.items():
@@ -449,7 +469,7 @@ class Anonymizer:
             short, _, domain = name.partition(".")
             self.names.put("host", name, f"{self.names.get('host', short)}.{self.names.get('domain', domain)}")
         self.names.settle("cloud", self.learned.accounts)
-        self.names.settle("secret", self._secrets - {"", MASK})
+        self.names.settle("secret", (self._secrets | self.learned.secrets) - {"", MASK})
         self.scrubber.refresh()
         self._remains = Remains(self.names)
 
@@ -486,7 +506,10 @@ class Anonymizer:
             NoInputError: it cannot be read, or not to its end; what came before that was given.
         """
         for part in log_parts(source):
-            yield self._remains.replace_names(b"".join([self.line(piece) + part.end for piece in part.pieces]))
+            text = b"".join([self.line(piece) + part.end for piece in part.pieces])
+            if _NEXT_LINES.search(text):
+                text = encode(self.scrubber.hide_secrets(decode(text)))
+            yield self._remains.replace_names(text)
 
     def line(self, line: bytes) -> bytes:
         """Return a line with everything replaced."""
@@ -496,10 +519,6 @@ class Anonymizer:
         head, rest = parts
         return self._head(head) + b" NCCL " + self._rest(rest)
 
-    def _new_head(self, head: bytes) -> bytes:
-        """Replace in the text before ``NCCL``: here short common words count as names as well."""
-        return encode(self.scrubber.text(decode(head), structural=True))
-
     def _new_rest(self, rest: bytes) -> bytes:
         level, blank, message = rest.partition(b" ")
         return level + blank + self._message(message, self._grammar.parse(message))
@@ -507,7 +526,7 @@ class Anonymizer:
     def _message(self, message: bytes, parsed: Parsed | None) -> bytes:
         """Replace in a message; where the grammar knows it only its values change, and never its words."""
         text = decode(message)
-        if parsed is not None:
+        if parsed is not None and not find_spans(text):
             match = parsed.production.match(message)
             assert match is not None
             shape = parsed.production.shape

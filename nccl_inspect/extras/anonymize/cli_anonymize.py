@@ -7,25 +7,24 @@ import stat
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 import click
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import Kind, packed
-from nccl_inspect.artifacts.errors import NotOfKindError
+from nccl_inspect.artifacts import Kind, NotOfKindError, packed
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.anonymize import Anonymizer
-from nccl_inspect.extras.anonymize.evidence import TEXT, Evidence, find_layout
+from nccl_inspect.extras.anonymize.evidence import Evidence
 from nccl_inspect.extras.anonymize.names import Names, load_table
-from nccl_inspect.extras.anonymize.text import find_leaks, rename_file
+from nccl_inspect.extras.anonymize.text import Leaks, rename_file
 from nccl_inspect.extras.live.tail import STDIN
 from nccl_inspect.ingest.sources import archives, compression, files, log_detection
 from nccl_inspect.ingest.sources import blocks as sources
@@ -40,6 +39,7 @@ from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count
 
 _MAX_TOLD = 20
+STDOUT = "<stdout>"
 _EXAMPLES = """
 Examples:
   nccl-inspect anonymize job.log > shareable.log
@@ -63,11 +63,6 @@ Exit status: 130 Ctrl-C; an incomplete FILE is not written.
 )
 @click.option("--overwrite", is_flag=True, help="Write into a non-empty folder. Inputs are never overwritten.")
 @click.option(
-    "--all-text",
-    is_flag=True,
-    help="Also write text files of unrecognized kinds: review these most carefully.",
-)
-@click.option(
     "--map",
     "map_file",
     metavar="FILE",
@@ -75,9 +70,7 @@ Exit status: 130 Ctrl-C; an incomplete FILE is not written.
     help="Save the table of replacements to FILE; keep it private. If FILE exists, reuse and extend it.",
 )
 @shared.progress_option
-def command(
-    logs: tuple[str, ...], output: str, overwrite: bool, all_text: bool, map_file: str | None, progress: bool | None
-) -> None:
+def command(logs: tuple[str, ...], output: str, overwrite: bool, map_file: str | None, progress: bool | None) -> None:
     """Replace host, pod and user names, addresses, paths, GPU and NIC ids, URLs and tokens, consistently across files.
 
     Inputs are logs and the evidence beside them that summarize reads: flight recorder dumps, RAS answers, manifests,
@@ -88,7 +81,7 @@ def command(
     """
     names = shared.inputs_or_stdin(logs)
     with Bar(progress) as bar:
-        write(names, output, map_file, bar.update if bar.wanted else None, overwrite=overwrite, all_text=all_text)
+        write(names, output, map_file, bar.update if bar.wanted else None, overwrite=overwrite)
 
 
 def write(
@@ -98,7 +91,6 @@ def write(
     progress: Progress | None = None,
     *,
     overwrite: bool = False,
-    all_text: bool = False,
 ) -> None:
     """Write copies of logs and evidence without names.
 
@@ -108,7 +100,6 @@ def write(
         map_file: the file for the table of replacements.
         progress: takes the bytes read, of both passes.
         overwrite: also write into a non-empty folder.
-        all_text: also write text files of unrecognized kinds.
 
     Raises:
         NcclInspectError: nothing can be read or written.
@@ -119,54 +110,49 @@ def write(
         progress(size, None if total is None else 2 * total)
 
     with ExitStack() as stack:
-        inputs = [_keep_input(name, stack) for name in names]
-        gathered = gather(inputs, all_text)
+        paths = [_keep_input(name, stack) for name in names]
+        shown = [STDIN if name == "-" else name for name in names]
+        gathered = gather(paths, dict(zip(paths, shown, strict=True)))
         job = _Job(
             gathered, Names(load_table(map_file) if map_file else None), None if progress is None else update_half
         )
-        readable = job.learn([STDIN if name == "-" else name for name in names])
+        readable = job.learn(shown)
         folders = [name for name in names if Path(name).is_dir()]
         rename = partial(rename_file, scrubber=job.anonymizer.scrubber)
         target = Target(output, folders, readable > 1 or bool(folders), rename, stack)
         read = (*gathered.logs, *(document.log for document in gathered.documents))
-        target.guard(
-            (file.place for file in read if isinstance(file, File) and isinstance(file.place, Path)), overwrite
-        )
+        target.guard((file.place for file in read if file and isinstance(file.place, Path)), overwrite)
         for name, reason in islice(sorted(gathered.passed_over.items()), _MAX_TOLD):
             print_stderr(f"passed over: {name} ({reason})")
         if len(gathered.passed_over) > _MAX_TOLD:
             print_stderr(f"passed over: {count(len(gathered.passed_over) - _MAX_TOLD, 'more file')}")
-        job.write(target)
-        if target.folder is not None:
-            leaks = find_leaks(job.anonymizer.names, target.written_files())
-            for name, left in islice(leaks.items(), _MAX_TOLD):
-                print_stderr(f"{name}: still names {shorten_list(left, 5)}; review it before you share it")
-            if len(leaks) > _MAX_TOLD:
-                print_stderr(f"{count(len(leaks) - _MAX_TOLD, 'more file')} with names left")
+        leaks = Leaks(job.anonymizer.names)
+        job.write(target, leaks)
+        for name, path in target.written_files():
+            with path.open("rb") as written:
+                for lines in iter(partial(written.readlines, 1 << 20), []):
+                    leaks.look(name, b"".join(lines))
+        for name, left in islice(leaks.left.items(), _MAX_TOLD):
+            print_stderr(f"{name}: still names {shorten_list(sorted(left), 5)}; review it before you share it")
+        if len(leaks.left) > _MAX_TOLD:
+            print_stderr(f"{count(len(leaks.left) - _MAX_TOLD, 'more file')} with names left")
         target.pack()
     if map_file:
         job.anonymizer.names.save(map_file)
 
 
-def _keep_input(name: str, stack: ExitStack) -> str | BinaryIO:
-    """Return an input that can be read twice: piped input is kept in a temporary file."""
+def _keep_input(name: str, stack: ExitStack) -> str:
+    """Return the path of an input that can be read twice: piped input is kept in a temporary file."""
     path = Path(name)
     if name != "-" and not (path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir()):
         return name
-    copy: BinaryIO = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-    with nullcontext(sys.stdin.buffer) if name == "-" else path.open("rb") as stream:
-        shutil.copyfileobj(stream, copy)
-    return copy
+    copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nccl-anonymize-"))) / "input"
+    with nullcontext(sys.stdin.buffer) if name == "-" else path.open("rb") as stream, copy.open("wb") as kept:
+        shutil.copyfileobj(stream, kept)
+    return str(copy)
 
 
 # --- inputs -------------------------------------------------------------------------------------------------------
-
-
-Input = str | BinaryIO
-
-
-_OTHERS = (log_detection.UNKNOWN, log_detection.OTHER, log_detection.OWN)
-"""Why a file is passed over that may be one of a collection."""
 
 
 @dataclass(slots=True)
@@ -178,7 +164,7 @@ class Document:
     kind: Kind
     open: Callable[[], bytes]
     """Gives its contents; a ValueError or OSError says why it cannot."""
-    log: File | BinaryIO | None = None
+    log: File | None = None
     """The same as a log, in case the rest is one."""
 
 
@@ -186,7 +172,7 @@ class Document:
 class Gathered:
     """All that the inputs stand for."""
 
-    logs: list[File | BinaryIO] = field(default_factory=list)
+    logs: list[File] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
     archives: list[File] = field(default_factory=list)
     """Those among the logs whose members may be evidence."""
@@ -207,8 +193,7 @@ class Gathered:
                 except StreamError:  # of this member; reading it as a log says why
                     continue
                 name = f"{archive.name}:{escape_controls(member.name.removeprefix('./'))}"
-                start = head[: artifacts.HEAD]
-                kind = artifacts.kind_of(name, start) or find_layout(name, start)
+                kind = artifacts.kind_of(name, head[: artifacts.HEAD])
                 if kind and len(head) <= artifacts.MAX_BYTES:
                     yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
                 elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, head):
@@ -217,69 +202,36 @@ class Gathered:
             return  # reading its logs says why
 
 
-def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
+def gather(paths: Sequence[str], shown: Mapping[str, str]) -> Gathered:
     """Tell logs, evidence and all else apart.
 
     Args:
-        inputs: paths, folders, globs, and file objects that can be read again.
-        all_text: whether text that is not recognised is wanted as well.
+        paths: of files and folders, and globs.
+        shown: what some paths are called.
 
     Raises:
         NoInputError: nothing is given.
     """
     gathered = Gathered()
-    names = [item for item in inputs if isinstance(item, str)]
-
-    def pass_over(name: str, why: str) -> None:
-        path, head = Path(name), b""
-        with suppress(OSError), path.open("rb", buffering=0) as stream:
-            head = stream.read(artifacts.HEAD)
-        kind = find_layout(name, head) if why in _OTHERS else None
-        if kind is None and all_text and why in (log_detection.UNKNOWN, log_detection.OTHER):
-            is_text = head and TEXT.recognises(name, head) and path.stat().st_size <= artifacts.MAX_BYTES
-            kind = TEXT if is_text else None
-        if kind:
-            gathered.documents.append(Document(name, kind, path.read_bytes))
-        else:
-            gathered.passed_over[name] = why
-
-    for file in files.find(names, artifacts.is_artifact, pass_over) if names else ():
-        if isinstance(file.place, Path):
-            _sort_in(gathered, file, file.place)
-        else:
+    for found in files.find(paths, artifacts.is_artifact, gathered.passed_over.__setitem__):
+        file = replace(found, name=shown.get(found.name, found.name))
+        if not isinstance(file.place, Path):
             gathered.logs.append(file)
-    for stream in inputs:
-        if isinstance(stream, str):
             continue
-        stream.seek(0)
-        kind = artifacts.kind_of("<stdin>", stream.read(artifacts.HEAD))
-        stream.seek(0)
-        if kind:
-            gathered.documents.append(Document("<stdin>", kind, partial(_stream_contents, stream), stream))
+        head = artifacts.head_of(file)
+        kind = artifacts.kind_of(file.name, head)
+        if kind is None:
+            gathered.logs.append(file)
+            if log_detection.is_named_as_archive(file.name) or log_detection.is_tar(head) or log_detection.is_zip(head):
+                gathered.archives.append(file)
+        elif (file.size or 0) > artifacts.MAX_BYTES:
+            gathered.passed_over[file.name] = artifacts.TOO_LARGE
         else:
-            gathered.logs.append(stream)
+            gathered.documents.append(Document(file.name, kind, partial(_contents, file), file))
     return gathered
 
 
-def _sort_in(gathered: Gathered, file: File, path: Path) -> None:
-    head = artifacts.head_of(file)
-    kind = artifacts.kind_of(file.name, head)
-    if kind is None:
-        gathered.logs.append(file)
-        if log_detection.is_named_as_archive(path.name) or log_detection.is_tar(head) or log_detection.is_zip(head):
-            gathered.archives.append(file)
-    elif (file.size or 0) > artifacts.MAX_BYTES:
-        gathered.passed_over[file.name] = artifacts.TOO_LARGE
-    else:
-        gathered.documents.append(Document(file.name, kind, partial(_file_contents, file), file))
-
-
-def _stream_contents(stream: BinaryIO) -> bytes:
-    stream.seek(0)
-    return stream.read(artifacts.MAX_BYTES)
-
-
-def _file_contents(file: File) -> bytes:
+def _contents(file: File) -> bytes:
     try:
         data = _unpack(file.open())
     except StreamError as error:
@@ -322,7 +274,7 @@ class Target:
     def __init__(
         self, output: str, roots: Iterable[str], several: bool, rename: Callable[[str], str], stack: ExitStack
     ) -> None:
-        self._output = output
+        self.output = output
         self._roots = [Path(root) for root in roots]
         self._rename = rename
         self._used: set[Path] = set()
@@ -347,17 +299,17 @@ class Target:
         """
         own = self.folder if self.folder and not self.is_archive else None
         if own and not overwrite and own.is_dir() and any(own.iterdir()):
-            raise NcclInspectError(f"{self._output}: not empty", f"{_HINT}, or add --overwrite")
+            raise NcclInspectError(f"{self.output}: not empty", f"{_HINT}, or add --overwrite")
         for path in inputs:
             if own and path.resolve().is_relative_to(own.resolve()):
-                raise NcclInspectError(f"{self._output}: it holds an input, {path}", _HINT)
+                raise NcclInspectError(f"{self.output}: it holds an input, {path}", _HINT)
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Open the file for an input."""
-        if self.folder is None and self._output == "-":
+        if self.folder is None and self.output == "-":
             return nullcontext(atomic_files.standard_output())
         if self.folder is None:
-            return atomic_files.open_compressed(self._output, "-o")
+            return atomic_files.open_compressed(self.output, "-o")
         path = self.folder / self._rename(self.inner_name(name))
         stem, number = path.name, 1
         while path in self._used:
@@ -384,9 +336,9 @@ class Target:
         """
         if not self.is_archive:
             return
-        top = next(Path(self._output).name.removesuffix(end) for end in _ARCHIVES if self._output.endswith(end))
+        top = next(Path(self.output).name.removesuffix(end) for end in _ARCHIVES if self.output.endswith(end))
         with (
-            atomic_files.open_replacement(self._output, "-o") as file,
+            atomic_files.open_replacement(self.output, "-o") as file,
             tarfile.open(fileobj=file, mode="w:gz") as archive,
         ):
             for name, path in self.written_files():
@@ -470,22 +422,19 @@ class _Job:
         return False
 
     def _sources(self) -> Iterator[Source]:
-        for stream in self._gathered.logs:
-            if not isinstance(stream, File):
-                stream.seek(0)
         logs = sources.find(self._gathered.logs, self._progress) if self._gathered.logs else iter(())
         return (source for source in logs if source.name not in self._members)
 
-    def write(self, target: Target) -> None:
-        """Write all readable inputs."""
+    def write(self, target: Target, leaks: Leaks) -> None:
+        """Write all readable inputs, and look for leaks in a single one while it is written."""
         for source in self._sources():
-            self._write(source.name, self.anonymizer.blocks(source), target)
+            self._write(source.name, self.anonymizer.blocks(source), target, leaks)
         for document in self._gathered.evidence():
             if document.name in self._members:
-                self._write(document.name, self._evidence.blocks(document.kind, document.open()), target)
+                self._write(document.name, self._evidence.blocks(document.kind, document.open()), target, leaks)
 
     @staticmethod
-    def _write(name: str, blocks: Iterator[bytes], target: Target) -> None:
+    def _write(name: str, blocks: Iterator[bytes], target: Target, leaks: Leaks) -> None:
         """Write a file; unreadable ones were reported before."""
         try:
             first = next(blocks, b"")
@@ -493,9 +442,11 @@ class _Job:
             return
         try:
             with target.open(name) as file:
-                file.write(first)
                 with suppress(NoInputError):  # the part before the damage is written
-                    file.writelines(blocks)
+                    for block in chain([first], blocks):
+                        file.write(block)
+                        if target.folder is None:
+                            leaks.look(STDOUT if target.output == "-" else target.output, block)
                 file.flush()
         except BrokenPipeError:
             shared.exit_quietly()

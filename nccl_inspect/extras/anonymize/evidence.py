@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
-from nccl_inspect.artifacts import Kind, containers, machine, manifest
+from nccl_inspect.artifacts import Kind, containers, machine
 from nccl_inspect.artifacts.plain_pickle import loads
 from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
 from nccl_inspect.extras.anonymize.names import (
@@ -31,7 +31,6 @@ from nccl_inspect.extras.anonymize.names import (
     split_hosts,
 )
 from nccl_inspect.extras.anonymize.text import Scrubber
-from nccl_inspect.extras.collect.collection import TITLE
 from nccl_inspect.util import secrets
 from nccl_inspect.util.text import decode, encode
 
@@ -288,7 +287,7 @@ class Fields:
         self._stated = stated
         keys = "|".join(re.escape(key) for key in sorted(stated, key=len, reverse=True))
         source = rf"""(?<![\w/:])(?P<key>{keys})(?:(?<=[ ])|[ \t]*[:=][ \t]*["']?)(?P<value>[^\s"'<>()]+)"""
-        self._value = re.compile(source) if keys else _NOTHING
+        self.value_in_text = re.compile(source if keys else r"(?!)")
         """A value in text: after ``UserId=`` or ``Board ID : ``, or after a key that ends with a blank."""
         self._scrubber = scrubber
         self._names = scrubber.names
@@ -322,12 +321,6 @@ class Fields:
         stated = (self._stated[key] for key in (*ends, *within) if key in self._stated)
         meaning = next((word if word in MEANINGS else _MASKED for word in stated), _MASKED)
         return "secret" if path and secrets.is_secret(path[-1]) and meaning == _MASKED else meaning
-
-    def find_spans(self, kind: Kind, text: str) -> Iterator[Span]:
-        """Yield the names in a text."""
-        if isinstance(kind, Layout):
-            return kind.spans(text)
-        return (Span(*match.span("value"), match["key"]) for match in self._value.finditer(text))
 
     # --- first reading ------------------------------------------------------------------------------------------
 
@@ -428,14 +421,18 @@ class Fields:
         last, colon, tag = last.partition(":")
         if last in ("sha256", "sha512"):
             return f"{scheme}{sign}{last}:{self._id(tag)}"
-        parts = [self._domain(part) if "." in part else self._repository(part) for part in above]
+        parts = [
+            self._repository(part)
+            if "." not in part
+            else part
+            if part in PUBLIC_DOMAINS
+            else self._names.get("site", part)
+            for part in above
+        ]
         new_tag = tag if _VERSION.fullmatch(tag) else tag and self._names.get("name", tag)
         algorithm, second, digits = digest.partition(":")
         end = f"{at}{algorithm}{second}{self._id(digits)}" if at else ""
         return f"{scheme}{sign}{'/'.join([*parts, self._repository(last)])}{colon}{new_tag}{end}"
-
-    def _domain(self, host: str) -> str:
-        return host if host in PUBLIC_DOMAINS else self._names.get("site", host)
 
     def _repository(self, part: str) -> str:
         return part if part in LIBRARIES or part == "library" else self._name("name", part)
@@ -509,135 +506,6 @@ def _is_harmless(text: str) -> bool:
     return _INNOCUOUS.fullmatch(text) is not None or (_SIMPLE.fullmatch(text) is not None and _tells_nothing(text))
 
 
-# --- texts laid out for people ------------------------------------------------------------------------------------
-
-
-_NOTHING = re.compile(r"(?!)")
-"""Where names are known by their shapes alone."""
-
-
-class Span(NamedTuple):
-    """A part of a text that is a name or holds some."""
-
-    start: int
-    end: int
-    key: str
-    """The key before it; in a layout one of :data:`MEANINGS`."""
-
-
-class Layout:
-    """A kind of text, in which a key is a meaning.
-
-    Args:
-        names: what stands for names; the groups are called after the meanings, with a number where there are several.
-    """
-
-    def __init__(self, kind: str, begins: re.Pattern[bytes], names: re.Pattern[str] = _NOTHING) -> None:
-        self.__name__ = self.KIND = kind
-        self.NAMES = dict(zip(MEANINGS, MEANINGS, strict=True))
-        self._begins = begins
-        self._names = names
-
-    def recognises(self, _name: str, head: bytes) -> bool:
-        """Return whether it is such a text, by its first bytes."""
-        return self._begins.match(head) is not None
-
-    def read(self, _name: str, data: bytes) -> bytes:
-        """Return the text."""
-        return data
-
-    def spans(self, text: str) -> Iterator[Span]:
-        """Yield where names stand, in their order."""
-        for match in self._names.finditer(text):
-            for group in sorted((name for name, value in match.groupdict().items() if value), key=match.start):
-                meaning = group.rstrip("0123456789")
-                if meaning == "label":
-                    kept = manifest.NAMES.get(match[f"key{group.removeprefix('label')}"])
-                    meaning = "kept" if kept == "kept" else "name"
-                yield from _spans_of_list(*match.span(group), meaning, text)
-
-
-def _spans_of_list(start: int, end: int, meaning: str, text: str) -> Iterator[Span]:
-    """Yield a span, or those of the names in a list: lists of hosts are known as a whole."""
-    if meaning not in ("name", "object"):
-        yield Span(start, end, meaning)
-        return
-    for word in re.finditer(r"[^,]+", text[start:end]):
-        yield Span(start + word.start(), start + word.end(), meaning)
-
-
-TEXT = Layout("text", re.compile(rb"[^\0]*\Z"))
-_INDEX = Layout("list of a collection", re.compile(re.escape(TITLE.encode()) + rb"\n"))
-_EVENTS = Layout(
-    "Kubernetes events",
-    re.compile(rb"(?:NAMESPACE\s+)?LAST SEEN\s[^\n]{0,200}\bREASON\b"),
-    re.compile(
-        r"""(?<=\s)[a-z]+(?:\.[a-z0-9.-]+)?/(?P<object>[a-z0-9][a-z0-9.-]*)(?=\s)
-        |\skubelet,\s(?P<host>[\w.-]+)
-        |\sassigned\s(?P<name>[\w.-]+)/(?P<object2>[\w.-]+)\sto\s(?P<host2>[\w.-]+)
-        |(?<=\s)(?P<object3>[a-z0-9][a-z0-9.-]*)\.[0-9a-f]{4,20}[ \t]*$""",
-        re.VERBOSE | re.MULTILINE,
-    ),
-)
-_NODE = Layout(
-    "Kubernetes node",
-    re.compile(rb"Name:[ \t]+\S+\r?\n(?:Roles|Labels|Annotations):"),
-    re.compile(
-        r"""^[ ]*(?:Name|Hostname|InternalDNS|ExternalDNS|HolderIdentity):[ \t]+(?P<host>[\w.-]+)[ \t\r]*$
-        |^[ ]*(?:Machine\ ID|System\ UUID|Boot\ ID|ProviderID):[ \t]+(?P<id>\S+)
-        |^(?:Taints|Labels|Annotations):[ \t]+(?P<key1>[\w./-]+)(?:=|:[ ]?)(?P<label1>[^\s:]+)
-        |^[ ]{8,}(?P<key2>[\w./-]+)(?:=|:[ ]?)(?P<label2>[^\s:]+)(?=[ \t\r]*$|:)
-        |^[ ]{2}(?P<name>[a-z0-9][a-z0-9-]*)[ \t]+(?P<object>[a-z0-9][\w.-]*)[ \t]+\d[^\n]*%\)
-        |[ \t]kubelet,[ ](?P<host2>[\w.-]+)""",
-        re.VERBOSE | re.MULTILINE,
-    ),
-)
-_INTERFACES = Layout("interfaces of a host", re.compile(rb"1: \w+(?:@\w+)?: <[A-Z_,-]+> mtu \d"))
-_SYSTEM = Layout("name of a system", re.compile(rb"Linux \S+ \d+\.\d+"), re.compile(r"^Linux (?P<host>\S+) \d"))
-_SLURM = Layout(
-    "Slurm nodes or steps",
-    re.compile(rb"(?:NodeName|StepId)=\S+[ \n]"),
-    re.compile(
-        r"""\b(?:NodeName|NodeHostName|NodeAddr|NodeList|BatchHost)=(?P<host>\S+)
-        |\b(?:Owner|UserId)=(?P<user>[A-Za-z_][\w.-]*)
-        |\b(?:Partitions?|MCS_label|Name|Account|ReservationName)=(?P<name>\S+)
-        |\b(?:Comment|AdminComment|Extra|Reason)=(?P<masked>[^\n]*\S)""",
-        re.VERBOSE,
-    ),
-)
-_COLUMNS = {
-    **dict.fromkeys(("NodeList", "MaxRSSNode"), "host"),
-    **dict.fromkeys(("JobName", "Account", "Partition"), "name"),
-    "User": "user",
-    "Reason": "masked",
-}
-
-
-class _TableLayout(Layout):
-    """A table with a line of headings, as ``sacct --parsable2`` prints it."""
-
-    def spans(self, text: str) -> Iterator[Span]:
-        """Yield where names stand, in their order."""
-        headings: list[str] = []
-        for line in re.finditer(r"[^\r\n]+", text):
-            cells = line[0].split("|")
-            headings = headings or cells
-            at = line.start()
-            for heading, cell in zip(headings, cells, strict=False):
-                if cells is not headings and cell and (meaning := _COLUMNS.get(heading)):
-                    yield from _spans_of_list(at, at + len(cell), meaning, text)
-                at += len(cell) + 1
-
-
-_ACCOUNTING = _TableLayout("Slurm accounting", re.compile(rb"JobID\|(?:\w+\|)+\w+\r?\n"))
-_LAYOUTS = (_INDEX, _EVENTS, _NODE, _INTERFACES, _SYSTEM, _SLURM, _ACCOUNTING)
-
-
-def find_layout(name: str, head: bytes) -> Kind | None:
-    """Return the kind of a text that ``collect`` wrote, None of any other one."""
-    return next((layout for layout in _LAYOUTS if layout.recognises(name, head)), None)
-
-
 # --- files --------------------------------------------------------------------------------------------------------
 
 
@@ -678,8 +546,8 @@ class Evidence:
 
         def learn_text(text: str) -> str:
             gathered.texts[text.strip("\r\n")] = None
-            for start, end, key in fields.find_spans(kind, text):
-                fields.learn(Place((key,)), text[start:end], gathered)
+            for match in fields.value_in_text.finditer(text):
+                fields.learn(Place((match["key"],)), match["value"], gathered)
             if len(gathered.texts) > _MAX_TEXTS:
                 self._learn_texts(gathered)
             return text
@@ -719,8 +587,9 @@ class Evidence:
 
         def change_text(text: str) -> str:
             pieces, at = [], 0
-            for start, end, key in fields.find_spans(kind, text):
-                pieces += [scrub(text[at:start]), fields.change_value(Place((key,)), text[start:end])]
+            for match in fields.value_in_text.finditer(text):
+                start, end = match.span("value")
+                pieces += [scrub(text[at:start]), fields.change_value(Place((match["key"],)), match["value"])]
                 at = end
             return remove_names("".join([*pieces, scrub(text[at:])]))
 
@@ -740,8 +609,6 @@ def _change_pieces(
     if getattr(kind, "FORM", "") == "yaml":
         text = data.decode("utf-8-sig", "replace")
         return change_document(text, "yaml", change, lambda mark: change(Place(("name",)), mark))
-    if isinstance(kind, Layout):  # the lines before say what one means
-        return iter([other(text)])
     return (other(line[0]) for line in _LINE.finditer(text))
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine
+from nccl_inspect.judging.places import POD
 from nccl_inspect.util import atomic_files
 
 # --- words that tell nothing --------------------------------------------------------------------------------------
@@ -129,8 +130,10 @@ class Names:
         self._width = 1
 
     def get(self, category: str, name: str) -> str:
-        """Return the replacement for a name; the same each time."""
+        """Return the replacement for a name; the same each time. That of a secret is none itself."""
         entries = self.table[category]
+        if category == "secret" and name in self._given[category]:
+            return name
         if name not in entries and category == "guid" and (guid := self._guids.get(_guid_digits(name))):
             entries[name] = _fill_digits(name, int(_guid_digits(guid) or "0", 16))
             self._given[category].add(entries[name])
@@ -171,7 +174,9 @@ class Names:
                 return ":".join(["02", *(digits[at : at + 2] for at in range(0, len(digits), 2))])
             case "guid" | "cloud" | "hash":
                 return _fill_digits(name, number)
-        return _PATTERNS[category].format(str(number).zfill(self._width))
+        new = _PATTERNS[category].format(str(number).zfill(self._width))
+        # What is not called as pods are must not be taken for one: advice names the object to look at.
+        return new if category not in ("host", "name") or POD.fullmatch(name) else new.replace("-", "")
 
     def _ipv4(self, name: str) -> str:
         """Return an address in a net of its own for each /24; private, public and telling ones stay such."""
@@ -288,7 +293,6 @@ _HOSTFILE = re.compile(rb"^[ \t]*([A-Za-z][\w.-]{1,250}+)[ \t]+(?:slots|max[_-]s
 _ITEM = re.compile(r"(?:\[[^\]]*\]|[^,\s\[\]])+")
 """One of a list: the commas within brackets part numbers."""
 _RANGE = re.compile(r"([A-Za-z]*)(\d+)-([A-Za-z]*)(\d+)(?:/(\d+))?")
-_TRAILING_NUMBER = re.compile(r"(.*?)(\d+)")
 _MOST_HOSTS = 20_000
 """Hosts of one expression; no job has more, and a number may be anything."""
 
@@ -345,25 +349,3 @@ def _expand_span(part: str) -> list[str] | None:
     numbers = range(int(match[2]), int(match[4]) + 1, int(match[5] or 1) or 1)
     width = len(match[2]) if match[2].startswith("0") else 0
     return None if len(numbers) > _MOST_HOSTS else [f"{match[1]}{number:0{width}}" for number in numbers]
-
-
-def fold_names(names: Iterable[str]) -> str:
-    """Write a list of names shorter: ``host-[1-3,7],vm``."""
-    matches = {name: _TRAILING_NUMBER.fullmatch(name) for name in names}
-    parted = [(match[1], match[2]) for match in matches.values() if match]
-    padded = {(front, len(digits)) for front, digits in parted if digits.startswith("0")}
-    fronts: dict[tuple[str, int], list[int]] = {}
-    for front, digits in parted:
-        width = len(digits) if (front, len(digits)) in padded else 0
-        fronts.setdefault((front, width), []).append(int(digits))
-    texts = []
-    for (front, width), numbers in fronts.items():
-        spans: list[list[int]] = []
-        for number in sorted(numbers):
-            if spans and number == spans[-1][-1] + 1:
-                spans[-1][1:] = [number]
-            else:
-                spans.append([number])
-        inner = ",".join("-".join(f"{number:0{width}}" for number in span) for span in spans)
-        texts.append(f"{front}[{inner}]" if len(numbers) > 1 else f"{front}{inner}")
-    return ",".join([*texts, *(name for name, match in matches.items() if match is None)])

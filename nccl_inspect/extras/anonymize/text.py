@@ -9,7 +9,6 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from pathlib import Path
 
 from nccl_inspect.extras.anonymize.names import (
     ACCOUNTS,
@@ -21,13 +20,14 @@ from nccl_inspect.extras.anonymize.names import (
     SIGN,
     Names,
     expand,
-    fold_names,
     is_plain,
     is_public,
     is_rare,
+    message_words,
 )
-from nccl_inspect.util.secrets import may_hide
+from nccl_inspect.util.secrets import may_hide, replace_secrets
 from nccl_inspect.util.text import decode, encode
+from nccl_inspect.util.wording import fold_names
 
 # --- the scrubber -------------------------------------------------------------------------------------------------
 
@@ -42,15 +42,6 @@ _FINDERS = re.compile(
       (?i:(?:port\ |node\ |image\ |sys\ )?_?guid|(?:board_?)?serial(?:[_\ ]number)?)\s{0,2}[:=]?\s{0,4}(?=\w{5})
       |(?i:(?:base\ |sm\ |[sdf])?lid)\s{0,2}[:=]?\s{0,4}))
       (?P<identifier>(?=[0-9A-Za-z]*\d)(?:0x)?[0-9A-Za-z]{1,40}(?![\w:]))
-    |(?=[bB])(?P<scheme_of>(?i:bearer|basic)\s{1,4})(?P<credential>(?!(?i:tokens?|auth\w*)\b)[\w.~+/=-]{3,})
-    |(?<=--)(?P<option>[\w-]{0,40}?(?i:token|key|passw(?:or)?d|secret|passphrase)(?:=|\s{1,4})["']?)(?P<argument>(?!-)[^\s"',;]+)
-    |(?<=[yYnNtTdDeE]\ )
-     (?:(?<=(?i:key)\ )|(?<=(?i:token)\ )|(?<=(?i:secret)\ )|(?<=(?i:password)\ )|(?<=(?i:passphrase)\ ))
-     (?P<bare_secret>(?=[\w+/-]{0,80}\d)[\w+/-]{16,}={0,2})
-    |(?=["']?[\w-]{3,80}+\\?["']?\s{0,4}[=:])
-     (?P<label>["']?[\w-]{0,60}(?i:(?:api|access|private|wandb|storage|account|encryption|signing)[_-]?key|
-      secret(?:[_-]?key)?|passw(?:or)?d|_pwd|passphrase|token)\\?["']?\s{0,4}[=:]\s{0,4}\\?["']?)
-     (?P<secret>(?<=["'])[^"'\\\n]+|[^\s"'\\,;&]+)
     |(?P<number>\d++(?:\.\d++)?+(?=[\s,;)]|$))
     |(?P<word>(?!(?:on|ON|node|host(?:name)?|for|user|USER|LOGNAME)\b)[A-Za-z_][\w-]*+(?:\.[\w-]++)*+(?=[\s,;)]|$))
     |(?P<escape>\\(?:[nrtbf"\\]|u[0-9a-fA-F]{4}))
@@ -94,11 +85,10 @@ _CLOUD_HOST = re.compile(
     r"ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[\w.-]+)?|[\w-]+(?:\.[\w-]+)*\.(?:internal|local|corp|lan|intra)"
 )
 _PUBLIC_NAME = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.(?:com|org|net|edu|gov|io|ai|cloud)")
-_TOKEN_OF_TEXT = re.compile(r"(?i)(?:pad|eos|bos|unk|sep|cls|mask|image|special|stop|end|start)_token")
-_COUNT = re.compile(r"[\d.,]+[kKMB]?|True|False|None|null|true|false|\*{3}|<.*")
-_BEHIND = {"credential": ("scheme_of", "secret"), "identifier": ("stated", "guid"), "account": ("arn", "cloud")}
+_BEHIND = {"identifier": ("stated", "guid"), "account": ("arn", "cloud")}
 """What stays in front of a find, and what kind of name it is."""
 _PARTS = re.compile(r"([._-]+)")
+_LINE_OF_SECRET = re.compile(r"\S[^\r\n]*")
 _SUFFIXES = LISTS["suffixes"]
 _MIN_STEM = 4
 """Letters of a name that is known with a number behind it, too."""
@@ -147,10 +137,16 @@ class Scrubber:
         words = _WORDS.findall(text) if is_simple else None
         if words is not None and self._harmless.issuperset(words):
             return text
-        new = _FINDERS.sub(lambda match: self._replace_match(match, structural), text)
+        new = _FINDERS.sub(lambda match: self._replace_match(match, structural), self.hide_secrets(text))
         if words is not None and new == text and len(self._harmless) < _MAX_REMEMBERED:
             self._harmless.update(word for word in words if word not in self._all)
         return new
+
+    def hide_secrets(self, text: str) -> str:
+        """Return the text with the secrets replaced that a name announces; lines stay lines."""
+        return replace_secrets(
+            text, lambda found: _LINE_OF_SECRET.sub(lambda line: self.names.get("secret", line[0]), found)
+        )
 
     def find_known(self, name: str) -> str | None:
         """Return the replacement for a name that the table holds; None where it does not."""
@@ -184,8 +180,6 @@ class Scrubber:
                 return self._ipv4(whole)
             case "word" | "token":
                 return self._token(whole, structural)
-            case "bare_secret":
-                return self.names.get("secret", whole)
         return self._replace_parts(match, structural)
 
     def _replace_parts(self, match: re.Match[str], structural: bool) -> str:
@@ -195,10 +189,7 @@ class Scrubber:
                 return f"{self._printer(match['printer'])}:"
             case "url":
                 return match["scheme"] + self._url(match["url"])
-            case "secret" | "argument" as kind:
-                label = match["label"] or match["option"]
-                return label + self._secret(label, match[kind])
-            case "credential" | "identifier" | "account" as kind:
+            case "identifier" | "account" as kind:
                 front, category = _BEHIND[kind]
                 return match[front] + self.names.get(category, match[kind])
             case "behind":
@@ -221,13 +212,7 @@ class Scrubber:
         listed = expand(text)
         if hosts.keys().isdisjoint(listed):
             return re.sub(r"[\w.-]+", lambda match: self._token(match[0], structural), text)
-        return fold_names(self.names.get("host", name) for name in listed)
-
-    def _secret(self, label: str, value: str) -> str:
-        """Replace a secret; tokens are counted, too, and models have some that are none."""
-        if _TOKEN_OF_TEXT.search(label) or ("oken" in label and _COUNT.fullmatch(value)):
-            return value
-        return self.names.get("secret", value)
+        return ",".join(fold_names(self.names.get("host", name) for name in listed))
 
     def _printer(self, host: str) -> str:
         """Replace the host of a prefix; where a line was torn before it, the end of the text there."""
@@ -245,7 +230,7 @@ class Scrubber:
         new = self.host(host)
         if new == host and not (_is_ipv4(host) or is_plain(host)):
             new = self.names.get("site", host)
-        login = f"{self.names.get('secret', login)}@" if at else ""
+        login = f"{self.names.get('secret', login.rpartition(':')[2])}@" if at else ""
         return f"{login}{new}{colon}{port}" + (self.path(slash + path) if slash else "")
 
     def path(self, path: str) -> str:
@@ -392,8 +377,14 @@ _NAME_PART = re.compile(r"[A-Za-z0-9]+")
 _FEW = 50
 _LONG = 6
 """Minimum length of a secret: a shorter one occurs in many words."""
+_PLAIN_NAMES = ("host", "user", "name")
 _REPORTED = ("email", "site", "uuid", "mac", "ipv4", "ipv6", "cloud")
 _MIN = 3
+
+
+def _is_word(secret: str) -> bool:
+    """Return whether a secret is a word of messages, so that it is one only where a name announces it."""
+    return is_plain(secret) or secret.lower() in message_words()
 
 
 def _index_names(names: Names, categories: Iterable[str], is_wanted: Callable[[str, str], bool]) -> _Starts:
@@ -437,7 +428,7 @@ class Remains:
         """All of them where there are so few that a look for each takes less time than one at every word."""
         # One that is long enough cannot be part of an ordinary word.
         secrets = [(name, new) for name, new in names.table["secret"].items() if len(name) >= _LONG]
-        self._secrets = {encode(name): encode(new) for name, new in secrets if not is_plain(name)}
+        self._secrets = {encode(name): encode(new) for name, new in secrets if not _is_word(name)}
         either = b"|".join(map(re.escape, sorted(self._secrets, key=len, reverse=True)))
         self._secret = re.compile(either) if either else None
         """Whatever stands around them: a password may begin and end with anything."""
@@ -462,30 +453,34 @@ class Remains:
         return text
 
 
-def find_leaks(names: Names, files: Iterable[tuple[str, Path]]) -> dict[str, list[str]]:
-    """Return the names that are left in written files, by the names of the files."""
-    plain = ("host", "user", "name")
-    starts = _index_names(
-        names,
-        (*plain, "secret", *_REPORTED),
-        lambda category, name: (
-            len(name) >= (_LONG if category == "secret" else _MIN) and not (category in plain and is_plain(name))
-        ),
-    )
-    harmless: set[bytes] = set()
-    leaks: dict[str, list[str]] = {}
-    for file, path in files:
-        left: set[str] = set()
-        with path.open("rb") as data:
-            for block in iter(lambda: data.readlines(1 << 20), []):
-                for word in set(_WRITTEN_WORD.findall(b"".join(block))) - harmless:
-                    held = {name for name, _ in _find_names(decode(word), starts)}
-                    left |= held
-                    if not held and len(harmless) < _MAX_REMEMBERED:
-                        harmless.add(word)
-        if left:
-            leaks[file] = sorted(left)
-    return leaks
+class Leaks:
+    """Looks for names that are left in what is written."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._known = 0
+        self._starts: _Starts = {}
+        self._harmless: set[bytes] = set()
+        self.left: dict[str, set[str]] = {}
+        """The names that are left, by the files."""
+
+    def look(self, file: str, block: bytes) -> None:
+        """Look for the names in whole lines of a file."""
+        if self._known != (known := sum(map(len, self._names.table.values()))):
+            self._known = known
+            self._starts = _index_names(self._names, (*_PLAIN_NAMES, "secret", *_REPORTED), _is_reported)
+            self._harmless.clear()
+        for word in set(_WRITTEN_WORD.findall(block)) - self._harmless:
+            if held := {name for name, _ in _find_names(decode(word), self._starts)}:
+                self.left.setdefault(file, set()).update(held)
+            elif len(self._harmless) < _MAX_REMEMBERED:
+                self._harmless.add(word)
+
+
+def _is_reported(category: str, name: str) -> bool:
+    if category == "secret":
+        return len(name) >= _LONG and not _is_word(name)
+    return len(name) >= _MIN and not (category in _PLAIN_NAMES and is_plain(name))
 
 
 # --- names of files -----------------------------------------------------------------------------------------------

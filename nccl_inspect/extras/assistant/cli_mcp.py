@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect.cli import print_stderr, shared
+from nccl_inspect.cli import shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.pipeline import reading
 
@@ -12,7 +12,6 @@ _EXAMPLES = """
 Examples:
   nccl-inspect mcp                      logs below the working folder, over standard input and output
   nccl-inspect mcp --root /shared/logs --root ~/policies
-  nccl-inspect mcp --http 8765          for clients of this machine that speak HTTP
 
 Exit status: 0 the client disconnected; 2 usage error, or the extra is not installed; 130 Ctrl-C.
 """
@@ -27,15 +26,8 @@ Exit status: 0 the client disconnected; 2 usage error, or the extra is not insta
     type=shared.FILE,
     help="Only read files below this folder. May be repeated. Default: the working folder.",
 )
-@click.option(
-    "--http",
-    "port",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="Listen on this port of 127.0.0.1 instead of standard input; 0 picks a free one.",
-)
 @shared.platform_options
-def command(roots: tuple[str, ...], port: int | None, options: reading.Options) -> None:
+def command(roots: tuple[str, ...], options: reading.Options) -> None:
     """Serve assistants over the Model Context Protocol: a client starts this command and queries it.
 
     Tools: summarize, paths, explain, diff, check, rules, evidence; resources: the rule pages and the message reference;
@@ -52,9 +44,4 @@ def command(roots: tuple[str, ...], port: int | None, options: reading.Options) 
         raise NcclInspectError("the MCP SDK is missing or too old", "pip install -U mcp") from None
     reads = reader.LogReader(folders.Folders(roots or (".",)), shared.with_settings_file(options))
     reading.Judge(shared.with_settings_file(options))  # errors in the options are reported before a client asks
-    if port is None:
-        server.serve(reads)
-        return
-    server.listen(
-        reads, port, lambda url: print_stderr(f"listening on {url}, Ctrl-C to stop; any local user can connect")
-    )
+    server.serve(reads)

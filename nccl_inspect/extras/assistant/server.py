@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import socket
 from collections.abc import Awaitable, Callable
 from functools import cache, wraps
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
-from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import (
     CallToolResult,
     Completion,
@@ -143,9 +141,6 @@ async def _complete(
 # --- the server ---------------------------------------------------------------------------------------------------
 
 
-HOST = "127.0.0.1"
-"""The only address to listen on: logs must not be readable from other machines."""
-PATH = "/mcp"
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 _MAX_ERROR = 1_000
 
@@ -173,38 +168,6 @@ def make_server(reader: LogReader) -> MCPServer:
 def serve(reader: LogReader) -> None:
     """Serve on standard input and output until the input ends."""
     anyio.run(make_server(reader).run_stdio_async)
-
-
-def listen(reader: LogReader, port: int, ready: Callable[[str], None]) -> None:
-    """Serve over HTTP on this machine until interrupted.
-
-    Args:
-        port: 0 picks a free one.
-        ready: called with the address.
-    """
-    import uvicorn  # only for --http
-
-    try:
-        bound = socket.create_server((HOST, port))
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise NcclInspectError(f"--http {port}: {why}", "choose another port, or 0 for a free one") from None
-    with bound:
-        port = bound.getsockname()[1]
-        hosts = [f"{name}:{port}" for name in (HOST, "localhost")]
-        app = make_server(reader).streamable_http_app(
-            streamable_http_path=PATH,
-            host=HOST,
-            # A page in a browser must not reach it by a name that leads here: both headers are checked.
-            transport_security=TransportSecuritySettings(
-                enable_dns_rebinding_protection=True,
-                allowed_hosts=hosts,
-                allowed_origins=[f"http://{name}" for name in hosts],
-            ),
-        )
-        ready(f"http://{HOST}:{port}{PATH}")
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
-        anyio.run(server.serve, [bound])
 
 
 def _turn_errors(function: Callable[..., Awaitable[CallToolResult]]) -> Callable[..., Awaitable[CallToolResult]]:

@@ -16,14 +16,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NoReturn
 
 import click
-from click.core import ParameterSource
 
 from nccl_inspect import cli, report
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.extras.collect import Wanted, cli_collect, kubernetes
 from nccl_inspect.extras.collect.collection import Collection
-from nccl_inspect.extras.live import cli_watch
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut
@@ -38,18 +36,10 @@ Examples:
   kubectl nccl llama                            the job, or the pod, of this name
   kubectl nccl pytorchjob/llama -n training     all its pods; restarted ones with their earlier logs
   kubectl nccl -l app=llama --context west      pods by their labels
-  kubectl nccl llama --follow                   while the job runs: the verdict once it is up
   kubectl nccl llama --keep llama/              and keep the collected files
   kubectl nccl llama --format html -o llama.html
 """
 _MAX_FAILURES = 3
-_FOLLOWED = frozenset(
-    (
-        *("name", "selector", "namespace", "context", "timeout", "follow"),
-        *("fail_on", "select", "ignore", "config", "no_config", "platform", "topologies", "no_color"),
-    )
-)
-"""The parameters that ``--follow`` supports."""
 _ASKED = "--request-timeout=5s"
 
 
@@ -79,7 +69,6 @@ def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace. Default: the context's.")
 @click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
 @cli_collect.timeout_option
-@click.option("-f", "--follow", is_flag=True, help="Follow the logs of a running job, like 'nccl-inspect watch'.")
 @click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep the collected files in FOLDER.")
 @format_option(report.names())
 @shared.gate_options
@@ -95,7 +84,6 @@ def command(
     namespace: str,
     context: str,
     timeout: float,
-    follow: bool,
     keep: str,
     form: str,
     fail_on: str,
@@ -113,12 +101,6 @@ def command(
     if not name and not selector:
         raise click.UsageError("name a job: kubectl nccl JOB; or its pods: kubectl nccl -l LABELS")
     wanted = Wanted(name or selector, namespace, context)
-    if follow:
-        _require_followed(ctx)
-        judged = {name: getattr(options, name) for name in ("select", "ignore", "platform", "topologies")}
-        with _follow_logs(wanted, timeout):
-            watch, no_color = cli_watch.command, not out.style.color
-            return int(ctx.invoke(watch, log="-", fail_on=fail_on, no_color=no_color, **judged))
     # The settings are those of the current folder, and errors in them are reported before anything is collected.
     options = shared.with_settings_file(options)
     ctx.meta.update({f"{shared.__name__}.config": None, f"{shared.__name__}.no_config": True})
@@ -174,35 +156,6 @@ def _collect(folder: Path, wanted: Wanted, timeout: float) -> None:
         print_stderr(f"{entry.what}: {entry.problem}")
     if more := len(logs) + len(others) - min(len(logs), _MAX_FAILURES) - min(len(others), 1):
         print_stderr(f"{count(more, 'more command')} failed: --keep FOLDER lists them")
-
-
-def _require_followed(ctx: click.Context) -> None:
-    given = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
-    for parameter in ctx.command.params:
-        name = parameter.name or ""
-        if name not in _FOLLOWED and ctx.get_parameter_source(name) in given:
-            option = max(parameter.opts, key=len)
-            raise click.UsageError(f"{option} cannot be used with --follow; omit one")
-
-
-@contextmanager
-def _follow_logs(wanted: Wanted, timeout: float) -> Iterator[None]:
-    """Put the logs of the pods on standard input, as they grow."""
-    progress = _Progress()
-    with TemporaryDirectory(prefix="nccl-inspect-") as folder:
-        try:
-            following = kubernetes.follow(Collection(Path(folder), progress.show, timeout), wanted)
-        finally:
-            progress.clear()
-    with subprocess.Popen(following.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        os.dup2(child.stdout.fileno(), 0)
-        child.stdout.close()
-        try:
-            with PROCESS.undo_with(child.terminate):
-                yield
-        finally:
-            child.terminate()
 
 
 class _Progress:

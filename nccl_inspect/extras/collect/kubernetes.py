@@ -23,13 +23,6 @@ POD = Command("pods.json", ("kubectl", "get", "pods", "{selector}", "--output=js
 _CURRENT = ("kubectl", "logs", "{pod}", "--container={container}", "--tail=-1", "--timestamps")
 LOG = Command("logs/{pod}/{container}.log", _CURRENT, is_log=True)
 PREVIOUS = Command("logs/{pod}/{container}.previous.log", (*_CURRENT, "--previous"), is_log=True)
-_AS_IT_GROWS = ("--follow", "--tail=-1", "--prefix", "--all-containers", "--ignore-errors")
-FOLLOW = Command("follow", ("kubectl", "logs", "{pod}", *_AS_IT_GROWS), is_log=True)
-FOLLOW_ALL = Command(
-    "follow",
-    ("kubectl", "logs", "--selector={selector}", *_AS_IT_GROWS, "--max-log-requests={containers}"),
-    is_log=True,
-)
 OWNER = Command("owners/{kind}-{name}.json", ("kubectl", "get", "{kind}", "{name}", "--output=json"))
 EVENTS = Command("events", ("kubectl", "get", "events", "--sort-by=.lastTimestamp", "--output=wide"))
 NODE = Command("nodes/{node}", ("kubectl", "describe", "node", "{node}"))
@@ -63,7 +56,7 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     Raises:
         NcclInspectError: there is no such pod.
     """
-    _, pods = _find_pods(collection, wanted)
+    pods = _find_pods(collection, wanted)
     collection.run_all(_add_context(command, wanted) for pod in pods for command in _logs(pod))
     _collect_owners(collection, pods, wanted)
     collection.run(_add_context(EVENTS, wanted))
@@ -73,30 +66,15 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     collection.write_index()
 
 
-def follow(collection: Collection, wanted: Wanted) -> Command:
-    """Return what prints the logs of all pods as they grow.
-
-    Raises:
-        NcclInspectError: there is no such pod.
-    """
-    lookup, pods = _find_pods(collection, wanted)
-    containers = sum(1 for pod in pods for _ in _logs(pod))
-    selector = next((word for word in lookup.argv if word.startswith(_SELECTOR)), "").removeprefix(_SELECTOR)
-    command = FOLLOW_ALL if selector else FOLLOW
-    return _add_context(
-        command.fill(pod=pods[0]["metadata"]["name"], selector=selector, containers=str(max(containers, 1))), wanted
-    )
-
-
-def _find_pods(collection: Collection, wanted: Wanted) -> tuple[Command, list[dict[str, Any]]]:
-    """Find the pods; return the first command that gives some, and them."""
+def _find_pods(collection: Collection, wanted: Wanted) -> list[dict[str, Any]]:
+    """Return the pods that the first command gives which gives some."""
     for command in _lookups(wanted.argument):
         pods = list(_pods(collection.run(_add_context(command, wanted))))
         if collection.is_dry:
-            return command, [_UNKNOWN_POD]
+            return [_UNKNOWN_POD]
         if pods:
             collection.forget_tries(command.file)
-            return command, pods
+            return pods
         for entry in collection.outcomes:
             if entry.problem and _NOT_FOUND not in entry.problem:
                 raise NcclInspectError(f"kubectl: {entry.problem}", "check that 'kubectl get pods' works here")

@@ -6,10 +6,10 @@ A module states ``render(views, machines, style)``, which gives the text; its na
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nccl_inspect.report import Style
-from nccl_inspect.report.picture import View
+from nccl_inspect.report.picture import LOOKS_BY_KEY, Look, View, find_look
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.discovery import Package
 
@@ -22,6 +22,26 @@ class Format(Protocol):
 
     def render(self, views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
         """Return the text, which ends with a line end."""
+
+
+class Bundle(NamedTuple):
+    """All links of one look between two hosts."""
+
+    src: str
+    dst: str
+    look: Look
+    links: int
+
+
+def bundles(view: View, kind: str) -> list[Bundle]:
+    """Return the links of one kind, host by host."""
+    host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
+    counts: dict[tuple[str, str, str], int] = {}
+    for link in view.links:
+        if link.kind == kind and link.src in host_of and link.dst in host_of:
+            key = host_of[link.src], host_of[link.dst], find_look(link).key
+            counts[key] = counts.get(key, 0) + 1
+    return [Bundle(src, dst, LOOKS_BY_KEY[key], links) for (src, dst, key), links in counts.items()]
 
 
 _MODULES: Package[Format] = Package(__name__, __file__, first="text")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import click
 
 from nccl_inspect import topology as machines
@@ -9,8 +12,9 @@ from nccl_inspect.answers import selection
 from nccl_inspect.cli import shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.extras import draw as drawings
+from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
-from nccl_inspect.report.picture import list_channels, make_views, pick_largest
+from nccl_inspect.report.picture import View, make_views
 
 _EXAMPLES = """
 Examples:
@@ -20,6 +24,23 @@ Examples:
   nccl-inspect topology job.log --communicator 'split 1*' --channel 0
   nccl-inspect topology job.log --topology topo.xml  (the file of NCCL_TOPO_DUMP_FILE)
 """
+
+
+def list_channels(job: Job, wanted: Iterable[str]) -> set[int]:
+    """Return the channels of some communicators in the log; of all if none is named."""
+    names = set(wanted)
+    comms = [comm for comm in job.communicators if not names or comm.id in names]
+    sizes = [max(comm.channels or 0, len(comm.rings), len(comm.trees)) for comm in comms]
+    paths = job.paths.filter_values(("communicators",), names.intersection) if names else job.paths
+    return {*range(max(sizes, default=0)), *(channel for kind in paths.kinds for channel in kind.channels)}
+
+
+def pick_largest(candidates: list[View]) -> list[View]:
+    """Return the communicator that a picture shows by default: the largest one with links."""
+    if len(candidates) < 2:
+        return candidates
+    best = max(candidates, key=lambda view: (bool(view.links), view.nranks))
+    return [replace(best, others=tuple(view.name for view in candidates if view is not best))]
 
 
 @click.command(epilog=_EXAMPLES, short_help="Show communicators with their rings and trees, as text or a picture.")

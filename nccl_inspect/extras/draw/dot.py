@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from nccl_inspect.extras.draw import bundles
 from nccl_inspect.report import Style
-from nccl_inspect.report.picture import View, bundles, describe_link, find_look, gpu_words, view_title
+from nccl_inspect.report.picture import View, describe_link, find_look, gpu_words, view_title
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, ranges

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from nccl_inspect.extras.draw import bundles
 from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.report import Style
@@ -14,7 +15,6 @@ from nccl_inspect.report.picture import (
     DrawnLink,
     DrawnShape,
     View,
-    bundles,
     channel_words,
     gpu_words,
     view_title,

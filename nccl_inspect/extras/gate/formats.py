@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccl_inspect._version import __version__
 from nccl_inspect.extras.gate.differences import AREAS, CausalChain, Change, Difference
 from nccl_inspect.extras.gate.policy import STATES, Checked, Outcome
 from nccl_inspect.model.document import clean, evidence_to_dict, finding_to_dict
@@ -224,34 +221,6 @@ def _junit_case(key: str, outcomes: list[Outcome], checked: Checked, strict: boo
     return case
 
 
-def _check_sarif(checked: Checked, strict: bool, _style: Style) -> str:
-    """Render one run whose rules are the expectations that are not kept."""
-    from nccl_inspect.report import sarif
-
-    bad = [outcome for outcome in checked.outcomes if outcome.answer.state != "kept"]
-    wanted = {outcome.key: outcome.wanted for outcome in bad}
-    places = {key: index for index, key in enumerate(wanted)}
-    counts: sarif.Fingerprints = Counter()
-    results = []
-    for outcome in bad:
-        answer, rule = outcome.answer, f"policy/{outcome.key}"
-        text = f"{_sentence(outcome)}\n{_step_label(answer.state).capitalize()}: {answer.todo}"
-        marks = sarif.fingerprints(rule, answer.ranks, counts)
-        result = sarif.result(rule, places[outcome.key], _level(outcome, strict), text, answer.evidence, marks)
-        result["properties"] = {"state": answer.state, "finding": answer.rule or None, "ranks": answer.ranks}
-        results.append(result)
-    rules = [
-        {
-            "id": f"policy/{key}",
-            "shortDescription": {"text": f"{key}: {words}"},
-            "defaultConfiguration": {"level": "error"},
-            "properties": {"tags": ["policy"]},
-        }
-        for key, words in wanted.items()
-    ]
-    return sarif.document(checked.job, rules, results, policy=checked.policy, isMet=checked.is_met(strict))
-
-
 def _check_github(checked: Checked, strict: bool, _style: Style) -> str:
     """Render a command for the result, and one for each expectation that is not kept."""
     from nccl_inspect.report.github import annotation, list_unread
@@ -277,7 +246,6 @@ CHECK_FORMATS = {
     "json": Format(lambda checked, strict, _style: json.dumps(check_document(checked, strict), indent=1) + "\n"),
     "junit": Format(_check_junit, ("xml",)),
     "markdown": Format(_check_markdown, ("md",)),
-    "sarif": Format(_check_sarif),
 }
 
 # --- diff: words --------------------------------------------------------------------------------------------------
@@ -477,36 +445,8 @@ def diff_document(difference: Difference) -> dict[str, Any]:
     return document
 
 
-def _diff_html(difference: Difference, _style: Style) -> str:
-    """Render one page in the look of the report; it needs no other file, no script and no network."""
-    from nccl_inspect.report import html
-
-    page = html.environment(Path(__file__).parent).get_template("diff.html.j2")
-    chains = [(chain, _chain_words(chain), _proof(chain)) for chain in difference.explanations]
-    areas = {
-        area: [(SIGNS[change.kind], _change_words(change), change) for change in changes]
-        for area in AREAS
-        if (changes := difference.changes_in_area(area))
-    }
-    return (
-        page.render(
-            headline=_diff_headline(difference),
-            runs={"A": _run_words(difference.a), "B": _run_words(difference.b)},
-            renamed=_renamed_words(difference),
-            chains=chains,
-            areas=areas,
-            lonely=_find_unexplained(difference),
-            open=difference.open,
-            version=__version__,
-            **html.page_look(difference.b.verdict),
-        )
-        + "\n"
-    )
-
-
 DIFF_FORMATS = {
     "text": Format(_diff_text),
-    "html": Format(_diff_html, ("htm",)),
     "json": Format(lambda difference, _style: json.dumps(diff_document(difference), indent=1) + "\n"),
     "markdown": Format(_diff_markdown, ("md",)),
 }

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import click
+from prometheus_client import MetricsHandler
 
 from nccl_inspect import artifacts, report
 from nccl_inspect.cli import print_stderr, shared
@@ -160,7 +161,7 @@ def command(
     job: Job | None = None
     try:
         asker = Asker(ras, interval) if ras else None
-        with open_meter(metrics, interval) as meter, PROCESS as interruption, asker or nullcontext():
+        with Meter(metrics, interval) as meter, PROCESS as interruption, asker or nullcontext():
             meter.update(watch)
             for piece in interruption.until(pieces):
                 resumed = [event for answer in asker.take_found() for event in watch.take(answer)] if asker else []
@@ -258,22 +259,55 @@ _REBUILT = 1.0
 
 
 class Meter:
-    """Publishes metrics: nowhere, unless a subclass says where.
+    """Publishes the metrics of a watch: on a port, on ``ADDRESS:PORT``, or else in a file that is whole at any moment.
+
+    A server answers with what is known now; no request waits for the job to be judged.
 
     Args:
-        seconds: between two sets of metrics, unless there are news.
+        target: None publishes nothing.
+        seconds: between two writings of a file, unless there are news.
+
+    Raises:
+        NcclInspectError: the port cannot be used.
     """
 
-    def __init__(self, seconds: float = 0.0) -> None:
-        self._seconds = seconds
-        self._next = 0.0
+    def __init__(self, target: str | None, seconds: float) -> None:
+        match = _ADDRESS.fullmatch(target or "")
+        self._target = target
+        self._seconds, self._next = _REBUILT if match else seconds, 0.0
+        self._problem: str | None = None
+        """That of the last writing; None before the first."""
+        self._server: ThreadingHTTPServer | None = None
+        if match is None:
+            return
+        host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]")
+        self._handler = MetricsHandler.factory(prometheus.Metrics().registry)
+
+        class Server(ThreadingHTTPServer):
+            """Leaves no thread behind."""
+
+            daemon_threads = True
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+        try:
+            self._server = Server((host, int(match["port"])), self._handler)
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise NcclInspectError(f"{_OPTION} {target}: {why}", "choose another port or address") from None
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin; the first metrics are there at once."""
+        """Begin to serve."""
+        if self._server:
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End."""
+        """Stop the server."""
+        if self._server:
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()
 
     def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
         """Take the metrics of a watch when it is time for that, when there are news, and at the end.
@@ -285,31 +319,25 @@ class Meter:
             What is wrong since the last time, for a watch is worth more than its metrics; empty when all is well.
 
         Raises:
-            NcclInspectError: the first ones cannot be published.
+            NcclInspectError: the first ones cannot be written.
         """
         now = time.monotonic()
-        if not is_news and runs and now < self._next:
+        if self._target is None or (not is_news and runs and now < self._next):
             return ""
         self._next = now + self._seconds
-        return self._publish(watch, runs)
-
-    def _publish(self, watch: Watch, runs: bool) -> str:
-        return ""
-
-
-def open_meter(target: str | None, seconds: float) -> Meter:
-    """Return what publishes metrics: on a port, on ``ADDRESS:PORT``, or else in a file, written every ``seconds``.
-
-    Raises:
-        NcclInspectError: the port or the file cannot be used.
-    """
-    if target is None:
-        return Meter()
-    match = _ADDRESS.fullmatch(target)
-    if match is None:
-        return _InFile(target, seconds)
-    host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]")
-    return _Served(target, host, int(match["port"]))
+        metrics = collect_metrics(watch, runs)
+        if self._server:
+            self._handler.registry = metrics.registry  # type: ignore[attr-defined]
+            return ""
+        before = self._problem
+        try:
+            atomic_files.write_lines(self._target, _OPTION, metrics.text().splitlines())
+            self._problem = ""
+        except NcclInspectError as error:
+            if before is None:
+                raise
+            self._problem = str(error)
+        return self._problem if self._problem != before else ""
 
 
 def collect_metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
@@ -336,63 +364,6 @@ def collect_metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
         "watch_quiet_seconds", "Seconds since the last line.", lambda: time.monotonic() - fed if runs else status.quiet
     )
     return made
-
-
-class _InFile(Meter):
-    """A file that is whole at any moment."""
-
-    def __init__(self, target: str, seconds: float) -> None:
-        super().__init__(seconds)
-        self._target = target
-        self._problem: str | None = None
-        """That of the last time; None before the first."""
-
-    def _publish(self, watch: Watch, runs: bool) -> str:
-        try:
-            atomic_files.write_lines(self._target, _OPTION, collect_metrics(watch, runs).text().splitlines())
-        except NcclInspectError as error:
-            if self._problem is None:
-                raise
-            news, self._problem = str(error) if str(error) != self._problem else "", str(error)
-            return news
-        self._problem = ""
-        return ""
-
-
-class _Served(Meter):
-    """A server that answers with what is known now; no request waits for the job to be judged."""
-
-    def __init__(self, target: str, host: str, port: int) -> None:
-        from prometheus_client import MetricsHandler
-
-        super().__init__(_REBUILT)
-        self._handler = MetricsHandler.factory(prometheus.Metrics().registry)
-
-        class Server(ThreadingHTTPServer):
-            """Leaves no thread behind."""
-
-            daemon_threads = True
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-
-        try:
-            self._server = Server((host, port), self._handler)
-        except (OSError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise NcclInspectError(f"{_OPTION} {target}: {why}", "choose another port or address") from None
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def _publish(self, watch: Watch, runs: bool) -> str:
-        self._handler.registry = collect_metrics(watch, runs).registry  # type: ignore[attr-defined]
-        return ""
 
 
 class _Screen:

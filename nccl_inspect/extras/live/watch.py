@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import NOTHING, Inventory, ras, ras_counts
+from nccl_inspect.artifacts import NOTHING, Inventory, ras
 from nccl_inspect.artifacts.ras import Answer
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
@@ -105,7 +105,7 @@ def count_operations(found: Answer) -> dict[tuple[str, str, int], int]:
 
 def find_late(found: Answer, ranks: Mapping[int, int]) -> Late | None:
     """Return who launched less than the others, or does not answer; None if nobody."""
-    late = ras_counts.last_to_come(found)
+    late = found.last_to_come()
     words: dict[str, str] = {}
     for mismatch in found.mismatches:
         most = max((*(member.launched for member in mismatch.members), mismatch.usual or 0), default=0)
@@ -315,7 +315,7 @@ class Watch:
     def _find_late(self, job: Job | None) -> Late | None:
         """Return who is behind by the last answer."""
         value = self._answer.value if self._answer else None
-        ranks = ranks_of_pids(job, [value]) if job and value else ras_counts.ranks(value) if value else {}
+        ranks = ranks_of_pids(job, [value]) if job and value else value.ranks_by_pid() if value else {}
         return find_late(value, ranks) if value else None
 
     def begin(self) -> None:

@@ -39,11 +39,7 @@ def ranks_of_pids(job: Job, found: Sequence[Answer]) -> dict[int, int]:
     for last in job.last_lines if job.rank_space == "global" else ():
         by_pid.setdefault(last.process.pid, set()).update(last.ranks)
     ranks = {pid: min(ranks) for pid, ranks in by_pid.items() if len(ranks) == 1}
-    if not found:
-        return ranks
-    from nccl_inspect.artifacts import ras_counts  # few jobs have an answer beside their log
-
-    stated = {pid: rank for answer in found for pid, rank in ras_counts.ranks(answer).items()}
+    stated = {pid: rank for answer in found for pid, rank in answer.ranks_by_pid().items()}
     return {pid: rank for pid, rank in stated.items() if pid not in by_pid} | ranks
 
 

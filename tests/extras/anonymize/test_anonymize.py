@@ -43,12 +43,10 @@ def document(job: Job, anonymizer: Anonymizer | None = None) -> Any:
     found: dict[str, Any] = job.to_dict()
     for key in ("sources", "first_failure", "suppressed", "unrecognised"):
         del found[key]
-    # Whether a host or label has the form of a pod's name is not kept: steps and places may name it.
     # What was torn comes out whole, so that nothing is left to say of it.
     found["findings"] = [one for one in found["findings"] if one["rule"] != "lines-damaged"]
     found["head"] = {key: found["head"][key] for key in ("headline", "rule", "since")}
     for finding in found["findings"]:
-        finding["fix"] = [step for step in finding["fix"] if not step.startswith("kubectl describe pod ")]
         finding["evidence"] = [re.sub(r".*? NCCL ", "NCCL ", entry["text"]) for entry in finding["evidence"]]
     return rename_hosts(found, Scrubber(anonymizer.names)) if anonymizer else found
 
@@ -159,6 +157,27 @@ def test_no_name_is_left() -> None:
         wrong += [line for line in after.splitlines() if hidden.search(line)]
         wrong += [text] if after.count("\n") != text.count("\n") else []
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_secret_is_left() -> None:
+    wrong: list[str] = []
+    for secret in ("zq-7", "zenithQ7xkAb9+/zz"):
+        for text in LINES["secrets"]:
+            after = anonymize_log(f"{HEAD}{text.replace('SECRET', secret)}\nof {secret}\n".encode())[1][0].decode()
+            *lines, again = after.splitlines()
+            left = [line for line in lines if secret[:4] in line or secret[-4:] in line]
+            wrong += left if len(lines) == text.count("\n") + 2 else [text]
+            wrong += [again] if len(secret) > 8 and secret in again else []
+    assert not wrong
+
+
+def test_a_host_is_taken_for_a_pod_where_it_was_before() -> None:
+    names = Names()
+    assert [names.get("host", name) for name in ("llama-worker-0", "gpu17", "GPU-17", "gpu-17")] == [
+        *("host-1", "host2", "host3", "host-4")
+    ]
+    log = sample_data.contents("peer-killed")[0].replace(b"llama-3-8b-node-0-", b"zen17x")
+    assert not [*differences("Slurm", log)]
 
 
 def test_names_do_not_hide_in_numbers() -> None:

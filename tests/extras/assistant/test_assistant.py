@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import tomllib
 from functools import partial
@@ -57,36 +56,6 @@ def test_over_standard_input_and_output() -> None:
             assert (found["verdict"], found["rule"]) == ("failed", "peer-death")
 
     anyio.run(ask)
-
-
-def test_over_http_on_this_machine_only() -> None:
-    with subprocess.Popen([*_COMMAND, "--http", "0"], stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", process.stderr.readline())
-        assert found
-        try:
-            anyio.run(_ask_over_http, found[0])
-            assert _status(found[0], {"Host": "evil.example"}) == 421
-            assert _status(found[0], {"Host": f"127.0.0.1:{found[1]}", "Origin": "http://evil.example"}) == 403
-        finally:
-            process.terminate()
-    assert process.wait() != 0
-
-
-async def _ask_over_http(url: str) -> None:
-    async with Client(url) as client:
-        assert values(await client.call_tool("summarize", {"logs": _KILLED}))["verdict"] == "failed"
-
-
-def _status(url: str, headers: dict[str, str]) -> int:
-    import http.client
-    from urllib.parse import urlsplit
-
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"})
-    both = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
-    connection.request("POST", "/mcp", body, both)
-    return connection.getresponse().status
 
 
 def test_a_client_of_an_older_protocol_is_answered() -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from stub_cluster import POD, SAMPLE, answer_as_kubernetes, calls
+from stub_cluster import POD, answer_as_kubernetes, calls
 
 READING = {"get", "logs", "describe"}
 pytestmark = pytest.mark.slow
@@ -88,7 +88,6 @@ def test_what_is_wrong_is_one_line(programs: Path, tmp_path: Path) -> None:
     for args, says in {
         "": "name a job: kubectl nccl JOB",
         "x -l app=x": "JOB and -l exclude each other",
-        "x --follow --format json": "--format cannot be used with --follow",
         "cronjob/x": "how pods of a cronjob are found is not known",
         "job/x": "kubectl: status 1: Error from server (Forbidden): not allowed",
         "x": "kubectl: status 1: Error from server (Forbidden): not allowed",
@@ -115,20 +114,6 @@ def test_pods_that_print_nothing_of_nccl_are_told(programs: Path) -> None:
     done = plugin("job/llama")
     assert done.returncode == 3
     assert "NCCL_DEBUG=INFO" in done.stderr
-
-
-def test_a_running_job_or_pod_is_followed(programs: Path) -> None:
-    pods = json.dumps({"kind": "List", "items": [POD]})
-    (programs / "answers.json").write_text(json.dumps([(["get pods"], pods), (["logs"], SAMPLE.read_text())]))
-    done = plugin("job/llama", "--follow", "--fail-on", "error", "--no-color")
-    assert (done.returncode, done.stdout[:10]) == (1, "DEGRADED: ")
-    last = calls(programs)[-1]
-    assert last[1] == "logs"
-    assert {"--follow", "--selector=job-name=llama", "--tail=-1", "--prefix", "--max-log-requests=3"} <= set(last)
-    answers = [(["get pods"], json.dumps(POD)), (["logs"], SAMPLE.read_text())]
-    (programs / "answers.json").write_text(json.dumps(answers))
-    assert plugin("pod/llama-0", "-f").stdout.startswith("DEGRADED: ")
-    assert calls(programs)[-1][1:3] == ["logs", "llama-0"]
 
 
 def test_kubectl_asks_for_completions(programs: Path) -> None:

@@ -15,8 +15,10 @@ from defusedxml.ElementTree import fromstring
 
 import nccl_inspect
 from nccl_inspect.extras import draw as drawings
+from nccl_inspect.extras.draw.cli_topology import pick_largest
+from nccl_inspect.extras.draw.svg import place_hosts
 from nccl_inspect.report import Style
-from nccl_inspect.report.picture import LOOKS, DrawnLink, DrawnShape, View, make_views, pick_largest, place_hosts
+from nccl_inspect.report.picture import LOOKS, DrawnLink, DrawnShape, View, make_views
 
 TWO_HOSTS = str(sample_data.FOLDER / "socket-2node-tp4-dp2" / "job.log")
 ONE_HOST = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")

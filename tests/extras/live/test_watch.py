@@ -332,7 +332,7 @@ def test_metrics_of_a_stall(tmp_path: Path) -> None:
     watched = Watched()
     watched.news_after(0, BEGUN)
     watched.news_after(61)
-    with cli_watch.open_meter(str(tmp_path / "x.prom"), 0) as meter:
+    with cli_watch.Meter(str(tmp_path / "x.prom"), 0) as meter:
         assert meter.update(watched.watch) == ""
     text = (tmp_path / "x.prom").read_text(encoding="utf-8")
     stated = {"watch_told": 0, "watch_stalled": 1, "ranks_seen": 3, "world_size": 4, 'verdict{verdict="unknown"}': 1}
@@ -357,7 +357,7 @@ def test_metrics_that_cannot_be_written_any_more_do_not_end_the_watch(tmp_path: 
     folder = tmp_path / "metrics"
     folder.mkdir()
     watch = Watched().watch
-    with cli_watch.open_meter(str(folder / "x.prom"), 0) as meter:
+    with cli_watch.Meter(str(folder / "x.prom"), 0) as meter:
         assert meter.update(watch) == ""
         (folder / "x.prom").unlink()
         folder.rmdir()

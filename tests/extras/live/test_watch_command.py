@@ -214,5 +214,5 @@ def test_metrics_are_served_while_the_log_grows_and_no_longer() -> None:
     with pytest.raises(OSError, match="refused"):
         fetch_metrics(port)
     for target in ("127.0.0.1:0", "localhost:0", ":0", "0"):
-        with cli_watch.open_meter(target, 1) as meter:
+        with cli_watch.Meter(target, 1) as meter:
             meter.update(Watched().watch)
