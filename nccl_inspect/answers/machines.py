@@ -12,11 +12,11 @@ from nccl_inspect.answers import Answer, Column, name_line
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import ENDS
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.connection import End
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Host, LastLine, Measured
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.model.paths.ends import listed_as
+from nccl_inspect.model.paths.path import End
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 from nccl_inspect.util.times import are_in_order, moment

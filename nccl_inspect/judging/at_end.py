@@ -22,10 +22,10 @@ from nccl_inspect.judging import placement
 from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
-from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection, Setting
+from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import are_in_order, moment

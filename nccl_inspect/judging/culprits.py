@@ -16,9 +16,9 @@ from nccl_inspect.judging import transfers
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.connection import SIDES, End
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Job, Notice, PathKind, Selection, Setting
+from nccl_inspect.model.paths.path import SIDES, End
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 

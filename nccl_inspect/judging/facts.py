@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.statements import is_error, is_forced, is_survived, rank_prefix, value
-from nccl_inspect.model.connection import SIDES, End
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Gpu, parse_bracket
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
-from nccl_inspect.model.paths.path import P2P_CLASSES, PathKind
+from nccl_inspect.model.paths.path import P2P_CLASSES, SIDES, End, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refine_kinds
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.grouping import group_values

@@ -12,10 +12,10 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.judging.agreement import AGREEMENTS
 from nccl_inspect.judging.facts import HOSTS, RANKS, Facts, global_ranks, nics_used
-from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin
 from nccl_inspect.model.job import CommunicatorInfo, Notice, PathKind, Selection
+from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.statements.unrecognised import template
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
-from nccl_inspect.model.fold.places import source_and_line
+from nccl_inspect.model.fold.process_log import source_and_line
 from nccl_inspect.util.times import are_in_order, moment
 
 _MAX_PROCESSES = 64

@@ -25,8 +25,7 @@ from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import ProcessMembers
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, Fold, Note, ProcessLog, Step
-from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.model.fold.process_log import CallKey, Tally, merge_calls
+from nccl_inspect.model.fold.process_log import CallKey, Tally, merge_calls, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.statements.index import Line, StatementLine
 from nccl_inspect.scanning.found import Edge

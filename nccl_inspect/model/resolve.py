@@ -20,8 +20,7 @@ from nccl_inspect.model.communicators.layout_lines import LayoutLines
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold, ProcessLog
-from nccl_inspect.model.fold.places import position, source_and_line
-from nccl_inspect.model.fold.process_log import PAIRED, CallKey, Tally
+from nccl_inspect.model.fold.process_log import PAIRED, CallKey, Tally, position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
@@ -103,9 +102,8 @@ class _Builder:
         largest = communicator.find_world(self._communicators)
         self._world = stated_world.make_world(self._communicators, logs, largest)
         communicator.number(self._communicators, self._world)
-        table = attribution.table_of(self._processes)
-        self.attribution = attribution.attribute(self._processes, table)
-        self._lines = placement.place_lines(self._communicators, self._world, self.attribution, table)
+        self.attribution = attribution.attribute(self._processes)
+        self._lines = placement.place_lines(self._communicators, self._world, self.attribution)
         self._refused = gathered.refused
         self._releases = {
             name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"

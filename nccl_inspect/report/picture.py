@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import NamedTuple
 
-from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.inventory import Gpu
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
+from nccl_inspect.model.paths.path import AlsoPath
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import escape_controls

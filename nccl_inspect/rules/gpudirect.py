@@ -14,8 +14,8 @@ from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence
 from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, hosts_in, once
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import over_tcp_provider, paths_in_words
-from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.job import PathKind, Selection
+from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
 from nccl_inspect.util.wording import some_names

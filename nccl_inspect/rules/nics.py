@@ -26,9 +26,9 @@ from nccl_inspect.judging.facts import (
 )
 from nccl_inspect.judging.networks import is_google_network
 from nccl_inspect.judging.transfers import silent_peers
-from nccl_inspect.model.connection import SIDES, End, Link
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
+from nccl_inspect.model.paths.path import SIDES, End, Link
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import is_or_are, ranks_word, some_names

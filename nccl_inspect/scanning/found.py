@@ -29,8 +29,6 @@ class Edge(Record):
     """A bit for each channel."""
     lines: int = 1
     level: str = "INFO"
-    row: int = -1
-    """Its place in the table of all, where there is one."""
 
     @property
     def origin(self) -> Origin:

@@ -27,8 +27,7 @@ from nccl_inspect.ingest.sources import blocks, compression
 from nccl_inspect.ingest.sources.blocks import Source
 from nccl_inspect.model.communicators import attribution
 from nccl_inspect.model.fold import process_log
-from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.uses import MAX_RANKS
+from nccl_inspect.model.fold.fold import MAX_RANKS, Fold
 from nccl_inspect.pipeline import reading
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, Options

@@ -12,11 +12,11 @@ import simulation
 from hypothesis import given
 from hypothesis import strategies as st
 from simulation import Comm, Job, Release
+from wide_job import WideJob
 
 import nccl_inspect
 from nccl_inspect.model import resolve
-from nccl_inspect.model.communicators import attribution
-from nccl_inspect.model.fold.places import source_and_line
+from nccl_inspect.model.fold.process_log import source_and_line
 from nccl_inspect.model.processes import Gathered
 
 SEEDS = st.integers(0, 1 << 30)
@@ -90,14 +90,8 @@ class Outcome:
     """Lines with the right ranks and a wrong communicator that were not called a guess."""
 
 
-def outcome(log: list[LINE], many: int = attribution.MANY) -> Outcome:
-    """Return how a log is understood; with `many` connections or more, they are resolved in columns."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attribution, "MANY", many)
-        return _outcome(log)
-
-
-def _outcome(log: list[LINE]) -> Outcome:
+def outcome(log: list[LINE]) -> Outcome:
+    """Return how a log is understood."""
     fold = sample_data.fold_sources([("job.log", [text.encode() for text, _ in log])])
     assert not fold.unrecognised
     built = resolve._Builder(fold, Gathered.gather(fold))
@@ -105,20 +99,20 @@ def _outcome(log: list[LINE]) -> Outcome:
     assert len(comms) == len(built._communicators), "names are unique"
     found = Outcome()
     found.lines["unplaced"] = built._lines.unplaced_count
-    for line in built._lines.lines:
+    for line in (line for lines in built._lines.pairs.values() for line in lines):
         text, said = log[source_and_line(line.edge.place)[1] - 1]
         assert said is not None
         job, truth = said
         members = job.comms[truth.comm].ranks
         comm = comms.get(line.communicator)
-        in_world = line.space == "global"
+        in_world = line.placement.space == "global"
         want = (truth.src, truth.dst) if in_world else (members.index(truth.src), members.index(truth.dst))
         known = list(comm.global_ranks) if comm and in_world else members
         named = len(known) == len(members) and all(a in (None, b) for a, b in zip(known, members, strict=True))
-        found.lines["guessed" if line.guessed else "sure"] += line.edge.lines
-        if not line.guessed and (line.src, line.dst) != want:
+        found.lines["guessed" if line.doubt else "sure"] += line.edge.lines
+        if not line.doubt and (line.src, line.dst) != want:
             found.wrong.append(f"{text}: {line.src}->{line.dst} of {line.communicator} instead of {want}")
-        elif not line.guessed and not named:
+        elif not line.doubt and not named:
             found.misnamed.append(f"{text}: {line.communicator} instead of {members}")
     return found
 
@@ -126,9 +120,9 @@ def _outcome(log: list[LINE]) -> Outcome:
 WITH_START = [one for one in simulation.RELEASES if one.start]
 
 
-@given(st.sampled_from(simulation.RELEASES), SEEDS, st.sampled_from([0, attribution.MANY]))
-def test_a_whole_log_is_never_read_wrong(release: Release, seed: int, many: int) -> None:
-    found = outcome(lines_of(program(release, Random(seed))), many)
+@given(st.sampled_from(simulation.RELEASES), SEEDS)
+def test_a_whole_log_is_never_read_wrong(release: Release, seed: int) -> None:
+    found = outcome(lines_of(program(release, Random(seed))))
     assert found.wrong == found.misnamed == []
 
 
@@ -145,11 +139,10 @@ def test_a_log_that_breaks_off_is_never_read_wrong(release: Release, seed: int) 
 
 def test_logs_that_were_once_read_wrong_are_not() -> None:
     wrong = [
-        f"{release.name}, seed {seed}, {many}: {outcome(broken_off(release, seed), many).wrong}"
+        f"{release.name}, seed {seed}: {outcome(broken_off(release, seed)).wrong}"
         for release in WITH_START
         for seed in (119, 437, 1828, 2989)
-        for many in (0, attribution.MANY)
-        if outcome(broken_off(release, seed), many).wrong
+        if outcome(broken_off(release, seed)).wrong
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -166,7 +159,7 @@ def test_a_log_with_holes_is_never_read_wrong(release: Release, seed: int) -> No
 def test_two_jobs_on_the_same_hosts_are_not_mixed(release: Release, seed: int) -> None:
     random = Random(seed)
     jobs = program(release, random), program(release, random, first_pid=9000)
-    found = outcome(simulation.mix_streams([lines_of(job) for job in jobs], random), seed % 2 * attribution.MANY)
+    found = outcome(simulation.mix_streams([lines_of(job) for job in jobs], random))
     assert found.wrong == found.misnamed == []
 
 
@@ -204,3 +197,9 @@ def test_lines_of_many_communicators_of_the_same_ranks_are_all_placed() -> None:
     found = outcome(lines_of(job))
     assert found.wrong == found.misnamed == []
     assert found.lines["unplaced"] == 0
+
+
+def test_the_other_ends_tell_the_communicators_of_a_wide_job() -> None:
+    job = WideJob(256, rounds=2)
+    paths = nccl_inspect.read("".join(job.lines()).encode()).paths
+    assert set(paths.values("src", "dst")) == set(job.truth)

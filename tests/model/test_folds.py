@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby, pairwise
@@ -16,10 +15,9 @@ from few_examples import FEW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_inspect.model.communicators import attribution
-from nccl_inspect.model.connection import SIDES
 from nccl_inspect.model.fold import process_log
 from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.pipeline.reading import Judge, Options
 
 SAMPLES = (
@@ -64,17 +62,14 @@ def merge_folds(folds: Sequence[Fold], from_the_end: bool) -> Fold:
     name=st.sampled_from(SAMPLES),
     places=st.lists(st.integers(0, 100_000), min_size=1, max_size=5),
     from_the_end=st.booleans(),
-    many=st.sampled_from([0, attribution.MANY]),
 )
-def test_a_log_cut_anywhere_gives_the_same_job(name: str, places: list[int], from_the_end: bool, many: int) -> None:
+def test_a_log_cut_anywhere_gives_the_same_job(name: str, places: list[int], from_the_end: bool) -> None:
     """Parts may begin amid a file, and each is handed over by a process of its own."""
     lines = lines_of(name)
     ends = [0, *sorted(place % (len(lines) + 1) for place in places), len(lines)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attribution, "MANY", many)
-        folds = [fold_of(lines[start:end]) for start, end in pairwise(ends)]
-        whole = merge_folds([pickle.loads(pickle.dumps(fold)) for fold in folds], from_the_end)
-        assert document(whole) == read_at_once(name)
+    folds = [fold_of(lines[start:end]) for start, end in pairwise(ends)]
+    whole = merge_folds([pickle.loads(pickle.dumps(fold)) for fold in folds], from_the_end)
+    assert document(whole) == read_at_once(name)
 
 
 def test_an_empty_fold_changes_nothing_on_either_side() -> None:
@@ -97,9 +92,6 @@ def test_unrecognised_lines_and_warnings_keep_their_number_and_first_place() -> 
         }
 
 
-# --- many connections are resolved in columns
-
-
 def quote_job(fold: Fold) -> str:
     """Return what is said of a log, and the lines of ends and layouts, which are made when a rule asks."""
     job = Judge(Options())(fold)
@@ -109,30 +101,14 @@ def quote_job(fold: Fold) -> str:
     return json.dumps(job.to_dict(), indent=1) + repr((ends, rings))
 
 
-def other_ways(name: str) -> Iterator[tuple[str, str]]:
-    """Yield what is said of a sample in each way of reading it, with that way."""
-    fold = fold_of(lines_of(name))
-    yield "as a table", quote_job(fold)
-    yield "resolved again", quote_job(fold)
-    yield "handed over", quote_job(pickle.loads(pickle.dumps(fold)))
-
-
 @pytest.mark.parametrize("names", [SAMPLES[::4], pytest.param(SAMPLES, marks=pytest.mark.slow)], ids=["few", "all"])
-def test_connections_in_columns_are_those_that_lines_give(
-    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    by_object = {name: quote_job(fold_of(lines_of(name))) for name in names}
-    monkeypatch.setattr(attribution, "MANY", 0)
-    wrong = [f"{name}, {how}" for name in names for how, text in other_ways(name) if text != by_object[name]]
-    assert not wrong, "\n".join(["sample_logs that say otherwise:", *wrong])
-
-
-def test_without_numpy_many_connections_are_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_object = read_at_once(SAMPLES[0])
-    monkeypatch.setattr(attribution, "MANY", 0)
-    monkeypatch.delitem(sys.modules, "nccl_inspect.model.fold.edge_table", raising=False)
-    monkeypatch.setitem(sys.modules, "numpy", None)  # an import of it fails
-    assert document(fold_of(lines_of(SAMPLES[0]))) == by_object
+def test_a_fold_is_resolved_again_and_handed_over_with_the_same_answers(names: tuple[str, ...]) -> None:
+    wrong = []
+    for name in names:
+        fold = fold_of(lines_of(name))
+        first, again, handed_over = quote_job(fold), quote_job(fold), quote_job(pickle.loads(pickle.dumps(fold)))
+        wrong += [name] if not first == again == handed_over else []
+    assert not wrong
 
 
 def test_both_ends_of_a_path_have_their_line() -> None:
@@ -142,44 +118,6 @@ def test_both_ends_of_a_path_have_their_line() -> None:
         assert lines
         assert all(f"[{side}]" in line.text for line in lines)
     assert not list(job.paths.where(lambda kind: kind.transport == "P2P").end_lines("send"))
-
-
-EARLY, LATE = b"vm:7:7 [0] NCCL INFO ", b"vm:8:8 [1] NCCL INFO "
-CONNECTS = b"Channel %02d/%d : %d[%d] -> %d[%d] via P2P/CUMEM"
-RECEIVES = b"Channel %02d/%d : 1[1] -> 0[0] [receive] via NET/%b"
-STARTED = b"ncclCommInitRank comm 0x2e rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x75 - Init COMPLETE"
-SPLIT = (
-    b"ncclCommSplit comm 0x2f rank 1 nranks 2 cudaDev 0 nvmlDev 0 busId 60 parent 0x2e splitCount 1 color 1 key 1"
-    b"- Init START"
-)
-ORDERS = {
-    "an edge of two blocks": [
-        [EARLY + b"cudaDriverVersion 13000"],
-        [LATE + CONNECTS % (0, 1, 1, 1, 0, 0), LATE + CONNECTS % (0, 1, 1, 1, 2, 2)],
-        [EARLY + CONNECTS % (0, 1, 0, 0, 1, 1), LATE + CONNECTS % (1, 1, 1, 1, 0, 0)],
-    ],
-    "connections decided out of their order": [
-        [EARLY + STARTED, EARLY + CONNECTS % (5, 0, 0, 0, 10, 2)],
-        [
-            EARLY + RECEIVES % (25, 0, b"IB/1/GDRDMA"),
-            EARLY + RECEIVES % (26, 1, b"IBext_v8/0(3)/GDRDMA(PCI)/Shared"),
-        ],
-    ],
-    "a thread says amid them that some are there": [
-        [b"vm:7:7 [0] NCCL INFO " + STARTED, b"vm:7:8 [0] NCCL INFO " + SPLIT],
-        [b"vm:7:9 [0] NCCL INFO Channel 02 : 0[0] -> 1[1] via SHM/direct/direct"],
-        [b"vm:7:6 [0] NCCL INFO Connected all rings"],
-        [b"vm:7:9 [0] NCCL INFO Channel 03 : 0[0] -> 1[1] via P2P/CUMEM"],
-        [b"vm:7:8 [0] NCCL INFO Channel 01 : 23[00081] -> 8[9000] via P2P/CUMEM/CE"],
-    ],
-}
-
-
-def test_the_order_of_the_log_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_object = {name: document(fuzz_blocks.fold_log(blocks)) for name, blocks in ORDERS.items()}
-    monkeypatch.setattr(attribution, "MANY", 0)
-    for name, blocks in ORDERS.items():
-        assert document(fuzz_blocks.fold_log(blocks)) == by_object[name], name
 
 
 # --- the order of steps and bursts

@@ -9,8 +9,8 @@ import pytest
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import Job, Path, Paths
+from nccl_inspect.model.paths.path import End, Link
 
 
 def line(host: str, pid: int, message: str) -> str:

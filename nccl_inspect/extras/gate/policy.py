@@ -15,10 +15,10 @@ from typing import Any
 from nccl_inspect.errors import suggestion
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import SEVERITIES
-from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path, PathKind, Selection, Setting
+from nccl_inspect.model.paths.path import AlsoPath
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.model.versions import Alike, order
 from nccl_inspect.util.records import Frozen, frozen

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from nccl_inspect.model.communicators.members import Gpu, Member, ProcessMembers
-from nccl_inspect.model.fold.places import source_and_line
+from nccl_inspect.model.fold.process_log import source_and_line
 from nccl_inspect.util.records import Slotted, record
 
 

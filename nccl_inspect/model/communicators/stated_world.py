@@ -17,8 +17,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.model.communicators.communicator import Communicator, has_ranks_elsewhere
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.model.fold.process_log import Note, ProcessLog
+from nccl_inspect.model.fold.process_log import Note, ProcessLog, source_and_line
 
 _LABELS = 2
 """Ranks that lines name at least where a host is placed by them: the line of a single one may be of another host."""

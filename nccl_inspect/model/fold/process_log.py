@@ -15,9 +15,37 @@ from nccl_inspect.event.types import ChannelConnect, Collective, ProcessEnded
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.ingest.lines.timestamps import Late
-from nccl_inspect.model.fold.places import Move
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.records import Record, record
+
+_LINE_BITS = 40
+
+
+def position(source: int, line: int) -> int:
+    """Return one number that orders lines: by source, then by line."""
+    return source << _LINE_BITS | line
+
+
+def source_and_line(place: int) -> tuple[int, int]:
+    """Return the inverse of :func:`position`."""
+    return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
+
+
+class Move:
+    """Gives a place of a fold the place that it has in the fold that takes that one in.
+
+    Args:
+        first: what is added to the places of the first source.
+        others: the same for those of all others.
+    """
+
+    def __init__(self, first: int, others: int) -> None:
+        self.first = first
+        self.others = others
+
+    def __call__(self, place: int) -> int:
+        """Return the place there."""
+        return place + (self.others if place >> _LINE_BITS else self.first)
 
 
 class Step(NamedTuple):

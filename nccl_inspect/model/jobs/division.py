@@ -13,7 +13,7 @@ from nccl_inspect.event.base import NO_HOST, Process, is_named
 from nccl_inspect.model.communicators import stated_world
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
-from nccl_inspect.model.fold.places import position, source_and_line
+from nccl_inspect.model.fold.process_log import position, source_and_line
 from nccl_inspect.model.jobs.shares import Claim, Share, shares
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure

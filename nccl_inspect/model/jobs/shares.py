@@ -20,8 +20,7 @@ from nccl_inspect.event.base import Event, Process, is_named
 from nccl_inspect.event.types import CommEnd, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine
 from nccl_inspect.model import processes
-from nccl_inspect.model.fold.places import position, source_and_line
-from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step
+from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
+from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.event.types import Notice as Statement
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
-from nccl_inspect.model.fold.places import source_and_line
-from nccl_inspect.model.job import Notice, PathKind
-from nccl_inspect.model.paths import ends as links
-from nccl_inspect.model.paths.ends import Line, NicName
-from nccl_inspect.model.paths.path import Path
-from nccl_inspect.model.paths.placement import Placed
-from nccl_inspect.model.paths.table import Paths, refine_kinds
+from nccl_inspect.model.fold.process_log import source_and_line
+from nccl_inspect.model.job import Notice
+from nccl_inspect.model.paths.ends import NicName, pair_ends
+from nccl_inspect.model.paths.path import AlsoPath, PathKind, key_of
+from nccl_inspect.model.paths.placement import Line, Placed
+from nccl_inspect.model.paths.table import Paths, Table, refine_kinds
 from nccl_inspect.scanning.found import Edge
 
 Pair = tuple[str, str, str]
@@ -48,8 +48,6 @@ def _bus_id(name: str) -> str:
 
 def name_classes(paths: Paths, classes: Mapping[Pair, str], bus_ids: Mapping[int, str]) -> Paths:
     """Give P2P paths their class; other pairs NCCL reroutes through the CPU, whatever joins them."""
-    names: list[str | None] = [None, *dict.fromkeys(classes.values())]
-    number = {name: place for place, name in enumerate(names)}
 
     def class_of(kind: PathKind, hosts: tuple[str | None, str | None], *ends: tuple[int, str | None]) -> str | None:
         if kind.transport != "P2P" or hosts[0] is None or hosts[0] != hosts[1]:
@@ -57,39 +55,31 @@ def name_classes(paths: Paths, classes: Mapping[Pair, str], bus_ids: Mapping[int
         first, second = [bus_ids.get(rank, gpu or "").lower() for rank, gpu in ends]
         return classes.get((hosts[0], first, second))
 
-    ways = paths.values(lambda kind: kind, "src_host", "dst_host", "src", "src_gpu", "dst", "dst_gpu")
+    ways = paths.values("kind", "src_host", "dst_host", "src", "src_gpu", "dst", "dst_gpu")
     marking = [
-        number[class_of(kind, (src_host, dst_host), (src, src_gpu), (dst, dst_gpu))]
+        class_of(kind, (src_host, dst_host), (src, src_gpu), (dst, dst_gpu))
         for kind, src_host, dst_host, src, src_gpu, dst, dst_gpu in ways
     ]
-    return refine_kinds(paths, marking, lambda kind, mark: kind.with_fields(gpu_class=names[mark]))
+    return refine_kinds(paths, marking, lambda kind, name: kind.with_fields(gpu_class=name))
 
 
 class Scope:
     """Decides whether two ranks are on one host.
 
     Args:
-        devices: the GPUs of ranks by their spaces, as connection lines name them.
-        hosts: of ranks, by space and rank.
+        placed: the lines, and the hosts of ranks.
         communicators: for what NCCL says of nodes.
         nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
     """
 
-    def __init__(
-        self,
-        devices: Iterable[tuple[str, int, str | None]],
-        hosts: Mapping[tuple[str, int], str],
-        communicators: Sequence[Communicator],
-        nodes_are_hosts: bool,
-    ) -> None:
+    def __init__(self, placed: Placed, communicators: Sequence[Communicator], nodes_are_hosts: bool) -> None:
         self._nodes_are_hosts = nodes_are_hosts
-        self._hosts = hosts
+        self._pairs, self._hosts = placed.pairs, placed.hosts
         self._by_name = {comm.name: comm for comm in communicators}
         self._are_ambiguous = cache(_names_are_ambiguous)
         self._has_one_each = cache(_has_one_each)
         self._full: dict[tuple[str, str, str], bool] = {}
         self._by_host: dict[str, dict[str, list[Member]]] = {}
-        self._named = devices
 
     @cached_property
     def _ranks(self) -> dict[tuple[str, str], set[int]]:
@@ -103,10 +93,12 @@ class Scope:
     def _devices(self) -> dict[tuple[str, str, str], set[int]]:
         """Return the ranks that have a GPU of a host."""
         ranks: dict[tuple[str, str, str], set[int]] = {}
-        for space, rank, device in self._named:
-            host = self._hosts.get((space, rank))
-            if host is not None and device is not None:
-                ranks.setdefault((space, host, device), set()).add(rank)
+        for (src, dst, space), lines in self._pairs.items():
+            for rank, host in ((src, self._hosts.get((space, src))), (dst, self._hosts.get((space, dst)))):
+                for line in lines:
+                    device = line.event.src_dev if rank == src else line.event.dst_dev
+                    if host is not None and device is not None:
+                        ranks.setdefault((space, host, device), set()).add(rank)
         return ranks
 
     def agree_on(self, way: Iterable[Line]) -> str:
@@ -118,22 +110,23 @@ class Scope:
         """``intra``, ``inter`` or ``unknown``."""
         if line.event.is_local:
             return "intra"
-        hosts = [self._hosts.get((line.space, rank)) for rank in (line.src, line.dst)]
+        space = line.placement.space
+        src_host, dst_host = self._hosts.get((space, line.src)), self._hosts.get((space, line.dst))
         comm = self._by_name.get(line.communicator)
-        if None not in hosts:
-            if hosts[0] != hosts[1]:
+        if src_host is not None and dst_host is not None:
+            if src_host != dst_host:
                 return "inter"
             return "unknown" if comm and self._nodes_are_hosts and self._are_ambiguous(comm) else "intra"
         if comm and self._nodes_are_hosts and self._has_one_each(comm):
             return "inter"
-        seen = hosts[0] if hosts[0] is not None else hosts[1]
+        seen = src_host if src_host is not None else dst_host
         if seen is None:
             return "unknown"
-        unseen, device = (line.dst, line.dst_dev) if hosts[1] is None else (line.src, line.src_dev)
-        if comm and self._is_full(comm, line.space, seen):
+        unseen, device = (line.dst, line.event.dst_dev) if dst_host is None else (line.src, line.event.src_dev)
+        if comm and self._is_full(comm, space, seen):
             return "inter"
         # NCCL refuses two ranks on one GPU, so a device that a rank of that host has is another host's.
-        others = self._devices.get((line.space, seen, device or ""), set()) - {unseen}
+        others = self._devices.get((space, seen, device or ""), set()) - {unseen}
         return "inter" if others else "unknown"
 
     def _is_full(self, comm: Communicator, space: str, host: str) -> bool:
@@ -180,6 +173,9 @@ def build(
 ) -> Paths:
     """Return the paths, ordered by rank.
 
+    A job of a thousand ranks has tens of thousands of paths of a few hundred kinds: what lines mean is found out once
+    for all pairs of ranks whose lines say the same.
+
     Args:
         placed: the placed lines.
         communicators: for what NCCL says of nodes.
@@ -187,49 +183,107 @@ def build(
         nic_name: the name of a NIC by process, network and index, where the log lists it.
         nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
     """
-    if placed.table is not None and len(placed.rows):
-        from nccl_inspect.model.paths.grouping import Grouping  # most logs are short
-
-        rows = placed.rows
-        scope = Scope(rows.devices(), placed.hosts, communicators, nodes_are_hosts)
-        hosts, *ends = rows.hosts(placed.hosts)
-        grouping = Grouping(rows, (ends[0], ends[1]), nic_name, scope.find_scope)
-        return Paths(grouping.columns(lambda lines: _path(lines, scope, nic_name)[0], evidence, hosts))
-    scope = Scope(links.devices(placed.lines), placed.hosts, communicators, nodes_are_hosts)
-    pairs: dict[tuple[str, int, int], list[Line]] = {}
-    for line in placed.lines:
-        pairs.setdefault((line.space, line.src, line.dst), []).append(line)
-    paths, ways = [], []
-    for (space, src, dst), lines in sorted(pairs.items(), key=lambda pair: (pair[0][1:], pair[0][0])):
-        path, way = _path(lines, scope, nic_name)
-        path.src_host, path.dst_host = placed.hosts.get((space, src)), placed.hosts.get((space, dst))
-        path.evidence = [evidence(_first_line(way).edge)]
-        paths.append(path)
+    scope = Scope(placed, communicators, nodes_are_hosts)
+    wordings = _Wordings(scope, nic_name)
+    kinds: dict[object, tuple[PathKind, bool]] = {}
+    """By what lines say: the kind of path, and whether all of the lines are of it."""
+    alike: dict[object, PathKind] = {}
+    rows, ways = [], []
+    for pair in sorted(placed.pairs):
+        src, dst, space = pair
+        lines = placed.pairs[pair]
+        hosts = placed.hosts.get((space, src)), placed.hosts.get((space, dst))
+        wording = wordings.find_wording(lines, hosts)
+        if wording not in kinds:
+            kind = _kind(lines, scope, nic_name)
+            is_whole = all(line.edge.event.detail == kind.detail for line in lines)
+            kinds[wording] = alike.setdefault(key_of(kind), kind), is_whole
+        kind, is_whole = kinds[wording]
+        way = lines if is_whole else [line for line in lines if line.edge.event.detail == kind.detail]
+        first = _first_line(way).edge.event
+        names = [line.placement.communicator for line in way]
+        rows.append((src, dst, *hosts, first.src_dev, first.dst_dev, tuple(dict.fromkeys(names)), kind))
         ways.append(way)
-    return Paths(paths, _EndLines(ways, evidence))
+    quotes = _Quotes(ways, evidence)
+    return Paths(Table(rows, quotes.list_first, quotes.list_first_of_end))
 
 
-class _EndLines(NamedTuple):
-    """The first lines of the ends of paths; jobs can be pickled with it."""
+class _Wordings:
+    """Finds out what lines say of a path: the same of pairs of ranks whose paths are of one kind.
+
+    Args:
+        scope: whether ranks are on one host.
+        nic_name: names NICs.
+    """
+
+    def __init__(self, scope: Scope, nic_name: NicName) -> None:
+        self._scope, self._nic_name = scope, nic_name
+        self._numbers: dict[object, int] = {}
+        """By what events say of paths."""
+        self._events: dict[int, tuple[int, bool]] = {}
+        """By the id of an event the number of what it says, and whether both ranks are on one host."""
+        self._nics: dict[tuple[int, str, int], str | None] = {}
+        """By the id of a process, network and index."""
+
+    def find_wording(self, lines: Sequence[Line], hosts: tuple[str | None, str | None]) -> object:
+        """Return what the lines of a pair of ranks say, of which the hosts are known or None."""
+        is_between = hosts[0] != hosts[1] and None not in hosts
+        wordings: list[tuple[object, ...]] = []
+        for line in lines:
+            edge = line.edge
+            event = edge.event
+            number, is_local = self._events.get(id(event)) or self._read(event)
+            if is_local:
+                wordings.append((number, edge.channels, line.doubt))
+            else:
+                nic = None
+                if event.net is not None and event.nic_index is not None:
+                    key = id(line.placement.log), event.net, event.nic_index
+                    nic = self._nics[key] if key in self._nics else self._find_nic(key, line)
+                proxy = None if event.pxn_rank is None else line.pxn_rank
+                scope = "inter" if is_between else self._scope.find_scope(line)
+                wordings.append((number, edge.channels, line.doubt, nic, proxy, scope))
+        if len(lines) == 1:
+            return wordings[0]
+        # Which communicators they are of matters where several ways are named with theirs; else that they are several.
+        names: list[object] = [line.placement.communicator for line in lines]
+        if len(set(names)) > 1 and len({line.edge.event.detail for line in lines}) == 1:
+            names = list(map(names.index, names))
+        return *wordings, *names
+
+    def _find_nic(self, key: tuple[int, str, int], line: Line) -> str | None:
+        nic = self._nics[key] = self._nic_name(line.placement.log, *key[1:])
+        return nic
+
+    def _read(self, event: ChannelConnect) -> tuple[int, bool]:
+        number = self._numbers.setdefault(_SAID(event), len(self._numbers))
+        read = self._events[id(event)] = number, event.is_local
+        return read
+
+
+_SAID = attrgetter("detail", "transport", "net", "nic_index", "conn", "direction", "is_local", "gdr", "shared")
+"""What of an event matters for the kind of a path."""
+
+
+class _Quotes(NamedTuple):
+    """Quotes the first lines of paths and of their ends; jobs can be pickled with it."""
 
     ways: list[list[Line]]
     """The lines that each path is read from."""
     evidence: Callable[[Edge], Evidence]
 
-    def __call__(self, row: int, side: str, /) -> list[Evidence]:
+    def list_first(self, row: int) -> list[Evidence]:
+        """Return the first line of a path, in a list."""
+        return [self.evidence(_first_line(self.ways[row]).edge)]
+
+    def list_first_of_end(self, row: int, side: str) -> list[Evidence]:
+        """Return the first line that an end of a path prints, in a list; empty if none is known."""
         there = [line for line in self.ways[row] if line.event.direction == side]
         return [self.evidence(_first_line(there).edge)] if there else []
 
 
-def _first_line(way: Iterable[Line]) -> Line:
-    return min(way, key=lambda line: line.edge.place)
-
-
-def _ways(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    by_detail: dict[str, list[Line]] = {}
-    for line in lines:
-        by_detail.setdefault(line.event.detail, []).append(line)
-    return iter(by_detail.values())
+def _first_line(way: Sequence[Line]) -> Line:
+    return way[0] if len(way) == 1 else min(way, key=lambda line: line.edge.place)
 
 
 def _slowness(way: list[Line]) -> tuple[int, bool, bool]:
@@ -237,39 +291,45 @@ def _slowness(way: list[Line]) -> tuple[int, bool, bool]:
     return _SPEED.get(event.transport, 3), event.net == "Socket", not all(line.event.gdr for line in way)
 
 
-def _path(lines: Sequence[Line], scope: Scope, nic_name: NicName) -> tuple[Path, list[Line]]:
-    """Return the path of a pair of ranks, without hosts and evidence, and the lines that it is read from."""
-    way, *others = sorted(_ways(lines), key=_slowness, reverse=True)
-    first = _first_line(way)
-    event = first.event
+def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
+    """Return the kind of the path of a pair of ranks: that of the slowest way, if there are several."""
+    ways: dict[str, list[Line]] = {}
+    for line in lines:
+        ways.setdefault(line.event.detail, []).append(line)
+    way, *others = sorted(ways.values(), key=_slowness, reverse=True)
+    event = _first_line(way).event
     # The NIC and the proxy of a path are those of its sending end; its links have both ends.
     sender = next((line for line in way if line.event.direction != "receive"), way[0])
-    index = sender.event.nic_index
-    net = sender.event.net
-    path = Path(
-        src=first.src,
-        dst=first.dst,
-        src_host=None,
-        dst_host=None,
+    index, net = sender.event.nic_index, sender.event.net
+    channels = 0
+    for line in way:
+        channels |= line.edge.channels
+    return PathKind(
         scope=scope.agree_on(way),
         transport=event.transport,
         detail=event.detail,
         gdr=_gdr(way),
-        nic=nic_name(sender.log, net, index) if net is not None and index is not None else None,
+        nic=nic_name(sender.placement.log, net, index) if net is not None and index is not None else None,
         nic_index=index,
         pxn_rank=sender.pxn_rank,
         shared=any(line.event.shared for line in way),
-        channels=_channels(way),
-        communicators=list(dict.fromkeys(line.communicator for line in way)),
-        also=list(map(_also, others)),
-        guessed=all(line.guessed for line in way),
-        doubtful=all(line.doubtful for line in way),
+        guessed=all(line.doubt > 0 for line in way),
+        doubtful=all(line.doubt > 1 for line in way),
         net=net,
-        src_gpu=first.src_dev,
-        dst_gpu=first.dst_dev,
-        links=links.pair_ends(way, nic_name) if event.transport == "NET" else [],
+        channels=tuple(
+            channel for channel in range(min(channels.bit_length(), _MAX_CHANNELS)) if channels >> channel & 1
+        ),
+        also=tuple(
+            AlsoPath(
+                transport=other[0].event.transport,
+                detail=other[0].event.detail,
+                gdr=_gdr(other),
+                communicators=list(dict.fromkeys(line.communicator for line in other)),
+            )
+            for other in others
+        ),
+        links=tuple(pair_ends(way, nic_name)) if event.transport == "NET" else (),
     )
-    return path, way
 
 
 def _gdr(way: list[Line]) -> bool | str | None:
@@ -277,23 +337,6 @@ def _gdr(way: list[Line]) -> bool | str | None:
         return None
     values = {line.event.gdr for line in way}
     return values.pop() if len(values) == 1 else "partial"
-
-
-def _channels(way: list[Line]) -> list[int]:
-    bits = 0
-    for line in way:
-        bits |= line.edge.channels
-    return [channel for channel in range(min(bits.bit_length(), _MAX_CHANNELS)) if bits >> channel & 1]
-
-
-def _also(way: list[Line]) -> AlsoPath:
-    event = way[0].event
-    return AlsoPath(
-        transport=event.transport,
-        detail=event.detail,
-        gdr=_gdr(way),
-        communicators=list(dict.fromkeys(line.communicator for line in way)),
-    )
 
 
 def ranks_of(members: Iterable[Member], global_rank: Callable[[Member], int | None]) -> list[int]:

@@ -11,48 +11,17 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ChannelConnect, NetDevices
-from nccl_inspect.model.connection import End, Link
+from nccl_inspect.event.types import NetDevices
 from nccl_inspect.model.fold.fold import ProcessLog
+from nccl_inspect.model.paths.path import End, Link
+from nccl_inspect.model.paths.placement import Line
 from nccl_inspect.model.statements.index import Statements
-from nccl_inspect.scanning.found import Edge
 
 _SEND_RECV = 1
 """The connection set of send/recv; 0 is that of rings and trees."""
 
 NicName = Callable[[ProcessLog, str, int], str | None]
 """The name of a NIC by process, network and index, where the log lists it."""
-
-
-class Line(NamedTuple):
-    """One edge of one burst, in the numbers of the space in which paths are reported."""
-
-    space: str
-    """The name of the communicator whose ranks count, ``global`` for the world's."""
-    src: int
-    dst: int
-    event: ChannelConnect
-    """Its own, or another one of its kind: with other ranks, GPUs and channel."""
-    edge: Edge
-    """Where it stands and its channels."""
-    communicator: str
-    log: ProcessLog
-    guessed: bool
-    """Whether only the order of use shows the communicator."""
-    doubtful: bool
-    """Whether it may therefore join other ranks."""
-    pxn_rank: int | None
-    """The rank whose NIC sends, in the numbers of the space."""
-    src_dev: str | None
-    dst_dev: str | None
-    """The GPUs, as brackets name them."""
-
-
-def devices(lines: Iterable[Line]) -> Iterator[tuple[str, int, str | None]]:
-    """Yield the GPUs of ranks by their spaces, as lines name them."""
-    for line in lines:
-        yield line.space, line.src, line.src_dev
-        yield line.space, line.dst, line.dst_dev
 
 
 def pair_ends(way: Iterable[Line], nic_name: NicName) -> list[Link]:
@@ -79,7 +48,7 @@ def pair_ends(way: Iterable[Line], nic_name: NicName) -> list[Link]:
 def _end(line: Line, nic_name: NicName) -> End:
     event = line.event
     named = event.net is not None and event.nic_index is not None
-    nic = nic_name(line.log, event.net or "", event.nic_index or 0) if named else None
+    nic = nic_name(line.placement.log, event.net or "", event.nic_index or 0) if named else None
     return End(event.nic_index, nic, event.gdr, line.pxn_rank)
 
 

@@ -1,13 +1,56 @@
-"""A path between two ranks, and what paths have in common that differ only in their ranks. Plain data."""
+"""A path between two ranks, its ends, and what paths have in common that differ only in their ranks. Plain data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
-from nccl_inspect.model.connection import AlsoPath, End, Link
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.records import Record, Slotted, record
+
+SIDES = ("send", "receive")
+"""The ends of a network connection; what prints one names it so."""
+
+
+@record
+class AlsoPath(Record):
+    """A second way between the same ranks, in another communicator or on another channel."""
+
+    transport: str
+    detail: str
+    gdr: bool | str | None
+    communicators: list[str]
+
+
+class End(NamedTuple):
+    """One end of a network connection, as the rank there prints it."""
+
+    nic_index: int | None
+    nic: str | None
+    """The name of the NIC, where the log lists it."""
+    gdr: bool
+    pxn_rank: int | None
+    """The rank whose NIC sends instead of the own one (PXN); a receiving end prints none."""
+
+
+class Link(NamedTuple):
+    """Channels of a network path whose two ends say the same; an end whose line is not in the log is None."""
+
+    send: End | None
+    receive: End | None
+    send_recv: bool
+    """Whether it is a connection of send/recv, not of rings and trees."""
+    channels: int
+    """A bit for each channel."""
+
+    @property
+    def crosses_rails(self) -> bool:
+        """Return whether both ends are known and use NICs of different number and name."""
+        if self.send is None or self.receive is None or self.send.nic_index == self.receive.nic_index:
+            return False
+        return self.send.nic is None or self.send.nic != self.receive.nic
+
 
 _SHARED = (
     "scope",
@@ -134,7 +177,7 @@ def kind_of(path: Path) -> PathKind:
     return PathKind(**fields | {name: tuple(getattr(path, name)) for name in (*_LISTED, "rules")})
 
 
-def key_of(path: Path) -> tuple[object, ...]:
+def key_of(path: Path | PathKind) -> tuple[object, ...]:
     """Equal for paths of one kind."""
     also = tuple((way.transport, way.detail, way.gdr, *way.communicators) for way in path.also)
     alike = tuple([getattr(path, name) for name in (*_SHARED, *_JUDGED)])
@@ -143,21 +186,25 @@ def key_of(path: Path) -> tuple[object, ...]:
 
 def path_of(
     kind: PathKind,
-    ends: tuple[int, int],
-    hosts: tuple[str | None, str | None],
-    gpus: tuple[str | None, str | None],
-    communicators: tuple[str, ...],
+    *,
+    src: int,
+    dst: int,
+    src_host: str | None,
+    dst_host: str | None,
+    src_gpu: str | None,
+    dst_gpu: str | None,
+    communicators: Iterable[str],
     evidence: list[Evidence],
 ) -> Path:
     """Return a path of a kind."""
     fields: dict[str, Any] = {name: getattr(kind, name) for name in (*_SHARED, *_JUDGED)}
     return Path(
-        src=ends[0],
-        dst=ends[1],
-        src_host=hosts[0],
-        dst_host=hosts[1],
-        src_gpu=gpus[0],
-        dst_gpu=gpus[1],
+        src=src,
+        dst=dst,
+        src_host=src_host,
+        dst_host=dst_host,
+        src_gpu=src_gpu,
+        dst_gpu=dst_gpu,
         communicators=list(communicators),
         evidence=evidence,
         **fields | {name: list(getattr(kind, name)) for name in (*_LISTED, "rules")},

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from functools import cached_property
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest.lines.prefix import is_masked
 from nccl_inspect.model.communicators.attribution import Attribution
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
-from nccl_inspect.model.paths.ends import Line
 from nccl_inspect.scanning.found import Edge
 from nccl_inspect.util.records import Record, record
-
-if TYPE_CHECKING:
-    from nccl_inspect.model.fold.edge_table import EdgeTable
-    from nccl_inspect.model.paths.grouping import Rows
 
 _MAX_FRAGMENTS = 256
 """Communicators distinguished by their connection lines only; each line is compared with all of them."""
@@ -75,6 +70,7 @@ class Placement(NamedTuple):
     """Bursts of a process in a communicator, in the ranks of a space."""
 
     space: str
+    """The name of the communicator whose ranks count, ``global`` for the world's."""
     ranks: Sequence[int | None]
     """For each rank that the bursts may name that of the space."""
     communicator: str
@@ -82,105 +78,102 @@ class Placement(NamedTuple):
     bursts: Sequence[Burst]
 
 
+class Line(NamedTuple):
+    """One edge of one burst, in the numbers of the space in which paths are reported."""
+
+    src: int
+    dst: int
+    edge: Edge
+    """Where it stands, what it says, and its channels."""
+    placement: Placement
+    doubt: int
+    """0: its communicator is certain; 1: only the order of use shows it; 2: it may therefore join other ranks."""
+
+    @property
+    def event(self) -> ChannelConnect:
+        """Return what it says."""
+        return self.edge.event
+
+    @property
+    def communicator(self) -> str:
+        """Return the communicator that it is of."""
+        return self.placement.communicator
+
+    @property
+    def pxn_rank(self) -> int | None:
+        """Return the rank whose NIC sends, in the numbers of the space."""
+        return _global_rank(self.placement.ranks, self.edge.event.pxn_rank)
+
+
 class Placed:
     """All connection lines, with what they and the communicators say of hosts.
 
     Args:
         found_by: how the bursts came to their communicators.
-        table: of all connections, where they are many.
     """
 
-    def __init__(self, found_by: Attribution, table: EdgeTable | None) -> None:
-        self._found_by, self.table = found_by, table
+    def __init__(self, found_by: Attribution) -> None:
+        self._found_by = found_by
         self.placements: list[Placement] = []
         self.hosts: dict[tuple[str, int], str] = {}
         self.fragments: list[Fragment] = []
-        self._unplaced = found_by.given_up
+        self.unplaced_count = found_by.given_up
+        """How many lines could not be placed."""
+        self.pairs: dict[tuple[int, int, str], list[Line]] = {}
+        """The lines by the ranks that they join and the space of these; one of CollNet joins no ranks."""
+        self.networks = Counter[str]()
+        """How many connections each network has."""
 
     def name_host(self, rank: tuple[str, int], log: ProcessLog) -> None:
         """Note the host of a rank, unless it was taken out of the log."""
         if not is_masked(log.process):
             self.hosts[rank] = log.process[0]
 
-    def doubt(self, burst: Burst) -> int:
-        """0: the communicator of a burst is certain; 1: only the order of use shows it; 2: ranks may be others."""
-        if id(burst) not in self._found_by.guessed:
-            return 0
-        return 1 if id(burst) in self._found_by.paired else 2
-
-    def doubts(self, bursts: Sequence[Burst]) -> list[int]:
-        """Return the same of several."""
-        return list(map(self.doubt, bursts)) if self._found_by.guessed else [0] * len(bursts)
-
     def give_up(self, burst: Burst) -> None:
         """Count connections that belong nowhere."""
-        self._unplaced += sum(edge.lines for edge in burst.edges.values() if edge.event.transport != "COLLNET")
+        self.unplaced_count += sum(edge.lines for edge in burst.edges.values() if edge.event.transport != "COLLNET")
 
-    @cached_property
-    def rows(self) -> Rows:
-        """Return those whose ranks are known as columns, where there is a table."""
-        from nccl_inspect.model.paths.grouping import Rows  # most logs are short
+    def join_pairs(self) -> None:
+        """Gather the lines of each pair of ranks.
 
-        assert self.table is not None
-        return Rows(self, self.table)
-
-    @cached_property
-    def lines(self) -> list[Line]:
-        """Return those whose ranks are known; the other end of CollNet is the network, so that it joins no ranks."""
-        ordered = [
-            (number, edge.place, line)
-            for number, placement in zip(owners(self.placements), self.placements, strict=True)
-            for burst in placement.bursts
-            for edge in burst.edges.values()
-            if (line := self._line(placement, burst, edge))
-        ]
-        return [line for *_, line in sorted(ordered, key=itemgetter(0, 1))]
-
-    def _line(self, placement: Placement, burst: Burst, edge: Edge) -> Line | None:
-        """Return an edge in the ranks of the space; None where the log does not show them, and for CollNet."""
-        event, ranks = edge.event, placement.ranks
-        src, dst = _global_rank(ranks, event.src), _global_rank(ranks, event.dst)
-        if src is None or dst is None or event.transport == "COLLNET":
-            return None
-        return Line(
-            placement.space,
-            src,
-            dst,
-            event,
-            edge,
-            placement.communicator,
-            placement.log,
-            self.doubt(burst) > 0,
-            self.doubt(burst) > 1,
-            _global_rank(ranks, event.pxn_rank),
-            event.src_dev,
-            event.dst_dev,
-        )
-
-    @property
-    def unplaced_count(self) -> int:
-        """Return how many lines could not be placed."""
-        if self.table is not None:
-            return self._unplaced + self.rows.unplaced
-        bursts = (burst for placement in self.placements for burst in placement.bursts)
-        edges = [edge for burst in bursts for edge in burst.edges.values()]
-        lines = sum(edge.lines for edge in edges if edge.event.transport != "COLLNET")
-        return self._unplaced + lines - sum(line.edge.lines for line in self.lines)
-
-    @property
-    def networks(self) -> Counter[str]:
-        """Return how many connections each network has."""
-        if self.table is not None:
-            return self.rows.networks
-        return Counter(line.event.net for line in self.lines if line.event.net)
+        They are in the order of processes in their communicators, then in that of the log: in which order they were
+        decided matters for none.
+        """
+        owners: dict[tuple[str, int], list[Placement]] = {}
+        for placement in self.placements:
+            owners.setdefault((placement.communicator, id(placement.log)), []).append(placement)
+        guessed, paired = self._found_by.guessed, self._found_by.paired
+        for placements in owners.values():
+            edges = [
+                (edge.place, edge, placement, doubt)
+                for placement in placements
+                for burst in placement.bursts
+                for doubt in ((1 if id(burst) in paired else 2) if id(burst) in guessed else 0,)
+                for edge in burst.edges.values()
+            ]
+            edges.sort(key=itemgetter(0))
+            for _, edge, placement, doubt in edges:
+                event, ranks = edge.event, placement.ranks
+                if event.transport == "COLLNET":
+                    continue
+                src = ranks[event.src] if event.src < len(ranks) else None
+                dst = ranks[event.dst] if event.dst is not None and event.dst < len(ranks) else None
+                if src is None or dst is None:
+                    self.unplaced_count += edge.lines
+                    continue
+                self.pairs.setdefault((src, dst, placement.space), []).append(Line(src, dst, edge, placement, doubt))
+                if event.net:
+                    self.networks[event.net] += 1
 
     def spread_hosts(self) -> None:
         """Ranks joined by SHM or P2P are on one host, even where only one of them printed."""
-        joins = self.rows.local(self.hosts) if self.table is not None else _local(self.lines)
         beside: dict[tuple[str, int], list[tuple[str, int]]] = {}
-        for space, src, dst in joins:
-            beside.setdefault((space, src), []).append((space, dst))
-            beside.setdefault((space, dst), []).append((space, src))
+        for (src, dst, space), lines in self.pairs.items():
+            ends = (space, src), (space, dst)
+            is_known = ends[0] in self.hosts and ends[1] in self.hosts
+            if not is_known and any(line.edge.event.is_local for line in lines):
+                beside.setdefault(ends[0], []).append(ends[1])
+                beside.setdefault(ends[1], []).append(ends[0])
         reached = deque(rank for rank in beside if rank in self.hosts)
         while reached:
             rank = reached.popleft()
@@ -190,24 +183,10 @@ class Placed:
                     reached.append(other)
 
 
-def owners(placements: Iterable[Placement]) -> list[int]:
-    """Return for each placement the number of its process in its communicator.
-
-    Connections are in the order of these, then in that of the log: in which order they were decided matters for none.
-    """
-    numbers: dict[tuple[str, int], int] = {}
-    return [numbers.setdefault((placement.communicator, id(placement.log)), len(numbers)) for placement in placements]
-
-
-def _local(lines: Iterable[Line]) -> Iterator[tuple[str, int, int]]:
-    return ((line.space, line.src, line.dst) for line in lines if line.event.is_local)
-
-
 def place_lines(
     communicators: Sequence[Communicator],
     world: Communicator | None,
     found_by: Attribution,
-    table: EdgeTable | None = None,
 ) -> Placed:
     """Translate the ranks of all connection lines.
 
@@ -215,9 +194,8 @@ def place_lines(
         communicators: with their members and bursts.
         world: whose ranks are the global ones; None when the log does not show it.
         found_by: how the bursts came to their communicators, and which came to none.
-        table: of all connections, where they are many.
     """
-    placed = Placed(found_by, table)
+    placed = Placed(found_by)
     for comm in communicators:
         space = "global" if world else comm.name
         for rank, member in comm.members.items():
@@ -228,6 +206,7 @@ def place_lines(
                 placed.placements.append(Placement(space, comm.global_ranks, comm.name, member.log, member.bursts))
     for log, burst, home in _homes(communicators, world, found_by.homeless):
         _adopt(placed, home, world, log, burst)
+    placed.join_pairs()
     placed.spread_hosts()
     return placed
 
@@ -267,7 +246,7 @@ class _Rooms:
 
     def home(self, log: ProcessLog, burst: Burst) -> Communicator | None:
         """Return the only communicator with room for a burst that does not contradict it."""
-        highest = _highest(burst)
+        highest = burst.highest
         with_room = [comm for comm in self._largest_without(burst.key.rank) if highest < comm.nranks]
         return with_room[0] if len(with_room) == 1 and self._agrees(with_room[0], log, burst) else None
 
@@ -289,11 +268,6 @@ class _Rooms:
         return True
 
 
-def _highest(burst: Burst) -> int:
-    """Return the highest rank that a burst names."""
-    return burst.highest
-
-
 def _adopt(
     placed: Placed, home: Communicator | None, world: Communicator | None, log: ProcessLog, burst: Burst
 ) -> None:
@@ -308,7 +282,7 @@ def _adopt(
         for who, host, _ in _named_ranks(log, burst):
             if host:
                 placed.hosts[fragment.name, who] = host
-        ranks = range(_highest(burst) + 1)
+        ranks = range(burst.highest + 1)
         placed.placements.append(Placement(fragment.name, ranks, fragment.name, log, [burst]))
     else:
         placed.give_up(burst)
