@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.statements import error_of, is_propagated_error
+from nccl_inspect.judging.statements import is_propagated_error, message_of
 from nccl_inspect.model.job import Notice
 
 _WORDS = {
@@ -13,8 +13,11 @@ _WORDS = {
     3: ("torch/nccl-internal-error", "internal error"),
     4: ("torch/nccl-invalid-argument", "invalid argument"),
     5: ("torch/nccl-invalid-usage", "invalid usage"),
+    6: ("torch/nccl-remote-error", "remote process exited or there was a network error"),
 }
 """By code the production of PyTorch's explanation, and NCCL's words (ncclGetErrorString)."""
+_PASSED_ON = ("torch/watchdog-terminated", "torch/error-set", "torch/communicator-was-aborted")
+"""Statements that end with an error of somebody else, which may be one of NCCL."""
 _REMOTE = 6
 """ncclRemoteError."""
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
@@ -34,24 +37,28 @@ def file_of(frame: Notice) -> str:
 
 def find_unexplained(facts: Facts, code: int) -> list[Notice]:
     """Return the statements that a call failed with this code, its first frame first; none if the log says more."""
-    cascade = frames(facts, code)
+    cascade, statements = frames(facts, code), _find_statements(facts, code)
     reached = [frame for frame in cascade if file_of(frame).rpartition("/")[2] in _INTERFACE]
-    named, words = _WORDS[code]
-    statements = [
-        *facts.notices(named),
-        *(notice for notice in facts.with_role("nccl-result") if words in error_of(notice)),
-    ]
-    if not (reached or statements) or _is_explained(facts):
+    if not (reached or statements) or _is_explained(facts, statements):
         return []
     return [*cascade[:1], *statements, *reached]
 
 
 def remote(facts: Facts) -> list[Notice]:
-    """Return the frames of a call that failed because a peer is gone; none if the log says more."""
-    return [] if _is_explained(facts) else frames(facts, _REMOTE)
+    """Return the statements that a call failed because a peer is gone; none if the log says more."""
+    statements = [*frames(facts, _REMOTE), *_find_statements(facts, _REMOTE)]
+    return [] if _is_explained(facts, statements) else statements
 
 
-def _is_explained(facts: Facts) -> bool:
+def _find_statements(facts: Facts, code: int) -> list[Notice]:
+    """Return what PyTorch says of a call that failed with this code."""
+    named, words = _WORDS[code]
+    results = [*facts.with_role("nccl-result"), *facts.notices(*_PASSED_ON)]
+    return [*facts.notices(named), *(one for one in results if words in message_of(one))]
+
+
+def _is_explained(facts: Facts, statements: list[Notice]) -> bool:
     """Return whether a warning, an echo of a peer's end or another error says more than the code."""
-    warned = any(notice.level == "WARN" for notice in facts.job.notices)
-    return warned or any(not is_propagated_error(notice) for notice in facts.errors(forced_ends=False))
+    own = {id(one) for one in statements}
+    errors = [one for one in facts.errors(forced_ends=False) if id(one) not in own]
+    return any(one.level == "WARN" for one in facts.job.notices) or not all(map(is_propagated_error, errors))
