@@ -279,9 +279,20 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
     """Return the process of a report: its rank is that of NCCL's lines with its pid, else that of the report."""
     event = report_of(notice)
     if event.ended_pid is None and len(event.ranks) == 1:
-        return ProcessEnd([*event.ranks], *find_process(facts, event.ranks[0]), code, notice)
+        host, pid = find_process(facts, event.ranks[0])
+        return ProcessEnd([*event.ranks], host or _find_node(facts, notice), pid, code, notice)
     ranks, host = _look_up_pid(facts, event.ended_pid)
-    return ProcessEnd(list(event.ranks) if host is None else ranks, host, event.ended_pid, code, notice)
+    ranks = list(event.ranks) if host is None else ranks
+    return ProcessEnd(ranks, host or _find_node(facts, notice), event.ended_pid, code, notice)
+
+
+def _find_node(facts: Facts, notice: Notice) -> str | None:
+    """Return the host that a report names, as NCCL's lines call it where it has some."""
+    from nccl_inspect.artifacts import owner  # few jobs have such a report
+
+    name = report_of(notice).node or str(value(notice, "nodes") or "")
+    is_one = name not in ("", "localhost") and not {"[", ","}.intersection(name)
+    return (owner.hosts_of(tuple(facts.hosts())).match_host(name) or name) if is_one else None
 
 
 def _end_with_trace(facts: Facts, trace: Trace) -> ProcessEnd:

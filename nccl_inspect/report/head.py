@@ -49,6 +49,8 @@ def make_head(job: Job, is_now: bool = False) -> Head:
     index = Places(job)
     ranks = culprit_ranks(located) if located else notice.ranks if notice else []
     places = [index.locate(rank) for rank in ranks] if ranks else _reporters(job, located, notice)
+    if located and len(places) == len(located.hosts) == 1 and not (places[0].host or _is_missed(places[0], job)):
+        places = [places[0].with_fields(host=located.hosts[0])]  # a launcher names it
     reporters = _reporters(job, located, notice) if located and _are_only_named(located, job) else []
     since = (
         "" if has_story(job) else _describe_begin(job, lead, notice),
