@@ -45,7 +45,6 @@ class Ended(Frozen):
     """The part of the file: ``status.containerStatuses[0].state.terminated``."""
     text: str
     when: str = ""
-    restarts: int = 0
 
 
 @frozen
