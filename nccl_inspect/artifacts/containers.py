@@ -45,6 +45,7 @@ class Ended(Frozen):
     """The part of the file: ``status.containerStatuses[0].state.terminated``."""
     text: str
     when: str = ""
+    restarts: int = 0
 
 
 @frozen
