@@ -178,7 +178,7 @@ def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
 
 
 def _continues(facts: Facts, rank: int, notice: Notice) -> bool:
-    """Return whether the job goes on below an exception without a traceback: a program may print what it caught.
+    """Return whether the job continues below an exception without a traceback: a program may print what it caught.
 
     The rank itself prints more, it ended in order, or no failure follows before other output does.
     """
