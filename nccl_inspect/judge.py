@@ -130,9 +130,9 @@ def _drop_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]
     What only may have happened does not replace a failure.
     """
     own = [finding for finding in findings if finding.rule in wanted]
-    doubtful = {finding.rule for finding in own if finding.confidence == "possible" and not finding.fatal}
     present = {finding.rule for finding in own}
-    return [f for f in own if not superseding(f.rule) & (present - doubtful if f.fatal else present)]
+    sure = {finding.rule for finding in own if finding.confidence != "possible" or finding.fatal}
+    return [f for f in own if not superseding(f.rule) & (sure if f.fatal else present)]
 
 
 def _confirm_by_files(findings: list[Finding]) -> list[Finding]:

@@ -39,6 +39,8 @@ _ENDED = compile_later(r"is killed by signal: (?:Terminated|Interrupt)")
 """Failures because the process was terminated."""
 _AGAIN = compile_later(r"Caught \w+ in DataLoader worker process")
 """The prefix of a data loader to the exception of its worker."""
+_NEAR = 3
+"""Lines from an exception to the next failure, or to the end of the log, where it may have ended its rank."""
 _THREAD, _IGNORED = "Exception in thread ", "Exception ignored in"
 _ERROR = compile_later(r"[\w.]*(?:Error|Exception)(?:$|:)")
 """Names of error classes; other exceptions, such as ``queue.Empty``, often only signal a state."""
@@ -150,7 +152,7 @@ def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     for begin in begins:
         starts.setdefault(int(value(begin, "global_rank")), begin)
     for rank, (start, *_) in by_rank.items():
-        if start.production in _ALONE and not (facts.is_over() or came_up_below(facts, start)):
+        if start.production in _ALONE and not _continues(facts, rank, start):
             starts.setdefault(rank, start)  # its traceback is cut off
     interrupted = {value(notice, "global_rank") for notice in facts.notices("torch/rank-interrupted")}
     # A launcher may restart a process that was the first to end.
@@ -173,6 +175,21 @@ def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
         last = next(of_cuda, own[-1] if own else None)
         traces.append(Trace(rank, begin, own[0] if own else None, last))
     return traces, echoes
+
+
+def _continues(facts: Facts, rank: int, notice: Notice) -> bool:
+    """Return whether the job continues below an exception without a traceback: a program may print what it caught.
+
+    The rank itself prints more, it ended in order, or no failure follows before other output does.
+    """
+    here = notice.evidence[0]
+    lasts = (last for last in facts.job.last_lines if rank in last.ranks and last.source == here.source)
+    if any(last.order > here.order for last in lasts) or facts.is_over() or came_up_below(facts, notice):
+        return True
+    failures = [*facts.errors(), *facts.with_role("program-exception"), *facts.with_event(events.ProcessEnded)]
+    below = [line.order for failure in failures for line in failure.evidence if is_before(here, line)]
+    end = next(source.lines for source in facts.job.sources if source.name == here.source)
+    return min([*below, end]) - here.order > _NEAR
 
 
 def _select_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:

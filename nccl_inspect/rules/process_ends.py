@@ -177,6 +177,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     manner = "undecided" if first.is_undecided else "lost by Ray" if first.is_cause_unknown else manner
     message = next((words[rank] for rank in first.ranks if rank in words), None)
     is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught(facts, first.notice)
+    is_doubtful |= first.trace is not None and first.trace.is_cut_off and first.notice is first.trace.begin
     return Hit(
         named={
             "ended": ended,

@@ -43,6 +43,8 @@ _KINDS = {
 HELPERS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
 """Statements of helper threads, which are printed at every end as well."""
 _OF_NOBODY = "torch/python-interrupted"
+_SENT_TO_ONE = ("torch/worker-signalled", "torch/spawn-ended", "launchers/deepspeed-killing")
+"""Launchers signal one process; the other statements with a pid name the launcher, or one that was signalled before."""
 _AGENT = compile_later(r"[WE]\d{4} [\d:.]+ (\d+) torch/")
 _REMOTE = compile_later(
     r"remote process exited or there was a network error|ncclRemoteError|Connection closed by remote peer"
@@ -262,6 +264,7 @@ class Collector:
             first.line,
             f"raised {last.text}",
             peers=frozenset(exceptions.find_absent(last.whole)),
+            confidence="likely" if trace.is_cut_off else "certain",
             finding=finding,
         )
 
@@ -327,8 +330,9 @@ class Collector:
             if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
                 continue  # of a helper: the job went on
             is_report = isinstance(notice.event, ProcessEnded)
-            agent, pid = _AGENT.search(line.text), None if is_report else value(notice, "pid")
-            if pid is not None:
+            agent = _AGENT.search(line.text)
+            pid = value(notice, "pid") if notice.production in _SENT_TO_ONE else None
+            if pid is not None and notice.production == "torch/worker-signalled":
                 told.add(pid)
             ended = self.actors.actor_by_pid(report_of(notice).ended_pid) if _is_first(notice) else None
             if ended is not None and told and not agents and report_of(notice).ended_pid not in told:

@@ -18,6 +18,7 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import engine
 from nccl_inspect.judging.agreement import AGREEMENTS
+from nccl_inspect.model.finding import Finding
 
 SHM = (
     b"vm:100:100 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
@@ -81,6 +82,17 @@ def test_what_is_concluded_does_not_depend_on_the_order_of_rules(monkeypatch: py
     wrong = [one.name for one, known in zip(logs, expected, strict=True) if json.dumps(one.read().to_dict()) != known]
     assert len(logs) > 10
     assert not wrong, "\n".join(["another answer with the rules in another order:", *wrong])
+
+
+def test_a_rule_with_a_certain_finding_supersedes_whatever_else_it_found() -> None:
+    def build(rule: str, confidence: str, *, fatal: bool) -> Finding:
+        return Finding(rule, "failures", "error", confidence, "", "", "", [], fatal=fatal)
+
+    general = build("nccl-tests-failed", "certain", fatal=True)
+    certain, possible = (build("peer-death", sure, fatal=False) for sure in ("certain", "possible"))
+    wanted = {"peer-death", "nccl-tests-failed"}
+    assert judge._drop_superseded([general, certain, possible], wanted) == [certain, possible]
+    assert judge._drop_superseded([general, possible], wanted) == [general, possible]
 
 
 def test_judging_leaves_the_job_as_it_is() -> None:
