@@ -104,6 +104,8 @@ class _Builder:
         communicator.number(self._communicators, self._world)
         self.attribution = attribution.attribute(self._processes)
         self._lines = placement.place_lines(self._communicators, self._world, self.attribution)
+        self._cut_out = len({process for fragment in self._lines.fragments for process in fragment.ranks})
+        """How many processes print connections of communicators that the log does not show."""
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
             name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
@@ -231,12 +233,11 @@ class _Builder:
             return ranks
         process_id = process.log.process
         fragments = self._lines.fragments
-        everybody = {process for fragment in fragments for process in fragment.ranks}
         by_gpu: dict[str | None, dict[int, bool]] = {}
         for fragment in fragments:
             if (rank := fragment.ranks.get(process_id)) is not None:
                 ranks_of_gpu = by_gpu.setdefault(fragment.devices.get(rank), {})
-                ranks_of_gpu[rank] = ranks_of_gpu.get(rank, False) or len(fragment.ranks) == len(everybody)
+                ranks_of_gpu[rank] = ranks_of_gpu.get(rank, False) or len(fragment.ranks) == self._cut_out
         # A GPU has another rank in each communicator: that among all processes is the one of the job.
         chosen = [[rank for rank in own if len(own) == 1 or own[rank]] for own in by_gpu.values()]
         return sorted({own[0] for own in chosen if len(own) == 1})
