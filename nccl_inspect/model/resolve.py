@@ -106,7 +106,7 @@ class _Builder:
         self._lines = placement.place_lines(self._communicators, self._world, self.attribution)
         self._cut_out = len({process for fragment in self._lines.fragments for process in fragment.ranks})
         """How many processes print connections of communicators that the log does not show."""
-        self._refused = gathered.refused
+        self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
             name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
@@ -136,7 +136,8 @@ class _Builder:
         )
         if classes:
             built = build.name_classes(built, classes, self._bus_ids())
-        unknown = self._fold.unrecognised.values()
+        torn = set(map(id, self._torn))
+        unknown = [note for note in self._fold.unrecognised.values() if id(note) not in torn]
         return Job(
             sources=self._sources(),
             world_size=self._world_size(notices),
@@ -384,6 +385,10 @@ class _Builder:
 
     def _sources(self) -> list[SourceInfo]:
         infos = {index: source.info() for index, source in self._fold.sources_by_number.items()}
+        for note in self._torn:
+            info = infos[source_and_line(note.place)[0]]
+            info.unrecognised_lines -= 1
+            info.damaged_lines += 1
         for place in self._refused:
             infos[source_and_line(place)[0]].damaged_lines += 1
         return list(infos.values())
