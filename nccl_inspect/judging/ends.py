@@ -76,6 +76,8 @@ class ProcessEnd(Frozen):
     """How it ended, if that is more than a code."""
     is_undecided: bool = False
     """Whether it represents processes that their launcher may have killed: which one ended first is unknown."""
+    node: str | None = None
+    """Its host, also where only the report names it."""
 
     @property
     def report(self) -> ProcessEnded:
@@ -280,10 +282,10 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
     event = report_of(notice)
     if event.ended_pid is None and len(event.ranks) == 1:
         host, pid = find_process(facts, event.ranks[0])
-        return ProcessEnd([*event.ranks], host or _find_node(facts, notice), pid, code, notice)
+        return ProcessEnd([*event.ranks], host, pid, code, notice, node=host or _find_node(facts, notice))
     ranks, host = _look_up_pid(facts, event.ended_pid)
     ranks = list(event.ranks) if host is None else ranks
-    return ProcessEnd(ranks, host or _find_node(facts, notice), event.ended_pid, code, notice)
+    return ProcessEnd(ranks, host, event.ended_pid, code, notice, node=host or _find_node(facts, notice))
 
 
 def _find_node(facts: Facts, notice: Notice) -> str | None:

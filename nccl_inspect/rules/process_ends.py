@@ -149,7 +149,7 @@ def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd],
     return Hit(
         named={"memory": message_of(killed[0]).strip(), "doubtful": is_doubtful},
         ranks=ranks | by_task,
-        hosts={end.host for end in gone},
+        hosts={end.node or end.host for end in gone},
         evidence=first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
         confidence="possible" if is_doubtful else "likely" if by_task else "certain",
     )
@@ -199,7 +199,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
         },
         # It may not be a rank, or only one that lost another.
         ranks=suspected or ranks,
-        hosts={end.host for end in departed},
+        hosts={end.node or end.host for end in departed},
         evidence=[
             *first_evidence([first.trace.begin] if first.trace else []),
             *([first.raised.line] if first.raised else []),
