@@ -57,7 +57,7 @@ if [[ $GATE_SUMMARY == true ]]; then
     "${tool[@]}" "${report[@]}" --format=markdown -- "${logs[@]}" 2> /dev/null >> "$GITHUB_STEP_SUMMARY"
 fi
 [[ $GATE_ANNOTATIONS == true ]] && "${tool[@]}" "${gate[@]}" --format=github -- "${logs[@]}" 2> /dev/null
-[[ -n $GATE_SARIF ]] && write "$GATE_SARIF" sarif "${gate[@]}"
+[[ -n $GATE_SARIF ]] && write "$GATE_SARIF" sarif "${report[@]}"
 [[ -n $GATE_JUNIT ]] && write "$GATE_JUNIT" junit "${gate[@]}"
 [[ -n $GATE_HTML ]] && write "$GATE_HTML" html "${report[@]}"
 exit "$status"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 MEASURED = "docs/explanation/measurements.md"
 """The page with the authors' measurements and links to all others."""
 _AZURE = "github.com/Azure/azurehpc-health-checks"
-_LINKS = "github.com/stas00/ml-engineering"
 
 
 def cite(figure: str, what: str, link: str) -> Reference:

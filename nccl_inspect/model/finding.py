@@ -189,7 +189,7 @@ class Entry(Record):
     line: Evidence
     """The first line that shows it."""
     count: int
-    """How often it happened."""
+    """How often it happened to the process to which it happened most often; of no known process, how often at all."""
     because: int | None
     """The place in the story of what explains it; None of what it began with."""
     rule: str | None

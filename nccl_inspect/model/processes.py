@@ -519,6 +519,8 @@ def _proof(step: Step | Burst) -> events.CommInit | None:
 _FEW_LINES, _MANY_LINES = 2, 50
 """Lines of what looks like a network, where another one has many."""
 _BUILT_IN = ("IB", "Socket")
+_USUAL = 10
+"""Lines that most processes print."""
 _Way: TypeAlias = tuple[object, ...]
 
 
@@ -538,6 +540,7 @@ class Damage:
         logs = list(logs)
         if not self._torn:
             return logs
+        logs = self._without_nobody(logs)
         ways, said = _Ways(), _Sayings()
         for log in logs:
             ways.count_used(log)
@@ -548,15 +551,31 @@ class Damage:
 
     def _without_damage(self, log: ProcessLog, ways: _Ways, said: _Sayings) -> ProcessLog:
         bad = {id(step) for step in log.steps if isinstance(step, Step) and ways.is_no_network(step.event)}
+        ends = _ends_of_known(log)
         bad |= {id(edge) for burst in _bursts(log) for edge in burst.edges.values() if self._is_damage(log, edge, ways)}
         notes = {
             key: note for key, note in log.notes.items() if not (self._is_in_doubt(note) and said.is_unlike_all(note))
         }
-        if not bad and len(notes) == len(log.notes):
+        if not (bad or ends) and len(notes) == len(log.notes):
             return log
-        whole = (step for step in log.steps if id(step) not in bad)
+        whole = (ends.get(id(step), step) for step in log.steps if id(step) not in bad)
         steps = [_without_edges(step, bad) if isinstance(step, Burst) else step for step in whole]
         return replace(log, steps=[step for step in steps if step is not None], notes=notes)
+
+    def _without_nobody(self, logs: list[ProcessLog]) -> list[ProcessLog]:
+        """Return the processes without those that only a line or two name, by a torn host or id, where others say much.
+
+        A process says more than that before it has a communicator.
+        """
+        sizes = sorted(len(log.steps) + len(log.notes) for log in logs)
+        if not sizes or sizes[len(sizes) // 2] < _USUAL:
+            return logs
+        return [log for log in logs if len(log.steps) + len(log.notes) > _FEW_LINES or not self._is_silent(log)]
+
+    def _is_silent(self, log: ProcessLog) -> bool:
+        """Return whether a process of a torn source states no error."""
+        is_torn = source_and_line(log.first)[0] in self._torn
+        return bool(log.process.host) and is_torn and not any(note.level in STATEMENTS for note in log.notes.values())
 
     def _is_damage(self, log: ProcessLog, edge: Edge, ways: _Ways) -> bool:
         if edge.lines > 1 or source_and_line(edge.place)[0] not in self._torn:
@@ -638,6 +657,22 @@ def _way(event: ChannelConnect) -> _Way:
 
 def _bursts(log: ProcessLog) -> Iterator[Burst]:
     return (step for step in log.steps if isinstance(step, Burst))
+
+
+def _ends_of_known(log: ProcessLog) -> dict[int, Step]:
+    """Return ends of communicators whose pointer is torn, by what they were, with the pointer of the one that began."""
+    steps = [step for step in log.steps if isinstance(step, Step)]
+    named = Counter(getattr(step.event, "comm", None) for step in steps)
+    inits = [(step, step.event) for step in steps if isinstance(step.event, CommInit)]
+    ended = {event.comm for _, event in inits if event.phase == "COMPLETE"}
+    begun = {
+        (event.rank, event.nranks): event for _, event in inits if event.phase == "START" and event.comm not in ended
+    }
+    return {
+        id(step): step._replace(event=begin.with_fields(phase="COMPLETE", message=event.message))
+        for step, event in inits
+        if event.phase == "COMPLETE" and named[event.comm] == 1 and (begin := begun.get((event.rank, event.nranks)))
+    }
 
 
 def _without_edges(burst: Burst, bad: set[int]) -> Burst | None:

@@ -104,7 +104,9 @@ class _Builder:
         communicator.number(self._communicators, self._world)
         self.attribution = attribution.attribute(self._processes)
         self._lines = placement.place_lines(self._communicators, self._world, self.attribution)
-        self._refused = gathered.refused
+        self._cut_out = len({process for fragment in self._lines.fragments for process in fragment.ranks})
+        """How many processes print connections of communicators that the log does not show."""
+        self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
             name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
         }
@@ -134,7 +136,8 @@ class _Builder:
         )
         if classes:
             built = build.name_classes(built, classes, self._bus_ids())
-        unknown = self._fold.unrecognised.values()
+        torn = set(map(id, self._torn))
+        unknown = [note for note in self._fold.unrecognised.values() if id(note) not in torn]
         return Job(
             sources=self._sources(),
             world_size=self._world_size(notices),
@@ -230,12 +233,11 @@ class _Builder:
             return ranks
         process_id = process.log.process
         fragments = self._lines.fragments
-        everybody = {process for fragment in fragments for process in fragment.ranks}
         by_gpu: dict[str | None, dict[int, bool]] = {}
         for fragment in fragments:
             if (rank := fragment.ranks.get(process_id)) is not None:
                 ranks_of_gpu = by_gpu.setdefault(fragment.devices.get(rank), {})
-                ranks_of_gpu[rank] = ranks_of_gpu.get(rank, False) or len(fragment.ranks) == len(everybody)
+                ranks_of_gpu[rank] = ranks_of_gpu.get(rank, False) or len(fragment.ranks) == self._cut_out
         # A GPU has another rank in each communicator: that among all processes is the one of the job.
         chosen = [[rank for rank in own if len(own) == 1 or own[rank]] for own in by_gpu.values()]
         return sorted({own[0] for own in chosen if len(own) == 1})
@@ -383,6 +385,10 @@ class _Builder:
 
     def _sources(self) -> list[SourceInfo]:
         infos = {index: source.info() for index, source in self._fold.sources_by_number.items()}
+        for note in self._torn:
+            info = infos[source_and_line(note.place)[0]]
+            info.unrecognised_lines -= 1
+            info.damaged_lines += 1
         for place in self._refused:
             infos[source_and_line(place)[0]].damaged_lines += 1
         return list(infos.values())

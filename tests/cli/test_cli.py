@@ -97,7 +97,7 @@ def test_too_little_memory_is_an_error_in_one_line(tmp_path: Path) -> None:
     line = b"h%d:7:7 [0] NCCL INFO Channel 00/0 : %d[0] -> %d[1] via P2P/CUMEM\n"
     log = tmp_path / "job.log"
     log.write_bytes(b"".join(line % (number % 9000, number, number * 7919 % 100_003) for number in range(100_000)))
-    for megabytes in (150, 200, 400):
+    for megabytes in (150, 200, 250):
         limit = megabytes << 20
         done = subprocess.run(
             [*EXE, "summarize", "--jobs", "1", str(log)],

@@ -183,6 +183,12 @@ ROWS: dict[str, Export] = {
     "loki-lines": json_lines(lambda row: {"labels": {"pod": "a"}, "line": row.text, "timestamp": row.iso}),
     "elastic-lines": json_lines(elastic),
     "splunk-lines": json_lines(lambda row: {"preview": False, "result": {"_raw": row.text, "_time": row.iso}}),
+    "slog-lines": json_lines(lambda row: {"time": row.iso, "msg": row.text, "line": "train.go:12"}),
+    "docker-message-lines": json_lines(lambda row: {"message": "stdout", "log": row.text + "\n", "time": row.iso}),
+    "blank-message-lines": json_lines(lambda row: {"log": row.text + "\n", "message": " ", "time": row.iso}),
+    "datadog-message-lines": json_lines(
+        lambda row: {"attributes": {"message": row.text, "timestamp": row.iso}, "message": "m"}
+    ),
     "unknown-lines": json_lines(unknown),
 }
 """JSON with one object in each line."""

@@ -17,7 +17,7 @@ from same_jobs import capture, describe_job, read_plain
 import nccl_inspect
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.envelopes import Prefix, Whole
+from nccl_inspect.ingest.envelopes import Prefix, Whole, readers
 from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.model.job import Job
 from nccl_inspect.scanning.counts import Counts
@@ -82,6 +82,42 @@ def faults(envelope: Prefix | Whole) -> Iterator[str]:
         known = origin and (*origin.process[:2], origin.tid, origin.device, origin.time, origin.label, origin.rank)
         if origin and known != ("vm", 11, 12, 0, *stated[:3]):
             yield f"of {sample!r} the origin keeps {known}"
+
+
+NAMES = [path for path in readers.MESSAGES if "." not in path]
+BESIDE = ("logger.py:88", "12", "stdout", "m", " ", "worker 3: started", "NCCL")
+"""Texts that programs put beside the line, under a name that elsewhere is that of the line."""
+
+
+@given(
+    st.lists(st.sampled_from(NAMES), min_size=2, max_size=2, unique=True),
+    st.sampled_from(BESIDE),
+    st.booleans(),
+    st.booleans(),
+)
+def test_the_text_of_nccl_is_the_line_wherever_it_stands(
+    names: list[str], text: str, first: bool, is_logfmt: bool
+) -> None:
+    """A WARN that is taken for the text beside it would be a failure that nobody sees."""
+    if is_logfmt:
+        names = ["msg", "line"] if "msg" in names else ["log", "message"]
+    record = dict(zip(names, (LINE.decode(), text) if first else (text, LINE.decode()), strict=True))
+    if is_logfmt:
+        line = " ".join(["level=warn", *(f"{name}={json.dumps(value)}" for name, value in record.items())]).encode()
+        inners = readers.read_logfmt(line)
+    else:
+        inners = readers.read_json(json.dumps({"ts": TIME, "level": "warn", **record}).encode())
+    assert [inner.text for inner in inners] == [LINE]
+
+
+def test_without_nccl_the_line_is_what_a_program_says_and_not_where() -> None:
+    for record, said in (
+        ({"msg": "[rank3]: Watchdog caught collective operation timeout", "line": "logger.py:88"}, "msg"),
+        ({"line": "12", "message": "Traceback (most recent call last):"}, "message"),
+        ({"message": " ", "log": "Traceback (most recent call last):"}, "log"),
+        ({"message": " ", "log": "\t"}, "message"),
+    ):
+        assert [inner.text for inner in readers.read_json(json.dumps(record).encode())] == [record[said].encode()]
 
 
 @every(13)

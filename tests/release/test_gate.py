@@ -74,6 +74,19 @@ def test_a_policy_closes_the_gate(runner: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("world_size", "status"), [(8, 0), (4, 1)])
+def test_a_policy_writes_every_format(runner: Path, world_size: int, status: int) -> None:
+    policy = runner / "policy.toml"
+    policy.write_text(f"world_size = {world_size}\n")
+    files = {form: str(runner / f"x.{form}") for form in ("sarif", "junit", "html")}
+    done = gate(runner, logs="sample_logs/p2p-nvlink-8gpu/job.log", policy=str(policy), **files)
+    assert (done.returncode, outputs(runner)) == (status, {"status": str(status), "verdict": "ok"}), done.stdout
+    assert json.loads(Path(files["sarif"]).read_text())["version"] == "2.1.0"
+    assert ("<failure" in Path(files["junit"]).read_text()) == bool(status)
+    assert "<html" in Path(files["html"]).read_text()
+
+
+@pytest.mark.slow
 def test_a_good_run_passes(runner: Path) -> None:
     done = gate(runner, logs="sample_logs/p2p-nvlink-8gpu/job.log", summary="false")
     assert (done.returncode, outputs(runner)["verdict"]) == (0, "ok"), done.stdout

@@ -19,10 +19,10 @@ JSON = compile_later(rb'[\s,]*(?:\[\s*)?(?:\{\s*"|"[@\w.]{1,40}"\s*:\s*")')
 JSON_FIRST = b'{[" \t,'
 MESSAGES = (
     *("LogEntry", "LogMessage", "body", "message", "@message", "attributes.message", "Message", "Content"),
-    *("_source.message", "_source.log", "jsonPayload.message", "textPayload", "Line", "MESSAGE", "line"),
-    *("body.stringValue", "msg", "_raw", "result._raw", "log"),
+    *("_source.message", "_source.log", "jsonPayload.message", "textPayload", "Line", "MESSAGE"),
+    *("body.stringValue", "msg", "_raw", "result._raw", "log", "line"),
 )
-"""Where a record has the line, by paths of names: the first that is there counts."""
+"""Where a record has the line, by paths of names; for many loggers, ``line`` is that of their own source."""
 _TIMES = (
     *("timestamp", "@timestamp", "time", "ts", "date", "TimeGenerated", "Date", "Time", "tsNs", "_time"),
     *("result._time", "ingestionTime", "@ingestionTime", "attributes.timestamp", "_source.@timestamp", "_source.time"),
@@ -59,10 +59,11 @@ def read_json(line: bytes) -> list[Inner]:
 
 
 def _read_record(fields: dict[str, Any]) -> Inner | None:
-    path = next((path for path in MESSAGES if path in fields and text_of(fields[path]) is not None), "")
-    text = text_of(fields.get(path))
-    if text is None:
+    texts = {path: text for path in MESSAGES if path in fields and (text := text_of(fields[path])) is not None}
+    if not texts:
         return None
+    path = _choose_name(texts)
+    text = texts[path]
     times = (_write(fields[path]) for path in _TIMES if path in fields)
     labels = dict.fromkeys([_write(fields[path]) for path in _LABELS if path in fields])
     rank = _write(fields.get("rank"))
@@ -77,6 +78,11 @@ def _read_record(fields: dict[str, Any]) -> Inner | None:
             is_cut or fields.get("logtag") == "P",
         ),
     )
+
+
+def _choose_name(texts: dict[str, bytes]) -> str:
+    """Return which of the members that may hold the line does: one with a line of NCCL, else one that is not blank."""
+    return max(texts, key=lambda name: (b"NCCL " in texts[name], not texts[name].isspace()))
 
 
 def flatten(record: dict[str, Any], before: str = "", depth: int = _MAX_DEPTH) -> Iterator[tuple[str, Any]]:
@@ -176,11 +182,12 @@ _LOGFMT_LABELS = "pod", "pod_name", "host", "hostname", "instance", "container"
 def read_logfmt(line: bytes) -> list[Inner]:
     """Return the line in a record."""
     fields = {decode(name): _unquote(value) for name, value in _PAIR.findall(line)}
-    text = next((fields[name] for name in _LOGFMT_MESSAGES if fields.get(name)), b"")
+    texts = {name: fields[name] for name in _LOGFMT_MESSAGES if fields.get(name)}
     time = next((decode(fields[name]) for name in _LOGFMT_TIMES if fields.get(name)), None)
     label = "/".join(decode(fields[name]) for name in _LOGFMT_LABELS if fields.get(name)) or None
     rank = fields.get("rank", b"")
-    return [Inner(text, Stated(time, label, int(rank) if rank.isdigit() else None))] if text else []
+    stated = Stated(time, label, int(rank) if rank.isdigit() else None)
+    return [Inner(texts[_choose_name(texts)], stated)] if texts else []
 
 
 def _unquote(value: bytes) -> bytes:

@@ -269,6 +269,7 @@ class Separation:
         return {without.sub("", self._fold.sources[source].name) for source in part.sources}
 
     def _join_in_sources(self) -> None:
+        tests = _sources_of_tests(self._fold)
         reasons = _find_requeues(self._fold)
         for source, parts in self._by_source.items():
             indexes = sorted(parts, key=lambda index: self._parts[index].extents[source])
@@ -280,6 +281,8 @@ class Separation:
                 self._unions.join(before, after)
             for before, after in pairwise(indexes):
                 first, second = self._parts[before], self._parts[after]
+                if source in tests and _is_one_misled(first, second):
+                    self._unions.join(before, after)
                 end, begin = first.extents[source][1], second.extents[source][0]
                 if any(end < place < begin for place in reasons.get(source, ())) and _is_alike(first, second):
                     self._unions.join(before, after)
@@ -327,6 +330,21 @@ def _is_restart(part: Part, later: Part) -> bool:
     """Return whether a part is one job started again: most of its hosts are the same, and so are GPUs."""
     common = len(part.hosts & later.hosts)
     return 2 * common >= min(len(part.hosts), len(later.hosts)) and not part.contradicts(later)
+
+
+def _is_one_misled(part: Part, other: Part) -> bool:
+    """Return whether two tests of one host each that began at once were meant to be one."""
+    return len(part.hosts) == len(other.hosts) == 1 and _is_alike(part, other) and bool(part.overlaps(other))
+
+
+def _sources_of_tests(fold: Fold) -> set[int]:
+    """Return the sources with output of nccl-tests."""
+    return {
+        source_and_line(note.place)[0]
+        for log in fold.processes.values()
+        for note in log.notes.values()
+        if note.event is not None and note.event.dialect == "nccl-tests"
+    }
 
 
 def _find_named_ranks(fold: Fold) -> dict[int, list[tuple[int, int]]]:

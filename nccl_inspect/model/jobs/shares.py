@@ -24,6 +24,7 @@ from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, p
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
+from nccl_inspect.scanning.counts import Counts
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record, record
@@ -365,11 +366,17 @@ class _Division:
                     tail=deque(tail.get(job, ())),
                     broken=broken.get(job, []),
                     mended=mended.get(job, []),
-                    damaged_lines=len(broken.get(job, ())) + more,
+                    damaged_lines=len(broken.get(job, ())) + (more if self._goes_beyond(number, job, counts) else 0),
                 ),
             )
             for job in jobs
         }
+
+    def _goes_beyond(self, number: int, job: int, counts: Counts) -> bool:
+        """Return whether a job has lines behind the last damaged one that is kept: there the others are."""
+        marks = self._landmarks.get(number)
+        last = marks.last.get(job) if marks else None
+        return last is None or not counts.broken or source_and_line(last)[1] > counts.broken[-1][0]
 
     def _by_job(self, number: int, lines: Iterable[_Line]) -> dict[int, list[_Line]]:
         by_job: dict[int, list[_Line]] = {}

@@ -38,6 +38,19 @@ def template(message: str) -> str:
     return _VARIABLE.sub("{}", message)
 
 
+def torn(fold: Fold | Share) -> list[Note]:
+    """Return the unrecognised lines that are pieces of torn ones.
+
+    A source with lines that are provably run together is torn; a message that occurs once there and that no production
+    knows is then most likely put together from two halves.
+    """
+    return [
+        note
+        for note in fold.unrecognised.values()
+        if note.count == 1 and fold.sources_by_number[source_and_line(note.place)[0]].counts.damaged_lines
+    ]
+
+
 def cut_widths(fold: Fold) -> dict[str, int]:
     """Return the length of the lines of each source in which none is longer, because all were cut there."""
     notes = list(fold.unrecognised.values())
