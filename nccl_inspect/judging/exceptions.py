@@ -183,13 +183,31 @@ def _continues(facts: Facts, rank: int, notice: Notice) -> bool:
     The rank itself prints more, it ended in order, or no failure follows before other output does.
     """
     here = notice.evidence[0]
-    lasts = (last for last in facts.job.last_lines if rank in last.ranks and last.source == here.source)
-    if any(last.order > here.order for last in lasts) or facts.is_over() or came_up_below(facts, notice):
+    if _last_of_ranks(facts).get((here.source, rank), 0) > here.order:
         return True
+    if facts.is_over() or came_up_below(facts, notice):
+        return True
+    failures, end = _places_of_failures(facts)[here.source]
+    below = bisect_right(failures, here.order)
+    return min([*failures[below : below + 1], end]) - here.order > _NEAR
+
+
+@once
+def _last_of_ranks(facts: Facts) -> dict[tuple[str, int], int]:
+    """Return the last line of each rank in each source."""
+    lasts: dict[tuple[str, int], int] = {}
+    for last in facts.job.last_lines:
+        for rank in last.ranks:
+            lasts[last.source, rank] = max(last.order, lasts.get((last.source, rank), 0))
+    return lasts
+
+
+@once
+def _places_of_failures(facts: Facts) -> dict[str, tuple[list[int], int]]:
+    """Return for each source the lines that tell of failures, in order, and its last line."""
     failures = [*facts.errors(), *facts.with_role("program-exception"), *facts.with_event(events.ProcessEnded)]
-    below = [line.order for failure in failures for line in failure.evidence if is_before(here, line)]
-    end = next(source.lines for source in facts.job.sources if source.name == here.source)
-    return min([*below, end]) - here.order > _NEAR
+    by_source = group_values((line.source, line.order) for failure in failures for line in failure.evidence)
+    return {source.name: (sorted(by_source.get(source.name, ())), source.lines) for source in facts.job.sources}
 
 
 def _select_last_attempt(begin: Notice, notices: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
