@@ -204,7 +204,7 @@ def _last_of_ranks(facts: Facts) -> dict[tuple[str, int], int]:
 
 @once
 def _places_of_failures(facts: Facts) -> dict[str, tuple[list[int], int]]:
-    """Return for each source the lines that tell of failures, in order, and its last line."""
+    """Return for each source the lines that report failures, in order, and its last line."""
     failures = [*facts.errors(), *facts.with_role("program-exception"), *facts.with_event(events.ProcessEnded)]
     by_source = group_values((line.source, line.order) for failure in failures for line in failure.evidence)
     return {source.name: (sorted(by_source.get(source.name, ())), source.lines) for source in facts.job.sources}
