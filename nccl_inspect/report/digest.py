@@ -238,18 +238,18 @@ def _list_leads(job: Job) -> list[Finding]:
     begins is one.
     """
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
-    if not leads and job.verdict in ("failed", "unknown") and (told := _find_told(job)):
-        return [told]
+    if not leads and job.verdict in ("failed", "unknown") and (end := _find_external_end(job)):
+        return [end]
     if job.verdict == "failed":
         return leads
     doubted = ("error",) if job.verdict == "degraded" else ("error", "warning")
     return sorted(leads, key=lambda f: f.confidence == "possible" and f.severity in doubted)
 
 
-def _find_told(job: Job) -> Finding | None:
-    """Return the finding with which the story begins, if it says for certain why the job ended."""
-    told = (finding for finding in job.findings if finding.root and finding.confidence == "certain")
-    return next((finding for finding in told if job.story and finding.rule == job.story[0].rule), None)
+def _find_external_end(job: Job) -> Finding | None:
+    """Return the info with which the story begins, if it is certain: somebody ended the job, which did not fail."""
+    infos = (f for f in job.findings if f.root and (f.severity, f.confidence) == ("info", "certain"))
+    return next((finding for finding in infos if job.story and finding.rule == job.story[0].rule), None)
 
 
 def find_lead(job: Job) -> Finding | None:
@@ -261,8 +261,8 @@ def find_lead(job: Job) -> Finding | None:
 def _explain(leads: list[Finding], job: Job) -> bool:
     """Return whether a failed job failed of one of these, or of what follows from the first."""
     first = next((finding.rule for finding in leads), "")
-    is_told = bool(leads) and leads[0] is _find_told(job)
-    return is_told or any(f.fatal for f in leads) or any(f.fatal and first in f.because for f in job.findings)
+    is_external = bool(leads) and leads[0] is _find_external_end(job)
+    return is_external or any(f.fatal for f in leads) or any(f.fatal and first in f.because for f in job.findings)
 
 
 def has_story(job: Job) -> bool:

@@ -81,8 +81,9 @@ def _report_unexplained(
     entry: Registered, facts: Facts, story: Story, findings: Iterable[Finding]
 ) -> Iterator[Finding]:
     """Yield what a rule says about a failed job if none of the findings says that it failed, or was ended."""
-    is_told = bool(story.lead) and story.lead[0].kind == "ended-from-outside" and story.lead[0].confidence == "certain"
-    if not facts.job.failed or is_told or any(finding.fatal for finding in findings):
+    lead = next(iter(story.lead), None)
+    is_ended = lead is not None and (lead.kind, lead.confidence) == ("ended-from-outside", "certain")
+    if not facts.job.failed or is_ended or any(finding.fatal for finding in findings):
         return
     calls = sorted(job_failure.failed_calls(facts.job.notices), key=lambda notice: notice.place)
     said = [call for call in calls if not isinstance(call.event, ErrorCascade)] or calls[-1:]

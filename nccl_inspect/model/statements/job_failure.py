@@ -6,6 +6,7 @@ really print counts; words such as ``timeout=1800`` or ``exited with code 0`` in
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.event.base import Process
@@ -65,6 +66,7 @@ def reason(event: Event | None) -> str | None:
 
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """Files whose frames in a cascade mean that the error reached the caller of NCCL."""
+_WITHOUT_COLLNET = "nccl/collnet-unavailable"
 _IN_PROGRESS = 7
 _INTERNAL = 3
 
@@ -72,15 +74,21 @@ _INTERNAL = 3
 def failed_calls(notices: Sequence[job.Notice]) -> Iterator[job.Notice]:
     """Yield what says that a call of NCCL failed.
 
-    What fails because its process is ending already does not count, nor what a thread survived.
+    What fails because its process is ending already does not count, nor what a thread survived. Without CollNet, NCCL
+    continues, which the first rank of each host says: a single frame of the others is of that
+    (ncclTransportCollNetCheck in src/transport.cc); a call that fails leaves one in each of its callers.
     """
     ending: dict[Process, int] = {}
     for notice in notices:
         if is_shutting_down(notice.event):
             ending.update({process: notice.place for process in notice.processes if process not in ending})
-    for notice in notices:
+    failed = [notice for notice in notices if _is_failed_call(notice) and not notice.outlived]
+    without_collnet = any(notice.production == _WITHOUT_COLLNET for notice in notices)
+    frames = Counter(process for notice in failed for process in notice.processes)
+    for notice in failed:
         is_late = all(ending.get(process, notice.place) < notice.place for process in notice.processes)
-        if not is_late and _is_failed_call(notice) and not notice.outlived:
+        is_frame = without_collnet and isinstance(notice.event, ErrorCascade)
+        if not is_late and not (is_frame and all(frames[process] == 1 for process in notice.processes)):
             yield notice
 
 
