@@ -90,6 +90,8 @@ _BEHIND = {"identifier": ("stated", "guid"), "account": ("arn", "cloud")}
 _PARTS = re.compile(r"([._-]+)")
 _LINE_OF_SECRET = re.compile(r"\S[^\r\n]*")
 _SUFFIXES = LISTS["suffixes"]
+_NUMBERED = re.compile(r"(?=[A-Za-z]+\d)[A-Za-z0-9]{4,}")
+"""``gpu17``, ``r1i0n1``: a host that is called so is one wherever it stands, though ``gpu`` is a word."""
 _MIN_STEM = 4
 """Letters of a name that is known with a number behind it, too."""
 _HOMES = ("home", "Users", "users")
@@ -122,7 +124,10 @@ class Scrubber:
             elif name in self.names.table["host"] and is_distinct(name):
                 for other in (name.lower(), name.upper()):
                     self._all.setdefault(other, new)
-        self._distinct = {name: new for name, new in self._all.items() if is_distinct(name) or is_rare(name)}
+        numbered = set(filter(_NUMBERED.fullmatch, self.names.table["host"])) - message_words()
+        self._distinct = {
+            name: new for name, new in self._all.items() if name in numbered or is_distinct(name) or is_rare(name)
+        }
         self._token.cache_clear()
         self._harmless.clear()
 
