@@ -72,7 +72,7 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
     for _ in range(2):  # without what the story tells others have other causes
         joined = [_join_causes(story, finding, by_rule, kept, tellers, rules) for finding in kept]
         joined = [_as_deadly(story, finding) for finding in joined]
-        kept = [finding for finding in joined if not _is_told(finding, by_rule[finding.rule], joined, rules)]
+        kept = [finding for finding in joined if not _repeats_story(finding, by_rule[finding.rule], joined, rules)]
     kept = [_without_waiting(story, finding, rules) for finding in kept]
     return Decided([*kept, *_report_unexplained(by_name[_NO_REASON], facts, story, kept)], place)
 
@@ -203,7 +203,7 @@ def _join_causes(
     return finding.with_fields(because=because, root=is_root or not because, ranks=ranks)
 
 
-def _is_told(
+def _repeats_story(
     finding: Finding, incidents: Iterable[Incident], findings: Sequence[Finding], rules: Mapping[str, Rule]
 ) -> bool:
     """Return whether it is about ends that follow from another finding, and no crash: the story tells them."""

@@ -322,7 +322,7 @@ class Collector:
     def _collect_signals(self) -> Iterator[Incident]:
         """Yield the signals of launchers, schedulers and users, and to whom they went."""
         agents: dict[int, tuple[Notice, set[Actor]]] = {}
-        told: set[int] = set()
+        signalled: set[int] = set()
         ends = [*self.facts.with_role("forced-end"), *self.facts.with_event(ProcessEnded, lambda e: e.is_external)]
         ends += terminations(self.facts)
         for notice in sorted(since_start(self.facts, ends), key=lambda notice: notice.place):
@@ -333,9 +333,9 @@ class Collector:
             agent = _AGENT.search(line.text)
             pid = value(notice, "pid") if notice.production in _SENT_TO_ONE else None
             if pid is not None and notice.production == "torch/worker-signalled":
-                told.add(pid)
+                signalled.add(pid)
             ended = self.actors.actor_by_pid(report_of(notice).ended_pid) if _is_first(notice) else None
-            if ended is not None and told and not agents and report_of(notice).ended_pid not in told:
+            if ended is not None and signalled and not agents and report_of(notice).ended_pid not in signalled:
                 words = f"was ended by {report_of(notice).signal}, which its launcher sent only to the others"
                 yield Incident(
                     "process-killed", Layer.END, frozenset((ended,)), line, words, is_report=True, is_kill=True

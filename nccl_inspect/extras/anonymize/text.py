@@ -282,8 +282,8 @@ class Scrubber:
         return self.names.get("ipv6", text)
 
     def _ipv4(self, text: str) -> str:
-        is_told = not _is_ipv4(text) or _is_kept(ipaddress.IPv4Address(text))
-        return text if is_told else self.names.get("ipv4", text)
+        is_kept = not _is_ipv4(text) or _is_kept(ipaddress.IPv4Address(text))
+        return text if is_kept else self.names.get("ipv4", text)
 
     def _new_token(self, token: str, structural: bool) -> str:
         names = self._all if structural else self._distinct

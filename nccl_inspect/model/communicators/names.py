@@ -30,7 +30,7 @@ def names(
 ) -> dict[str, str]:
     """By the names of communicators what the program calls them, where the log proves it and all ranks agree."""
     by_name: dict[str, set[str]] = {}
-    for comm, name in (*_given_to_nccl(processes, statements), *_told_by_torch(communicators, notices)):
+    for comm, name in (*_given_to_nccl(processes, statements), *_list_torch_names(communicators, notices)):
         by_name.setdefault(comm, set()).add(name)
     return {comm: distinct.pop() for comm, distinct in by_name.items() if len(distinct) == 1}
 
@@ -65,7 +65,7 @@ def _begin(member: Member) -> int:
     return member.first.place
 
 
-def _told_by_torch(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:
+def _list_torch_names(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:
     """Lines with the pointer of the communicator; else the ranks of a group that only one communicator has so."""
     members: dict[tuple[str, int], list[Member]] | None = None
     places: dict[str, set[tuple[int, int]]] = {}
