@@ -422,7 +422,7 @@ def judge_paths(
 
 
 def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting: bool = False) -> str:
-    """``failed`` if the job is dead or stuck, ``degraded`` with a solid finding that costs time, else ``ok``.
+    """Return ``failed`` if the job is dead or stuck, ``degraded`` with a solid finding that costs time, else ``ok``.
 
     ``ok`` needs paths that are all judged, and good except for infos. Everything else is ``unknown``: no path, an
     unjudged path, unplaced connections, a finding that is only possible, a clue, an unexplained error, a finding of an

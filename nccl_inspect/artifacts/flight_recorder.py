@@ -214,7 +214,7 @@ def _groups(config: Any) -> dict[str, Group]:
 
 
 def _ranks(listed: Any) -> tuple[int, ...]:
-    """``[0, 1]`` as a list or, in most versions, as text."""
+    """Return ``[0, 1]`` as a list or, in most versions, as text."""
     return _share_ranks(listed if isinstance(listed, str) else " ".join(map(as_text, as_list(listed))))
 
 

@@ -177,7 +177,7 @@ def number(text: str) -> float | None:
 
 
 def pairs(lines: Iterable[Line], separator: str = ":") -> Iterator[tuple[Line, int, str, str]]:
-    """Lines of the form ``key: value`` with their indentation; a line without a separator has an empty value."""
+    """Yield lines of the form ``key: value`` with their indentation; a line without a separator has an empty value."""
     for line in lines:
         text = line.text.expandtabs(8)
         key, _, value = text.partition(separator)

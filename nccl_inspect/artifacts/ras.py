@@ -154,7 +154,7 @@ class Answer(Record):
         return {pid: min(own) for pid, own in by_pid.items() if len(own) == 1}
 
     def last_to_come(self) -> list[Member]:
-        """Ranks that launched fewer operations than others in some communicator, and more in none.
+        """Return ranks that launched fewer operations than others in some communicator, and more in none.
 
         One that launched more waits there for the others.
         """

@@ -80,7 +80,7 @@ class Standstill(Record):
 
     @property
     def unknown(self) -> list[int]:
-        """Ranks that may or may not have made the call."""
+        """Return ranks that may or may not have made the call."""
         return sorted({*self.silent, *self.older, *self.overwritten})
 
 
@@ -417,7 +417,7 @@ class _Chains:
         return group_values((cause, number) for number, cause in dict.fromkeys(held))
 
     def ring(self) -> list[tuple[int, int]]:
-        """Ranks that wait for each other although nothing else holds them up, each with its call; empty if none do."""
+        """Return ranks that wait for each other, and for nothing else, each with its call; empty if none do."""
         ends = [number for number in range(len(self.calls)) if not self.find_busy(number)]
         explained = set(self.following([*self.roots, *ends]))
         rank = next((rank for rank, number in self._stands.items() if number not in explained), None)
@@ -475,7 +475,7 @@ def _without_repeats(causes: Iterable[Standstill]) -> list[Standstill]:
 
 
 def _cycle(chains: _Chains, rows: _Rows) -> Iterator[Standstill]:
-    """Ranks that wait for each other: each is followed by one for which it waits."""
+    """Yield ranks that wait for each other: each is followed by one for which it waits."""
     if not (ring := chains.ring()):
         return
     calls = [(rank, chains.calls[number].pending[rank]) for rank, number in ring]

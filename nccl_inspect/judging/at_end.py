@@ -121,7 +121,7 @@ def _is_open(facts: Facts, comm: CommunicatorInfo) -> bool:
 
 
 def ranks_of(comm: CommunicatorInfo, members: Iterable[int]) -> list[int]:
-    """Ranks of the job, if the log has them for all ranks of the communicator; else ranks of the communicator."""
+    """Return ranks of the job if the log has them for the whole communicator, else ranks of the communicator."""
     is_known = len(comm.ranks) == comm.nranks and None not in comm.ranks
     return sorted(global_ranks(comm, members) if is_known else members)
 
@@ -155,7 +155,7 @@ def last_of(facts: Facts, comm: CommunicatorInfo) -> list[Evidence]:
 
 
 def idle_processes(facts: Facts) -> list[LastLine]:
-    """Processes that started no communicator: their ranks, if any, are unknown."""
+    """Return processes that started no communicator: their ranks, if any, are unknown."""
     return [last for last in facts.job.last_lines if not last.ranks]
 
 
@@ -249,7 +249,7 @@ def where_missing(facts: Facts) -> str:
 
 
 def connecting(facts: Facts) -> dict[int, int]:
-    """Ranks whose last line is their side of a connection over the network, with the peer that has not done its own."""
+    """Return ranks whose last line is their end of a network connection, with the peer that has not done its own."""
     ends = {(last.source, last.order): last.ranks[0] for last in facts.job.last_lines if len(last.ranks) == 1}
     one_sided = facts.job.paths.where(
         lambda kind: (

@@ -18,14 +18,14 @@ _CALLS = ("nccl/system-call-failed", "nccl/system-call-timeout")
 
 
 def failed_connections(facts: Facts, *errors: str) -> list[Notice]:
-    """Connections that failed for good with one of these errors, or with any if none is given."""
+    """Return connections that failed for good with one of these errors, or with any if none is given."""
     calls = [notice for notice in facts.notices(*_CALLS) if value(notice, "call") == "connect"]
     notices = [*facts.with_role("connection-failed"), *calls]
     return [notice for notice in notices if not errors or has_error(notice, errors)]
 
 
 def retried_connections(facts: Facts, *errors: str) -> list[Notice]:
-    """Connections that failed with one of these errors and were retried."""
+    """Return connections that failed with one of these errors and were retried."""
     notices = facts.with_role("connection-retry")
     return [notice for notice in notices if error_of(notice).startswith(errors)]
 
@@ -44,7 +44,7 @@ def reason(notice: Notice) -> str:
 
 
 def link_local_refused(facts: Facts) -> list[Notice]:
-    """Connections to link-local IPv6 addresses that the system refuses because no interface is given."""
+    """Return connections to link-local IPv6 addresses that the system refuses because no interface is given."""
     return [
         notice
         for notice in failed_connections(facts, "Invalid argument")

@@ -130,7 +130,7 @@ def file_of(notice: Notice) -> str:
 
 
 def failed_calls(facts: Facts, *files: str) -> list[Notice]:
-    """CUDA calls that failed in one of these files of NCCL (``transport/p2p.cc``), or anywhere if none is given.
+    """Return CUDA calls that failed in one of these files of NCCL (``transport/p2p.cc``), or anywhere if none is given.
 
     NCCL prints failures that it ignores as INFO: they are left out.
     """
@@ -144,7 +144,7 @@ def is_launch(failure: Failure) -> bool:
 
 
 def failures(facts: Facts) -> list[Failure]:
-    """Failed CUDA calls with the file that made each: for a shared header, the file of the first frame above."""
+    """Return failed CUDA calls with the file that made each: for a shared header, the file of the first frame above."""
     calls = []
     for notice in failed_calls(facts):
         if job_failure.is_shutting_down(notice.event):
@@ -176,7 +176,7 @@ def is_hip(notice: Notice) -> bool:
 
 
 def matching_exceptions(facts: Facts, failed: Iterable[Failure]) -> list[Notice]:
-    """PyTorch exceptions with the same errors, which need no explanation of their own."""
+    """Return PyTorch exceptions with the same errors, which need no explanation of their own."""
     errors = {failure.error for failure in failed}
     return [notice for notice in facts.notices("torch/cuda-error") if value(notice, "error") in errors]
 
@@ -198,7 +198,7 @@ def on_hardware(steps: Iterable[str], facts: Facts) -> list[str]:
 
 
 def failure_in_words(failure: Failure) -> str:
-    """CUDA's error text, with its code if printed or known."""
+    """Return CUDA's error text, with its code if printed or known."""
     return f"'{failure.error}'" + (f" ({failure.code})" if failure.code is not None else "")
 
 

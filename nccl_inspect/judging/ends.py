@@ -319,7 +319,7 @@ def _find_spawned(facts: Facts) -> list[tuple[Notice, RaisedException | None]]:
 
 
 def loss_exceptions(facts: Facts) -> list[Notice]:
-    """Exceptions with which processes report that they lost another one."""
+    """Return exceptions with which processes report that they lost another one."""
     echoes = exceptions.exceptions_of(facts).echoes
     own = [trace.begin for trace in echoes if trace.last and not trace.last.is_termination]
     return [*own, *(notice for notice, raised in _find_spawned(facts) if raised and raised.is_loss_of_peer)]

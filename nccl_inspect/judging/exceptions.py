@@ -272,7 +272,7 @@ def _order(raised: RaisedException) -> int:
 
 
 def _statements(facts: Facts) -> list[Notice]:
-    """Exceptions that NCCL, the store or CUDA led to; their lines may lack the prefix of a rank."""
+    """Return exceptions that NCCL, the store or CUDA led to; their lines may lack the prefix of a rank."""
     of_cuda = facts.notices("torch/cuda-error", "torch/cuda-out-of-memory")
     return [*facts.with_role("nccl-exception", "store-failed"), *of_cuda]
 

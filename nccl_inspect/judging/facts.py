@@ -164,7 +164,7 @@ class Facts:
         return [notice for notice in self.with_role("completion-error") if value(notice, "status") in statuses]
 
     def plugin(self, kind: str, *statuses: str) -> list[Notice]:
-        """Statements about plugins of that kind with one of these statuses."""
+        """Return statements about plugins of that kind with one of these statuses."""
 
         def fits(event: events.Event) -> bool:
             return isinstance(event, events.PluginStatus) and event.kind == kind and event.status in statuses

@@ -31,7 +31,7 @@ def is_undecided(facts: Facts) -> bool:
 
 
 def gdr_refusals(facts: Facts) -> list[Notice]:
-    """NICs that cannot access GPU memory, according to their driver or the plugin."""
+    """Return NICs that cannot access GPU memory, according to their driver or the plugin."""
     on_efa = facts.with_event(OfiProvider, lambda event: event.provider == "efa")
     notices = [*facts.with_role("gdr-refused"), *(facts.notices(_WEAK) if on_efa else ())]
     notices = [notice for notice in notices if "NET/Socket" not in notice.message]

@@ -206,7 +206,7 @@ class Fallback(Frozen):
         return "info" if self.may_be_idle else "warning"
 
     def confidence(self, sure: bool) -> str:
-        """``likely`` with a sure sign of a better network, if there is traffic between hosts."""
+        """Return ``likely`` with a sure sign of a better network, if there is traffic between hosts."""
         return "likely" if sure and not self.may_be_idle else "possible"
 
     @property
@@ -217,7 +217,7 @@ class Fallback(Frozen):
 
 @once
 def fallback(facts: Facts) -> Fallback | None:
-    """TCP as the only network that came up; None if another did, one host is all, or connections show the network."""
+    """Return TCP if no other network came up; None on one host only, or where connections show the network."""
     if facts.paths(transport="NET") or is_on_one_host(facts):
         return None
     # NCCL initializes networks in turn and stops at the first that works; TCP is the last (src/net.cc). Over Google's
@@ -251,7 +251,7 @@ def fallback(facts: Facts) -> Fallback | None:
 
 
 def failed_plugins(facts: Facts) -> list[Notice]:
-    """Failed initializations of network plugins; NCCL's own networks fail on many healthy machines."""
+    """Return failed initializations of network plugins; NCCL's own networks fail on many healthy machines."""
     return [n for n in facts.plugin("NET", "failed") if getattr(n.event, "plugin", None) not in ("IB", _SOCKET)]
 
 
@@ -294,7 +294,7 @@ INSTALL_SLINGSHOT = (
 
 @once
 def slingshot_signs(facts: Facts) -> list[Evidence]:
-    """Lines that show Slingshot: its provider, its interfaces, or a setting that names either."""
+    """Return lines that show Slingshot: its provider, its interfaces, or a setting that names either."""
     warned = facts.notices("libfabric/libfabric-warning")
     stated = [
         *facts.with_event(events.OfiProvider, lambda event: event.provider == SLINGSHOT_PROVIDER),
@@ -314,13 +314,13 @@ def _names_slingshot(setting: Setting) -> bool:
 
 
 def over_tcp_provider(facts: Facts) -> Selection:
-    """Paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
+    """Return paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
     is_tcp = any(map(is_over_tcp, facts.with_event(events.OfiProvider)))
     return facts.inter_host_net_paths().where(lambda kind: is_tcp and "Libfabric" in kind.detail)
 
 
 def tcp_paths(facts: Facts) -> Selection:
-    """Paths over NCCL's own TCP network that leave a host, or may."""
+    """Return paths over NCCL's own TCP network that leave a host, or may."""
     return facts.inter_host_net_paths().where(lambda kind: kind.net == "Socket")
 
 
@@ -346,7 +346,7 @@ def no_cards_on(notices: list[Notice]) -> str:
 
 
 def efa_hints(facts: Facts) -> list[Evidence]:
-    """Lines that show that EFA was intended: aws-ofi-nccl, its provider, or a setting that requests it.
+    """Return lines that show that EFA was intended: aws-ofi-nccl, its provider, or a setting that requests it.
 
     The plugin also supports Slingshot: if that is present, EFA is not intended.
     """
@@ -364,12 +364,12 @@ def efa_hints(facts: Facts) -> list[Evidence]:
 
 
 def unusable_efa(facts: Facts) -> list[Notice]:
-    """EFA devices that NCCL's own code cannot open: it mistakes them for InfiniBand cards."""
+    """Return EFA devices that NCCL's own code cannot open: it mistakes them for InfiniBand cards."""
     return [notice for notice in facts.notices("nccl/ib-device-not-usable") if _is_efa(notice)]
 
 
 def sought_plugin(facts: Facts) -> list[Notice]:
-    """Lines that report a missing file with the name of aws-ofi-nccl."""
+    """Return lines that report a missing file with the name of aws-ofi-nccl."""
     return [notice for notice in facts.plugin("NET", "not-found") if is_of_libfabric(notice)]
 
 
@@ -384,12 +384,12 @@ def _is_efa(notice: Notice) -> bool:
 
 
 def ib_hints(facts: Facts) -> list[Evidence]:
-    """Lines that indicate InfiniBand or RoCE: hardware, or a setting that names cards."""
+    """Return lines that indicate InfiniBand or RoCE: hardware, or a setting that names cards."""
     return [*ib_cards(facts), *(line for setting in facts.settings("NCCL_IB_HCA") for line in setting.evidence[:1])]
 
 
 def ib_cards(facts: Facts) -> list[Evidence]:
-    """Lines that show InfiniBand or RoCE hardware: devices, including unusable ones, and IPoIB interfaces."""
+    """Return lines that show InfiniBand or RoCE hardware: devices, including unusable ones, and IPoIB interfaces."""
     cards = [
         *card_lists(facts),
         *facts.notices("nccl/net-ib-merged"),
@@ -399,7 +399,7 @@ def ib_cards(facts: Facts) -> list[Evidence]:
 
 
 def over_infiniband(facts: Facts) -> list[Notice]:
-    """Lines that name an IPoIB interface, which implies an InfiniBand card."""
+    """Return lines that name an IPoIB interface, which implies an InfiniBand card."""
     return notices_naming(facts, is_over_infiniband)
 
 
@@ -434,7 +434,7 @@ _CONNECTING = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect
 
 @once
 def network_mismatches(facts: Facts) -> list[Notice]:
-    """Statements that a connection of one network reached a listener of another, or got an address of another kind."""
+    """Return statements that a connection reached a listener of another network, or got an address of another kind."""
     typed = [notice for notice in facts.with_role("stranger") if network_types(notice) == NETWORK_TYPES.keys()]
     beside = {process for frame in frames(facts, files=_CONNECTING) for process in frame.processes}
     odd = facts.with_role("garbled-address")

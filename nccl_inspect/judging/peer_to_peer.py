@@ -60,7 +60,7 @@ _EXHAUSTED = 711
 
 
 def find_unshared(facts: Facts) -> list[Notice]:
-    """CUDA's refusals to export, open or map the memory of another GPU."""
+    """Return CUDA's refusals to export, open or map the memory of another GPU."""
     peers = facts.notices("nccl/p2p-peer-access-failed")
     return [
         *(notice for notice in cuda.failed_calls(facts, "transport/p2p.cc") if cuda.code_of(notice) in _NOT_SHAREABLE),

@@ -65,7 +65,7 @@ def _homes(facts: Facts) -> dict[int, Home]:
 
 
 def _block(facts: Facts, host_of: dict[int, str], world: int) -> int:
-    """Ranks per host: as NCCL reports, else the smallest block that fits the known ranks."""
+    """Return ranks per host: as NCCL reports, else the smallest block that fits the known ranks."""
     stated = {comm.local_ranks for comm in facts.job.communicators if comm.nranks == world and comm.local_ranks}
     if len(stated) == 1:
         return stated.pop()

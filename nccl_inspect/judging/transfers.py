@@ -64,7 +64,7 @@ def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]
 
 @once
 def _hosts_by_address(facts: Facts) -> dict[str, str]:
-    """Hosts by the addresses that they print, without addresses that several hosts print."""
+    """Return hosts by the addresses that they print, without addresses that several hosts print."""
     chosen, lists = facts.with_event(BootstrapInterface), facts.with_event(NetDevices)
     stated = [(str(getattr(notice.event, "address", None)), notice) for notice in chosen]
     stated += [(str(getattr(notice.event, "oob", None) or "").partition(":")[2], notice) for notice in lists]
@@ -115,7 +115,7 @@ _OF_TEXT = (
 
 
 def efa_completions(facts: Facts) -> list[Notice]:
-    """Failed transfers of aws-ofi-nccl; none with a provider other than efa, whose codes differ."""
+    """Return failed transfers of aws-ofi-nccl; none with a provider other than efa, whose codes differ."""
     providers = {getattr(notice.event, "provider", "") for notice in facts.with_event(OfiProvider)}
     return facts.with_role("efa-completion") if not providers or "efa" in providers else []
 
@@ -129,7 +129,7 @@ def efa_code(notice: Notice) -> int | None:
 
 
 def unreachable_peers(facts: Facts) -> list[Notice]:
-    """Failed transfers to a peer that never answered.
+    """Return failed transfers to a peer that never answered.
 
     If connections were made before, the peer is gone; likewise if an old libfabric does not distinguish the two and
     the log does not show that connections were never made.
@@ -159,7 +159,7 @@ def is_connected_over_efa(facts: Facts) -> bool:
 
 
 def lost_peers(facts: Facts) -> list[Notice]:
-    """Failed transfers that only report a gone peer, if there are no others."""
+    """Return failed transfers that only report a gone peer, if there are no others."""
     failed = efa_completions(facts)
     if unreachable_peers(facts) or not all(map(is_peer_gone, failed)):
         return []

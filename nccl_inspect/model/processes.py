@@ -390,7 +390,7 @@ _SEVERAL = 2
 
 
 def isolated_hosts(processes: Iterable[ProcessMembers]) -> list[str]:
-    """Hosts where all ranks have CUDA device 0 and different GPUs, by their initialisation or by what they print."""
+    """Return hosts where all ranks have CUDA device 0 and different GPUs, by their START or by what they print."""
     by_host: dict[str, list[ProcessMembers]] = {}
     for process in processes:
         by_host.setdefault(process.log.process[0], []).append(process)

@@ -23,7 +23,7 @@ from nccl_inspect.util.wording import some_names
 
 @once
 def _one_sided_paths(facts: Facts) -> Selection:
-    """Paths with GPUDirect at one end only, and those of the only hosts that lack it."""
+    """Return paths with GPUDirect at one end only, and those of the only hosts that lack it."""
     paths = facts.inter_host_rdma_paths()
     without = _hosts_without(paths)
     differing = paths.where(lambda kind: {kind.gdr_at(side) for side in SIDES} == {True, False})
@@ -35,7 +35,7 @@ def _one_sided_paths(facts: Facts) -> Selection:
 
 
 def _hosts_without(paths: Selection) -> set[str]:
-    """Hosts whose ends all lack GPUDirect, including receiving ones, if on other hosts all ends have it."""
+    """Return hosts whose ends all lack GPUDirect, including receiving ones, if on other hosts all ends have it."""
     by_host: dict[str, set[object]] = {}
     receiving = set()
     for side, column in HOSTS.items():
@@ -50,7 +50,7 @@ def _hosts_without(paths: Selection) -> set[str]:
 
 
 def _paths_without_gdr(facts: Facts) -> Selection:
-    """Paths between hosts over an RDMA network that do not use GPUDirect in all their lines.
+    """Return paths between hosts over an RDMA network that do not use GPUDirect in all their lines.
 
     Where it is missing at one end only, or on some hosts only, gdr-one-sided tells it.
     """

@@ -608,7 +608,7 @@ def _shared_nics(facts: Facts) -> dict[str, Shared]:
 
 
 def crossing_paths(facts: Facts) -> Selection:
-    """Paths that cross rails, between hosts that use several NICs each: with one NIC there are no rails.
+    """Return paths that cross rails, between hosts that use several NICs each: with one NIC there are no rails.
 
     The networks behind libfabric (EFA, Slingshot) have no rails.
     """

@@ -555,7 +555,7 @@ def _deaths(facts: Facts) -> list[_Death]:
 
 
 def _twice(limit: str | None) -> str:
-    """Twice the current limit, if it begins with a number."""
+    """Return twice the current limit, if it begins with a number."""
     digits = "".join(sign for sign in limit or "" if sign.isdigit())
     whole = bool(limit) and (limit or "").startswith(digits) and 0 < len(digits) < 12
     return f"{2 * int(digits)}{(limit or '')[len(digits) :]}" if whole else "<more>"

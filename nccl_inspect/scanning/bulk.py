@@ -169,7 +169,7 @@ class BulkScanner(Scanner):
         self._collector.take(block)
 
     def _each(self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found) -> None:
-        """Lines of a source one by one; most are known."""
+        """Read the lines of a source one by one; most are known."""
         printers: dict[bytes, _Printer] = {}
         edges_of: dict[bytes, dict[bytes, Edge]] = {}
         """What the next connection lines with a prefix may continue."""

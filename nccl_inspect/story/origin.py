@@ -127,7 +127,7 @@ def with_communicators(
 
 
 def _different(group: str, waits: Sequence[Wait]) -> str:
-    """Ranks of one group that wait under two numbers, in words; empty where all wait under one."""
+    """Return ranks of one group that wait under two numbers, in words; empty where all wait under one."""
     by_number = sorted(group_sets((wait.seq, wait.rank) for wait in waits if wait.rank is not None).items())
     if len(by_number) < 2:
         return ""
@@ -142,7 +142,7 @@ def _different(group: str, waits: Sequence[Wait]) -> str:
 
 
 def _find_in_ring(calls: Sequence[_Call]) -> Origin | None:
-    """Ranks that wait for each other: those that are in every ring."""
+    """Return ranks that wait for each other: those that are in every ring."""
     elsewhere = {rank for call in calls if call.absent for rank in call.waiting}
     calls = [  # one in which all ranks are waits for those that wait elsewhere as well
         call.with_fields(waiting=call.waiting - elsewhere, absent=call.waiting & elsewhere)
@@ -178,7 +178,7 @@ def _innermost(calls: Sequence[_Call]) -> Origin | None:
 
 
 def _ring(calls: Sequence[_Call], without: int | None) -> list[int]:
-    """Ranks that wait for each other in a ring, leaving one rank out of account."""
+    """Return ranks that wait for each other in a ring, leaving one rank out of account."""
     graph: dict[object, set[object]] = {}
     for number, call in enumerate(calls):
         graph[f"call {number}"] = set(call.absent - {without})

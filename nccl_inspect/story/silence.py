@@ -128,7 +128,7 @@ def peers_lost(echoes: list[Notice]) -> list[str]:
 
 
 def closed_by_others(facts: Facts) -> list[Notice]:
-    """Connections to a rank's helper thread closed by another rank of its host; its own closes when it ends."""
+    """Return connections to a rank's helper thread closed by another rank of its host; its own closes when it ends."""
     place = {rank: place for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
     return [
         notice

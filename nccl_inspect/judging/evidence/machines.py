@@ -159,7 +159,7 @@ def _find_lower(
 
 
 def gids_missing(facts: Facts) -> Iterator[Sighting]:
-    """NICs in use without RoCE v2 and an IPv4 address in the configured row of the GID table, else in any row."""
+    """Yield NICs in use without RoCE v2 and an IPv4 address in the configured row of the GID table, else in any row."""
     chosen = {s.value for s in facts.user_settings("NCCL_IB_GID_INDEX") if s.value.isdigit()}
     index = int(chosen.pop()) if len(chosen) == 1 else None
     in_use = cards_in_use(facts)
@@ -180,12 +180,12 @@ def gids_missing(facts: Facts) -> Iterator[Sighting]:
 
 
 def not_loaded(*modules: str) -> Finder:
-    """Hosts without any of these kernel modules."""
+    """Return hosts without any of these kernel modules."""
     return _absent("module", modules, f"the kernel module {modules[0]} is not loaded")
 
 
 def no_provider(*providers: str) -> Finder:
-    """Hosts where libfabric has none of these providers."""
+    """Return hosts where libfabric has none of these providers."""
     return _absent("provider", providers, f"fi_info shows no provider {providers[0]}")
 
 
@@ -200,7 +200,7 @@ def _absent(part: str, wanted: Sequence[str], words: str) -> Finder:
 
 
 def present(part: str, *wanted: str) -> Finder:
-    """Hosts with one of these modules or providers."""
+    """Yield hosts with one of these modules or providers."""
 
     def find(facts: Facts) -> Iterator[Sighting]:
         for name, item in items(facts, part):
@@ -211,7 +211,7 @@ def present(part: str, *wanted: str) -> Finder:
 
 
 def no_limit(limit: str, words: str) -> Finder:
-    """Hosts without this limit."""
+    """Yield hosts without this limit."""
 
     def find(facts: Facts) -> Iterator[Sighting]:
         for name, item in items(facts, "limit"):
@@ -222,7 +222,7 @@ def no_limit(limit: str, words: str) -> Finder:
 
 
 def limit_below(limit: str, least: int, unit: int, shown: str) -> Finder:
-    """Hosts with a limit that is too low.
+    """Yield hosts with a limit that is too low.
 
     Args:
         limit: its name.
@@ -241,7 +241,7 @@ def limit_below(limit: str, least: int, unit: int, shown: str) -> Finder:
 
 
 def shared_memory(is_small: bool) -> Finder:
-    """Hosts and containers whose /dev/shm is small or full, or else has room."""
+    """Yield hosts and containers whose /dev/shm is small or full, or else has room."""
 
     def find(facts: Facts) -> Iterator[Sighting]:
         inodes = [(name, item) for name, item in items(facts, "inodes") if item.name == _SHM]
@@ -388,7 +388,7 @@ _Values: TypeAlias = "dict[str, dict[str, Item]]"
 
 
 def grown(which: re.Pattern[str]) -> Finder:
-    """NICs with such counters that grew from one file to the other."""
+    """Yield NICs with such counters that grew from one file to the other."""
 
     def find(facts: Facts) -> Iterator[Sighting]:
         cards = cards_in_use(facts)

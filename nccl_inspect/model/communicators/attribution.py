@@ -197,12 +197,8 @@ class Attribution(Record):
 
     def is_guessed(self, bursts: Iterable[Burst]) -> bool:
         """Return whether there are bursts, and all were decided so."""
-        is_one = False
-        for burst in bursts:
-            is_one = id(burst) in self.guessed
-            if not is_one:
-                break
-        return is_one
+        ids = [*map(id, bursts)]
+        return bool(ids) and self.guessed.issuperset(ids)
 
 
 _End: TypeAlias = tuple[int | None, int, int | None, bool]
@@ -410,7 +406,7 @@ class _ProcessWork:
                 self._give_up(unit)
 
     def _form_units(self) -> Iterator[Unit]:
-        """Yield the bursts of a helper thread belong together when one communicator can have them all.
+        """Yield the units: bursts of a helper thread belong together when one communicator can have them all.
 
         Since 2.28 the calling thread itself connects, one communicator after the other: there only what stands between
         two ``Connected …`` lines belongs together, and connections of send/recv, which have none, may be of several.

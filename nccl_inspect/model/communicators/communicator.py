@@ -166,7 +166,7 @@ class Communicator(Slotted):
 
     @property
     def local_ranks(self) -> int | None:
-        """Ranks on each node as NCCL counts them, where all members that state them agree."""
+        """Return ranks on each node as NCCL counts them, where all members that state them agree."""
         counts = {member.shape.local_ranks for member in self.members.values() if member.shape}
         return counts.pop() if len(counts) == 1 else None
 

@@ -66,7 +66,7 @@ def _begin(member: Member) -> int:
 
 
 def _list_torch_names(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:
-    """Lines with the pointer of the communicator; else the ranks of a group that only one communicator has so."""
+    """Yield lines with the pointer of the communicator; else the ranks of a group that only one communicator has so."""
     members: dict[tuple[str, int], list[Member]] | None = None
     places: dict[str, set[tuple[int, int]]] = {}
     for notice in notices:

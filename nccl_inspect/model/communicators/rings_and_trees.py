@@ -229,7 +229,7 @@ def algorithms(comm: Communicator, collnet: Sequence[int]) -> list[str]:
 
 
 def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
-    """Lines that count no channels for reduction inside the switch; nothing where a line counts some."""
+    """Return lines that count no channels for reduction inside the switch; nothing where a line counts some."""
     without = []
     for step in (step for log in logs for step in log.steps):
         if isinstance(step, Step) and isinstance(step.event, events.ChannelCounts):

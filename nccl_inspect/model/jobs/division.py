@@ -79,7 +79,7 @@ class Part:
 
     @cached_property
     def hosts(self) -> set[str]:
-        """Their hosts; those that the log does not name are one."""
+        """Return their hosts; those that the log does not name are one."""
         return {log.process.host if is_named(log.process.host) else NO_HOST for log in self.logs}
 
     @cached_property
@@ -110,12 +110,12 @@ class Part:
 
     @cached_property
     def size(self) -> int:
-        """Ranks of the largest communicator."""
+        """Return ranks of the largest communicator."""
         return max(self.sizes, default=0)
 
     @cached_property
     def missing(self) -> int:
-        """Ranks of one communicator that the log does not show."""
+        """Return ranks of one communicator that the log does not show."""
         return max((comm.nranks - len(comm.members) for comm in self.communicators), default=0)
 
     @cached_property
@@ -133,7 +133,7 @@ class Part:
 
     @cached_property
     def gpus(self) -> set[tuple[str, str]]:
-        """Host and PCI bus id of the GPUs that the log shows."""
+        """Return host and PCI bus id of the GPUs that the log shows."""
         members = (member for comm in self.communicators for member in comm.members.values())
         return {(member.log.process.host, member.init.bus_id) for member in members if member.init.bus_id}
 
@@ -166,7 +166,7 @@ class Part:
 
 
 def join_processes(communicators: Iterable[Communicator]) -> list[Part]:
-    """Processes joined by communicators of more than one rank, in the order of these."""
+    """Return processes joined by communicators of more than one rank, in the order of these."""
     comms = [comm for comm in communicators if comm.nranks > 1]
     unions = Unions(len(comms))
     first: dict[Process, int] = {}
@@ -233,7 +233,7 @@ class Separation:
                         owners[comm_id] = first, ranks | comm.members.keys()
 
     def _on_hosts(self) -> None:
-        """Parts on one host: each with the one before, with that of the same size, and with that which ends last."""
+        """Join parts on one host: each with the one before, that of the same size, and that which ends last."""
         for indexes in self._by_host.values():
             last: dict[object, int] = {}
             for index in sorted(indexes, key=self._order):
@@ -288,7 +288,7 @@ class Separation:
                     self._unions.join(before, after)
 
     def _numbered_on(self, source: int, indexes: Sequence[int]) -> None:
-        """Parts whose ranks a launcher numbers on from one to the next, beyond what their communicators have."""
+        """Join parts whose ranks a launcher numbers on from one to the next, beyond what their communicators have."""
         seen: dict[int, int] = {}
         beyond = False
         for index in indexes:
@@ -304,7 +304,7 @@ class Separation:
                 self._unions.join(before, after)
 
     def _join_world(self, source: int, indexes: Sequence[int]) -> None:
-        """Parts that were there at once and are no more processes than the ranks that PyTorch names around them."""
+        """Join parts that were there at once and are no more processes than PyTorch names ranks around them."""
         stated = self._stated.get(source, [])
         if not stated:
             return

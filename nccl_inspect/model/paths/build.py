@@ -107,7 +107,7 @@ class Scope:
         return scopes.pop() if len(scopes) == 1 else "unknown"
 
     def find_scope(self, line: Line) -> str:
-        """``intra``, ``inter`` or ``unknown``."""
+        """Return ``intra``, ``inter`` or ``unknown``."""
         if line.event.is_local:
             return "intra"
         space = line.placement.space

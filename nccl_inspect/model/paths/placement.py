@@ -219,7 +219,7 @@ def _global_rank(ranks: Sequence[int | None], rank: int | None) -> int | None:
 def _homes(
     communicators: Sequence[Communicator], world: Communicator | None, homeless: Iterable[tuple[ProcessLog, Burst]]
 ) -> Iterator[tuple[ProcessLog, Burst, Communicator | None]]:
-    """Bursts whose START is missing, with the only communicator that has room for it, if there is one.
+    """Yield bursts whose START is missing, with the only communicator that has room for it, if there is one.
 
     One that has room for several processes as the same rank has it for none: at most one of them is that rank.
     """

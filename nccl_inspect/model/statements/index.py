@@ -105,7 +105,7 @@ class Statements:
 
 
 def by_process(statements: Iterable[Statement]) -> dict[Process, list[StatementLine]]:
-    """Statements by process, those of a process in the order of their first lines."""
+    """Return statements by process, those of a process in the order of their first lines."""
     processes: dict[Process, list[StatementLine]] = {}
     for statement in statements:
         for row, (process, place) in enumerate(zip(statement.processes, statement.places, strict=True)):
