@@ -230,10 +230,10 @@ def fold(
     turned = set() if state.partial else line_order.sources(state)
     if turned:
         files.require_again(given, turned)
-        state = _fill_fold(Reader(), _read_all(given, None, turned), interruption)
-    if not state.partial and (widths := unrecognised.cut_widths(state)) and files.can_read_again(given):
+    widths = {} if state.partial or not files.can_read_again(given) else unrecognised.cut_widths(state)
+    if turned or widths:
         state = _fill_fold(Reader(widths=widths), _read_all(given, None, turned), interruption)
-    elif not state.partial and may_be_excerpt(state):
+    if not widths and not state.partial and may_be_excerpt(state):
         again = read_excerpts(_read_all(given, None))
         state = again if again.restored else state
     if state.partial and not _has_nccl(state):

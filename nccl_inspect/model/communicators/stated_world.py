@@ -18,6 +18,7 @@ from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.model.communicators.communicator import Communicator, has_ranks_elsewhere
 from nccl_inspect.model.communicators.members import Member
 from nccl_inspect.model.fold.process_log import Note, ProcessLog, source_and_line
+from nccl_inspect.util.grouping import group_sets, group_values
 
 _LABELS = 2
 """Ranks that lines name at least where a host is placed by them: the line of a single one may be of another host."""
@@ -37,10 +38,15 @@ def make_world(
             beyond it is named.
     """
     nobody = [log for log in logs if not log.process.host]
-    labels = _labels(nobody)
+    labels = group_sets((source, rank) for source, _, rank in find_named_ranks(nobody))
     if largest is not None and max((max(ranks) for ranks in labels.values()), default=0) < largest.nranks:
         return largest
-    return _find_stated(communicators, dict(_workers(nobody)), labels) or largest
+    workers: dict[int, set[int]] = {}  # which ranks torchrun reports for each pid; one that has several names none
+    for event in (note.event for log in nobody for note in log.notes.values()):
+        if isinstance(event, ProcessEnded) and event.dialect == _TORCH and event.ended_pid is not None:
+            workers.setdefault(event.ended_pid, set()).update(event.ranks)
+    ranks = {pid: next(iter(some)) for pid, some in workers.items() if len(some) == 1}
+    return _find_stated(communicators, ranks, labels) or largest
 
 
 def _find_stated(
@@ -88,18 +94,15 @@ def _is_in_order(communicators: Iterable[Communicator], members: Mapping[int, Me
     )
 
 
-def _labels(nobody: Iterable[ProcessLog]) -> dict[int, set[int]]:
-    """Return the ranks of the job that PyTorch names, by source."""
-    ranks: dict[int, set[int]] = {}
-    for log in nobody:
-        for note in log.notes.values():
-            if (rank := rank_of(note)) is not None:
-                for place in (note.place, *(note.places or ())):
-                    ranks.setdefault(source_and_line(place)[0], set()).add(rank)
-    return ranks
+def find_named_ranks(nobody: Iterable[ProcessLog]) -> Iterator[tuple[int, int, int]]:
+    """Yield the ranks of the job that PyTorch and torchrun name, each with its source and its place."""
+    for note in (note for log in nobody for note in log.notes.values()):
+        if (rank := _rank_of(note)) is not None:
+            for place in (note.place, *(note.places or ())):
+                yield source_and_line(place)[0], place, rank
 
 
-def rank_of(note: Note) -> int | None:
+def _rank_of(note: Note) -> int | None:
     """Return the rank of the job that a line of PyTorch or torchrun names, as a field or in front."""
     if note.event is None or note.event.dialect != _TORCH:
         return None
@@ -111,11 +114,12 @@ def rank_of(note: Note) -> int | None:
 
 def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]) -> dict[int, str] | None:
     """Return the number of each host with a file of its own, by the ranks named there; None if these disagree."""
-    hosts: dict[int, set[str]] = {}
-    for host, members in nodes.items():
-        for member in members:
-            for place in (member.log.first, member.log.last):
-                hosts.setdefault(source_and_line(place)[0], set()).add(host)
+    hosts = group_sets(
+        (source_and_line(place)[0], host)
+        for host, members in nodes.items()
+        for member in members
+        for place in (member.log.first, member.log.last)
+    )
     own = {source: next(iter(here)) for source in labels if len(here := hosts.get(source, set())) == 1}
     if len(set().union(*(labels[source] for source in own))) < _LABELS:
         return {}
@@ -128,23 +132,12 @@ def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]
     return homes
 
 
-def _workers(nobody: Iterable[ProcessLog]) -> Iterator[tuple[int, int]]:
-    """Pid and rank of the workers that torchrun reports, as far as each pid has one."""
-    named: dict[int, set[int]] = {}
-    for event in (note.event for log in nobody for note in log.notes.values()):
-        if isinstance(event, ProcessEnded) and event.dialect == _TORCH and event.ended_pid is not None:
-            named.setdefault(event.ended_pid, set()).update(event.ranks)
-    return ((pid, ranks.pop()) for pid, ranks in named.items() if len(ranks) == 1)
-
-
 def _nodes(communicators: Iterable[Communicator]) -> dict[str, list[Member]]:
     """Return one membership of each process, in the order of the GPUs, by host; empty where processes share GPUs."""
     members = {member.gpu: member for comm in communicators for member in comm.members.values()}
     if len({gpu.process for gpu in members}) < len(members):
         return {}
-    nodes: dict[str, list[Member]] = {}
-    for member in members.values():
-        nodes.setdefault(member.log.process.host, []).append(member)
+    nodes = group_values((member.log.process.host, member) for member in members.values())
     for host in nodes:
         nodes[host].sort(key=lambda member: member.init.cuda_dev or 0)
     return nodes
