@@ -17,6 +17,16 @@ class Moment(NamedTuple):
     seconds: float
 
 
+def show_time(text: str) -> str:
+    """Return a time stamp for people, to the second: ``2026-11-20 23:15:18Z``, also where it counts from 1970."""
+    text = text.strip("[]")
+    when = moment(text) if text.replace(".", "", 1).isdigit() else None
+    if when is not None:
+        return f"{datetime.fromtimestamp(when.seconds, UTC):%Y-%m-%d %H:%M:%S}Z"
+    return _FRACTION.sub("", text).replace("T", " ", 1)
+
+
+_FRACTION = compile_later(r"(?<=:\d\d)[.,]\d+")
 _FORMS = (
     ("day", "%Y %b %d %H:%M:%S"),
     ("day", "%Y %b %d %H:%M:%S.%f"),

@@ -25,7 +25,7 @@ from nccl_inspect.ingest.sources.streams import (
     peek,
 )
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import escape_controls
+from nccl_inspect.util.text import escape_controls, has_line_of
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.sources.archives import Member
@@ -268,21 +268,11 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
 
 def _cut_long_lines(text: bytes) -> bytes:
     """Return the lines without returns before their ends, none longer than :data:`BLOCK`."""
-    if _has_long_line(text):
+    if has_line_of(text, BLOCK + 1):
         text = b"\n".join([line[:BLOCK] for line in text.split(b"\n")])
     if b"\r" in text and (b"\r\n" in text or text.endswith(b"\r")):
         return b"\n".join([line.rstrip(b"\r") for line in text.split(b"\n")])
     return text
-
-
-def _has_long_line(text: bytes) -> bool:
-    place = 0
-    while len(text) - place > BLOCK:
-        end = text.rfind(b"\n", place, place + BLOCK + 1)
-        if end < 0:
-            return True
-        place = end + 1
-    return False
 
 
 # Exports: a line for each record, and the oldest first. Lines that are not consecutive in the source are numbered in
@@ -362,7 +352,7 @@ def may_be_export(head: bytes) -> bool:
 def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
     """Yield the lines that a reader gives, with their numbers in the order of reading."""
     total = 0
-    problem = None
+    piece, problem = b"\n", None
     try:
         for piece in data:
             entries = list(reader.feed(piece))
@@ -370,7 +360,8 @@ def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
             total += len(entries)
     except NoInputError as error:
         problem = error
-    yield number_lines(list(reader.finish()), total, 0, reader.lines)
+    lines = reader.lines + (not piece.endswith(b"\n"))  # the last one has no end
+    yield number_lines(list(reader.finish()), total, 0, lines)
     if problem:
         raise problem
 

@@ -76,7 +76,7 @@ def _hosts(job: Job, stated: Stated) -> set[str]:
     """Return the hosts that a label or the rank of a launcher stands for."""
     if stated.label is None:
         return {host.name for host in job.hosts if stated.rank in host.ranks}
-    named = {host.name for host in job.hosts if _short(host.name) in map(_short, re.split("[/ ]", stated.label))}
+    named = {host.name for host in job.hosts if _short(host.name) in map(_short, re.split("[/@ ]", stated.label))}
     return named or {last.process.host for last in job.last_lines if last.process.apart == stated.label}
 
 
