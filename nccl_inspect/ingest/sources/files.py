@@ -9,6 +9,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
@@ -81,7 +82,8 @@ def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: 
     if not several:
         raise NoInputError("no input: the list is empty", f"give {_KINDS}")
     seen: set[object] = set()
-    files = [file for item in several for file in _files(item, beside, passed or _forget) if _is_new(file, seen)]
+    passed = passed or (lambda _name, _why: None)
+    files = [file for item in several for file in _files(item, beside, passed) if _is_new(file, seen)]
     return [files[place] for place in order([file.name for file in files])]
 
 
@@ -133,21 +135,17 @@ class _Kept:
     def __init__(self, file: File) -> None:
         self._file = file
         self._pieces: list[bytes] | None = None
-        self._is_whole = False
+        self.is_whole = False
+        """Whether it can be opened again."""
 
     def __call__(self) -> Pieces:
         """Return the bytes, from the first one on."""
         if self._pieces is None:
             self._pieces = []
             return self._keeping(self._pieces)
-        if self._is_whole:
+        if self.is_whole:
             return iter(self._pieces)
         return failing(StreamError("the stream is too long to be read twice", "name a file"))()
-
-    @property
-    def is_whole(self) -> bool:
-        """Return whether it can be opened again."""
-        return self._is_whole
 
     def _keeping(self, pieces: list[bytes]) -> Pieces:
         size = 0
@@ -158,17 +156,13 @@ class _Kept:
             else:
                 pieces.clear()
             yield piece
-        self._is_whole = size <= MAX_KEPT
+        self.is_whole = size <= MAX_KEPT
 
 
 def size(files: Iterable[File]) -> int | None:
-    """Bytes of all files together, where all are known."""
-    total = 0
-    for file in files:
-        if file.size is None:
-            return None
-        total += file.size
-    return total
+    """Return the bytes of all files together, where all are known."""
+    sizes = [file.size for file in files]
+    return None if None in sizes else sum(filter(None, sizes))
 
 
 def _is_new(file: File, seen: set[object]) -> bool:
@@ -185,10 +179,6 @@ def _is_new(file: File, seen: set[object]) -> bool:
     return new
 
 
-def _forget(_name: str, _why: str) -> None:
-    """Pass over a file without a word."""
-
-
 def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
     if isinstance(item, File):
         return [item]
@@ -198,9 +188,18 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
     if not isinstance(item, (str, os.PathLike)):
         return [_stream(_binary(item))]
     if item == "-":
-        return [_stdin()]
+        stdin = replace(_stream(sys.stdin.buffer), name="<stdin>")
+        with suppress(OSError):  # something that only looks like a file
+            status = os.fstat(sys.stdin.buffer.fileno())
+            return [replace(stdin, size=status.st_size if stat.S_ISREG(status.st_mode) else None)]
+        return [stdin]
     if isinstance(item, str) and is_url(item):
-        return _find_url(item)
+        from nccl_inspect.ingest.sources import remote  # most logs are files
+
+        try:
+            return [_find_object(place, found) for place, found in remote.find(item)]
+        except StreamError as error:
+            return [unreadable(remote.mask_url(item), error.what, error.hint)]
     path = Path(item)
     if "\n" in str(item) or "\0" in str(item):
         return [unreadable(repr(str(item)[:40]), "not a path", "to pass text itself, give text.encode()")]
@@ -231,16 +230,6 @@ def _stream(stream: Any) -> File:
         again=False,
         stream=stream if seekable is not None and seekable() else None,
     )
-
-
-def _stdin() -> File:
-    stream = sys.stdin.buffer
-    try:
-        status = os.fstat(stream.fileno())
-    except OSError:  # something that only looks like a file
-        return replace(_stream(stream), name="<stdin>")
-    size = status.st_size if stat.S_ISREG(status.st_mode) else None
-    return replace(_stream(stream), name="<stdin>", size=size)
 
 
 def _matching(pattern: str, beside: Beside | None, passed: Pass) -> Iterator[File]:
@@ -283,15 +272,6 @@ def find_regular(path: Path, status: os.stat_result, found: bool = False) -> Fil
         return File(str(path), lambda: _pieces(path), again=False)
     size = status.st_size
     return File(str(path), lambda: check_size(_pieces(path), size), size, place=path, found=found)
-
-
-def _find_url(url: str) -> Iterable[File]:
-    from nccl_inspect.ingest.sources import remote  # most logs are files
-
-    try:
-        return [_find_object(place, found) for place, found in remote.find(url)]
-    except StreamError as error:
-        return [unreadable(remote.mask_url(url), error.what, error.hint)]
 
 
 def _find_object(place: Remote, found: bool) -> File:
