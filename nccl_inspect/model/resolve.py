@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 _BUILT_IN = ("IB", "Socket")
 
 
-def resolve(fold: Fold | Share, gathered: Gathered) -> Job:
+def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
     """Return the job that a log shows, without findings.
 
     Args:
         fold: of the log, or the share of it that is one job's.
-        gathered: its processes.
+        gathered: its processes, where they are known.
     """
-    return _Builder(fold, gathered).job()
+    return _Builder(fold, gathered or Gathered.gather(fold)).job()
 
 
 _TORN_PER_PIECE = 4
@@ -196,8 +196,7 @@ class _Builder:
         ]
 
     def _global_rank(self, member: Member) -> int | None:
-        comm = member.communicator
-        return comm.global_ranks[member.rank] if comm and member.rank < len(comm.global_ranks) else None
+        return member.communicator.global_rank(member.rank) if member.communicator else None
 
     def _ranks_of(self, process: ProcessMembers) -> list[int]:
         ranks = build.ranks_of(process.members, self._global_rank)
@@ -344,16 +343,16 @@ class _Builder:
 
     def _last_lines(self) -> list[LastLine]:
         where, stated = self._fold.where, cache(self._statements.last)
+
+        def quote(log: ProcessLog) -> Evidence | None:
+            return processes.last_line(log, stated().get(log.process), self.quotes.message)
+
         lines = []
         for log in (process.log for process in self._processes):
             line = LastLine(log.process, self._ranks[log.process], *where(log.last), log.final.device, log.final.time)
             is_in_one = source_and_line(log.first)[0] == source_and_line(log.last)[0]
             line.first = where(log.first)[2] if is_in_one else 0
-            lines.append(
-                line.defer(
-                    evidence=lambda log=log: processes.last_line(log, stated().get(log.process), self.quotes.message)
-                )
-            )
+            lines.append(line.defer(evidence=partial(quote, log)))
         return lines
 
     def _sources(self) -> list[SourceInfo]:

@@ -431,7 +431,7 @@ class Judge:
             quiet: seconds for which no rank came any further.
             beside: the evidence beside the log.
         """
-        gathered = gathered or (Gathered.gather(state) if isinstance(state, Fold) else state.gather())
+        gathered = gathered or Gathered.gather(state)
         job = resolve.resolve(state, gathered)
         job.going_on, job.quiet = going_on, quiet
         job.is_one_of_several = not isinstance(state, Fold)

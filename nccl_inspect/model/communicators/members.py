@@ -287,28 +287,25 @@ class _Walk:
                     result.closed[part] = step.event.what
                     part = tid, part[1] + 1
                 else:
-                    self._late(step)
+                    # Of a communicator whose START is missing (torn, or before the log): only one can have it.
+                    members = [member for member in result.members if member.lives_at(step.place)]
+                    if len(members) == 1:
+                        _give(members[0], step)
             result.by_caller |= len(loose) > begin and tid in result.callers
         loose.sort(key=_PLACE)
         if len({member.gpu.device for member in result.members}) == 1:
-            went_on = max(map(_last_step, result.members))
+            # Where one began or was destroyed: an abort may come from another thread while connections are made.
+            went_on = max(
+                member.ended.place
+                if member.ended
+                and isinstance(member.ended.event, events.CommEnd)
+                and member.ended.event.how == "Destroy"
+                else member.first.place
+                for member in result.members
+            )
             for member in result.members:
                 member.went_on = went_on
         return result
-
-    def _late(self, step: Step) -> None:
-        """Take a line of a communicator whose START is missing (torn, or before the log): only one can have it."""
-        members = [member for member in self._found.members if member.lives_at(step.place)]
-        if len(members) == 1:
-            _give(members[0], step)
-
-
-def _last_step(member: Member) -> int:
-    """Return where it began, or was destroyed; an abort may come from another thread while connections are made."""
-    is_destroyed = (
-        member.ended and isinstance(member.ended.event, events.CommEnd) and member.ended.event.how == "Destroy"
-    )
-    return member.ended.place if member.ended and is_destroyed else member.first.place
 
 
 def _is_repeated(member: Member, event: events.CommInit) -> bool:

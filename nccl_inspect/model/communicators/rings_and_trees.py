@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import SEND_RECV, Member
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
-
-if TYPE_CHECKING:
-    from nccl_inspect.model.communicators.members import Member
-    from nccl_inspect.model.fold.process_log import Step
-
+from nccl_inspect.util.grouping import group_values
 
 _Links: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """Neighbours, and the channels in which they are that."""
@@ -63,10 +59,7 @@ class Layout:
     """
 
     def __init__(self, comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -> None:
-        by_channel: dict[int, list[events.RingOrder]] = {}
-        for member in comm.members.values():
-            for channel, ring in member.rings.items():
-                by_channel.setdefault(channel, []).append(ring)
+        by_channel = group_values(entry for member in comm.members.values() for entry in member.rings.items())
         every = [by_channel[channel] for channel in sorted(by_channel)]
         self._rings = [some[0].ranks for some in every]
         self.incomplete = [place for place, some in enumerate(every) if not is_whole(comm, some)]
@@ -77,18 +70,20 @@ class Layout:
 
     @cached_property
     def _trees(self) -> list[set[tuple[int, int]]]:
-        """Return the links (parent, child) of the trees that differ, from both ends of each link."""
-        return [
-            {link for link in _downward(tree) | _upward(tree) if min(link) >= 0 and max(link) < self._nranks}
-            for tree, _ in self._printed
-        ]
+        """Return the links (parent, child) of the trees that differ, from both ends of each link; -1 leads nowhere."""
+        trees = []
+        for tree, _ in self._printed:
+            links = {(links[-2], child) for _, links in tree for child in links[:-2]}
+            links |= {(links[-1], links[-2]) for _, links in tree}
+            trees.append({link for link in links if min(link) >= 0 and max(link) < self._nranks})
+        return trees
 
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
         """Return the rings in global ranks."""
         global_ranks = _global_ranks(comm)
         torn = set(self.incomplete)
         return [
-            [_global(comm, rank) for rank in ring] if place in torn else [global_ranks[rank] for rank in ring]
+            [comm.global_rank(rank) for rank in ring] if place in torn else [global_ranks[rank] for rank in ring]
             for place, ring in enumerate(self._rings)
         ]
 
@@ -96,7 +91,7 @@ class Layout:
         """Return the links of each channel's tree in global ranks."""
         global_ranks = _global_ranks(comm)
         trees = [
-            sorted([[global_ranks[parent], global_ranks[child]] for parent, child in tree], key=_as_text)
+            sorted([[global_ranks[parent], global_ranks[child]] for parent, child in tree], key=str)
             for tree in self._trees
         ]
         places = sorted((channel, place) for place, (_, channels) in enumerate(self._printed) for channel in channels)
@@ -108,7 +103,7 @@ class Layouts:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Layout] = {}
-        self._links = cache(_by_links)
+        self._links = cache(_group_links)
 
     def find_layout(self, comm: Communicator) -> Layout:
         """Return the layout of a communicator."""
@@ -148,12 +143,10 @@ def _printed_trees(comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -
     ]
 
 
-def _by_links(trees: _Trees) -> _ByLinks:
+def _group_links(trees: _Trees) -> _ByLinks:
     """Return the channels in which a member has the same neighbours."""
-    by_links: dict[tuple[int, ...], list[int]] = {}
-    for tree in trees:
-        by_links.setdefault(tree[1:], []).append(tree[0])
-    return {links: tuple(channels) for links, channels in by_links.items()}
+    channels = group_values((tree[1:], tree[0]) for tree in trees)
+    return {links: tuple(some) for links, some in channels.items()}
 
 
 def _group_channels(by_rank: dict[int, _ByLinks]) -> Iterator[tuple[int, list[_Links]]]:
@@ -171,24 +164,6 @@ def _group_channels(by_rank: dict[int, _ByLinks]) -> Iterator[tuple[int, list[_L
     for rank, by_links in by_rank.items():
         links = list(by_links)
         yield rank, [(links[at], channels) for at, channels in of_grouping[tuple(by_links.values())]]
-
-
-def _downward(tree: Tree) -> set[tuple[int, int]]:
-    """Return the links (parent, child) that parents print; -1 leads nowhere."""
-    return {(links[-2], child) for _, links in tree for child in links[:-2] if child >= 0}
-
-
-def _upward(tree: Tree) -> set[tuple[int, int]]:
-    """Return the links (parent, child) that children print."""
-    return {(links[-1], links[-2]) for _, links in tree if links[-1] >= 0}
-
-
-def _as_text(link: list[int | None]) -> str:
-    return f"[{link[0]}, {link[1]}]"
-
-
-def _global(comm: Communicator, rank: int) -> int | None:
-    return comm.global_ranks[rank] if 0 <= rank < len(comm.global_ranks) else None
 
 
 def _global_ranks(comm: Communicator) -> Sequence[int | None]:
