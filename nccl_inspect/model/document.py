@@ -123,7 +123,7 @@ def _brief(finding: Finding) -> dict[str, Any]:
 def _unexplained_to_dict(notice: Notice) -> dict[str, Any]:
     return {
         "message": notice.message,
-        "says": engine.find_meaning(notice.event.dialect, notice.event.production) if notice.event else "",
+        "says": engine.find_details(notice.event.dialect, notice.event.production).says if notice.event else "",
         **pick_fields(notice, "count", "ranks", "hosts"),
         "evidence": [evidence_to_dict(line) for line in notice.evidence],
     }

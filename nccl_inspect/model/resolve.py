@@ -91,7 +91,7 @@ class _Builder:
         """How many processes print connections of communicators that the log does not show."""
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
-            name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
+            name: engine.find_details(dialect, name).versions for dialect, name in fold.productions if dialect == "nccl"
         }
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
         for log in logs:
@@ -501,7 +501,7 @@ def _notice(
         evidence=[],
         earliest=_UNMADE,
         releases=releases.get(event.production, "") if event else "",
-        rule=engine.find_rule(event) if event else "",
+        rule=engine.find_details(event.dialect, event.production).rule if event else "",
         roles=engine.find_roles(event) if event else frozenset(),
         location=statement.location,
     )

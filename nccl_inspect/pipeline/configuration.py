@@ -52,7 +52,10 @@ def complete_options(options: Options, path: Path) -> Options:
     table = load(path, "--config")
     platform = table.text("platform")
     if platform is not None:
-        _check_platform(table, platform)
+        try:
+            platforms.require_platform(platform)
+        except NcclInspectError as error:
+            raise table.error(error.message, error.hint) from None
     folder = path.parent
     topologies = tuple(str(folder / name) for name in table.texts("topology"))
     select = _check_patterns(table, "select")
@@ -68,13 +71,6 @@ def complete_options(options: Options, path: Path) -> Options:
         terms=terms,
         config=str(path),
     )
-
-
-def _check_platform(table: Table, name: str) -> None:
-    try:
-        platforms.require_platform(name)
-    except NcclInspectError as error:
-        raise table.error(error.message, error.hint) from None
 
 
 def _check_patterns(table: Table, key: str) -> tuple[str, ...]:
