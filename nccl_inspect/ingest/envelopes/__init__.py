@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.util.levels import ANY
@@ -215,6 +216,23 @@ def peel(line: bytes) -> Inner | None:
     return Inner(line[best.end() :], stated)
 
 
+def peel_all(line: bytes, stated: Stated = NOTHING) -> Iterator[Inner]:
+    """Yield a line, then without one prefix after the other, each time with what all that were taken off state.
+
+    Args:
+        line: as it stands.
+        stated: of what was taken off before.
+    """
+    inner = Inner(line, stated)
+    yield inner
+    for _ in range(MAX_DEPTH):
+        layer = peel(inner.text)
+        if layer is None:
+            return
+        inner = Inner(layer.text, layer.stated.add_outer(inner.stated))
+        yield inner
+
+
 def rank_of(line: bytes, text: bytes) -> int | None:
     """Return the rank that is stated in front of a text, nearest to it; None where none is.
 
@@ -250,14 +268,10 @@ def layers(line: bytes) -> Iterator[bytes]:
 
     Blanks at the end of a prefix may belong to the line: each number of them is tried.
     """
-    for _ in range(MAX_DEPTH):
-        layer = peel(line)
-        if layer is None:
-            return
-        front = line[: len(line) - len(layer.text)]
+    for before, (text, _) in pairwise(peel_all(line)):
+        front = before.text[: len(before.text) - len(text)]
         for blanks in range(len(front) - len(front.rstrip(b" ")) + 1):
-            yield b" " * blanks + layer.text
-        line = layer.text
+            yield b" " * blanks + text
 
 
 def texts(line: bytes) -> Iterator[bytes]:
@@ -265,19 +279,6 @@ def texts(line: bytes) -> Iterator[bytes]:
     for text in (line, *(inner.text.rstrip(b"\r\n") for inner in contents(line))):
         yield text
         yield from layers(text)
-
-
-def stream_of(line: bytes) -> Inner | None:
-    """Return the line without its prefixes up to the one that names the stream; None when none does."""
-    inner = Inner(line)
-    for _ in range(MAX_DEPTH):
-        layer = peel(inner.text)
-        if layer is None:
-            return None
-        inner = Inner(layer.text, layer.stated.add_outer(inner.stated))
-        if inner.stated.stream:
-            return inner
-    return None
 
 
 def without_trailer(message: bytes) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import NamedTuple
 
-from nccl_inspect.model.communicators.members import Gpu, Member, ProcessMembers
+from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.fold.process_log import source_and_line
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Slotted, record
@@ -328,12 +328,20 @@ def has_ranks_elsewhere(communicators: Iterable[Communicator]) -> bool:
 
 def number(communicators: Sequence[Communicator], world: Communicator | None) -> None:
     """Give each communicator its global ranks and its name; those that claim too many ranks get none."""
-    ranks = _world_ranks(communicators, world)
+    ranks = {member.gpu: rank for rank, member in world.members.items()} if world else {}
+    if world and world.nranks - len(world.members) == 1:
+        (absent,) = set(range(world.nranks)) - world.members.keys()
+        gpus = {member.gpu for comm in communicators for member in comm.members.values()} - ranks.keys()
+        if len(gpus) == 1:  # the only rank without a line is the only GPU without a rank
+            ranks[gpus.pop()] = absent
     names: Counter[str] = Counter()
     left = _MAX_LISTED
     for index, comm in enumerate(communicators):
         comm.world = world
-        comm.name = _name(comm, index, world)
+        comm.name = f"comm {index}" if comm is not world else "world"
+        if comm is not world and comm.parent is not None and comm.ordinal is not None:
+            split = f"split {comm.ordinal} color {comm.color} of {comm.parent.name}"
+            comm.name = split if len(split) < _LONGEST_NAME else comm.name
         names[comm.name] += 1
         if names[comm.name] > 1:  # the program of a process that was started again makes the same split again
             comm.name += f" ({names[comm.name]})"
@@ -351,19 +359,6 @@ def number(communicators: Sequence[Communicator], world: Communicator | None) ->
             comm.global_ranks = [seen.get(rank) for rank in range(comm.nranks)]
     if world is not None:
         _close_last_gaps(communicators, world)
-
-
-def _world_ranks(communicators: Sequence[Communicator], world: Communicator | None) -> dict[Gpu, int]:
-    if world is None:
-        return {}
-    ranks = {member.gpu: rank for rank, member in world.members.items()}
-    if world.nranks - len(world.members) != 1:
-        return ranks
-    absent = [rank for rank in range(world.nranks) if rank not in world.members]
-    gpus = {member.gpu for comm in communicators for member in comm.members.values()} - ranks.keys()
-    if len(absent) == len(gpus) == 1:  # the only rank without a line is the only GPU without a rank
-        ranks[gpus.pop()] = absent[0]
-    return ranks
 
 
 def _close_last_gaps(communicators: Iterable[Communicator], world: Communicator) -> None:
@@ -386,12 +381,3 @@ def _close_last_gaps(communicators: Iterable[Communicator], world: Communicator)
         missing = set(whole.global_ranks).difference(*(other.global_ranks for other in family))
         if len(missing) == 1 and (last := missing.pop()) is not None:
             comm.global_ranks = [last if rank is None else rank for rank in comm.global_ranks]
-
-
-def _name(comm: Communicator, index: int, world: Communicator | None) -> str:
-    if comm is world:
-        return "world"
-    if comm.parent is not None and comm.ordinal is not None:
-        name = f"split {comm.ordinal} color {comm.color} of {comm.parent.name}"
-        return name if len(name) < _LONGEST_NAME else f"comm {index}"
-    return f"comm {index}"

@@ -59,7 +59,12 @@ def _find_stated(
     width = {len(members) for members in nodes.values()}
     if len(width) != 1 or not all(map(is_named, nodes)):
         return None
-    fixed = _find_hosts(nodes, ranks)
+    fixed: dict[int, str] = {}  # by their number the hosts of which a rank is known
+    for host, here in nodes.items():
+        for local, member in enumerate(here):
+            rank = ranks.get(member.log.process.pid)
+            if rank is not None and rank >= local:
+                fixed.setdefault((rank - local) // len(here), host)
     if (homes := _homes(nodes, labels)) is None or any(fixed.get(at, host) != host for at, host in homes.items()):
         return None
     fixed |= homes
@@ -76,22 +81,14 @@ def _find_stated(
         at * len(nodes[host]) + local: member for at, host in places.items() for local, member in enumerate(nodes[host])
     }
     size = max(members) + 1
-    fits = _is_in_order(communicators, members) and all(
-        ranks.get(member.log.process.pid, rank) == rank for rank, member in members.items()
-    )
+    fits = all(ranks.get(member.log.process.pid, rank) == rank for rank, member in members.items())
+    number = {member.gpu: rank for rank, member in members.items()}
+    for comm in communicators:  # each group lists its ranks in the order of the job
+        own = [number[comm.members[rank].gpu] for rank in sorted(comm.members)]
+        fits = fits and all(first < second for first, second in pairwise(own))
     if not fits or (not is_open and max(ranks.values(), default=0) >= size):
         return None
     return Communicator("world", size, members=members, global_ranks=range(size), is_open=is_open)
-
-
-def _is_in_order(communicators: Iterable[Communicator], members: Mapping[int, Member]) -> bool:
-    """Return whether each group lists its ranks in the order of the job."""
-    number = {member.gpu: rank for rank, member in members.items()}
-    return all(
-        first < second
-        for comm in communicators
-        for first, second in pairwise(number[comm.members[rank].gpu] for rank in sorted(comm.members))
-    )
 
 
 def find_named_ranks(nobody: Iterable[ProcessLog]) -> Iterator[tuple[int, int, int]]:
@@ -141,17 +138,6 @@ def _nodes(communicators: Iterable[Communicator]) -> dict[str, list[Member]]:
     for host in nodes:
         nodes[host].sort(key=lambda member: member.init.cuda_dev or 0)
     return nodes
-
-
-def _find_hosts(nodes: Mapping[str, Sequence[Member]], ranks: Mapping[int, int]) -> dict[int, str]:
-    """Return the hosts of which a rank is known, by their number."""
-    fixed: dict[int, str] = {}
-    for host, members in nodes.items():
-        for place, member in enumerate(members):
-            rank = ranks.get(member.log.process.pid)
-            if rank is not None and rank >= place:
-                fixed.setdefault((rank - place) // len(members), host)
-    return fixed
 
 
 def _order(

@@ -24,6 +24,7 @@ from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, p
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record, record
@@ -280,27 +281,22 @@ class Division:
         """Yield what nobody printed, by the job that it belongs to."""
         pieces: dict[int, ProcessLog] = {}
         for key, note in log.notes.items():
-            for job, share in self._divide_note(note):
+            is_end = job_failure.is_end(note.event)
+            by_job = group_values(
+                (self._owner(place, note.message, note.origin.label, is_end), place) for place in _list_places(note)
+            )
+            by_job.pop(_NOBODY, None)
+            for job, own in by_job.items():
                 piece = pieces.setdefault(job, ProcessLog(log.process, opening=log.opening, closing=log.closing))
-                piece.notes[key] = share
+                piece.notes[key] = (
+                    note
+                    if len(by_job) == 1
+                    else replace(note, place=own[0], last=own[-1], count=len(own), places=array("q", own[1:]))
+                )
         for job, piece in pieces.items():
             places = [place for note in piece.notes.values() for place in _list_places(note)]
             piece.first, piece.last = min(places), max(places)
             yield job, piece
-
-    def _divide_note(self, note: Note) -> Iterator[tuple[int, Note]]:
-        """Yield a statement of nobody, as far as it was made in each job."""
-        by_job: dict[int, list[int]] = {}
-        places = _list_places(note)
-        for place in places:
-            job = self._owner(place, note.message, note.origin.label, job_failure.is_end(note.event))
-            by_job.setdefault(job, []).append(place)
-        by_job.pop(_NOBODY, None)
-        if len(by_job) == 1:
-            yield next(iter(by_job)), note
-            return
-        for job, own in by_job.items():
-            yield job, replace(note, place=own[0], last=own[-1], count=len(own), places=array("q", own[1:]))
 
     def _sources(self, unrecognised: Sequence[Mapping[bytes, Note]]) -> list[dict[int, SourceCounts]]:
         """Return for each job the sources that have lines of it, with its share of the loose ones.
