@@ -36,8 +36,13 @@ def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
     """Return the rule that the grammar names for a line, else the rule that has a finding for this line alone."""
     named = meaning.production.rule
     judge, findings = reading.Judge(reading.Options()), []
+    production, log_line = meaning.production, text
+    if not (meaning.origin or production.foreign or production.bare or production.traced):
+        # NCCL prints errors at level WARN.
+        level = meaning.level or ("WARN" if production.constants.get("tone") == "error" else "INFO")
+        log_line = f"{_NOBODY} {level} {meaning.message}"
     with suppress(NoInputError):  # it only counts beside lines of NCCL
-        job = judge(reading.fold(encode(f"{_write_as_log(text, meaning)}\n{_FOLLOWING}\n")))
+        job = judge(reading.fold(encode(f"{log_line}\n{_FOLLOWING}\n")))
         findings = [
             finding for finding in job.findings if finding.category != CATEGORIES[-1]
         ]  # but those about the log
@@ -46,15 +51,6 @@ def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
     if finding is None:
         return Lead(rules[named], "") if named else None
     return Lead(rules[finding.rule], next(iter(finding.fix), ""))
-
-
-def _write_as_log(text: str, meaning: Meaning) -> str:
-    production = meaning.production
-    if meaning.origin or production.foreign or production.bare or production.traced:
-        return text
-    # NCCL prints errors at level WARN.
-    level = meaning.level or ("WARN" if production.constants.get("tone") == "error" else "INFO")
-    return f"{_NOBODY} {level} {meaning.message}"
 
 
 LIST_RULES = "run 'nccl-inspect rules --search WORD' to find one"

@@ -100,12 +100,14 @@ class _Builder:
 
     def job(self) -> Job:
         statements = self._statements
+        completed: dict[tuple[Process, int], int] = {}  # where threads completed a communicator for the last time
+        members = (member for process in self._processes for member in process.members)
+        for process_id, step in ((member.log.process, member.completed) for member in members):
+            if step is not None:
+                thread = process_id, step.printed.tid
+                completed[thread] = max(completed.get(thread, -1), step.place)
         notices = join_notices(
-            statements.all,
-            self._ranks,
-            self._releases,
-            self.quotes.message,
-            lambda *thread: self._completed_by_thread.get(thread, -1),
+            statements.all, self._ranks, self._releases, self.quotes.message, lambda *thread: completed.get(thread, -1)
         )
         self._groups = names.names(self._communicators, self._processes, statements, notices)
         self.layouts = rings_and_trees.Layouts()
@@ -331,15 +333,6 @@ class _Builder:
             return bool(meant) and meant <= pairs
 
         return is_shown
-
-    @cached_property
-    def _completed_by_thread(self) -> dict[tuple[Process, int], int]:
-        """By thread where it completed a communicator for the last time."""
-        members = (member for process in self._processes for member in process.members)
-        done = [(member.log.process, step) for member in members if (step := member.completed) is not None]
-        return {
-            (process, step.origin.tid): step.place for process, step in sorted(done, key=lambda pair: pair[1].place)
-        }
 
     def _last_lines(self) -> list[LastLine]:
         where, stated = self._fold.where, cache(self._statements.last)

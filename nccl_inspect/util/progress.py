@@ -48,7 +48,8 @@ class Bar:
         self._done += size
         self._total = total
         now = time.monotonic()
-        if self._bar is None and self._is_long(now):
+        is_long = self._done > _LONG or now - self._began > _LONG_WAIT if total is None else total > _LONG
+        if self._bar is None and (self._at_once or is_long):
             self._open.enter_context(PROCESS.undo_with(self._open.close))  # it hides the cursor
             bar: Any = click.progressbar(
                 None if total is not None else repeat(None),  # click wants to know either the length or the items
@@ -62,13 +63,6 @@ class Bar:
         if now - self._drawn >= _REDRAW:
             self._drawn = now
             self._draw()
-
-    def _is_long(self, now: float) -> bool:
-        if self._at_once:
-            return True
-        if self._total is None:
-            return self._done > _LONG or now - self._began > _LONG_WAIT
-        return self._total > _LONG
 
     def _speed(self) -> float:
         return self._done / 1e6 / max(time.monotonic() - self._began, 1e-3)

@@ -70,6 +70,37 @@ class Mended(Record):
     """Where each line stands, when its number is that of the order of reading."""
 
 
+class LineReader:
+    """Takes the bytes of a source as they come, and gives lines that are made of one or several of its own."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        """Line ends seen."""
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[Numbered]:
+        """Yield what is whole by now."""
+        self.lines += data.count(b"\n")
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[:BLOCK]
+        for line in lines:
+            yield from self._take(line)
+
+    def finish(self) -> Iterator[Numbered]:
+        """Yield what is left at the end of the source."""
+        if self._rest:
+            yield from self._take(self._rest)
+        yield from self._end()
+
+    def _take(self, line: bytes) -> Iterator[Numbered]:
+        """Take in a line, and give what ends with it or before."""
+        raise NotImplementedError
+
+    def _end(self) -> Iterator[Numbered]:
+        """Give what has not ended."""
+        raise NotImplementedError
+
+
 @record
 class _Head(Record):
     """The beginning of a line whose end has not come yet."""

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any
 
 from nccl_inspect.ingest.envelopes.readers import MESSAGES, choose_name, flatten
-from nccl_inspect.ingest.lines.torn import Numbered
+from nccl_inspect.ingest.lines.torn import LineReader, Numbered
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.util.text import decode, encode
 
@@ -324,10 +324,8 @@ def _cells(text: str, delimiter: str) -> list[str]:
     return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), [])
 
 
-class Sheet:
-    """Takes the bytes of a table as they come and gives its rows, each as a line.
-
-    A row that does not fit the columns is given as it is.
+class Sheet(LineReader):
+    """Gives the rows of a table, each as a line; one that does not fit the columns as it is.
 
     Args:
         names: of the columns.
@@ -336,14 +334,12 @@ class Sheet:
     """
 
     def __init__(self, names: list[str], delimiter: str, turned: bool = False) -> None:
+        super().__init__()
         self._step = -1 if turned else 1
-        self.lines = 0
-        """Line ends seen."""
         self._names = names
         self._messages = [name for name in MESSAGES if name in names]
         """The columns that may hold the lines."""
         self._delimiter = delimiter
-        self._rest = b""
         self._row: list[bytes] = []
         """The lines of a row that has not ended."""
         self._size = 0
@@ -352,21 +348,7 @@ class Sheet:
         self._number = 0
         """Of the line read last."""
 
-    def feed(self, data: bytes) -> Iterator[Numbered]:
-        """Yield the rows that are whole by now."""
-        self.lines += data.count(b"\n")
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self._rest = self._rest[:BLOCK]
-        for line in lines:
-            yield from self._line(line)
-
-    def finish(self) -> Iterator[Numbered]:
-        """Yield the rows that are left at the end of the source."""
-        if self._rest:
-            yield from self._line(self._rest)
-        yield from self._number_lines(self._read_row())
-
-    def _line(self, line: bytes) -> Iterator[Numbered]:
+    def _take(self, line: bytes) -> Iterator[Numbered]:
         self._number += 1
         if self._number == 1:
             return
@@ -377,7 +359,10 @@ class Sheet:
             row = self._read_row()
             yield from self._cells(decode(b"\n".join(row)), self._number - len(row) + 1) or self._number_lines(row)
         elif self._size > _MAX_ROW:
-            yield from self._number_lines(self._read_row())
+            yield from self._end()
+
+    def _end(self) -> Iterator[Numbered]:
+        yield from self._number_lines(self._read_row())
 
     def _read_row(self) -> list[bytes]:
         """Return the lines of the row, which ends here."""

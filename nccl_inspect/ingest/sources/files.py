@@ -83,7 +83,15 @@ def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: 
         raise NoInputError("no input: the list is empty", f"give {_KINDS}")
     seen: set[object] = set()
     passed = passed or (lambda _name, _why: None)
-    files = [file for item in several for file in _files(item, beside, passed) if _is_new(file, seen)]
+    files = []
+    for file in (file for item in several for file in _files(item, beside, passed)):
+        key: object = file.name if file.name == "<stdin>" else file.place or id(file)
+        if isinstance(file.place, Path):
+            status = file.place.stat()
+            key = (status.st_dev, status.st_ino)
+        if key not in seen:
+            seen.add(key)
+            files.append(file)
     return [files[place] for place in order([file.name for file in files])]
 
 
@@ -163,20 +171,6 @@ def size(files: Iterable[File]) -> int | None:
     """Return the bytes of all files together, where all are known."""
     sizes = [file.size for file in files]
     return None if None in sizes else sum(filter(None, sizes))
-
-
-def _is_new(file: File, seen: set[object]) -> bool:
-    key: object = id(file)
-    if file.name == "<stdin>":
-        key = file.name
-    elif isinstance(file.place, Path):
-        status = file.place.stat()
-        key = (status.st_dev, status.st_ino)
-    elif file.place:
-        key = file.place
-    new = key not in seen
-    seen.add(key)
-    return new
 
 
 def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
@@ -306,23 +300,17 @@ def order(names: Sequence[str]) -> list[int]:
     places = {name: place for place, name in enumerate(names)}
 
     def key(place: int) -> tuple[int, bool, int, str]:
-        base, number, date = _put_aside(names[place])
-        if base in places:
-            return places[base], False, -number, date
-        return place, True, 0, ""
+        """Return the place of the current file, how many came after this one, and when it was put aside."""
+        base, number, date = "", 0, ""
+        if match := _NUMBERED.fullmatch(names[place]):
+            base, number = match["base"], int(match["number"])
+        elif match := _DATED.fullmatch(names[place]):
+            base, date = match["base"], re.sub(r"\D", "", match["date"])
+        elif match := _PREVIOUS.fullmatch(names[place]):
+            base = match["stem"] + (match["suffix"] or "")
+        return (places[base], False, -number, date) if base in places else (place, True, 0, "")
 
     return sorted(range(len(names)), key=key)
-
-
-def _put_aside(name: str) -> tuple[str, int, str]:
-    """Return from which file it was rotated away, how many came after it, and when; as far as its name shows."""
-    if match := _NUMBERED.fullmatch(name):
-        return match["base"], int(match["number"]), ""
-    if match := _DATED.fullmatch(name):
-        return match["base"], 0, re.sub(r"\D", "", match["date"])
-    if match := _PREVIOUS.fullmatch(name):
-        return match["stem"] + (match["suffix"] or ""), 0, ""
-    return "", 0, ""
 
 
 _SPECIAL = {

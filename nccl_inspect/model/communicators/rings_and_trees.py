@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
@@ -13,11 +13,6 @@ from nccl_inspect.model.communicators.members import SEND_RECV, Member
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
 from nccl_inspect.util.grouping import group_values
 
-_Links: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
-"""Neighbours, and the channels in which they are that."""
-_ByLinks: TypeAlias = dict[tuple[int, ...], tuple[int, ...]]
-"""The channels in which there are neighbours, by these."""
-_Trees: TypeAlias = tuple[tuple[int, ...], ...]
 _GIVEN_UP = {"Abort", "Revoke"}
 Tree: TypeAlias = list[tuple[int, tuple[int, ...]]]
 """Of each member its rank, and what it prints: children, itself, parent."""
@@ -55,16 +50,15 @@ class Layout:
 
     Args:
         comm: one of those whose ranks print them.
-        links_of: the channels in which a rank has the same neighbours.
     """
 
-    def __init__(self, comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -> None:
+    def __init__(self, comm: Communicator) -> None:
         by_channel = group_values(entry for member in comm.members.values() for entry in member.rings.items())
         every = [by_channel[channel] for channel in sorted(by_channel)]
         self._rings = [some[0].ranks for some in every]
         self.incomplete = [place for place, some in enumerate(every) if not is_whole(comm, some)]
         """The places of the rings that are not whole."""
-        self._nranks, self._printed = comm.nranks, _printed_trees(comm, links_of)
+        self._nranks, self._printed = comm.nranks, _printed_trees(comm)
         self.contradictions = _contradictions(comm, self._printed)
         """Where ranks contradict each other."""
 
@@ -103,7 +97,6 @@ class Layouts:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Layout] = {}
-        self._links = cache(_group_links)
 
     def find_layout(self, comm: Communicator) -> Layout:
         """Return the layout of a communicator."""
@@ -111,7 +104,7 @@ class Layouts:
         rings = [(rank, *map(id, member.rings.values())) for rank, member in comm.members.items() if member.rings]
         key = comm.nranks, trees, *rings
         if key not in self._known:
-            self._known[key] = Layout(comm, self._links)
+            self._known[key] = Layout(comm)
         return self._known[key]
 
 
@@ -122,48 +115,13 @@ def is_whole(comm: Communicator, printed: Sequence[events.RingOrder]) -> bool:
     return agreed and not printed[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
 
 
-def _printed_trees(comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -> list[tuple[Tree, list[int]]]:
+def _printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
     """Return what the members print of trees, each with its channels: most channels have the tree of another one."""
-    links: dict[tuple[int, ...], int] = {}
-    by_channels: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
-    for rank, by_links in _group_channels(
-        {rank: links_of(member.trees) for rank, member in comm.members.items() if member.trees}
-    ):
-        for tree_links, channels in by_links:
-            ranks, numbers = by_channels.setdefault(channels, ([], []))
-            ranks.append(rank)
-            numbers.append(links.setdefault(tree_links, len(links)))
-    alike: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
-    for channels, (ranks, numbers) in sorted(by_channels.items()):
-        alike.setdefault((tuple(ranks), tuple(numbers)), []).extend(channels)
-    by_number = list(links)
-    return [
-        ([(rank, by_number[number]) for rank, number in zip(*tree, strict=True)], sorted(channels))
-        for tree, channels in alike.items()
-    ]
-
-
-def _group_links(trees: _Trees) -> _ByLinks:
-    """Return the channels in which a member has the same neighbours."""
-    channels = group_values((tree[1:], tree[0]) for tree in trees)
-    return {links: tuple(some) for links, some in channels.items()}
-
-
-def _group_channels(by_rank: dict[int, _ByLinks]) -> Iterator[tuple[int, list[_Links]]]:
-    """Yield the links of each rank with their channels: several at once that have the same links at all ranks."""
-    groupings = {tuple(by_links.values()) for by_links in by_rank.values()}
-    alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
-    for channel in sorted({channel for grouping in groupings for group in grouping for channel in group}):
-        places = [tuple([at for at, group in enumerate(some) if channel in group]) for some in groupings]
-        alike.setdefault(tuple(places), []).append(channel)
-    together = list(map(tuple, alike.values()))
-    of_grouping = {
-        some: [(at, channels) for channels in together for at, group in enumerate(some) if channels[0] in group]
-        for some in groupings
-    }
-    for rank, by_links in by_rank.items():
-        links = list(by_links)
-        yield rank, [(links[at], channels) for at, channels in of_grouping[tuple(by_links.values())]]
+    by_channel = group_values(
+        (channel, (rank, tuple(links))) for rank, member in comm.members.items() for channel, *links in member.trees
+    )
+    alike = group_values((tuple(by_channel[channel]), channel) for channel in sorted(by_channel))
+    return [(list(tree), channels) for tree, channels in alike.items()]
 
 
 def _global_ranks(comm: Communicator) -> Sequence[int | None]:
