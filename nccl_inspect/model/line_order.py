@@ -7,11 +7,10 @@ restarted processes prove nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import chain, islice, pairwise
 
 from nccl_inspect.event import types as events
-from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
+from nccl_inspect.model.fold.fold import Fold, ProcessLog
 from nccl_inspect.model.fold.process_log import source_and_line
 from nccl_inspect.util.times import are_in_order, moment
 
@@ -49,7 +48,16 @@ def _is_backwards(logs: list[ProcessLog]) -> bool:
             first > max(places) for _, first, places in named
         )
     named = [entry for entry in named if len(entry[2]) >= _MIN_STEPS]
-    return bool(named) and all(first > max(places) and not _completes(log.steps) for log, first, places in named)
+    if not named or any(first <= max(places) for _, first, places in named):
+        return False
+    for log, _, _ in named:  # none begins a communicator and then completes it
+        begun: set[str] = set()
+        for event in (step.event for step in log.steps if isinstance(step.event, events.CommInit)):
+            if event.phase == "START":
+                begun.add(event.comm)
+            elif event.comm in begun:
+                return False
+    return True
 
 
 def _count_steps(log: ProcessLog) -> tuple[int, int]:
@@ -65,15 +73,3 @@ def _count_steps(log: ProcessLog) -> tuple[int, int]:
         if before and after and are_in_order(before, after)
     ]
     return sum(step > 0 for step in steps), sum(step < 0 for step in steps)
-
-
-def _completes(steps: Iterable[Step | Burst]) -> bool:
-    """Return whether a communicator begins and is completed in this order."""
-    begun: set[str] = set()
-    for step in steps:
-        if isinstance(step, Step) and isinstance(step.event, events.CommInit):
-            if step.event.phase == "START":
-                begun.add(step.event.comm)
-            elif step.event.comm in begun:
-                return True
-    return False

@@ -10,8 +10,10 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
+from nccl_inspect.ingest.lines.torn import LOOK_AHEAD
 from nccl_inspect.ingest.sources import blocks, compression, files, log_detection, streams
 from nccl_inspect.ingest.sources.files import File, Input, Place
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, check_size, failing, pieces
@@ -104,7 +106,8 @@ def _is_plain(place: Place | None) -> bool:
         if place is None or streams.is_recoded(head) or blocks.reader_of(head[:HEAD]):
             return False
         with place.open("rb", 0) as file:
-            return not blocks.is_torn_stream(pieces(file))
+            begin = islice(pieces(file), LOOK_AHEAD // BLOCK + 1)
+            return not any(lines.mended for lines in blocks.cut(begin))
     except (StreamError, OSError):
         return False
 

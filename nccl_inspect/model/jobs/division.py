@@ -12,7 +12,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import NO_HOST, Process, is_named
 from nccl_inspect.model.communicators import stated_world
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
+from nccl_inspect.model.fold.fold import Fold, ProcessLog
 from nccl_inspect.model.fold.process_log import position, source_and_line
 from nccl_inspect.model.jobs.shares import Claim, Division, Share
 from nccl_inspect.model.processes import Gathered
@@ -130,7 +130,10 @@ class Part:
         notes = (note for log in self.logs for note in log.notes.values())
         if any(log.bootstraps for log in self.logs) or any(isinstance(note.event, _BEGINNING) for note in notes):
             return True
-        return all(log.steps and log.steps[0].place == log.first and _is_start(log.steps[0]) for log in self.logs)
+        starts = [log.steps[0] for log in self.logs if log.steps and log.steps[0].place == log.first]
+        return len(starts) == len(self.logs) and all(
+            isinstance(step.event, events.CommInit) and step.event.phase == "START" for step in starts
+        )
 
     @cached_property
     def gpus(self) -> set[tuple[str, str]]:
@@ -181,10 +184,6 @@ def join_processes(communicators: Iterable[Communicator]) -> list[Part]:
     return parts
 
 
-def _is_start(step: Step | Burst) -> bool:
-    return isinstance(step, Step) and isinstance(step.event, events.CommInit) and step.event.phase == "START"
-
-
 _AGAIN = compile_later(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
 """What distinguishes the attempts of one job in the names of files."""
 _DIGITS = compile_later(r"\d+")
@@ -216,27 +215,26 @@ class Separation:
     def groups(self) -> list[list[Part]]:
         """Return the parts of each job."""
         if len(self._parts) > 1:
-            self._by_id()
+            # By the id of a communicator, also where ranks differ on its size; unless a rank comes again.
+            owners: dict[str, tuple[int, set[int]]] = {}
+            for index, part in enumerate(self._parts):
+                for comm in part.roots:
+                    for comm_id in {member.init.comm_id or "" for member in comm.members.values()} - {""}:
+                        first, ranks = owners.get(comm_id, (index, set()))
+                        if ranks.isdisjoint(comm.members):
+                            self._unions.join(first, index)
+                            owners[comm_id] = first, ranks | comm.members.keys()
             self._on_hosts()
             self._join_in_sources()
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
-
-    def _by_id(self) -> None:
-        """Join by the id of a communicator, also where ranks differ on its size; unless a rank comes again."""
-        owners: dict[str, tuple[int, set[int]]] = {}
-        for index, part in enumerate(self._parts):
-            for comm in part.roots:
-                for comm_id in {member.init.comm_id or "" for member in comm.members.values()} - {""}:
-                    first, ranks = owners.get(comm_id, (index, set()))
-                    if ranks.isdisjoint(comm.members):
-                        self._unions.join(first, index)
-                        owners[comm_id] = first, ranks | comm.members.keys()
 
     def _on_hosts(self) -> None:
         """Join parts on one host: each with the one before, that of the same size, and that which ends last."""
         for indexes in self._by_host.values():
             last: dict[object, int] = {}
-            for index in sorted(indexes, key=self._order):
+            times = {index: self._parts[index].began for index in indexes}
+            order = {index: (time.seconds if time else 0.0, self._parts[index].begin) for index, time in times.items()}
+            for index in sorted(indexes, key=order.__getitem__):
                 part = self._parts[index]
                 for other in {last.get("before"), last.get("latest"), last.get(part.size)} - {None}:
                     if other is not None and self._are_one_on_a_host(self._parts[other], part):
@@ -244,10 +242,6 @@ class Separation:
                 latest = last.get("latest", index)
                 last["before"] = last[part.size] = index
                 last["latest"] = index if part.end > self._parts[latest].end else latest
-
-    def _order(self, index: int) -> tuple[float, int]:
-        part = self._parts[index]
-        return (part.began.seconds if part.began else 0.0, part.begin)
 
     def _are_one_on_a_host(self, part: Part, later: Part) -> bool:
         """Return whether two parts with a host in common are of one job."""

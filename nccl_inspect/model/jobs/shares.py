@@ -14,9 +14,10 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nccl_inspect.event.base import Event, Process, is_named
+from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import CommEnd, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine
 from nccl_inspect.model import processes
@@ -142,8 +143,11 @@ class Share:
         self.processes = {log.process: log for log in everything}
         self.unrecognised = unrecognised
         self.alongside = alongside
-        events = (event for log in everything for event in _events(log))
-        own = {(event.dialect, event.production) for event in events}  # as far as something of the lines is kept
+        steps = [step for log in everything for step in log.steps]
+        stated = (note.event for log in everything for note in log.notes.values())
+        edges = (edge.event for step in steps if isinstance(step, Burst) for edge in step.edges.values())
+        events = chain((step.event for step in steps), edges, stated)
+        own = {(event.dialect, event.production) for event in events if event}  # as far as something of them is kept
         self.productions: set[tuple[str, str]] = own & fold.productions
 
     def gather(self) -> Gathered:
@@ -183,8 +187,12 @@ class Division:
             ends = [line for line, text in source.counts.tail if job_failure.end_text(text, fold.has_envelope)]
             ends += [exception.number for exception in source.raised]
             marks.closings.extend(position(number, line) for line in ends)
-        for note in (note for log in self._loose for note in log.notes.values() if _is_closing(note)):
-            for place in _list_places(note):
+        for note in (note for log in self._loose for note in log.notes.values()):
+            event = note.event
+            is_closing = job_failure.is_end(event) or note.level in STATEMENTS or isinstance(event, ErrorCascade)
+            if event is not None and not is_closing:
+                is_closing = engine.has_role(event, "test-end") or getattr(event, "tone", "") == "error"
+            for place in _list_places(note) if is_closing else ():  # what follows may be of the next job
                 if marks_there := self._landmarks.get(source_and_line(place)[0]):
                     marks_there.closings.append(place)
         for marks in self._landmarks.values():
@@ -377,26 +385,6 @@ def _rank(note: Note) -> int | None:
     """Return the highest rank that a statement of nobody is about."""
     ended = note.event.ranks if isinstance(note.event, ProcessEnded) else ()
     return max((*ended, *(() if note.origin.rank is None else (note.origin.rank,))), default=None)
-
-
-def _is_closing(note: Note) -> bool:
-    """Return whether a statement is an error or an end: what follows may be of the next job."""
-    event = note.event
-    return (
-        job_failure.is_end(event)
-        or note.level in STATEMENTS
-        or isinstance(event, ErrorCascade)
-        or (event is not None and (engine.has_role(event, "test-end") or getattr(event, "tone", "") == "error"))
-    )
-
-
-def _events(log: ProcessLog) -> Iterator[Event]:
-    for step in log.steps:
-        if isinstance(step, Burst):
-            yield from (edge.event for edge in step.edges.values())
-        else:
-            yield step.event
-    yield from (note.event for note in log.notes.values() if note.event)
 
 
 _END = compile_later(r"[^A-Za-z0-9]*$")
