@@ -93,23 +93,18 @@ class Joiner:
             for rank, claims_on_rank in self._claims[id(member)].items():
                 if local_only and not any(claim.host for claim in claims_on_rank):
                     continue
-                mate = self._mate(member, by_rank.get(rank, ()), by_rank[member.rank])
-                if mate is None or group_of[id(mate)] is group_of[id(member)]:
+                # The only GPU that a claim can mean, if that can mean this one only; equal pairs are taken in turn.
+                mates = self._both_ways(member, by_rank.get(rank, ()))
+                mine = self._both_ways(mates[0], by_rank[member.rank]) if mates and _is_one_gpu(mates) else []
+                if member not in mine or not _is_one_gpu(mine) or len(mine) != len(mates):
+                    continue
+                mate = mates[mine.index(member)]
+                if group_of[id(mate)] is group_of[id(member)]:
                     continue
                 joined = group_of[id(member)] + group_of[id(mate)]
                 if self.agree(joined):
                     group_of.update((id(linked), joined) for linked in joined)
         return list({id(group): group for group in group_of.values()}.values())
-
-    def _mate(self, member: Member, others: Iterable[Member], alike: Iterable[Member]) -> Member | None:
-        """Return the only GPU that a claim can mean, if that can mean this one only; equal pairs are taken in turn."""
-        mates = self._both_ways(member, others)
-        if not mates or not _is_one_gpu(mates):
-            return None
-        mine = self._both_ways(mates[0], alike)
-        if not _is_one_gpu(mine) or len(mine) != len(mates):
-            return None
-        return mates[mine.index(member)] if member in mine else None
 
     def _both_ways(self, member: Member, others: Iterable[Member]) -> list[Member]:
         return [mate for mate in others if self._accepts(member, mate) and self._accepts(mate, member)]
