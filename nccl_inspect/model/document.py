@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Entry, Finding, Standing
-from nccl_inspect.model.inventory import Waiting
+from nccl_inspect.model.finding import Finding, Standing
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path, PathKind, Selection
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls
@@ -70,7 +69,7 @@ def clean(value: Any, text: Callable[[str], str] = escape_controls) -> Any:
 
 
 def _document(job: Job) -> dict[str, Any]:
-    failure = job.first_failure
+    failure, waiting = job.first_failure, job.waiting
     return {
         "schema": SCHEMA,
         "verdict": job.verdict,
@@ -85,11 +84,24 @@ def _document(job: Job) -> dict[str, Any]:
             "environment": [pick_fields(setting, "name", "value", "source", "ranks") for setting in job.environment],
             **pick_fields(job, "unplaced_lines", "partial", "excerpt", "earlier_runs"),
         },
-        "communicators": [_communicator(comm) for comm in job.communicators],
+        "communicators": [pick_fields(comm, *_COMMUNICATOR) | traits(comm) for comm in job.communicators],
         "paths": job.paths,
         "findings": [finding_to_dict(finding) for finding in job.findings],
-        "story": [_entry(entry) for entry in job.story],
-        "waiting": _waiting(job.waiting, job.quiet) if job.waiting else None,
+        "story": [
+            {
+                **pick_fields(entry, "what", "ranks", "hosts"),
+                **evidence_to_dict(entry.line),
+                **pick_fields(entry, "count", "because", "rule"),
+            }
+            for entry in job.story
+        ],
+        # The age of a file would make the documents of one log differ.
+        "waiting": waiting
+        and {
+            **asdict(waiting),
+            "since": evidence_to_dict(waiting.since) if waiting.since else None,
+            "age": waiting.age if job.quiet is not None else None,
+        },
         "first_failure": failure and {**asdict(failure), "evidence": evidence_to_dict(failure.evidence)},
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
         "bandwidth": [
@@ -136,10 +148,6 @@ def standing_to_dict(standing: Standing) -> dict[str, Any]:
             "culprits": [asdict(culprit) for culprit in finding.culprits],
         },
     }
-
-
-def _communicator(comm: CommunicatorInfo) -> dict[str, Any]:
-    return pick_fields(comm, *_COMMUNICATOR) | traits(comm)
 
 
 def traits(comm: CommunicatorInfo) -> dict[str, Any]:
@@ -192,21 +200,6 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
         "confirm": finding.confirm or None,
         "culprits": [asdict(culprit) for culprit in finding.culprits],
     }
-
-
-def _entry(entry: Entry) -> dict[str, Any]:
-    """Return one entry of ``story``."""
-    return {
-        **pick_fields(entry, "what", "ranks", "hosts"),
-        **evidence_to_dict(entry.line),
-        **pick_fields(entry, "count", "because", "rule"),
-    }
-
-
-def _waiting(waiting: Waiting, quiet: float | None) -> dict[str, Any]:
-    # The age of a file would make the documents of one log differ.
-    since = evidence_to_dict(waiting.since) if waiting.since else None
-    return {**asdict(waiting), "since": since, "age": waiting.age if quiet is not None else None}
 
 
 def evidence_to_dict(evidence: Evidence) -> dict[str, Any]:

@@ -180,7 +180,12 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
         data = bytes(item)
         return [File("<bytes>", lambda: pieces(io.BytesIO(data)), len(data), stream=io.BytesIO(data))]
     if not isinstance(item, (str, os.PathLike)):
-        return [_stream(_binary(item))]
+        if isinstance(item, type) or not callable(getattr(item, "read", None)):
+            raise NoInputError(f"{type(item).__name__} cannot be read as a log", f"give {_KINDS}")
+        if getattr(item, "closed", False):
+            raise NoInputError(f"{getattr(item, 'name', '<stream>')}: the file is closed", "open it again")
+        # Where it was opened as text, that below it: so bytes that are not UTF-8 do no harm.
+        return [_stream(getattr(item, "buffer", item))]
     if item == "-":
         stdin = replace(_stream(sys.stdin.buffer), name="<stdin>")
         with suppress(OSError):  # something that only looks like a file
@@ -200,19 +205,6 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
     if not os.path.lexists(path) and any(mark in str(item) for mark in "*?["):
         return _matching(str(item), beside, passed)
     return _find_path(path, beside, passed)
-
-
-def _binary(item: Any) -> Any:
-    """Return a file object, that below it where it was opened as text: so bytes that are not UTF-8 do no harm.
-
-    Raises:
-        NoInputError: it is not a file object, or closed.
-    """
-    if isinstance(item, type) or not callable(getattr(item, "read", None)):
-        raise NoInputError(f"{type(item).__name__} cannot be read as a log", f"give {_KINDS}")
-    if getattr(item, "closed", False):
-        raise NoInputError(f"{getattr(item, 'name', '<stream>')}: the file is closed", "open it again")
-    return getattr(item, "buffer", item)
 
 
 def _stream(stream: Any) -> File:

@@ -106,8 +106,11 @@ def likely_parallelism(communicators: Sequence[Communicator], world: Communicato
         return {}
     families: dict[tuple[int, int, bool], list[Communicator]] = {}
     for comm in communicators:
-        stride = _stride(comm) if comm is not world and 1 < comm.nranks < world.nranks else None
-        if stride is not None:
+        if comm is world or not 1 < comm.nranks < world.nranks:
+            continue
+        ranks = [rank for rank in comm.global_ranks if rank is not None]
+        steps = {after - before for before, after in pairwise(ranks)}
+        if len(ranks) == comm.nranks and len(steps) == 1 and (stride := steps.pop()) > 0:
             bursts = [burst for member in comm.members.values() for burst in member.bursts]
             connected = any(member.connected for member in comm.members.values())
             only_exchanges = bool(bursts) and not connected and all(burst.key.conn == SEND_RECV for burst in bursts)
@@ -126,13 +129,6 @@ def likely_parallelism(communicators: Sequence[Communicator], world: Communicato
         if read is not None:
             by_name.update((comm.name, read) for comm in families[key])
     return by_name
-
-
-def _stride(comm: Communicator) -> int | None:
-    """Return the distance between its global ranks where it is the same for all; None otherwise."""
-    ranks = [rank for rank in comm.global_ranks if rank is not None]
-    steps = {b - a for a, b in pairwise(ranks)}
-    return steps.pop() if len(ranks) == comm.nranks and len(steps) == 1 and min(steps) > 0 else None
 
 
 def _read(comms: list[Communicator], key: tuple[int, int, bool], strides: set[int]) -> Parallelism | None:

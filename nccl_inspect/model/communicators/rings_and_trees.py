@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
@@ -62,16 +61,6 @@ class Layout:
         self.contradictions = _contradictions(comm, self._printed)
         """Where ranks contradict each other."""
 
-    @cached_property
-    def _trees(self) -> list[set[tuple[int, int]]]:
-        """Return the links (parent, child) of the trees that differ, from both ends of each link; -1 leads nowhere."""
-        trees = []
-        for tree, _ in self._printed:
-            links = {(links[-2], child) for _, links in tree for child in links[:-2]}
-            links |= {(links[-1], links[-2]) for _, links in tree}
-            trees.append({link for link in links if min(link) >= 0 and max(link) < self._nranks})
-        return trees
-
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
         """Return the rings in global ranks."""
         global_ranks = _global_ranks(comm)
@@ -84,10 +73,12 @@ class Layout:
     def global_trees(self, comm: Communicator) -> list[list[list[int | None]]]:
         """Return the links of each channel's tree in global ranks."""
         global_ranks = _global_ranks(comm)
-        trees = [
-            sorted([[global_ranks[parent], global_ranks[child]] for parent, child in tree], key=str)
-            for tree in self._trees
-        ]
+        trees = []
+        for tree, _ in self._printed:  # from both ends of each link; -1 leads nowhere
+            links = {(links[-2], child) for _, links in tree for child in links[:-2]}
+            links |= {(links[-1], links[-2]) for _, links in tree}
+            known = (link for link in links if min(link) >= 0 and max(link) < self._nranks)
+            trees.append(sorted([[global_ranks[parent], global_ranks[child]] for parent, child in known], key=str))
         places = sorted((channel, place) for place, (_, channels) in enumerate(self._printed) for channel in channels)
         return [trees[place] for _, place in places]
 

@@ -17,7 +17,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.model.communicators.communicator import Communicator, has_ranks_elsewhere
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.fold.process_log import Note, ProcessLog, source_and_line
+from nccl_inspect.model.fold.process_log import ProcessLog, source_and_line
 from nccl_inspect.util.grouping import group_sets, group_values
 
 _LABELS = 2
@@ -94,19 +94,14 @@ def _find_stated(
 def find_named_ranks(nobody: Iterable[ProcessLog]) -> Iterator[tuple[int, int, int]]:
     """Yield the ranks of the job that PyTorch and torchrun name, each with its source and its place."""
     for note in (note for log in nobody for note in log.notes.values()):
-        if (rank := _rank_of(note)) is not None:
-            for place in (note.place, *(note.places or ())):
-                yield source_and_line(place)[0], place, rank
-
-
-def _rank_of(note: Note) -> int | None:
-    """Return the rank of the job that a line of PyTorch or torchrun names, as a field or in front."""
-    if note.event is None or note.event.dialect != _TORCH:
-        return None
-    rank = dict(getattr(note.event, "values", ())).get("global_rank", getattr(note.event, "global_rank", None))
-    if rank is None and (label := _LABEL.match(note.message)):
-        return int(label[1])
-    return rank if isinstance(rank, int) else None
+        if note.event is None or note.event.dialect != _TORCH:
+            continue
+        values = dict(getattr(note.event, "values", ()))  # as a field or in front
+        rank = values.get("global_rank", getattr(note.event, "global_rank", None))
+        if rank is None and (label := _LABEL.match(note.message)):
+            rank = int(label[1])
+        if isinstance(rank, int):
+            yield from ((source_and_line(place)[0], place, rank) for place in (note.place, *(note.places or ())))
 
 
 def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]) -> dict[int, str] | None:
