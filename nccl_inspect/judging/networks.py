@@ -455,6 +455,11 @@ _A_PLUGIN = compile_later(r"ccl|plugin")
 """Matches file names of plugins, and of none of the libraries that they need."""
 
 
+def unloadable_plugins(facts: Facts) -> list[Notice]:
+    """Return statements that a network plugin is there and cannot be loaded; probes of older interfaces are none."""
+    return [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
+
+
 def lacks_a_library(notice: Notice) -> bool:
     """Return whether the missing file is a dependency and not the plugin: until 2.21 NCCL has one wording for both.
 

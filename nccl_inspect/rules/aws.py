@@ -317,6 +317,6 @@ def _refusals(facts: Facts) -> list[Notice]:
     """Return the lines that show that aws-ofi-nccl does not come up, and why."""
     lines = _plugin_lines(facts)
     reasons = [n for n in lines if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
-    broken = [*facts.plugin("NET", "load-failed"), *filter(networks.lacks_a_library, facts.plugin("NET", "not-found"))]
+    broken = networks.unloadable_plugins(facts)
     without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
     return [*reasons[:2], *[*filter(is_of_libfabric, failed_plugins(facts)), *without][:1]]

@@ -223,68 +223,6 @@ def rings_disagree(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_DOUBTFUL = "doubtful-topology"
-"""Role of errors about the file if one is read, otherwise about the detected topology. At INFO they are optional."""
-_OF_FILES = compile_later(r"of node cpu not found|^XML |^KV Convert")
-"""Errors that only files cause: NCCL detects CPUs itself, and its own topology has no channels."""
-_OF_GRAPHS = ("XML graph file", "XML Graph")
-
-
-def topo_file_bad(facts: Facts) -> Iterator[Hit]:
-    """Find NCCL's errors about these files: all but a missing topology file stop the rank.
-
-    A graph file is valid for one set of GPUs only: it counts before the log shows that ranks came up with it.
-    """
-    unread, broken = facts.notices("nccl/topology-file-not-opened"), facts.with_role("file-refused")
-    settings, finished = facts.settings("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE"), _finished_init(facts)
-    doubtful = [notice for notice in facts.with_role(_DOUBTFUL) if notice.level != "INFO"]
-    if not (settings or broken):  # without a file, the machine itself may have too many components
-        doubtful = [notice for notice in doubtful if notice.production != "nccl/topology-too-large"]
-    if errors := [*broken, *doubtful] or unread:
-        named = {
-            "graph": any(text in error.message for text in _OF_GRAPHS for error in errors),
-            "set": settings,
-            "unnamed": doubtful and not settings,
-            "steps": [f"unset {setting.name}   # or correct it: {setting.value}" for setting in settings[:2]],
-            "finished": finished,
-            "certain": settings or unread,
-            "of files": any(_DOUBTFUL not in one.roles or _OF_FILES.search(one.message) for one in errors),
-        }
-        yield Hit(errors, named, evidence=[*settings, *errors])
-    elif (graphs := facts.user_settings("NCCL_GRAPH_FILE")) and not finished and not facts.job.paths:
-        yield Hit(settings=graphs, evidence=graphs)
-
-
-_RING_AND_TREES = range(1, 5)
-"""Numbers of the patterns that every job needs; higher numbers are NVLS and CollNet."""
-_OLD = "nccl/ring-search-old"
-_OLD_ENDS = ("Could not find transport", "links mismatch", "Recursive P2P", "CUDA device")
-_OLD_COSTS = ("falling back on simple ring", "Disabling other rings", "found in group")
-"""Up to 2.4: messages that return an error, and those that lead to a slow order; others only limit numbers."""
-
-
-def topology_mismatch(facts: Facts) -> Iterator[Hit]:
-    """Find faults that stop the job, first rings that do not close, and searches that found nothing."""
-    broken = [*facts.with_role("rings-broken"), *_old(facts, _OLD_ENDS)]
-    faults = [notice for notice in facts.errors_of_rule("topology-mismatch") if notice.production != _OLD]
-    without = [one for one in facts.notices("nccl/topology-no-path") if value(one, "pattern") in _RING_AND_TREES]
-    files = facts.settings("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
-    if errors := [*broken, *faults]:
-        named = {
-            "broken": broken,
-            "files": files,
-            "finished": _finished_init(facts),
-            "steps": [f"unset {setting.name}   # as a test: {setting.value}" for setting in files[:2]],
-        }
-        yield Hit(errors, named, evidence=[*errors, *files])
-    elif simple := [*without, *_old(facts, _OLD_COSTS)]:
-        yield Hit(simple, {"simple": True, "steps": []})
-
-
-def _old(facts: Facts, parts: tuple[str, ...]) -> list[Notice]:
-    return [notice for notice in facts.notices(_OLD) if any(part in notice.message for part in parts)]
-
-
 _IS_TP = compile_later(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 """The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""
 
@@ -357,9 +295,3 @@ def _ranks_of_a_node(facts: Facts) -> int | None:
     if world.local_ranks is not None:
         return world.local_ranks
     return max(len(host.ranks) for host in facts.job.hosts) if len(world.started) == world.nranks else None
-
-
-def _finished_init(facts: Facts) -> bool:
-    """Return whether ranks finished their initialization all the same."""
-    came_up = bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators)
-    return came_up and not facts.job.failed

@@ -20,7 +20,6 @@ from nccl_inspect.judging.networks import (
 )
 from nccl_inspect.platforms import find_network
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.patterns import compile_later
 
 
 def nccl_lib_missing(facts: Facts) -> Iterator[Hit | Effects]:
@@ -48,39 +47,6 @@ def network_not_found(facts: Facts) -> Iterator[Hit]:
             },
             evidence=[*broken[:1], *failed, *asked],
         )
-
-
-_LAST = compile_later(r"ncclNetPlugin(?:_v(\d+) symbol| symbol \()")
-_OLDEST = 4
-
-
-def plugin_does_not_fit(facts: Facts) -> Iterator[Hit]:
-    """Find calls that the other side does not support, or a library that has none of the interfaces of NCCL."""
-    probes = [notice for notice in facts.plugin("NET", "probe") if _is_last(notice.message)]
-    if errors := facts.errors_of_rule("plugin-does-not-fit"):
-        yield Hit(errors, {"libfabric": any(one.event and one.event.dialect == "aws-ofi-nccl" for one in errors)})
-    elif probes and not facts.plugin("NET", "loaded", "initialized"):
-        uses_tcp = (facts.notices("nccl/net-ib-none") or tcp_paths(facts)) and facts.spans_hosts()
-        yield Hit(probes, {"probes": True, "tcp": uses_tcp}, evidence=probes[:2])
-
-
-def _is_last(message: str) -> bool:
-    """Return whether NCCL tries no other interface after it: the oldest one, or the only one of releases up to 2.11."""
-    match = _LAST.search(message)
-    return match is not None and (match[1] is None or int(match[1]) <= _OLDEST)
-
-
-def plugin_load_failed(facts: Facts) -> Iterator[Hit]:
-    """Find errors of the dynamic linker for network plugins; probes for symbols of older interfaces are not errors."""
-    broken = [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
-    if broken and not facts.plugin("NET", "loaded"):
-        named = {
-            "error": getattr(broken[0].event, "detail", None) or broken[0].message,
-            "tcp": tcp_paths(facts),
-            "missed": facts.with_role("no-network"),
-            "several hosts": facts.spans_hosts(),
-        }
-        yield Hit(broken, named, ranks={rank for notice in broken for rank in notice.ranks})
 
 
 _DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
