@@ -85,7 +85,7 @@ from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import cuda, exceptions, impact, networks, propagated_errors, remedies, stated_errors
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, tell_account, value
-from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Results, Rule
+from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.facts import (
     as_shell,
     evidence_of_settings,
@@ -551,7 +551,7 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     return found
 
 
-def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
+def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Iterator[Result]:
     """Judge the statements, settings and paths that a page is about."""
     others = cases(block, rule.name)[1:] if "\nabout: " in block else []
     for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
@@ -583,7 +583,9 @@ def _sort(found: list[Things]) -> tuple[list[Notice], list[Setting], list[Eviden
     return notices, settings, lines, reduce(or_, several) if several else None
 
 
-def _judge_hits(rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object) -> Results:
+def _judge_hits(
+    rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object
+) -> Iterator[Result]:
     """Judge what the function of a page finds in the facts, or in them and all findings."""
     facts = known[0]
     assert isinstance(facts, Facts)
