@@ -77,7 +77,7 @@ from functools import cache, partial, reduce
 from operator import or_
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
@@ -104,10 +104,6 @@ from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import capitalize, conjugate, count, is_or_are, list_words, ranks_word, some_names
-
-if TYPE_CHECKING:
-    pass
-
 
 FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(figure, Rate | Estimate)}
 """Published figures, by the names of :mod:`nccl_inspect.judging.impact`."""
