@@ -91,6 +91,7 @@ from nccl_inspect.judging.facts import (
     evidence_of_settings,
     first_evidence,
     hosts_in,
+    hosts_with,
     lines_of,
     ranks_concerned,
     ranks_in,
@@ -649,8 +650,10 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             ranks={*(hit.ranks or ())},
         )
     else:
-        ranks, hosts = hit.ranks, hit.hosts
+        ranks, hosts = None if hit.ranks is None else {*hit.ranks}, hit.hosts
         evidence = None if hit.evidence is None else list(lines_of(hit.evidence))
+        if hosts is None and ranks is not None and not (hit.notices or hit.paths or hit.settings):
+            hosts = hosts_with(facts.job, ranks)
         if hit.settings and ranks is None:
             ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
         if hit.settings and hosts is None:

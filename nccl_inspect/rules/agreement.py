@@ -236,14 +236,8 @@ def setting_invalid(facts: Facts) -> Iterator[Hit]:
         yield Hit(adjusted, {"names": " ".join(names)})
     if errors := facts.notices(*_NUMBERS):
         names = dict.fromkeys(value(error, "name") for error in errors)
-        numbers = [
-            f"{value(error, 'name')}={value(error, 'given')} and uses its default ({value(error, 'default')})"
-            for error in errors
-        ]
-        yield Hit(
-            errors,
-            {"numbers": numbers, "steps": [f"{name}=<number>   # without a unit; or unset it" for name in names]},
-        )
+        numbers = [f"{value(error, 'name')}={value(error, 'given')}" for error in errors]
+        yield Hit(errors, {"numbers": numbers, "corrected": " ".join(f"{name}=<number>" for name in names)})
 
 
 _STRANGE = ("rank-misfit", "stranger", "garbled-address")

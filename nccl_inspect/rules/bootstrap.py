@@ -295,7 +295,6 @@ def _find_frames(facts: Facts) -> list[Notice]:
     return frames if not is_judged and any(file.startswith(set_up) for file in files) else []
 
 
-_REACH = "nc -vz {address} {port}; getent hosts {address}   # from this host or pod: does it answer?"
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
 _STORE_ERRORS = (
@@ -312,7 +311,7 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
     """Find PyTorch's errors about its store; those before a communicator came up no longer matter."""
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
     if not errors and not facts.job.last_lines and (waits := facts.notices("torch/store-waits")):
-        yield Hit(waits[-1:], {"reach": _reach([])}, ranks=(), hosts=(), evidence=first_evidence(waits))
+        yield Hit(waits[-1:], _place_of_store([]), ranks=(), hosts=(), evidence=first_evidence(waits))
     communicators = facts.job.communicators if errors else ()
     begins = [comm.evidence[0] for comm in communicators if comm.completed and comm.evidence]
     before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
@@ -345,7 +344,7 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
                 "places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting],
                 "unresolved": next((value(notice, "error") for notice in unresolved), None),
                 "refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed})),
-                "reach": _reach(connecting),
+                **_place_of_store(connecting),
                 "raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else "",
             },
             ranks={rank for error in errors if (rank := rank_prefix(error)) is not None},
@@ -354,10 +353,8 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
         )
 
 
-def _reach(errors: list[Notice]) -> str:
-    """Return the check with the address from the log, if there is exactly one."""
+def _place_of_store(errors: list[Notice]) -> dict[str, object]:
+    """Return address and port of the store for a shell: from the log, if there is exactly one, else the variables."""
     places = {(str(value(error, "address")), str(value(error, "port"))) for error in errors}
-    if len(places) != 1:
-        return _REACH.format(address="$MASTER_ADDR", port="$MASTER_PORT")
-    ((address, port),) = places
-    return _REACH.format(address=shlex.quote(address), port=shlex.quote(port))
+    address, port = map(shlex.quote, places.pop()) if len(places) == 1 else ("$MASTER_ADDR", "$MASTER_PORT")
+    return {"server": address, "server_port": port}

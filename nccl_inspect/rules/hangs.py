@@ -366,7 +366,6 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
                     "usual": flight_recorder.ranks_of(standstill.waiting),
                 },
                 ranks=ranks,
-                hosts=hosts_with(facts.job, ranks),
                 evidence=_lines_of_both(facts, standstill),
             )
         return
@@ -479,7 +478,6 @@ def collective_not_called(facts: Facts) -> Iterator[Hit]:
                 "one": len(missing) == 1,
             },
             ranks=missing,
-            hosts=hosts_with(facts.job, missing),
             evidence=_lines_of_both(facts, standstill),
             confidence=flight_recorder.confidence(standstill),
         )
@@ -501,7 +499,6 @@ def collective_unfinished(facts: Facts) -> Iterator[Hit]:
                 "partly": standstill.kind == PARTLY,
             },
             ranks=stuck,
-            hosts=hosts_with(facts.job, stuck),
             evidence=[
                 *flight_recorder.lines(facts, standstill.culprits, 3),
                 *flight_recorder.lines(facts, standstill.waiting, 2),
@@ -526,7 +523,7 @@ def groups_out_of_order(facts: Facts) -> Iterator[Hit]:
             "places": flight_recorder.list_frames(ring),
         }
         ranks = odd or flight_recorder.ranks_of(ring)
-        yield Hit([], named, ranks, hosts_with(facts.job, ranks), flight_recorder.lines(facts, ring, 4))
+        yield Hit(named=named, ranks=ranks, evidence=flight_recorder.lines(facts, ring, 4))
 
 
 def p2p_without_partner(facts: Facts) -> Iterator[Hit]:
@@ -550,7 +547,6 @@ def p2p_without_partner(facts: Facts) -> Iterator[Hit]:
                 "sure": flight_recorder.confidence(still),
             },
             ranks=missing,
-            hosts=hosts_with(facts.job, missing),
             evidence=_lines_of_both(facts, still),
         )
 
@@ -579,7 +575,6 @@ def straggler(facts: Facts) -> Iterator[Hit]:
                 "gap": f"{late.gap_ms:.0f} ms",
             },
             ranks={late.rank},
-            hosts=hosts_with(facts.job, {late.rank}),
             evidence=[
                 Evidence(
                     call.dump,
@@ -736,7 +731,6 @@ def ranks_in_error(facts: Facts) -> Iterator[Hit]:
                 "nobody": not blamed,
             },
             ranks=blamed or None,
-            hosts=hosts_with(facts.job, blamed) if blamed else None,
             evidence=[_line_of_state(facts, answer, state) for state in [*own, *remote][:4]],
         )
         return
@@ -834,7 +828,6 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "others several": len(others) > 1,
         },
         ranks=ranks or waiting,
-        hosts=hosts_with(facts.job, ranks or waiting),
         evidence=[
             *first_evidence([wait.notice for wait in own][: 2 if who else 3]),
             *(account.evidence[:2] if account else ()),

@@ -112,9 +112,9 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
     machine = facts.platform or next(filter(None, machines), None)
     shared = next((node for node in nodes if nodes.count(node) > 1), None)
-    hints = f"the manifest has several of these pods on {shared}" if shared else _hints(facts)
+    index = 0 if shared else _find_high_index(facts)
     gpus = machine.gpus if machine else None
-    if gpus is None and not hints:
+    if gpus is None and not shared and not index:
         yield Hit(named={"unknown": True})
     elif gpus != 1:
         net, fast = current_rate(paths, machine), p2p(machine) if machine and machine.nvlink else None
@@ -126,8 +126,8 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
                 "machine": machine.name if machine else "the machine",
                 "gpus": gpus or "several",
                 "nvlink": machine and machine.nvlink,
-                "hints": hints,
                 "shared": shared,
+                "index": index,
                 "net": net,
                 "fast": fast,
                 "less": compare_rates(net, fast) if net and fast else "",
@@ -149,14 +149,12 @@ def _is_spread(comm: CommunicatorInfo) -> bool:
     return len(set(filter(is_named, comm.hosts))) == comm.nranks  # before 2.20 NCCL does not print the number of nodes
 
 
-def _hints(facts: Facts) -> str:
-    """Return what suggests machines with several GPUs: device indices above 0 although each host shows only one GPU."""
+def _find_high_index(facts: Facts) -> int:
+    """Return the highest index of a GPU: above 0, a machine has several, although each host shows only one GPU."""
     if len(_bus_ids(facts)) < 2:
-        return ""  # all hosts may use the same GPU of a machine
+        return 0  # all hosts may use the same GPU of a machine
     ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}
-    indices = [index for end in ends if (index := facts.gpu(*end).nvml_dev) is not None]
-    highest = max(indices, default=0)
-    return f"a host with one rank has GPU index {highest}" if highest else ""
+    return max((facts.gpu(*end).nvml_dev or 0 for end in ends), default=0)
 
 
 _SYSTEM_ERROR = 2

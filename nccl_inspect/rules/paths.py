@@ -206,14 +206,12 @@ def shm_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_FINE_GRAIN = "rccl/rccl-fine-grain-missing"
 _RCCL_WARNS = {
-    _FINE_GRAIN: "HSA_FORCE_FINE_GRAIN_PCIE=1   # on all ranks",
-    "rccl/rccl-host-setting-missing": 'GRUB_CMDLINE_LINUX="<existing options> iommu=pt"   # in /etc/default/grub; '
-    "then update-grub and reboot",
-    "rccl/rccl-numa-balancing": "sudo sysctl kernel.numa_balancing=0",
+    "rccl/rccl-fine-grain-missing": "without fine grain",
+    "rccl/rccl-host-setting-missing": "without iommu",
+    "rccl/rccl-numa-balancing": "NUMA balancing",
 }
-"""RCCL's warnings, with the remedy of each."""
+"""RCCL's warnings, by what they say of the host."""
 
 
 def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
@@ -233,7 +231,6 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     refused, possible = facts.with_event(P2pRefused), all(map(facts.allows_p2p, rest.kinds))
     levels = [] if off or refused or fabric else limiting_levels(facts, rest)
     warned = [] if off or refused or levels else facts.notices(*_RCCL_WARNS)
-    productions = {notice.production for notice in warned}
     named = _hardware(facts, rest)
     fast = p2p(facts.platform, bool(named["on NVLink"]) or fabric)
     named |= {
@@ -244,8 +241,7 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         "sure": possible and facts.hardware == "certain",
         "from a list": possible,
         "fabric": fabric,
-        "without fine grain": _FINE_GRAIN in productions,
-        "remedies": [] if off else [step for production, step in _RCCL_WARNS.items() if production in productions],
+        **{_RCCL_WARNS[notice.production]: True for notice in warned},
         "AMD": facts.is_rccl(),
         "pod": GPUS_IN_POD.replace("nvidia.com", "amd.com") if facts.is_rccl() else GPUS_IN_POD,
         "unmeasured": fast is None,
@@ -513,7 +509,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
             "several": "host" if len(whole) == 1 else "hosts",
             "lacking": ranks,
             "senders": only_senders,
-            "side": some_names(sorted(hosts)) or "the side that lacks it",
+            "side": hosts,
             "off": read_off,
             "normal": only_senders and not (read_off or reasons or is_capable),
             "google": networks.list_google_fixes(daemon) if daemon else [],
