@@ -24,7 +24,7 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
   (the default) are those whose productions name the rule (``rule: NAME``); else a word of ``SOURCES`` or the
   names of productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or
   ``where FIELD=VALUE, …``. ``¦`` separates texts or values of which one is enough; ``FIELD`` alone stands for any
-  value, ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other.
+  value, ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other. Each statement has a ``level`` and a ``production``.
 * ``beside``: statements that are added to these, and settings that are shown with them, where there are some.
 * ``ranks``: the fields in which these statements name the ranks that they are about.
 * ``unless``: a condition under which the rule is silent.
@@ -234,9 +234,11 @@ def _has(one: Thing, fields: str) -> bool:
 
 def _field(one: Thing, name: str) -> object:
     """Return a field of a statement, a setting or paths; None if there is no such field."""
-    if not isinstance(one, Notice) or name in ("level", "production"):
+    if not isinstance(one, Notice):
         return getattr(one, name, None)
-    return value(one, name) if one.event is None or isinstance(one.event, Quoted) else getattr(one.event, name, None)
+    is_typed = one.event is not None and not isinstance(one.event, Quoted)
+    own = getattr(one.event, name, None) if is_typed else value(one, name)
+    return getattr(one, name) if own is None and name in ("level", "production") else own
 
 
 def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:
