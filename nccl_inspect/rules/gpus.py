@@ -105,9 +105,7 @@ def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
 
 
 _CONNECT = ("transport", "proxy", "channel")
-_P2P_IMPORT, _SHM = (1, 304, 400, 800), (1, 217, 801)
-"""Codes that rules about one source file cover."""
-_MAPPING, _FABRIC, _NO_SUCH_GPU = 711, (802, 919), 101
+_FABRIC, _NO_SUCH_GPU = (802, 919), 101
 
 
 def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
@@ -122,12 +120,12 @@ def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
 
 def _is_ours(failure: cuda.Failure) -> bool:
     code, file = failure.code, failure.file
-    if file is None or cuda.is_launch(failure) or code in (cuda.OUT_OF_MEMORY, _MAPPING, *_FABRIC):
+    if file is None or cuda.is_launch(failure) or code in (cuda.OUT_OF_MEMORY, cuda.PEERS_EXHAUSTED, *_FABRIC):
         return False
     if file.endswith("transport/p2p.cc"):
-        return code not in _P2P_IMPORT
+        return code not in cuda.NOT_SHARED
     if file.endswith("transport/shm.cc"):
-        return code not in _SHM
+        return code not in cuda.NO_HOST_MEMORY
     if file.endswith("transport/nvls.cc"):
         return not is_of_fabric(failure)
     return code not in AT_START or file.startswith(_CONNECT)

@@ -19,7 +19,7 @@ _TO_THE_PEER = (
     *("Invalid argument", "No data available"),
     *("Connection timed out", "No route to host", "Network is unreachable"),
 )
-"""What ib-gid-index judges of modify_qp."""
+"""What ib-gid-index judges of modify_qp; the second is that of an empty row of the GID table."""
 _NO_MEMORY = "Cannot allocate memory"
 _FILES = "Too many open files"
 """What open-files-limit judges."""
@@ -113,10 +113,6 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     )
 
 
-_ERRORS = (
-    *("Invalid argument", "No data available"),  # the second for an empty row of the GID table
-    *("Connection timed out", "No route to host", "Network is unreachable"),
-)
 _NEEDS_ADDRESS = (None, "RTR")
 """The step that names the peer; before 2.24 the step is not printed."""
 _MAPPED = "::ffff:"
@@ -130,7 +126,7 @@ def ib_gid_index(facts: Facts) -> Iterator[Hit]:
         notice
         for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
         if (notice not in calls or value(notice, "name") == "modify_qp")
-        and str(value(notice, "error")).startswith(_ERRORS)  # markup may follow
+        and str(value(notice, "error")).startswith(_TO_THE_PEER)  # markup may follow
         and value(notice, "to_state") in _NEEDS_ADDRESS
         and value(notice, "local_gid") != "N/A"
     ]

@@ -25,7 +25,7 @@ from nccl_inspect.judging.facts import (
     ranks_in,
 )
 from nccl_inspect.judging.networks import is_google_network
-from nccl_inspect.judging.transfers import silent_peers
+from nccl_inspect.judging.transfers import UNANSWERED, silent_peers
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, End, Link
@@ -388,13 +388,13 @@ def _stray(facts: Facts) -> Selection:
     return crossing_paths(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
 
 
-_TIMED_OUT, _NO_ANSWER = 110, 12
+_TIMED_OUT = 110
 
 
 def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     """Find whether the ranks with timeouts are those that connect different NIC numbers."""
     connecting = [one for one in facts.notices("nccl/ib-modify-qp-failed") if value(one, "errno") == _TIMED_OUT]
-    lost = facts.completions(_NO_ANSWER)
+    lost = facts.completions(UNANSWERED)
     lost = [] if silent_peers(facts, lost) else lost  # a fabric fails both ways; here a process or a host was lost
     errors, hints = [*connecting, *lost], facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*errors, *hints])

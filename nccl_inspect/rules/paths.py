@@ -122,7 +122,7 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_NOT_PERMITTED, _NOBODY_LISTENS = 800, 111
+_NOBODY_LISTENS = 111
 _CUDA_FAILED = 1
 """ncclUnhandledCudaError."""
 
@@ -133,7 +133,7 @@ def p2p_import_failed(facts: Facts) -> Iterator[Hit]:
     failures = {*map(id, by_cuda), *map(id, sockets)}
     others = [error for error in facts.errors() if error.level == "WARN" and id(error) not in failures]
     if by_cuda or (sockets and not others):
-        is_forbidden = any(code_of(notice) == _NOT_PERMITTED for notice in by_cuda)
+        is_forbidden = any(code_of(notice) == cuda.NOT_PERMITTED for notice in by_cuda)
         is_refused = not by_cuda and all(value(notice, "errno") == _NOBODY_LISTENS for notice in sockets)
         yield Hit([*by_cuda, *sockets], {"forbidden": is_forbidden, "refused": is_refused})
     elif not sockets and not others and (frames := propagated_errors.frames(facts, _CUDA_FAILED, "transport/p2p.cc")):
@@ -168,9 +168,6 @@ def _is_missing(notice: Notice) -> bool:
     return value(notice, "errno") == _NOT_THERE or "No such file" in str(value(notice, "error"))
 
 
-_REFUSED = (1, 217, 801)
-
-
 def shm_cumem_host_failed(facts: Facts) -> Iterator[Hit]:
     """Find failed calls in shm.cc, and those in the allocator that shm.cc propagates; or NCCL's automatic fallback."""
     propagated = propagated_errors.frames(facts, _CUDA_FAILED, "transport/shm.cc")
@@ -183,7 +180,7 @@ def shm_cumem_host_failed(facts: Facts) -> Iterator[Hit]:
             if processes & set(call.processes) or "(ncclCuMemHostAlloc" in (call.location or "")
         ),
     ]
-    failed = [call for call in calls if cuda.code_of(call) in _REFUSED]
+    failed = [call for call in calls if cuda.code_of(call) in cuda.NO_HOST_MEMORY]
     if notices := failed or facts.notices("nccl/cumem-host-fallback"):
         yield Hit(notices)
 
