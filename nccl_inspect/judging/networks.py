@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
@@ -449,6 +450,12 @@ def network_types(notice: Notice) -> set[int | None]:
 def card_lists(facts: Facts) -> list[Notice]:
     """NCCL's lists of InfiniBand and RoCE cards."""
     return facts.with_event(events.NetDevices, lambda event: event.net == "IB" and bool(event.devices))
+
+
+def cards_of(notice: Notice) -> tuple[tuple[Any, ...], ...]:
+    """Return the cards in such a list: index, name, port and kind of link, as far as the release prints them."""
+    event = notice.event
+    return event.devices if isinstance(event, NetDevices) and event.net == "IB" else ()
 
 
 _A_PLUGIN = compile_later(r"ccl|plugin")

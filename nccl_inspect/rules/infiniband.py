@@ -131,8 +131,7 @@ def ib_gid_index(facts: Facts) -> Iterator[Hit]:
         and value(notice, "local_gid") != "N/A"
     ]
     failed += facts.errors_of_rule("ib-gid-index")
-    cards = facts.with_event(NetDevices, lambda event: event.net == "IB")
-    links = {str(device[-1]) for notice in cards for device in getattr(notice.event, "devices", ())}
+    links = {str(card[-1]) for notice in networks.card_lists(facts) for card in networks.cards_of(notice)}
     if not failed or links == {"IB"}:
         return
     chosen = [setting for setting in facts.user_settings("NCCL_IB_GID_INDEX") if setting.value != "-1"]
@@ -160,7 +159,7 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
     # NCCL continues and uses the ports separately.
     unmerged = [notice for notice in clashes if value(notice, "__step") == "merge"]
     failed = [notice for notice in clashes if notice not in unmerged]
-    lists = [n for n in facts.with_event(NetDevices) if set(_links(n).values()) >= _BOTH]
+    lists = [n for n in networks.card_lists(facts) if set(_links(n).values()) >= _BOTH]
     kinds = {name: link for notice in lists for name, link in _links(notice).items()}
     paths = facts.inter_host_net_paths().where(lambda kind: kind.nic in kinds)
     used = sorted({kind.nic for kind in paths.kinds if kind.nic})
@@ -183,7 +182,7 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
 
 def _find_apart(facts: Facts) -> Iterator[Hit]:
     """Find hosts that list only InfiniBand ports while others list only RoCE ports, before hosts connect."""
-    lists = [notice for notice in facts.with_event(NetDevices) if _links(notice)]
+    lists = networks.card_lists(facts)
     kinds = group_sets((host, link) for notice in lists for link in _links(notice).values() for host in notice.hosts)
     one_kind = {kind: sorted(host for host, links in kinds.items() if links == {kind}) for kind in sorted(_BOTH)}
     if all(one_kind.values()) and not facts.paths(transport="NET"):
@@ -196,10 +195,7 @@ def _find_apart(facts: Facts) -> Iterator[Hit]:
 
 def _links(notice: Notice) -> dict[str, str]:
     """Return the kind of link of each InfiniBand or RoCE device in a list."""
-    event = notice.event
-    if not isinstance(event, NetDevices) or event.net != "IB":
-        return {}
-    return {str(device[1]): str(device[-1]) for device in event.devices}
+    return {str(card[1]): str(card[-1]) for card in networks.cards_of(notice)}
 
 
 _USUAL_WAIT = 18
