@@ -317,7 +317,13 @@ def _names_slingshot(setting: Setting) -> bool:
 def over_tcp_provider(facts: Facts) -> Selection:
     """Return paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
     is_tcp = any(map(is_over_tcp, facts.with_event(events.OfiProvider)))
-    return facts.inter_host_net_paths().where(lambda kind: is_tcp and "Libfabric" in kind.detail)
+    return libfabric_paths(facts) if is_tcp else facts.no_paths()
+
+
+@once
+def libfabric_paths(facts: Facts) -> Selection:
+    """Return paths that aws-ofi-nccl carries between hosts, whatever the provider."""
+    return facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail)
 
 
 def tcp_paths(facts: Facts) -> Selection:
@@ -353,7 +359,6 @@ def efa_hints(facts: Facts) -> list[Evidence]:
     """
     if slingshot_signs(facts):
         return []
-    plugin = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
     asked = [
         line
         for setting in facts.settings("FI_PROVIDER", "NCCL_NET", "NCCL_NET_PLUGIN")
@@ -361,7 +366,13 @@ def efa_hints(facts: Facts) -> list[Evidence]:
         for line in setting.evidence[:1]
     ]
     sought = sought_plugin(facts)
-    return [*first_evidence((*plugin[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
+    return [*first_evidence((*ofi_lines(facts)[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
+
+
+@once
+def ofi_lines(facts: Facts) -> list[Notice]:
+    """Return the statements of aws-ofi-nccl."""
+    return [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
 
 
 def unusable_efa(facts: Facts) -> list[Notice]:

@@ -159,7 +159,7 @@ def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
     requested = [one for one in facts.settings("NCCL_TUNER_PLUGIN") if one.value not in ("none", "")]
     missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
     is_tuned = facts.platform is not None and facts.platform.name.startswith(_TUNED)
-    has_data = is_tuned and any("Libfabric" in kind.detail for kind in facts.inter_host_net_paths().kinds)
+    has_data = is_tuned and bool(networks.libfabric_paths(facts))
     probes = facts.plugin("TUNER", "probe")
     ended = [notice for notice in missed if _INSTEAD in notice.message and notice in probes]
     is_missing = not (failed or overridden or unavailable) and bool(requested or has_data)
@@ -213,7 +213,7 @@ def efa_init_failed(facts: Facts) -> Iterator[Hit]:
     unregistered = facts.with_role("memory-not-registered")  # for lack of locked memory, it explains later failures
     if networks.slingshot_signs(facts) or any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in unregistered):
         return  # the plugin also supports Slingshot
-    failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
+    failed = [one for one in networks.ofi_lines(facts) if getattr(one.event, "status", "") == "failed"]
     stated = [*facts.notices("aws-ofi-nccl/ofi-gdr-disabled-on-capable"), *facts.errors_of_rule("efa-init-failed")]
     reasons = sorted(stated, key=attrgetter("place"))
     notices = [*reasons, *facts.notices("aws-ofi-nccl/ofi-protocol-failed"), *failed]
@@ -227,9 +227,8 @@ def efa_init_failed(facts: Facts) -> Iterator[Hit]:
 
 
 def _came_up(facts: Facts) -> bool:
-    return any(comm.network not in _BUILT_IN for comm in facts.job.communicators) or any(
-        "Libfabric" in kind.detail for kind in facts.inter_host_net_paths().kinds
-    )
+    is_named = any(comm.network not in _BUILT_IN for comm in facts.job.communicators)
+    return is_named or bool(networks.libfabric_paths(facts))
 
 
 def _find_broken(facts: Facts, reasons: list[Notice]) -> list[Notice]:
@@ -239,8 +238,7 @@ def _find_broken(facts: Facts, reasons: list[Notice]) -> list[Notice]:
     """
     if not reasons or not (facts.with_event(OfiProvider) or _came_up(facts)):
         return []
-    used = facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail)
-    first = min((line.order for line in used.first_lines()), default=None)
+    first = min((line.order for line in networks.libfabric_paths(facts).first_lines()), default=None)
     is_late = first is not None and reasons[0].evidence[0].order > first
     broken = propagated_errors.frames(facts, files=_CONNECTING)
     return [frame for frame in broken if is_late or frame.place > reasons[0].place]
@@ -308,7 +306,7 @@ def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
     if networks.slingshot_signs(facts):
         return
     searched, missing = facts.notices("aws-ofi-nccl/ofi-no-eligible-providers"), facts.with_role("searches-failed")
-    failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
+    failed = [one for one in networks.ofi_lines(facts) if getattr(one.event, "status", "") == "failed"]
     providers, net = facts.with_event(OfiProvider), facts.paths(transport="NET")
     if not (missing or (searched and failed)):
         if searched and not providers and not any("Libfabric" in kind.detail for kind in net.kinds):
@@ -388,7 +386,7 @@ def socket_instead_of_efa(facts: Facts) -> Iterator[Hit]:
     provider = networks.over_tcp_provider(facts)
     paths = networks.tcp_paths(facts) | provider
     network = facts.platform.network if facts.platform else None
-    hints, lines = networks.efa_hints(facts), _plugin_lines(facts)
+    hints, lines = networks.efa_hints(facts), networks.ofi_lines(facts)
     providers = facts.settings("FI_PROVIDER")
     named = {
         "words": networks.paths_in_words(paths) if paths else "",
@@ -445,11 +443,6 @@ def _signs(facts: Facts) -> list[Evidence]:
     return first_evidence(notices) + evidence_of_settings([*requests, *own], 1)
 
 
-def _plugin_lines(facts: Facts) -> list[Notice]:
-    """Return the lines of aws-ofi-nccl."""
-    return [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
-
-
 def _is_of_efa(notice: Notice) -> bool:
     """Return whether it is a message of libfabric about its EFA provider."""
     is_named = value(notice, "provider") == "efa" or "provider efa" in str(value(notice, "text"))
@@ -458,7 +451,7 @@ def _is_of_efa(notice: Notice) -> bool:
 
 def _refusals(facts: Facts) -> list[Notice]:
     """Return the lines that show that aws-ofi-nccl does not come up, and why."""
-    lines = _plugin_lines(facts)
+    lines = networks.ofi_lines(facts)
     reasons = [n for n in lines if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
     broken = networks.unloadable_plugins(facts)
     without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
