@@ -20,9 +20,10 @@ from nccl_inspect.story.incident import Incident, Order, before, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
 from nccl_inspect.story.silence import closed_by_others, silence_of
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
-from nccl_inspect.util.wording import strip_stop
+from nccl_inspect.util.wording import list_words, strip_stop
 
 _CONFIDENCES = ("certain", "likely", "possible")
 _SILENT = "fell silent before the others lost a connection"
@@ -190,15 +191,23 @@ class Story:
         return [self._entry(some, number, place, found) for place, some in enumerate(ordered)]
 
     def _entry(self, incidents: list[Incident], number: dict[int, int], place: int, found: Collection[str]) -> Entry:
-        worded = [one for one in incidents if one.notice and isinstance(one.notice.event, CollectiveTimeout)]
-        worded = worded or [one for one in incidents if not (one.notice and one.notice.production in HELPERS)]
+        events = [(one, one.notice.event) for one in incidents if one.notice]
+        waits = [(one, event) for one, event in events if isinstance(event, CollectiveTimeout)]
+        worded = [one for one, _ in waits] or [
+            one for one in incidents if not (one.notice and one.notice.production in HELPERS)
+        ]
         first = first_of(worded or incidents) or incidents[0]
         causes = (number.get(id(cause), place) for one in incidents for cause in one.because)
         who = {actor for one in incidents for actor in one.actors or one.peers}
         ranks = ranks_among(who) if place else self.ranks_in(incidents)
         what, order = cut(_sentence(first), _WIDTH), _first_of_all(first, incidents) if len(ranks) > 1 else ""
+        what = f"{strip_stop(what)}{order}" if order else what
+        calls = group_sets((event.operation, actor) for one, event in waits for actor in one.actors)
+        if len(calls) > 1:
+            each = list_words([f"{name_of(actors)} for {operation}" for operation, actors in calls.items()], limit=3)
+            what = f"{_waited(waits[0][1])} and timed out{order}: {each}"
         return Entry(
-            what=f"{strip_stop(what)}{order}" if order else what,
+            what=what,
             ranks=ranks,
             hosts=self._actors.hosts_of(who),
             line=first.line or Evidence("", 0, ""),
@@ -337,9 +346,13 @@ def _sentence(incident: Incident) -> str:
     """Return what happened in words, without who printed it."""
     event = incident.notice.event if incident.notice else None
     if isinstance(event, CollectiveTimeout):
-        return f"waited {(event.ran_ms or event.timeout_ms) / 1000:.0f} s for {event.operation} and timed out"
+        return f"{_waited(event)} for {event.operation} and timed out"
     words = _PRINTER.sub("", incident.words)
     return _BEFORE.get(incident.kind, "") + words if event is not None else words
+
+
+def _waited(event: CollectiveTimeout) -> str:
+    return f"waited {(event.ran_ms or event.timeout_ms) / 1000:.0f} s"
 
 
 def _count(incidents: Iterable[Incident]) -> int:
