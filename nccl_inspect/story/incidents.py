@@ -307,15 +307,15 @@ class Collector:
             elif end.echo is not None and actors:
                 layer = Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS
                 yield self._describe_exception(end.echo, actors, layer)
-            is_kill = end.code in _KILLS
+            is_killed = end.code in _KILLS
             yield Incident(
-                "process-killed" if is_kill else "process-ended",
+                "process-killed" if is_killed else "process-ended",
                 Layer.END,
                 frozenset(actors),
                 end.notice.evidence[0],
                 end.how,
                 is_report=True,
-                is_kill=is_kill,
+                is_kill=is_killed or end.is_cause_unknown,
                 confidence="likely" if end.report.kills_with else "certain",  # it names some that it killed itself
             )
 
