@@ -20,7 +20,7 @@ from nccl_inspect.story.incident import Incident, Order, before, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
 from nccl_inspect.story.silence import closed_by_others, silence_of
-from nccl_inspect.util.grouping import group_sets
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import list_words, strip_stop
@@ -93,13 +93,16 @@ class Story:
         sure = [one for one in events if one.finding or (one.confidence == "certain" and not one.is_foreign)]
         kinds = [one.kind for one in self.lead]
         if not any(one in seen and not one.is_condition for one in self.lead):  # a setting, or a file beside the log
-            kinds = [one.kind for one in sorted(self.effects_of(self.lead), key=Order)]
+            by_kind = group_values((one.kind, one) for one in self.effects_of(self.lead))
+            first_ones = filter(None, map(first_of, by_kind.values()))
+            kinds = [one.kind for one in sorted(first_ones, key=Order)]
         own = next(filter(None, ([one for one in sure if one.kind == kind] for kind in dict.fromkeys(kinds))), [])
         is_alone = len({actor for one in own for actor in self._who(one)}) == 1
         times = [one.time for one in own if one.time is not None]
         if not own or not (is_alone or len(times) == len(own)):
             return None
-        first = [one for one in own if is_alone or one.time == min(times)]
+        earliest = min(times, default=None)
+        first = [one for one in own if is_alone or one.time == earliest]
         who = {actor for one in first for actor in self._who(one)}
         found = (self._actors.find_process(actor) for actor in sorted(who, key=str))
         processes = [(process.host, process.pid) for process in found if process is not None]
