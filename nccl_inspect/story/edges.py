@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from itertools import chain
 
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.engine import Rule
@@ -265,12 +266,12 @@ def _head(own: list[Incident]) -> Incident:
 def _standing(reasons: list[Incident]) -> list[Incident]:
     """Return the reasons that follow from no other one: a resource or a call fails because of what came before."""
     firm = [one for one in reasons if one.layer <= Layer.PROGRAM or one.is_kill]
-    strong = set(map(id, firm))
-    for weak in reasons:
-        if id(weak) in strong:
-            continue
-        lower = (one for one in reasons if one is not weak and one.layer < weak.layer and id(one) not in strong)
-        weak.because += _first_incident(one for one in (*firm, *lower) if one.is_report or before(one, weak) is True)
+    rest = [one for one in reasons if not (one.layer <= Layer.PROGRAM or one.is_kill)]
+    lowest = min((one.layer for one in rest), default=Layer.NONE)
+    for weak in rest:
+        lower = (one for one in rest if one.layer < weak.layer) if weak.layer > lowest else ()
+        causes = (one for one in chain(firm, lower) if one.is_report or before(one, weak) is True)
+        weak.because += _first_incident(causes)
     return [one for one in reasons if not one.because]
 
 

@@ -418,7 +418,7 @@ class Table:
             if not in_time or len(in_time) == comm.nranks or any(begin.is_complete for begin in in_time):
                 continue
             stands |= {self.actors.actor_by_process(begin.process) for begin in in_time}
-            idle |= self._absent(comm, in_time)
+            idle |= self._absent(comm)
             most = max(most, in_time, key=len)
         idle = {actor for actor in idle - stands if isinstance(actor, Process) or actor in self.actors.known_ranks}
         if not idle:
@@ -428,11 +428,10 @@ class Table:
         text = f"{name_of(idle)} never began to build a communicator in which {waiting}"
         yield self._lagging("never-began", idle, text, line)
 
-    def _absent(self, comm: CommunicatorInfo, in_time: list[Begin]) -> set[Actor]:
+    def _absent(self, comm: CommunicatorInfo) -> set[Actor]:
         """Return the members that did not begin in time, as far as their ranks are known."""
-        found: set[Actor] = {
-            self.actors.actor_by_process(begin.process) for begin in comm.begins if begin not in in_time
-        }
+        late = (begin for begin in comm.begins if not self._precedes_end(begin.source, begin.order))
+        found: set[Actor] = {self.actors.actor_by_process(begin.process) for begin in late}
         members = {begin.member for begin in comm.begins}
         missing = [member for member in range(comm.nranks) if member not in members]
         if comm.nranks == self.actors.world:

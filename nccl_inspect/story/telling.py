@@ -92,7 +92,9 @@ class Story:
         events = [one for one in seen if not (one.is_condition or one.lags or one.is_signal)]
         sure = [one for one in events if one.finding or (one.confidence == "certain" and not one.is_foreign)]
         kinds = [one.kind for one in self.lead]
-        if not any(one in seen and not one.is_condition for one in self.lead):  # a setting, or a file beside the log
+        if set(map(id, self.lead)).isdisjoint(
+            id(one) for one in seen if not one.is_condition
+        ):  # a setting, or a file beside the log
             by_kind = group_values((one.kind, one) for one in self.effects_of(self.lead))
             first_ones = filter(None, map(first_of, by_kind.values()))
             kinds = [one.kind for one in sorted(first_ones, key=Order)]
