@@ -212,7 +212,10 @@ class Edges:
         for end in self.roots:
             if end.gave_up:
                 end.because += waiting
-        losses = sorted((one for one in self.roots if one.is_foreign and one.finding is not None), key=_by_surety)
+        losses = sorted(
+            (one for one in self.roots if one.is_foreign and one.finding is not None),
+            key=lambda one: (one.confidence == "possible", Order(one)),
+        )
         for later in losses[1:]:  # the first status says most
             later.because += losses[:1] if before(losses[0], later) is True else []
         two_sided = [one for kind in _TWO_SIDED for one in self._left(kind)]
@@ -296,10 +299,6 @@ def _is_retelling(later: Incident, earlier: Incident) -> bool:
     """Return whether what nobody is known to have said may only follow from an incident of its layer."""
     is_vague = later.finding is None or later.layer == Layer.CALL
     return is_vague and later.layer == earlier.layer and Order(earlier) < Order(later)
-
-
-def _by_surety(incident: Incident) -> tuple[bool, Order]:
-    return incident.confidence == "possible", Order(incident)
 
 
 def _first_incident(incidents: Iterable[Incident]) -> list[Incident]:

@@ -12,7 +12,7 @@ from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.ends import is_last, process_ends, since_start, terminations
-from nccl_inspect.judging.engine import Rule, list_rules
+from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
@@ -101,15 +101,12 @@ class Collector:
         kinds = {incident.finding.rule for incident in found if incident.finding}
         return [*found, *self._collect_findings(shown, kinds)]
 
-    def _rule(self, finding: Finding) -> Rule:
-        return self.rules[finding.rule]
-
     def _layer_of(self, finding: Finding) -> Layer:
-        return self._rule(finding).reach
+        return self.rules[finding.rule].reach
 
     def _is_condition(self, finding: Finding) -> bool:
         """Return whether it is about how processes are set up, which is more than an error says."""
-        rule = self._rule(finding)
+        rule = self.rules[finding.rule]
         lines = ((line.source, line.order) for line in finding.evidence)
         return rule.reach == Layer.SETTING and bool(rule.may_cause) and not self._errors.issuperset(lines)
 
@@ -128,7 +125,8 @@ class Collector:
             kind = _KINDS.get(layer, finding.rule if finding else notice.production or "unknown-warning")
             if finding and self._layer_of(finding) != Layer.CALL:
                 kind = finding.rule
-            kind = self._kind_by_rule(notice) or kind
+            tells = self.rules[notice.rule].tells if notice.rule in self.rules else ()
+            kind = tells[0] if len(tells) == 1 else kind  # its production names a rule that words one kind
             kind = "process-killed" if "memory-kill" in notice.roles else kind
             kind = "calls-differ" if _compares_calls(notice) else kind
             words, peers = _short(notice), self._peers(notice)
@@ -154,11 +152,6 @@ class Collector:
         if isinstance(notice.event, CollectiveTimeout):
             return id(notice) not in self._waits and self.actors.rank_in_line(notice.message) is not None
         return "watchdog-status" in notice.roles and value(notice, "global_rank") in self._waiting
-
-    def _kind_by_rule(self, notice: Notice) -> str:
-        """Return the kind of a statement whose production names a rule that words one kind; empty for others."""
-        tells = self.rules[notice.rule].tells if notice.rule in self.rules else ()
-        return tells[0] if len(tells) == 1 else ""
 
     def _counts(self, notice: Notice) -> bool:
         """Return whether a statement is about a failure that was not survived."""

@@ -117,7 +117,8 @@ class Table:
             stills = standstill.find_standstills([*dumps.values(), *said.values()], busy)
         if dumps:  # the lines tell of ranks without a dump only that they came, or did not
             unknown = {rank for still in recorded for rank in still.unknown}
-            stills = [still for still in stills if _is_told_by_lines(still, unknown)] or recorded
+            absent = [still for still in stills if still.kind == causes.MISSING and still.culprits]
+            stills = [still for still in absent if words.ranks_of(still.culprits) <= unknown] or recorded
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in stills))
             return
         found = list(filter(None, (self._judge_lines(still, busy, self._line(still, names)) for still in stills)))
@@ -492,11 +493,6 @@ _KINDS = {
     causes.PARTLY: "call-unfinished",
     causes.UNFINISHED: "call-unfinished",
 }
-
-
-def _is_told_by_lines(still: Standstill, unknown: set[int]) -> bool:
-    """Return whether lines add to dumps that a rank without one did not come to a call."""
-    return still.kind == causes.MISSING and bool(still.culprits) and words.ranks_of(still.culprits) <= unknown
 
 
 def _call(group: str, wait: Wait | None, seq: int) -> Call:

@@ -241,7 +241,9 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
             incident.block = process.host if process else f"line {incident.line.order}"
     end = first_of(incident for incident in incidents if incident.is_signal)
     incidents += Table(facts, actors, end).incidents()
-    incidents = _without_survived(incidents, facts)
+    # Where nothing ended, waits or was lost, the job survived all that is not fatal.
+    is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
+    incidents = [one for one in incidents if is_over or _is_failure(one)]
     edges = Edges(actors, incidents, rules)
     if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined, rules)) is not None:
         for root in edges.roots:
@@ -258,12 +260,6 @@ def rule_of(kind: str, found: Collection[str] = ()) -> str | None:
         return None
     found_telling = [rule for rule in reversed(telling) if rule.name in found]
     return min(found_telling or telling, key=lambda rule: len(rule.tells)).name
-
-
-def _without_survived(incidents: list[Incident], facts: Facts) -> list[Incident]:
-    """Return the incidents, only the fatal ones where nothing ended, waits or was lost: the job survived the others."""
-    is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
-    return [one for one in incidents if is_over or _is_failure(one)]
 
 
 def _is_failure(incident: Incident) -> bool:
