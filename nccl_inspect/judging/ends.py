@@ -38,7 +38,7 @@ _WORDS = {
     "waiting": "ended while others were still running, and srun terminated these (--wait)",
 }
 """How a process ended, by the word of the grammar."""
-_MPI_ABORT, _UNHEALTHY, _LOST_ANOTHER = "MPI_Abort", "unhealthy", "lost-another"
+_MPI_ABORT, _UNHEALTHY = "MPI_Abort", "unhealthy"
 _LEFT = "exited on its own: it is the only one that Hydra does not report as killed"
 _KILLED_OTHERS = "ended, and Hydra (mpiexec) killed the others: the log does not show which one ended first"
 _LAST_WORDS = (
@@ -51,6 +51,8 @@ _LAST_WORDS = (
 _NEAR_THE_END = 3
 """Lines that launchers and schedulers may print after the last one of a program."""
 _RAISE, _RETRY, _SELECTED = "launchers/ray-train-raise", "launchers/ray-train-retry", "launchers/ray-memory-selected"
+_OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemoryError", "ActorUnavailableError")
+"""Exceptions with which a task of Ray only reports the end of another process."""
 
 
 @frozen
@@ -591,7 +593,7 @@ def _raised_by_tasks(facts: Facts, tasks: Iterable[Notice]) -> Iterator[ProcessE
         line, pid = notice.evidence[0], report_of(notice).ended_pid
         raised = exceptions.find_below(facts, line)
         is_passed_on = raised is None and line.order < last[line.source]
-        if report_of(notice).how == _LOST_ANOTHER or is_passed_on or (raised and exceptions.is_of_nccl(raised)):
+        if value(notice, "exception") in _OF_RAY or is_passed_on or (raised and exceptions.is_of_nccl(raised)):
             continue
         if pid not in seen:
             raised = raised or RaisedException(str(value(notice, "exception")), line)
