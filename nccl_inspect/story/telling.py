@@ -210,7 +210,7 @@ class Story:
         calls = group_sets((event.operation, actor) for one, event in waits for actor in one.actors)
         if len(calls) > 1:
             each = list_words([f"{name_of(actors)} for {operation}" for operation, actors in calls.items()], limit=3)
-            what = f"{_waited(waits[0][1])} and timed out{order}: {each}"
+            what = f"{_waiting_words(waits[0][1])} and timed out{order}: {each}"
         return Entry(
             what=what,
             ranks=ranks,
@@ -347,12 +347,12 @@ def _sentence(incident: Incident) -> str:
     """Return what happened in words, without who printed it."""
     event = incident.notice.event if incident.notice else None
     if isinstance(event, CollectiveTimeout):
-        return f"{_waited(event)} for {event.operation} and timed out"
+        return f"{_waiting_words(event)} for {event.operation} and timed out"
     words = _PRINTER.sub("", incident.words)
     return _BEFORE.get(incident.kind, "") + words if event is not None else words
 
 
-def _waited(event: CollectiveTimeout) -> str:
+def _waiting_words(event: CollectiveTimeout) -> str:
     return f"waited {(event.ran_ms or event.timeout_ms) / 1000:.0f} s"
 
 
