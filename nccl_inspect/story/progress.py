@@ -147,7 +147,10 @@ class Table:
         """Return who did not come to a call, or made another one, by the watchdog's lines."""
         known, unknown, most = words.ranks_of(still.culprits), set(still.unknown), len(still.waiting)
         if still.kind != causes.DIFFERENT:  # nobody holds up others who waits for some
-            waiting = self._standing | busy
+            came = words.ranks_of(still.waiting)
+            # Who waits in a call has made its connections: a rank that still connects to it is in another call.
+            elsewhere = {rank for rank, peer in at_end.connecting(self.facts).items() if peer in came and len(came) > 1}
+            waiting = self._standing | (busy - elsewhere)
             known, unknown, most = known - waiting, unknown - waiting, max(most, len(waiting))
         culprits = known or unknown
         is_two_sided = still.kind in (causes.UNFINISHED, causes.PARTLY, causes.CYCLE)
