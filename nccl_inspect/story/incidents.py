@@ -183,7 +183,7 @@ class Collector:
             return Layer.PROGRAM if _STICKY.search(text) else Layer.RESOURCE
         dialect, _, name = notice.production.partition("/")
         layer = grammar.find_layer(dialect, name)
-        if layer in (Layer.WAIT, Layer.NONE) or grammar.is_layer_stated(dialect, name) or finding is None:
+        if layer in (Layer.WAIT, Layer.NONE) or grammar.find_details(dialect, name).layer or finding is None:
             return layer
         return min(layer, self._layer_of(finding))
 
@@ -243,7 +243,7 @@ class Collector:
         first = trace.first if trace.first and not is_foreign else last
         finding = self._of_line.get((first.line.source, first.line.order))
         name = last.notice.production.partition("/") if last.notice else ("", "", "")
-        if last.notice and grammar.is_layer_stated(name[0], name[2]):
+        if last.notice and grammar.find_details(name[0], name[2]).layer:
             layer = grammar.find_layer(name[0], name[2])
         elif _TIMED_OUT.search(last.whole):
             layer = Layer.WAIT
