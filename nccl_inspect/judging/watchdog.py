@@ -180,16 +180,6 @@ def _is_default(group: str | None) -> bool:
     return group is not None and (group == "0" or "default_pg" in group)
 
 
-@once
-def last_enqueued(facts: Facts) -> dict[str | None, dict[int, int]]:
-    """Return by process group the number of the last work that each rank of the job enqueued in it."""
-    works: dict[str | None, dict[int, int]] = {}
-    for status in statuses(facts):
-        if status.enqueued is not None and status.rank is not None:
-            works.setdefault(status.group, {})[status.rank] = status.enqueued
-    return works
-
-
 def waiting_ranks(facts: Facts) -> set[int]:
     """Return the ranks whose own watchdog reports a call that failed or timed out: they waited for others."""
     return {status.stated for status in statuses(facts) if status.is_in_call and status.stated is not None}

@@ -39,7 +39,6 @@ from nccl_inspect.judging.watchdog import (
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import ages, usage
 from nccl_inspect.model.versions import order
-from nccl_inspect.story.origin import origin
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import capitalize, conjugate, count, list_words, ranks_word
@@ -805,10 +804,11 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
     ranks = set(account.ranks) if account else flight_recorder.blocking_ranks(facts)
     who = account.who if account else ranks_word(ranks) if ranks else ""
     told = account.words if account else ""
-    alone = origin(facts, waits(facts)) if ranks and not account else None
-    alone = alone if alone and alone.suspects and alone.suspects != ranks else None
+    alone = global_ranks(comm, range(comm.nranks)) if comm and ranks and not account else set[int]()
+    alone -= waiting_ranks(facts) | {wait.rank for wait in everything if wait.rank is not None}
     others = [name for name in dict.fromkeys(wait.group for wait in everything) if name not in (group, None)]
-    others = [name for name in others if name and name not in f"{told} {alone.words if alone else ''}"]
+    labels = {name: name.partition("(")[2].rstrip(")") or name for name in others if name}
+    others = [name for name, label in labels.items() if name not in told and f"group {label}" not in told]
     ended = exceptions.exceptions_of(facts).of_threads
     return Hit(
         named={
@@ -817,8 +817,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "told_first": told.partition(",")[0] if not who else "",
             "by_all": told,
             "proved": ranks if not account else set(),
-            "alone": alone.suspects if alone else set(),
-            "alone_words": alone.words if alone else "",
+            "alone": alone if alone != ranks and len(alone) <= len(waiting) else set(),
             "suspects": at_end.suspects(facts),
             "thread": f"{ended[0].text} ({cite_line(ended[0].line)})" if ended else "",
             "others": others,

@@ -124,9 +124,9 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
     if not (closed or given_up or local):
         comms, loose = facts.job.communicators, exceptions.exceptions_of(facts).loose[-1:]
         is_used = comms and not any(comm.ended for comm in comms)
-        for last in loose if is_used else ():  # an exception of nobody at the end of the output
+        for last in loose:  # an exception of nobody at the end of the output
             ranks = set() if last.rank is None else {last.rank}
-            if is_last(facts, last.line):
+            if (is_used or (last.is_loss_of_peer and not comms)) and is_last(facts, last.line):
                 named = {"loose": last.text, "labelled": ranks}
                 sure = "likely" if ranks else "possible"
                 yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence=sure)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from itertools import chain
 
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.engine import Rule
@@ -215,7 +216,10 @@ class Edges:
         for end in self.roots:
             if end.gave_up:
                 end.because += waiting
-        losses = sorted((one for one in self.roots if one.is_foreign and one.finding is not None), key=_by_surety)
+        losses = sorted(
+            (one for one in self.roots if one.is_foreign and one.finding is not None),
+            key=lambda one: (one.confidence == "possible", Order(one)),
+        )
         for later in losses[1:]:  # the first status says most
             later.because += losses[:1] if before(losses[0], later) is True else []
         two_sided = [one for kind in _TWO_SIDED for one in self._left(kind)]
@@ -269,12 +273,12 @@ def _head(own: list[Incident]) -> Incident:
 def _standing(reasons: list[Incident]) -> list[Incident]:
     """Return the reasons that follow from no other one: a resource or a call fails because of what came before."""
     firm = [one for one in reasons if one.layer <= Layer.PROGRAM or one.is_kill]
-    strong = set(map(id, firm))
-    for weak in reasons:
-        if id(weak) in strong:
-            continue
-        lower = (one for one in reasons if one is not weak and one.layer < weak.layer and id(one) not in strong)
-        weak.because += _first_incident(one for one in (*firm, *lower) if one.is_report or before(one, weak) is True)
+    rest = [one for one in reasons if not (one.layer <= Layer.PROGRAM or one.is_kill)]
+    lowest = min((one.layer for one in rest), default=Layer.NONE)
+    for weak in rest:
+        lower = (one for one in rest if one.layer < weak.layer) if weak.layer > lowest else ()
+        causes = (one for one in chain(firm, lower) if one.is_report or before(one, weak) is True)
+        weak.because += _first_incident(causes)
     return [one for one in reasons if not one.because]
 
 
@@ -299,10 +303,6 @@ def _is_retelling(later: Incident, earlier: Incident) -> bool:
     """Return whether what nobody is known to have said may only follow from an incident of its layer."""
     is_vague = later.finding is None or later.layer == Layer.CALL
     return is_vague and later.layer == earlier.layer and Order(earlier) < Order(later)
-
-
-def _by_surety(incident: Incident) -> tuple[bool, Order]:
-    return incident.confidence == "possible", Order(incident)
 
 
 def _first_incident(incidents: Iterable[Incident]) -> list[Incident]:

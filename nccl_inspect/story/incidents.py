@@ -12,7 +12,7 @@ from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.ends import is_last, process_ends, since_start, terminations
-from nccl_inspect.judging.engine import Rule, list_rules
+from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
@@ -100,15 +100,12 @@ class Collector:
         kinds = {incident.finding.rule for incident in found if incident.finding}
         return [*found, *self._collect_findings(shown, kinds)]
 
-    def _rule(self, finding: Finding) -> Rule:
-        return self.rules[finding.rule]
-
     def _layer_of(self, finding: Finding) -> Layer:
-        return self._rule(finding).reach
+        return self.rules[finding.rule].reach
 
     def _is_condition(self, finding: Finding) -> bool:
         """Return whether it is about how processes are set up, which is more than an error says."""
-        rule = self._rule(finding)
+        rule = self.rules[finding.rule]
         lines = ((line.source, line.order) for line in finding.evidence)
         return rule.reach == Layer.SETTING and bool(rule.may_cause) and not self._errors.issuperset(lines)
 
@@ -127,7 +124,8 @@ class Collector:
             kind = _KINDS.get(layer, finding.rule if finding else notice.production or "unknown-warning")
             if finding and self._layer_of(finding) != Layer.CALL:
                 kind = finding.rule
-            kind = self._kind_by_rule(notice) or kind
+            tells = self.rules[notice.rule].tells if notice.rule in self.rules else ()
+            kind = tells[0] if len(tells) == 1 else kind  # its production names a rule that words one kind
             kind = "process-killed" if "memory-kill" in notice.roles else kind
             kind = "calls-differ" if _compares_calls(notice) else kind
             words, peers = _short(notice), self._peers(notice)
@@ -155,11 +153,6 @@ class Collector:
         if notice.production == _GIVES_UP:
             return self.actors.rank_in_line(notice.message) in self._giving_up
         return "watchdog-status" in notice.roles and value(notice, "global_rank") in self._waiting
-
-    def _kind_by_rule(self, notice: Notice) -> str:
-        """Return the kind of a statement whose production names a rule that words one kind; empty for others."""
-        tells = self.rules[notice.rule].tells if notice.rule in self.rules else ()
-        return tells[0] if len(tells) == 1 else ""
 
     def _counts(self, notice: Notice) -> bool:
         """Return whether a statement is about a failure that was not survived."""
@@ -311,15 +304,15 @@ class Collector:
             elif end.echo is not None and actors:
                 layer = Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS
                 yield self._describe_exception(end.echo, actors, layer)
-            is_kill = end.code in _KILLS
+            is_killed = end.code in _KILLS
             yield Incident(
-                "process-killed" if is_kill else "process-ended",
+                "process-killed" if is_killed else "process-ended",
                 Layer.END,
                 frozenset(actors),
                 end.notice.evidence[0],
                 end.how,
                 is_report=True,
-                is_kill=is_kill,
+                is_kill=is_killed or end.is_cause_unknown,
                 confidence="likely" if end.report.kills_with else "certain",  # it names some that it killed itself
             )
 

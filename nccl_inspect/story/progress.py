@@ -8,7 +8,9 @@ progress: it only came that far because others were taken away.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,17 +20,28 @@ from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import at_end
 from nccl_inspect.judging.evidence import flight_recorder as words
 from nccl_inspect.judging.evidence.ras import ranks_by_pid
-from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.watchdog import Wait, latecomers, statuses, waits
+from nccl_inspect.judging.facts import Facts, global_ranks, once
+from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.watchdog import (
+    PAIRWISE,
+    Wait,
+    communicator_of,
+    communicator_of_wait,
+    latecomers,
+    statuses,
+    waiting_ranks,
+    waits,
+    without_output,
+)
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Begin, contents_of
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.story.actors import Actor, Actors, name_of, ranks_among
 from nccl_inspect.story.incident import Incident
-from nccl_inspect.story.origin import collectives_by_group, origin, with_communicators
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.times import line_seconds
-from nccl_inspect.util.wording import conjugate, count, is_or_are, ranks_word
+from nccl_inspect.util.wording import conjugate, count, is_or_are, list_words, ranks_word
 
 if TYPE_CHECKING:  # most logs have no calls
     from nccl_inspect.artifacts.calls import Call
@@ -38,6 +51,8 @@ if TYPE_CHECKING:  # most logs have no calls
 _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_BASE": "_all_gather_base"}
 """The recorder's names of operations that the watchdog names otherwise than by small letters."""
 
+_MOST_IN_RING = 16
+_DISORDER = "Ranks call the groups in different orders, one skips a call, or their calls differ in size or type"
 _FEW = 4
 """Ranks of a group that are named where any of them may have begun it."""
 
@@ -55,8 +70,9 @@ class Table:
         self.facts, self.actors = facts, actors
         self._end = end
         self._blocks = sources_in_blocks(facts)
-        self._waits = [wait for wait in waits(facts) if self._is_in_time(wait.notice.evidence[0])]
-        self._late = latecomers(self._waits)
+        in_time = [wait for wait in waits(facts) if self._is_in_time(wait.notice.evidence[0])]
+        self._late = latecomers(in_time)
+        self._waits = [wait for wait in in_time if wait not in self._late]
 
     def incidents(self) -> Iterator[Incident]:
         """Yield who holds the others up: by calls, by counts of RAS, and by stages."""
@@ -93,7 +109,7 @@ class Table:
         said = self._rows_from_watchdog(set(dumps))
         busy = {*words.being_made(self.facts), *at_end.connecting(self.facts)}
         if dumps:
-            busy |= self._standing() - set(dumps)
+            busy |= self._standing - set(dumps)
         stills: list[Standstill] = []
         if len(said) + len(dumps) > 1:
             from nccl_inspect.artifacts import standstill  # most jobs do not stand still
@@ -101,11 +117,12 @@ class Table:
             stills = standstill.find_standstills([*dumps.values(), *said.values()], busy)
         if dumps:  # the lines tell of ranks without a dump only that they came, or did not
             unknown = {rank for still in recorded for rank in still.unknown}
-            stills = [still for still in stills if _is_told_by_lines(still, unknown)] or recorded
+            absent = [still for still in stills if still.kind == causes.MISSING and still.culprits]
+            stills = [still for still in absent if words.ranks_of(still.culprits) <= unknown] or recorded
             yield from filter(None, (self._judge_dumps(still, self._line(still, names)) for still in stills))
             return
         found = list(filter(None, (self._judge_lines(still, busy, self._line(still, names)) for still in stills)))
-        for incident in found or filter(None, [self._judge_waits(stills, busy)]):
+        for incident in found or filter(None, [self._judge_waits(stills)]):
             incident.teller = "watchdog-timeout"
             yield incident
 
@@ -128,39 +145,105 @@ class Table:
 
     def _judge_lines(self, still: Standstill, busy: set[int], line: Evidence | None) -> Incident | None:
         """Return who did not come to a call, or made another one, by the watchdog's lines."""
-        culprits = words.ranks_of(still.culprits) or set(still.unknown)
-        if still.kind != causes.DIFFERENT:
+        known, unknown, most = words.ranks_of(still.culprits), set(still.unknown), len(still.waiting)
+        if still.kind != causes.DIFFERENT:  # nobody holds up others who waits for some
             came = words.ranks_of(still.waiting)
             # Who waits in a call has made its connections: a rank that still connects to it is in another call.
             elsewhere = {rank for rank, peer in at_end.connecting(self.facts).items() if peer in came and len(came) > 1}
-            culprits -= self._standing() | (busy - elsewhere)
+            waiting = self._standing | (busy - elsewhere)
+            known, unknown, most = known - waiting, unknown - waiting, max(most, len(waiting))
+        culprits = known or unknown
         is_two_sided = still.kind in (causes.UNFINISHED, causes.PARTLY, causes.CYCLE)
-        if is_two_sided or self._unseen() or not 0 < len(culprits) <= max(1, len(still.waiting)):
+        if is_two_sided or self._unseen - without_output(self.facts) or not 0 < len(culprits) <= max(1, most):
             return None  # of whom the log has no output it does not show what they called
         named = set(still.odd) or culprits
         return self._lagging(_KINDS[still.kind], named, self._sentence(still, named), line)
 
-    def _judge_waits(self, stills: Iterable[Standstill], busy: set[int]) -> Incident | None:
+    def _judge_waits(self, stills: Iterable[Standstill]) -> Incident | None:
         """Return where it began by the waits in all groups together, which do not say in what order calls were made."""
-        own = self._waits
-        began = origin(self.facts, own, busy) if own else None
-        line: Evidence | None = own[0].notice.evidence[0] if own else None
-        if began is not None and began.suspects:
-            return self._lagging("never-called", began.suspects, began.words, line)
-        if began is not None:
-            return self._lagging("call-unfinished", began.among, began.words, line, layer=Layer.WAIT)
-        for still in stills:
-            culprits = words.ranks_of(still.culprits)
-            named = culprits | set(still.group.ranks if len(still.group.ranks) <= _FEW else ())
-            if not 0 < len(culprits) <= max(1, len(still.waiting)) or self._unseen():
+        if not self._waits:
+            return None
+        line = self._waits[0].notice.evidence[0]
+        reports = self.facts.notices("torch/desync-lagging", "torch/desync-not-joined")
+        parts = (part for report in reports for part in str(value(report, "members")).split(","))
+        if lagging := {int(part) for part in parts if part.strip().isdigit()}:
+            text = f"PyTorch's desync report names {ranks_word(lagging)} as lagging"
+            return self._lagging("never-called", lagging, text, line)
+        by_group = _collectives_by_group(self._waits)
+        if not by_group:
+            return self._judge_pair(line)
+        for group, some in by_group.items():
+            by_number = sorted(group_sets((wait.seq, wait.rank) for wait in some if wait.rank is not None).items())
+            if len(by_number) < 2:
                 continue
-            elsewhere = {wait.group for wait in own if wait.rank in named and wait.group}
-            if len(named) == 1 and elsewhere:  # it waits as the others do
-                text = f"it likely began in group {', '.join(sorted(elsewhere))}, in which {ranks_word(named)} waits"
-                return self._lagging("call-unfinished", set(), text, self._line(still, set()), layer=Layer.WAIT)
+            (number, first), (_, then), *_ = by_number
+            if only := first - then:
+                text = (
+                    f"it likely began in process group {group}: {ranks_word(then)} finished work {number}, in which "
+                    f"{ranks_word(only)} still {conjugate(len(only), 'wait')}: they made different calls under that "
+                    f"number, or the part of {ranks_word(only)} is stuck"
+                )
+                named = {rank for _, ranks in by_number for rank in ranks}
+                return self._lagging("call-unfinished", named, text, line, layer=Layer.WAIT)
+        return self._judge_rings(by_group, line) or self._judge_two_sided(stills)
+
+    def _judge_pair(self, line: Evidence) -> Incident | None:
+        """Return the members that did not time out, of the pair or the only communicator in which others wait."""
+        waiting = {wait.rank for wait in self._waits if wait.rank is not None}
+        comm = communicator_of_wait(self.facts, self._waits) if waiting else None
+        absent = global_ranks(comm, range(comm.nranks)) - waiting - waiting_ranks(self.facts) if comm else set[int]()
+        group = self._waits[0].group
+        absent -= {one.rank for one in statuses(self.facts) if one.group == group and one.enqueued is not None}
+        if not absent or len(absent) > len(waiting):
+            return None
+        text = f"{ranks_word(absent)} did not time out: it did not arrive, died, or its output is missing"
+        return self._lagging("never-called", absent, text, line)
+
+    def _judge_rings(self, by_group: dict[str, list[Wait]], line: Evidence) -> Incident | None:
+        """Return ranks that wait for each other: those that are in every ring."""
+        calls = []
+        for name, group in self._groups(by_group):
+            some = by_group[name]
+            here = frozenset(wait.rank for wait in some if wait.rank is not None)
+            calls.append(_Call(some[0], here, frozenset(group.ranks) - here, bool(group.ranks)))
+        elsewhere = {rank for call in calls if call.absent for rank in call.waiting}
+        calls = [  # one in which all ranks are waits for those that wait elsewhere as well
+            call.with_fields(waiting=call.waiting - elsewhere, absent=call.waiting & elsewhere)
+            if call.is_known and not call.absent
+            else call
+            for call in calls
+        ]
+        ring = _ring(calls, None)
+        core = {rank for rank in ring if not _ring(calls, rank)} if len(ring) <= _MOST_IN_RING else set[int]()
+        if not core:
+            return None  # there are several rings, and nothing says which was the first
+        held = [call for call in calls if call.waiting & set(ring) and call.absent & set(ring)]
+        links = list_words([call.description for call in held], limit=3)
+        if len(core) == 1:
+            text = f"all others wait for {ranks_word(core)}, or for ranks that do: {links}"
+            return self._lagging("never-called", core, text, line)
+        text = f"it likely began with {ranks_word(core)}, which wait for each other: {links}. {_DISORDER}"
+        return self._lagging("call-unfinished", core, text, line, layer=Layer.WAIT)
+
+    def _judge_two_sided(self, stills: Iterable[Standstill]) -> Incident | None:
+        """Return a call for which ranks wait that wait elsewhere, or for each other."""
+        for still in stills:
+            named = words.ranks_of(still.culprits)
+            if not 0 < len(named) <= max(1, len(still.waiting)) or self._unseen:
+                continue
+            line = self._line(still, set())
+            elsewhere = sorted({wait.group for wait in self._waits if wait.rank in named and wait.group})
+            if still.kind == causes.MISSING and elsewhere:
+                call = words.work(still.waiting[0].call, still.group, still.seq)
+                text = (
+                    f"it likely began in process group {', '.join(elsewhere)}, in which {ranks_word(named)} "
+                    f"{conjugate(len(named), 'wait')}, as the others do for {'it' if len(named) == 1 else 'them'} in "
+                    f"{call}. {_DISORDER}"
+                )
+                return self._lagging("call-unfinished", set(), text, line, layer=Layer.WAIT)
+            named |= set(still.group.ranks if len(still.group.ranks) <= _FEW else ())
             if len(named) > 1:
                 text = f"{ranks_word(named)} wait for each other; it likely began in work {still.seq} of group "
-                line = self._line(still, set())
                 return self._lagging("call-unfinished", named, text + still.group.label, line, layer=Layer.WAIT)
         return None
 
@@ -191,35 +274,37 @@ class Table:
         if ranks <= {wait.rank for wait in latecomers(waits(self.facts))}:
             return f"{ranks_word(ranks)} arrived late, and began to wait for {call} after the others had timed out"
         if still.kind == causes.MISSING:
+            missing = "the log has no output" if ranks <= self._unseen else "no dump"
             what = (
                 "never called"
                 if still.culprits
-                else f"{is_or_are(len(ranks))} silent (no dump) and likely never called"
+                else f"{is_or_are(len(ranks))} silent ({missing}) and likely never called"
             )
             return f"{ranks_word(ranks)} {what} {call}"
         return f"{ranks_word(ranks)} {conjugate(len(ranks), 'stand')} in {call}, which all called"
 
+    @cached_property
     def _unseen(self) -> set[int]:
         """Return the ranks of which the log has no line."""
         return {actor for actor in self.actors.everyone if isinstance(actor, int)} - self.actors.printing
 
+    @cached_property
     def _standing(self) -> set[int]:
         """Return the ranks that report their own wait in a call, before somebody ended the job."""
         came_late = {wait.rank for wait in self._late}
-        standing = {wait.rank for wait in self._waits if wait.rank is not None and wait not in self._late}
+        standing = {wait.rank for wait in self._waits if wait.rank is not None}
         said = (one for one in statuses(self.facts) if one.is_in_call and self._is_in_time(one.notice.evidence[0]))
         return standing | {one.stated for one in said if one.stated is not None and one.stated not in came_late}
 
     def _rows_from_watchdog(self, known: set[int]) -> dict[int, Dump]:
         """Return rows made from the watchdog's lines, for ranks without a dump."""
-        waiting = [wait for wait in self._waits if wait not in self._late]
-        if not waiting:
+        if not self._waits:
             return {}
         from nccl_inspect.artifacts.calls import Recorded
         from nccl_inspect.artifacts.flight_recorder import Dump
 
         came_late = {(wait.group, wait.rank) for wait in self._late}
-        by_group = collectives_by_group(waiting)
+        by_group = _collectives_by_group(self._waits)
         last: dict[tuple[str, int], tuple[int, int]] = {}
         for status in statuses(self.facts):
             group, rank, number = status.group, status.rank, status.enqueued
@@ -260,12 +345,19 @@ class Table:
         """Yield the groups with their ranks, where the log shows these."""
         from nccl_inspect.artifacts.flight_recorder import Group
 
-        for name, _, comm in with_communicators(self.facts, by_group):
-            guid, _, desc = name.partition("(")
-            ranks = tuple(rank for rank in comm.ranks if rank is not None) if comm and None not in comm.ranks else ()
-            if not ranks and (guid == "0" or "default" in desc):
-                ranks = tuple(range(self.facts.job.world_size or max(self.actors.prefix_ranks, default=0) + 1))
-            yield name, Group(guid, desc.rstrip(")"), ranks)
+        left = dict(by_group)
+        taken: set[tuple[int | None, ...]] = set()
+        while left:  # those first of which the waits leave one communicator: it is no other group's
+            fits = {name: communicator_of(self.facts, name, some, taken) for name, some in left.items()}
+            for name, comm in ({name: comm for name, comm in fits.items() if comm} or fits).items():
+                del left[name]
+                taken.add(tuple(comm.ranks) if comm else ())
+                guid, _, desc = name.partition("(")
+                known = comm.ranks if comm and None not in comm.ranks else ()
+                ranks = tuple(rank for rank in known if rank is not None)
+                if not ranks and (guid == "0" or "default" in desc):
+                    ranks = tuple(range(self.facts.job.world_size or max(self.actors.prefix_ranks, default=0) + 1))
+                yield name, Group(guid, desc.rstrip(")"), ranks)
 
     # Counts of RAS
 
@@ -330,7 +422,7 @@ class Table:
             if not in_time or len(in_time) == comm.nranks or any(begin.is_complete for begin in in_time):
                 continue
             stands |= {self.actors.actor_by_process(begin.process) for begin in in_time}
-            idle |= self._absent(comm, in_time)
+            idle |= self._absent(comm)
             most = max(most, in_time, key=len)
         idle = {actor for actor in idle - stands if isinstance(actor, Process) or actor in self.actors.known_ranks}
         if not idle:
@@ -340,11 +432,10 @@ class Table:
         text = f"{name_of(idle)} never began to build a communicator in which {waiting}"
         yield self._lagging("never-began", idle, text, line)
 
-    def _absent(self, comm: CommunicatorInfo, in_time: list[Begin]) -> set[Actor]:
+    def _absent(self, comm: CommunicatorInfo) -> set[Actor]:
         """Return the members that did not begin in time, as far as their ranks are known."""
-        found: set[Actor] = {
-            self.actors.actor_by_process(begin.process) for begin in comm.begins if begin not in in_time
-        }
+        late = (begin for begin in comm.begins if not self._precedes_end(begin.source, begin.order))
+        found: set[Actor] = {self.actors.actor_by_process(begin.process) for begin in late}
         members = {begin.member for begin in comm.begins}
         missing = [member for member in range(comm.nranks) if member not in members]
         if comm.nranks == self.actors.world:
@@ -359,6 +450,44 @@ class Table:
         return found
 
 
+@frozen
+class _Call(Frozen):
+    """A call in which ranks wait."""
+
+    wait: Wait
+    waiting: frozenset[int]
+    absent: frozenset[int]
+    """Ranks of the group that do not wait in it; empty where the group is not known."""
+    is_known: bool
+    """Whether its group is."""
+
+    @property
+    def description(self) -> str:
+        who = ranks_word(self.waiting)
+        what = f"{self.wait.operation} (work {self.wait.seq} of {self.wait.group})"
+        return f"{who} {conjugate(len(self.waiting), 'wait')} for {ranks_word(self.absent)} in {what}"
+
+
+def _ring(calls: Sequence[_Call], without: int | None) -> list[int]:
+    """Return ranks that wait for each other in a ring, leaving one rank out of account."""
+    graph: dict[object, set[object]] = {}
+    for number, call in enumerate(calls):
+        graph[f"call {number}"] = set(call.absent - {without})
+        for rank in call.waiting - {without}:
+            graph.setdefault(rank, set()).add(f"call {number}")
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return sorted({entry for entry in error.args[1] if isinstance(entry, int)})
+    return []
+
+
+def _collectives_by_group(waiting: Iterable[Wait]) -> dict[str, list[Wait]]:
+    """Return the collectives in which ranks wait, by process group."""
+    own = (wait for wait in waiting if wait.rank is not None and wait.operation not in PAIRWISE)
+    return group_values((wait.group, wait) for wait in own if wait.group is not None)
+
+
 _KINDS = {
     causes.DIFFERENT: "calls-differ",
     causes.CYCLE: "groups-out-of-order",
@@ -367,11 +496,6 @@ _KINDS = {
     causes.PARTLY: "call-unfinished",
     causes.UNFINISHED: "call-unfinished",
 }
-
-
-def _is_told_by_lines(still: Standstill, unknown: set[int]) -> bool:
-    """Return whether lines add to dumps that a rank without one did not come to a call."""
-    return still.kind == causes.MISSING and bool(still.culprits) and words.ranks_of(still.culprits) <= unknown
 
 
 def _call(group: str, wait: Wait | None, seq: int) -> Call:

@@ -20,9 +20,10 @@ from nccl_inspect.story.incident import Incident, Order, before, first_of
 from nccl_inspect.story.incidents import HELPERS, Collector
 from nccl_inspect.story.progress import Table, sources_in_blocks
 from nccl_inspect.story.silence import closed_by_others, silence_of
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import cut
-from nccl_inspect.util.wording import strip_stop
+from nccl_inspect.util.wording import list_words, strip_stop
 
 _CONFIDENCES = ("certain", "likely", "possible")
 _SILENT = "fell silent before the others lost a connection"
@@ -91,14 +92,19 @@ class Story:
         events = [one for one in seen if not (one.is_condition or one.lags or one.is_signal)]
         sure = [one for one in events if one.finding or (one.confidence == "certain" and not one.is_foreign)]
         kinds = [one.kind for one in self.lead]
-        if not any(one in seen and not one.is_condition for one in self.lead):  # a setting, or a file beside the log
-            kinds = [one.kind for one in sorted(self.effects_of(self.lead), key=Order)]
+        if set(map(id, self.lead)).isdisjoint(
+            id(one) for one in seen if not one.is_condition
+        ):  # a setting, or a file beside the log
+            by_kind = group_values((one.kind, one) for one in self.effects_of(self.lead))
+            first_ones = filter(None, map(first_of, by_kind.values()))
+            kinds = [one.kind for one in sorted(first_ones, key=Order)]
         own = next(filter(None, ([one for one in sure if one.kind == kind] for kind in dict.fromkeys(kinds))), [])
         is_alone = len({actor for one in own for actor in self._who(one)}) == 1
         times = [one.time for one in own if one.time is not None]
         if not own or not (is_alone or len(times) == len(own)):
             return None
-        first = [one for one in own if is_alone or one.time == min(times)]
+        earliest = min(times, default=None)
+        first = [one for one in own if is_alone or one.time == earliest]
         who = {actor for one in first for actor in self._who(one)}
         found = (self._actors.find_process(actor) for actor in sorted(who, key=str))
         processes = [(process.host, process.pid) for process in found if process is not None]
@@ -190,15 +196,23 @@ class Story:
         return [self._entry(some, number, place, found) for place, some in enumerate(ordered)]
 
     def _entry(self, incidents: list[Incident], number: dict[int, int], place: int, found: Collection[str]) -> Entry:
-        worded = [one for one in incidents if one.notice and isinstance(one.notice.event, CollectiveTimeout)]
-        worded = worded or [one for one in incidents if not (one.notice and one.notice.production in HELPERS)]
+        events = [(one, one.notice.event) for one in incidents if one.notice]
+        waits = [(one, event) for one, event in events if isinstance(event, CollectiveTimeout)]
+        worded = [one for one, _ in waits] or [
+            one for one in incidents if not (one.notice and one.notice.production in HELPERS)
+        ]
         first = first_of(worded or incidents) or incidents[0]
         causes = (number.get(id(cause), place) for one in incidents for cause in one.because)
         who = {actor for one in incidents for actor in one.actors or one.peers}
         ranks = ranks_among(who) if place else self.ranks_in(incidents)
         what, order = cut(_sentence(first), _WIDTH), _first_of_all(first, incidents) if len(ranks) > 1 else ""
+        what = f"{strip_stop(what)}{order}" if order else what
+        calls = group_sets((event.operation, actor) for one, event in waits for actor in one.actors)
+        if len(calls) > 1:
+            each = list_words([f"{name_of(actors)} for {operation}" for operation, actors in calls.items()], limit=3)
+            what = f"{_waiting_words(waits[0][1])} and timed out{order}: {each}"
         return Entry(
-            what=f"{strip_stop(what)}{order}" if order else what,
+            what=what,
             ranks=ranks,
             hosts=self._actors.hosts_of(who),
             line=first.line or Evidence("", 0, ""),
@@ -227,7 +241,9 @@ def tell(facts: Facts, findings: Iterable[Finding]) -> Story:
             incident.block = process.host if process else f"line {incident.line.order}"
     end = first_of(incident for incident in incidents if incident.is_signal)
     incidents += Table(facts, actors, end).incidents()
-    incidents = _without_survived(incidents, facts)
+    # Where nothing ended, waits or was lost, the job survived all that is not fatal.
+    is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
+    incidents = [one for one in incidents if is_over or _is_failure(one)]
     edges = Edges(actors, incidents, rules)
     if (other := _gone_silent(facts, edges, actors) or _take_finding(edges, joined, rules)) is not None:
         for root in edges.roots:
@@ -244,12 +260,6 @@ def rule_of(kind: str, found: Collection[str] = ()) -> str | None:
         return None
     found_telling = [rule for rule in reversed(telling) if rule.name in found]
     return min(found_telling or telling, key=lambda rule: len(rule.tells)).name
-
-
-def _without_survived(incidents: list[Incident], facts: Facts) -> list[Incident]:
-    """Return the incidents, only the fatal ones where nothing ended, waits or was lost: the job survived the others."""
-    is_over = facts.job.failed or any(Layer.CALL <= one.layer < Layer.NONE or one.lags for one in incidents)
-    return [one for one in incidents if is_over or _is_failure(one)]
 
 
 def _is_failure(incident: Incident) -> bool:
@@ -337,9 +347,13 @@ def _sentence(incident: Incident) -> str:
     """Return what happened in words, without who printed it."""
     event = incident.notice.event if incident.notice else None
     if isinstance(event, CollectiveTimeout):
-        return f"waited {(event.ran_ms or event.timeout_ms) / 1000:.0f} s for {event.operation} and timed out"
+        return f"{_waiting_words(event)} for {event.operation} and timed out"
     words = _PRINTER.sub("", incident.words)
     return _BEFORE.get(incident.kind, "") + words if event is not None else words
+
+
+def _waiting_words(event: CollectiveTimeout) -> str:
+    return f"waited {(event.ran_ms or event.timeout_ms) / 1000:.0f} s"
 
 
 def _count(incidents: Iterable[Incident]) -> int:

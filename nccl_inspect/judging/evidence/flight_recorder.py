@@ -237,7 +237,7 @@ def ranks_of(parts: Iterable[Part]) -> set[int]:
 def work(call: Call | None, group: Group, seq: int) -> str:
     """Return a call in words: ``all_reduce (work 6 of group TP)``."""
     number = f"work {seq} of group {group.label}"
-    return f"{operation(call.operation)} ({number})" if call else number
+    return f"{operation(call.operation)} ({number})" if call and call.operation else number
 
 
 def operation(name: str) -> str:
