@@ -55,7 +55,19 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     Raises:
         NcclInspectError: there is no such pod.
     """
-    pods = _find_pods(collection, wanted)
+    pods: list[dict[str, Any]] = []
+    for command in _lookups(wanted.argument):  # until one gives some
+        data = collection.run(_add_context(command, wanted))
+        pods = [_UNKNOWN_POD] if collection.is_dry else list(_pods(data))
+        if pods:
+            collection.forget_tries(command.file)
+            break
+        for entry in collection.outcomes:
+            if entry.problem and _NOT_FOUND not in entry.problem:
+                raise NcclInspectError(f"kubectl: {entry.problem}", "check that 'kubectl get pods' works here")
+    if not pods:
+        here = f"namespace {wanted.namespace}" if wanted.namespace else "the namespace of the context"
+        raise NcclInspectError(f"no pod matches {wanted.argument} in {here}", "check the name and the namespace (-n)")
     collection.run_all(_add_context(command, wanted) for pod in pods for command in _logs(pod))
     _collect_owners(collection, pods, wanted)
     collection.run(_add_context(EVENTS, wanted))
@@ -63,22 +75,6 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     named = (node for node in nodes if collection.is_dry or _NAME.fullmatch(node))
     collection.run_all(_add_context(NODE.fill(node=node), replace(wanted, namespace="")) for node in named)
     collection.write_index()
-
-
-def _find_pods(collection: Collection, wanted: Wanted) -> list[dict[str, Any]]:
-    """Return the pods that the first command gives which gives some."""
-    for command in _lookups(wanted.argument):
-        pods = list(_pods(collection.run(_add_context(command, wanted))))
-        if collection.is_dry:
-            return [_UNKNOWN_POD]
-        if pods:
-            collection.forget_tries(command.file)
-            return pods
-        for entry in collection.outcomes:
-            if entry.problem and _NOT_FOUND not in entry.problem:
-                raise NcclInspectError(f"kubectl: {entry.problem}", "check that 'kubectl get pods' works here")
-    here = f"namespace {wanted.namespace}" if wanted.namespace else "the namespace of the context"
-    raise NcclInspectError(f"no pod matches {wanted.argument} in {here}", "check the name and the namespace (-n)")
 
 
 def _lookups(selector: str) -> list[Command]:
