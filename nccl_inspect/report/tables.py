@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from nccl_inspect.answers import Column
 from nccl_inspect.model.job import Path, PathKind, Selection
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import fold_names, ranges
@@ -368,7 +369,16 @@ class _Fit:
                 self._cut(at, max(len(self._columns[at].head), self._widths[at] - self._excess_width()))
 
     def _cut(self, at: int, width: int) -> None:
-        self._change([at], lambda cell: cut(cell, width))
+        """Cut cells at their ends; of those that would look alike the beginning, so that the difference stays."""
+        alike = group_values((cut(cell, width), cell) for cell in {row[at] for row in self._body})
+
+        def shorten(cell: str) -> str:
+            same = alike[cut(cell, width)]
+            common = len(commonprefix(same))  # noqa: RUF071 - texts, no paths
+            begin = min(common, max(map(len, same)) - width + 1)
+            return cut(cell, width) if len(same) == 1 else _ELLIPSIS + cut(cell[begin:], width - 1)
+
+        self._change([at], shorten)
 
     def _change(self, places: Sequence[int], change: Callable[[str], str]) -> None:
         """Change the cells of some columns."""

@@ -227,7 +227,7 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
         yield from block("action", finding.action, style)
     steps = shown.steps(finding, finding.fix, _FIXES[style.tight])
     for index, fix in enumerate(steps[: _FIXES[style.tight]] if style.tight else steps):
-        label = "fix" if index == 0 else ""
+        label = "fix" if index == 0 or style.width < NARROW else ""
         lines = step_block(label, escape_controls(fix), style)
         short = (
             step_block(label, step_command(escape_controls(fix)), style) if style.tight and len(lines) > 1 else lines

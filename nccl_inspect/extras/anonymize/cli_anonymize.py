@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -148,7 +148,8 @@ def keep_input(name: str, stack: ExitStack) -> str:
         return name
     # On Linux a file without a name can be opened again: whatever ends the process, nothing of it is left on the disk.
     is_nameless = Path("/proc/self/fd").is_dir()
-    kept = stack.enter_context(tempfile.TemporaryFile() if is_nameless else tempfile.NamedTemporaryFile())
+    open_file = tempfile.TemporaryFile if is_nameless else tempfile.NamedTemporaryFile
+    kept: Any = stack.enter_context(open_file())
     with nullcontext(sys.stdin.buffer) if name == "-" else path.open("rb") as stream:
         shutil.copyfileobj(stream, kept)
     kept.flush()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest
 from nccl_inspect.report.words import (
+    NARROW,
     block,
     code_span,
     escape_markdown,
@@ -351,7 +351,8 @@ def _diff_text(difference: Difference, style: Style) -> str:
 
 
 def _text_fix(steps: list[str], style: Style) -> Iterator[str]:
-    for label, text in zip(itertools.chain(["fix"], itertools.repeat("")), steps, strict=False):
+    for index, text in enumerate(steps):
+        label = "fix" if index == 0 or style.width < NARROW else ""
         yield from step_block(label, escape_controls(text), style, indent=4, hang=5)
 
 

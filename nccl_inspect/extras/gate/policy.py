@@ -521,10 +521,10 @@ def _policy_from_table(name: str, table: Table) -> Policy:
         expectations += _path_expectations(scope, paths.table(scope))
     for key, ask_setting in (("forbidden", _ask_forbidden), ("required", _ask_required)):
         for entry in environment.texts(key):
-            name, equals, value = entry.partition("=")
-            if not name.strip():
+            variable, equals, value = entry.partition("=")
+            if not variable.strip():
                 raise environment.error(f"{key} has '{entry}', which has no variable name", "write NAME or NAME=VALUE")
-            ask = partial(ask_setting, name.strip(), value if equals else None)
+            ask = partial(ask_setting, variable.strip(), value if equals else None)
             expectations.append(Expectation(f"environment.{key}", f"not {entry}" if key == "forbidden" else entry, ask))
     for each in (network, paths, environment, table):
         each.close()
