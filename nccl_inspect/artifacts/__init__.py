@@ -121,7 +121,10 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
             contents.passed_over.append(PassedOver(name, why))
 
     heads = ((file, head_of(file)) for file in files.find(inputs, is_artifact, pass_over))
-    candidates = [(file, kind_of(file.name, head), _is_archive(head)) for file, head in heads]
+    candidates = [
+        (file, kind_of(file.name, head), log_detection.is_tar(head) or log_detection.is_zip(head))
+        for file, head in heads
+    ]
     read = _read_files([(file, kind) for file, kind, _ in candidates if kind], progress)
     for file, kind, is_archive in candidates:
         held = next(read) if kind else None
@@ -139,10 +142,6 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
     return contents
 
 
-def _is_archive(head: bytes) -> bool:
-    return log_detection.is_tar(head) or log_detection.is_zip(head)
-
-
 def _read_files(
     files_of_kind: Sequence[tuple[File, Kind]], progress: Progress | None
 ) -> Iterator[list[Artifact] | None]:
@@ -154,14 +153,9 @@ def _read_files(
             progress(size, total)
 
     if total < SHARED:
-        return one_by_one(files_of_kind, count)
-    return _read_shared(files_of_kind, count)
-
-
-def _read_shared(
-    files_of_kind: Sequence[tuple[File, Kind]], count: Callable[[int], None]
-) -> Iterator[list[Artifact] | None]:
-    """Read the evidence of thousands of ranks in several processes: a dump of 2,000 calls takes some 20 ms."""
+        yield from one_by_one(files_of_kind, count)
+        return
+    # The evidence of thousands of ranks: a dump of 2,000 calls takes some 20 ms.
     from nccl_inspect.ingest.sources import partition  # most logs have few files beside them
     from nccl_inspect.util import processes
 

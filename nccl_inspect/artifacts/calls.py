@@ -165,17 +165,14 @@ def select_entries(entries: Sequence[Mapping[str, Any]]) -> Recorded:
     if not entries:
         return record
     record.first = _order(entries[0])
-    record.active_ns = max(time for key in _TIMES for time in _times(entries[-_RECENT:], key))
+    times = [entry.get(key) for key in _TIMES for entry in entries[-_RECENT:]]
+    record.active_ns = max([0, *(time for time in times if type(time) is int and time < 1 << 63)])
     rows, batches = _rows(entries, record)
     _keep(record, rows, batches)
     if any(type(entry.get("duration_ms")) in (float, int) for entry in entries):
         _time(record, entries)
     record.last = _call(_group_of(entries[-1])[0], entries[-1])
     return record
-
-
-def _times(entries: Iterable[Mapping[str, Any]], key: str) -> list[int]:
-    return [0, *(time for entry in entries if type(time := entry.get(key)) is int and time < 1 << 63)]
 
 
 def _rows(entries: Iterable[Mapping[str, Any]], record: Recorded) -> tuple[list[_Row], set[tuple[str, int, int]]]:
@@ -189,7 +186,11 @@ def _rows(entries: Iterable[Mapping[str, Any]], record: Recorded) -> tuple[list[
         # Most calls are alike but for their numbers.
         key = (tuple(named) if type(named) is list else named, get("pg_id"), name)
         if key not in kinds:
-            kinds[key] = _read_first_call(entry, record)
+            own, desc = _group_of(entry)
+            record.descriptions.setdefault(own, desc)
+            record.ids.setdefault(as_text(get("pg_id")), own)
+            ends = direction(as_text(name))
+            kinds[key] = own, ends, (own, frozenset(ends or ()))
         group, peers, lane = kinds[key]
         if isinstance(name, str) and name.endswith("coalesced") and _is_batch(name, entry):
             if get("state") == "completed":
@@ -200,15 +201,6 @@ def _rows(entries: Iterable[Mapping[str, Any]], record: Recorded) -> tuple[list[
             nth = record.transfers[group, peers] = record.transfers.get((group, peers), 0) + 1
         rows.append(_Row(entry, group, lane, _seq(entry), 0 if record.first else nth))
     return rows, over
-
-
-def _read_first_call(entry: Mapping[str, Any], record: Recorded) -> tuple[str, Direction | None, _Lane]:
-    """Return group, peers and lane of a call, which is one of the first of its kind."""
-    group, desc = _group_of(entry)
-    record.descriptions.setdefault(group, desc)
-    record.ids.setdefault(as_text(entry.get("pg_id")), group)
-    peers = direction(as_text(entry.get("profiling_name")))
-    return group, peers, (group, frozenset(peers or ()))
 
 
 def _keep(record: Recorded, rows: list[_Row], batches: set[tuple[str, int, int]]) -> None:
@@ -299,6 +291,14 @@ def _operation(entry: Mapping[str, Any]) -> str:
 
 
 def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -> Call:
+    dtypes = [*as_list(entry.get("input_dtypes")), *as_list(entry.get("output_dtypes"))]
+    # The program's innermost frames: PyTorch lists the innermost first, and programs have helpers for calls.
+    usable = [frame for frame in as_list(entry.get("frames")) if isinstance(frame, dict)]
+    own = [frame for frame in usable if not any(part in as_text(frame.get("filename")) for part in _LIBRARY)]
+    frames = [
+        f"{as_text(frame.get('filename'))}:{as_number(frame.get('line'))} in {as_text(frame.get('name'))}"
+        for frame in (own or usable)[:_FRAMES]
+    ]
     return Call(
         group=group,
         order=_order(entry),
@@ -308,9 +308,9 @@ def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -
         is_p2p=bool(entry.get("is_p2p")),
         inputs=_elements(entry.get("input_sizes")),
         outputs=_elements(entry.get("output_sizes")),
-        dtypes=_dtypes(entry),
+        dtypes=tuple(dict.fromkeys(intern(as_text(dtype)) for dtype in dtypes)),
         created_ns=as_number(entry.get("time_created_ns")),
-        frame=intern(_frame(entry.get("frames"))),
+        frame=intern(" < ".join(frames)),
         nth=nth,
     )
 
@@ -324,26 +324,6 @@ def _elements(sizes: Any) -> tuple[int, ...]:
         return ()
     shapes = sizes if all(isinstance(shape, (list, tuple)) for shape in sizes) else [sizes]
     return tuple(prod(map(as_number, shape[:_MOST_DIMENSIONS])) for shape in shapes)
-
-
-def _dtypes(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    listed = [*as_list(entry.get("input_dtypes")), *as_list(entry.get("output_dtypes"))]
-    return tuple(dict.fromkeys(intern(as_text(dtype)) for dtype in listed))
-
-
-def _frame(frames: Any) -> str:
-    """Return the program's innermost frames: PyTorch lists the innermost first, and programs have helpers for calls."""
-    usable = [frame for frame in as_list(frames) if isinstance(frame, dict)]
-    own = [frame for frame in usable if not _is_library(as_text(frame.get("filename")))]
-    return " < ".join(map(_describe_frame, (own or usable)[:_FRAMES]))
-
-
-def _describe_frame(frame: Mapping[str, Any]) -> str:
-    return f"{as_text(frame.get('filename'))}:{as_number(frame.get('line'))} in {as_text(frame.get('name'))}"
-
-
-def _is_library(filename: str) -> bool:
-    return any(part in filename for part in _LIBRARY)
 
 
 def as_list(value: Any) -> Sequence[Any]:

@@ -45,14 +45,22 @@ def read(name: str, data: bytes) -> Manifest:
         ValueError: it is not JSON, or says nothing of containers.
     """
     items = [item for document in located.documents(data) for item in (document, *document.elements)]
-    pods = [_container(item, name) for item in items if item.at("HostConfig")]
+    pods = [_pod(item, name) for item in items if item.at("HostConfig")]
     if not pods:
         raise ValueError("it describes no container")
     return Manifest(name, pods)
 
 
-def _container(item: Node, file: str) -> Pod:
-    host = item.at("HostConfig")
+def _pod(item: Node, file: str) -> Pod:
+    host, state = item.at("HostConfig"), item.at("State")
+    memlock = next((entry for entry in host.at("Ulimits").elements if entry.word("Name") == "memlock"), ABSENT)
+    soft, code, ended = memlock.number("Soft"), state.number("ExitCode"), []
+    if code and not state.is_true("Running"):
+        reason = _FAILED_BY_MEMORY if state.is_true(_FAILED_BY_MEMORY) else "Error"
+        line = state.at(_FAILED_BY_MEMORY if reason == _FAILED_BY_MEMORY else "ExitCode").line
+        when = state.word("FinishedAt")
+        text = f"{reason}, ExitCode {code}, FinishedAt {when or '?'}"
+        ended.append(Ended(reason, code, line, "State", text, when))
     name = item.word("Name").lstrip("/") or item.word("Id")[:12]
     is_shared = host.word("IpcMode") == "host"
     container = Container(
@@ -66,7 +74,7 @@ def _container(item: Node, file: str) -> Pod:
         shm=math.inf if is_shared else float(host.number("ShmSize") or DEFAULT_SHM),
         shm_line=host.at("ShmSize").line or host.line,
         devices=tuple(device.word("PathOnHost") for device in host.at("Devices").elements),
-        memlock=_memlock(host),
+        memlock=None if soft is None else math.inf if soft < 0 else float(soft),
         env=variables(_env(item), f"container {name}"),
     )
     return Pod(
@@ -80,7 +88,7 @@ def _container(item: Node, file: str) -> Pod:
         host_network=host.word("NetworkMode") == "host",
         networks="" if host.word("NetworkMode") in ("default", "bridge", "") else host.word("NetworkMode"),
         hostname=item.word("Config", "Hostname"),
-        ended=list(_read_end(item.at("State"))),
+        ended=ended,
     )
 
 
@@ -91,23 +99,7 @@ def _gpus(host: Node) -> dict[str, str]:
     return {"nvidia.com/gpu": str(count)} if count > 0 else {}
 
 
-def _memlock(host: Node) -> float | None:
-    limit = next((entry for entry in host.at("Ulimits").elements if entry.word("Name") == "memlock"), ABSENT)
-    soft = limit.number("Soft")
-    return None if soft is None else math.inf if soft < 0 else float(soft)
-
-
 def _env(item: Node) -> Iterator[tuple[str, str | None, int]]:
     for entry in item.at("Config", "Env").elements:
         name, _, value = (entry.text or "").partition("=")
         yield name, value, entry.line
-
-
-def _read_end(state: Node) -> Iterator[Ended]:
-    code = state.number("ExitCode")
-    if state.is_true("Running") or not code:
-        return
-    reason = _FAILED_BY_MEMORY if state.is_true(_FAILED_BY_MEMORY) else "Error"
-    line = state.at(_FAILED_BY_MEMORY if reason == _FAILED_BY_MEMORY else "ExitCode").line
-    when = state.word("FinishedAt")
-    yield Ended(reason, code, line, "State", f"{reason}, ExitCode {code}, FinishedAt {when or '?'}", when)

@@ -126,7 +126,10 @@ def some(names: Sequence[str]) -> str:
 
 def strength(evidence: Identity, job: Traits) -> int:
     """Return how well evidence fits a job: the most telling thing that both have in common."""
-    if evidence.comms.keys() & job.comms or _has_number(evidence, job):
+    # A log or its folder may be named after the job's number: slurm-4711.out
+    parts = [part for name in job.sources for part in PurePath(name).parts[-2:]] if evidence.numbers else []
+    has_number = any(number in evidence.numbers for part in parts for number in _JOB_NUMBER.findall(part))
+    if evidence.comms.keys() & job.comms or has_number:
         return EXACT
     if contradiction(evidence, job):
         return NEVER
@@ -135,12 +138,6 @@ def strength(evidence: Identity, job: Traits) -> int:
     if evidence.hosts & job.hosts or any(host.startswith(evidence.prefixes) for host in job.hosts):
         return HOST
     return SIZE if evidence.world is not None and job.sizes[:1] == (evidence.world,) else NOTHING
-
-
-def _has_number(evidence: Identity, job: Traits) -> bool:
-    """Return whether a log or its folder is named after the job's number: ``slurm-4711.out``."""
-    parts = [part for name in job.sources for part in PurePath(name).parts[-2:]] if evidence.numbers else []
-    return any(number in evidence.numbers for part in parts for number in _JOB_NUMBER.findall(part))
 
 
 def contradiction(evidence: Identity, job: Traits) -> str | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.artifacts import owner
 from nccl_inspect.artifacts.calls import Call
 from nccl_inspect.artifacts.identity import HOST, NEVER, NOTHING, Identity, Traits, contradiction, strength
-from nccl_inspect.event.base import Event
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
@@ -34,15 +33,12 @@ def check_evidence(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) 
     over = division.find_earlier_runs(gathered.communicators, gathered.everything) if job.earlier_runs else []
     earlier = {process for run in over for process in run.processes}
     traits = Traits.collect(gathered, [source.name for source in job.sources], earlier)
-    checked = [_check_identity(artifact, traits) for artifact in artifacts]
+    checked = []
+    for artifact in artifacts:
+        identity = identify(artifact)
+        why = contradiction(identity, traits) if strength(identity, traits) == NEVER else None
+        checked.append(set_aside(artifact, why) if why else artifact)
     return owner.join_hosts(_newest(drop_reruns(checked, job)), job)
-
-
-def _check_identity(artifact: Artifact, job: Traits) -> Artifact:
-    identity = identify(artifact)
-    if strength(identity, job) == NEVER and (why := contradiction(identity, job)):
-        return set_aside(artifact, why)
-    return artifact
 
 
 def identify(artifact: Artifact) -> Identity:
@@ -208,55 +204,37 @@ _EARLY, _LATE = 20.0, 120.0
 _LAST_WORDS = "terminated with exception: "
 """Before what PyTorch prints again after it waited for the dumps and aborted the communicators."""
 _FINISHED = "of another run, or of an earlier moment: calls are open in the dumps, and by the log all ranks finished"
-_RELEASE = re.compile(r"\d+\.\d+\.\d+")
 
 
 def drop_reruns(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
     """Return the evidence, with a reason at dumps of another run."""
-    entries = [_check_release(entry, job.nccl_versions) for entry in artifacts]
-    if any(_is_dump(entry) and entry.value.is_waiting for entry in entries) and _has_finished(job):
-        return [replace(entry, value=None, problem=_FINISHED) if _is_dump(entry) else entry for entry in entries]
+    entries = list(artifacts)
+    if any(_is_dump(entry) and entry.value.is_waiting for entry in entries):
+        comms = job.communicators
+        is_over = bool(comms) and all(comm.state == "destroyed" and len(comm.ended) == comm.nranks for comm in comms)
+        has_timeout = any(isinstance(notice.event, CollectiveTimeout) for notice in job.notices)
+        if is_over and not (job.failed or job.ended_by or has_timeout):
+            return [set_aside(entry, _FINISHED) if _is_dump(entry) else entry for entry in entries]
     reported = _group_timeouts(job.notices) if any(_is_dump(entry) for entry in entries) else {}
     if not reported:
         return entries
     fits = [_fits(entry, reported) if _is_dump(entry) else None for entry in entries]
     is_other_run = False in fits and True not in fits
-    return [
-        _set_aside_dump(entry, reported, fit) if fit is False or (is_other_run and _is_dump(entry)) else entry
-        for entry, fit in zip(entries, fits, strict=True)
-    ]
-
-
-def _check_release(entry: Artifact, releases: Sequence[str]) -> Artifact:
-    """Return a dump, with a reason if another release of NCCL wrote it than the log was printed by."""
-    match = _RELEASE.match(entry.value.nccl_version or "") if _is_dump(entry) else None
-    logged = [match[0] for text in releases if "inferred" not in text and (match := _RELEASE.match(text))]
-    if match is None or not logged or len(logged) < len(releases) or match[0] in logged:
-        return entry
-    return replace(entry, value=None, problem=f"of another run: of NCCL {match[0]}; the log is of {', '.join(logged)}")
-
-
-def _has_finished(job: Job) -> bool:
-    """Return whether by the log all ranks destroyed all their communicators, and no call ran out of time."""
-    comms = job.communicators
-    is_whole = bool(comms) and all(comm.state == "destroyed" and len(comm.ended) == comm.nranks for comm in comms)
-    has_timeout = any(isinstance(notice.event, CollectiveTimeout) for notice in job.notices)
-    return is_whole and not (job.failed or job.ended_by or has_timeout)
+    for at, (entry, fit) in enumerate(zip(entries, fits, strict=True)):
+        if fit is False:
+            rank = entry.value.rank
+            timeout = f"by the log work {reported[rank][0].seq} of rank {rank} timed out, and it has no such call"
+            calls = (call for calls in entry.value.calls.values() for call in calls)
+            is_known = any(_is_number_and_size(call, reported[rank][0]) for call in calls)
+            which = "of another run" if is_known else "of another run, or of an earlier moment"
+            entries[at] = set_aside(entry, f"{which}: {timeout}{' of that time' * is_known}")
+        elif is_other_run and _is_dump(entry):
+            entries[at] = set_aside(entry, "beside dumps of another run")
+    return entries
 
 
 def _is_dump(entry: Artifact) -> bool:
     return entry.reader == _READER and entry.value is not None
-
-
-def _set_aside_dump(entry: Artifact, reported: dict[int, list[_Timeout]], fit: bool | None) -> Artifact:
-    rank = entry.value.rank
-    why = "beside dumps of another run"
-    if fit is False:
-        timeout = f"by the log work {reported[rank][0].seq} of rank {rank} timed out, and it has no such call"
-        why = f"of another run, or of an earlier moment: {timeout}"
-        if any(_is_number_and_size(call, reported[rank][0]) for calls in entry.value.calls.values() for call in calls):
-            why = f"of another run: {timeout} of that time"
-    return replace(entry, value=None, problem=why)
 
 
 def _group_timeouts(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
@@ -265,30 +243,22 @@ def _group_timeouts(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
     dumped: dict[int, tuple[Evidence, float | None]] = {}
     for notice in notices:
         event = notice.event
-        if event is not None and engine.has_role(event, _DUMPING) and (rank := _rank(event)) is not None:
-            dumped.setdefault(rank, (notice.evidence[0], glog_seconds(notice.message)))
+        if event is not None and engine.has_role(event, _DUMPING):
+            rank = dict(getattr(event, "values", ())).get("global_rank")
+            if isinstance(rank, int):
+                dumped.setdefault(rank, (notice.evidence[0], glog_seconds(notice.message)))
         if not isinstance(event, CollectiveTimeout) or event.operation in _PAIRWISE:  # they are numbered by themselves
             continue
         if event.global_rank is not None and event.seq is not None:
             line, at = dumped.get(event.global_rank, (None, None))
-            began = _began(notice, event)
+            # Where only the last words of the process name a call, it may have begun any time after that.
+            printed = None if _LAST_WORDS in notice.message else glog_seconds(notice.message)
+            began = None if printed is None or event.ran_ms is None else printed - event.ran_ms / 1000
             is_later = line is not None and line.source == notice.evidence[0].source
             is_later &= began is None or at is None or began >= at
             timeout = _Timeout(event.seq, event.numel_in, is_later, began)
             by_rank.setdefault(event.global_rank, {}).setdefault((event.seq, event.ran_ms), timeout)
     return {rank: [*timeouts.values()] for rank, timeouts in by_rank.items()}
-
-
-def _began(notice: Notice, event: CollectiveTimeout) -> float | None:
-    """Return when a call began; None where only the last words of the process name it, any time after that."""
-    printed = None if _LAST_WORDS in notice.message else glog_seconds(notice.message)
-    return None if printed is None or event.ran_ms is None else printed - event.ran_ms / 1000
-
-
-def _rank(event: Event) -> int | None:
-    """Return the rank of the job that announces its dump."""
-    rank = dict(getattr(event, "values", ())).get("global_rank")
-    return rank if isinstance(rank, int) else None
 
 
 def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
@@ -297,24 +267,16 @@ def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
     timeouts = reported.get(dump.rank)
     if timeouts is None or not dump.calls:
         return None
-    answers = [
-        _holds([call for call in calls if not call.is_p2p], timeout)
-        for calls in dump.calls.values()
-        for timeout in timeouts
-    ]
+    answers: list[bool | None] = []
+    for calls, timeout in product(dump.calls.values(), timeouts):
+        own = [call for call in calls if not call.is_p2p]
+        if own and timeout.seq < min(call.seq for call in own):
+            answers.append(None)  # it may have been overwritten
+        elif any(_is_number_and_size(c, timeout) and not c.is_completed and _is_of_time(c, timeout) for c in own):
+            answers.append(True)  # what is over did not run out of time
+        else:
+            answers.append(None if timeout.is_later else False)
     return True if True in answers else None if None in answers else False
-
-
-def _holds(calls: Sequence[Call], timeout: _Timeout) -> bool | None:
-    """Return whether one of the calls of a group is the one; None where it may have been overwritten, or came later."""
-    if calls and timeout.seq < min(call.seq for call in calls):
-        return None
-    return any(_is_alike(call, timeout) for call in calls) or (None if timeout.is_later else False)
-
-
-def _is_alike(call: Call, timeout: _Timeout) -> bool:
-    """Return whether it may be that call: what is over did not run out of time."""
-    return _is_number_and_size(call, timeout) and not call.is_completed and _is_of_time(call, timeout)
 
 
 def _is_number_and_size(call: Call, timeout: _Timeout) -> bool:

@@ -120,6 +120,7 @@ def _objects(document: Node) -> list[Node]:
 
 def _pods(item: Node, file: str) -> Iterator[Pod]:
     kind, name = item.word("kind") or "Pod", item.word("metadata", "name")
+    owners = item.at("metadata", "ownerReferences").elements
     for path, around, spec in located.find(item, key="spec", having="containers"):
         own = item if path == "spec" else around
         yield Pod(
@@ -137,22 +138,14 @@ def _pods(item: Node, file: str) -> Iterator[Pod]:
             node=spec.word("nodeName"),
             machine=spec.word("nodeSelector", _MACHINE),
             hostname=spec.word("hostname"),
-            owner=_owner(item),
+            owner=owners[0].word("name") if owners else "",
             address=item.word("status", "hostIP"),
             ended=_list_ends(item.at("status")) if kind == "Pod" else [],
             tree=_select_keys(spec),
         )
-    if kind == _JOB or item.at("spec", "trainer"):
-        yield _find_trainer(file, item)
-
-
-def _owner(item: Node) -> str:
-    owners = item.at("metadata", "ownerReferences").elements
-    return owners[0].word("name") if owners else ""
-
-
-def _find_trainer(file: str, item: Node) -> Pod:
-    """Return the trainer of a TrainJob, which replaces parts of what its runtime has."""
+    if kind != _JOB and not item.at("spec", "trainer"):
+        return
+    # The trainer of a TrainJob replaces parts of what its runtime has.
     trainer, path = item.at("spec", "trainer"), "spec.trainer"
     has_overrides = any(item.at("spec", key) for key in _OVERRIDES)
     container = Container(
@@ -163,10 +156,10 @@ def _find_trainer(file: str, item: Node) -> Pod:
         env=variables(_env(trainer), f"{path}.env"),
         elsewhere=Place(file, path, _select_keys(trainer), _OF_TRAINER),
     )
-    return Pod(
+    yield Pod(
         file,
         item.word("kind") or _JOB,
-        item.word("metadata", "name"),
+        name,
         path,
         container.line,
         [container],
@@ -182,8 +175,16 @@ def _containers(spec: Node, path: str) -> list[Container]:
         inside = f"{path}.containers[{index}]"
         security = node.at("securityContext")
         name = node.word("name")
-        shm, line = _shm(node, spec)
         user = security.number("runAsUser")
+        mounts, volumes = node.at("volumeMounts").elements, spec.at("volumes").elements
+        shm, line = math.inf if spec.is_true("hostIPC") else float(DEFAULT_SHM), node.line
+        if mount := next((m for m in mounts if m.word("mountPath").rstrip("/") == _SHM), ABSENT):
+            volume = next((v for v in volumes if v.word("name") == mount.word("name")), ABSENT)
+            limit = volume.at("emptyDir", "sizeLimit")
+            size = quantity(limit.text or "")
+            shm, line = (math.inf, mount.line) if size is None else (size, limit.line)
+        mounted = {mount.word("name") for mount in mounts}
+        folders = (volume.word("hostPath", "path") for volume in volumes if volume.word("name") in mounted)
         containers.append(
             Container(
                 name=name,
@@ -196,7 +197,7 @@ def _containers(spec: Node, path: str) -> list[Container]:
                 user=spec.number("securityContext", "runAsUser") if user is None else user,
                 shm=shm,
                 shm_line=line,
-                devices=tuple(_host_paths(node, spec)),
+                devices=tuple(filter(None, folders)),  # of the node, mounted into the container
                 env=variables(_env(node), f"container {name}"),
                 tree=_select_keys(node),
             )
@@ -216,25 +217,6 @@ def _env(node: Node) -> Iterator[tuple[str, str | None, int]]:
         yield entry.word("name"), None if entry.at("valueFrom") else value.text or "", value.line or entry.line
 
 
-def _shm(container: Node, spec: Node) -> tuple[float, int]:
-    """Bytes of /dev/shm, and the line that says so."""
-    mount = next((m for m in container.at("volumeMounts").elements if m.word("mountPath").rstrip("/") == _SHM), ABSENT)
-    if not mount:
-        return (math.inf if spec.is_true("hostIPC") else float(DEFAULT_SHM)), container.line
-    volume = next((v for v in spec.at("volumes").elements if v.word("name") == mount.word("name")), ABSENT)
-    limit = volume.at("emptyDir", "sizeLimit")
-    size = quantity(limit.text or "")
-    return (math.inf, mount.line) if size is None else (size, limit.line)
-
-
-def _host_paths(container: Node, spec: Node) -> Iterator[str]:
-    """Yield the folders of the node that are mounted into the container."""
-    mounted = {mount.word("name") for mount in container.at("volumeMounts").elements}
-    for volume in spec.at("volumes").elements:
-        if volume.word("name") in mounted and (path := volume.word("hostPath", "path")):
-            yield path
-
-
 def _list_ends(status: Node) -> list[Ended]:
     """Return how the pod and its containers ended."""
     ends = []
@@ -246,15 +228,12 @@ def _list_ends(status: Node) -> list[Ended]:
             for state in ("state", "lastState"):
                 over = entry.at(state, "terminated")
                 if over:
+                    reason, code = over.word("reason") or "Error", over.number("exitCode")
+                    when, restarts = over.word("finishedAt"), entry.number("restartCount") or 0
+                    text = f"container {entry.word('name')}: {reason}, exitCode {code}, finishedAt {when or '?'}"
                     where = f"status.{group}[{index}].{state}.terminated"
-                    ends.append(_describe_end(entry, over, where))
+                    ends.append(Ended(reason, code, over.line, where, text, when, restarts))
     return ends
-
-
-def _describe_end(entry: Node, over: Node, where: str) -> Ended:
-    reason, code, when = over.word("reason") or "Error", over.number("exitCode"), over.word("finishedAt")
-    text = f"container {entry.word('name')}: {reason}, exitCode {code}, finishedAt {when or '?'}"
-    return Ended(reason, code, over.line, where, text, when, entry.number("restartCount") or 0)
 
 
 def _select_keys(node: Node) -> Node:
@@ -267,31 +246,24 @@ def _select_keys(node: Node) -> Node:
 
 
 def join_pods(pods: Sequence[Pod]) -> list[Pod]:
-    """Return the pods, those of a runtime as the TrainJob has them that refers to it."""
+    """Return the pods, those of a runtime as the TrainJob has them that refers to it.
+
+    What stands neither here nor there they do not have.
+    """
     runtimes = group_values((pod.name, pod) for pod in pods if pod.kind in _RUNTIMES)
-    whole = {id(job): _build_pods(job, runtimes[job.runtime]) for job in pods if job.runtime in runtimes}
+    whole: dict[int, list[Pod]] = {}
+    for job in pods:
+        templates = runtimes.get(job.runtime, []) if job.runtime else []
+        for pod in templates:
+            containers = list(pod.containers)
+            for at, container in enumerate(containers):
+                if container.name in _TRAINED or len(templates) == 1:
+                    containers[at] = _apply_trainer(container, job.containers[0])
+            own = replace(pod, kind=job.kind, name=job.name, namespace=job.namespace, is_whole=True)
+            whole.setdefault(id(job), []).append(replace(own, containers=containers))
     used = {job.runtime for job in pods if id(job) in whole}
     return [
         made for pod in pods if not (pod.kind in _RUNTIMES and pod.name in used) for made in whole.get(id(pod), [pod])
-    ]
-
-
-def _build_pods(job: Pod, runtime: Sequence[Pod]) -> list[Pod]:
-    """Return the pods of a job; what stands neither here nor there they do not have."""
-    (trainer,) = job.containers
-    return [
-        replace(
-            pod,
-            kind=job.kind,
-            name=job.name,
-            namespace=job.namespace,
-            is_whole=True,
-            containers=[
-                _apply_trainer(container, trainer) if container.name in _TRAINED or len(runtime) == 1 else container
-                for container in pod.containers
-            ],
-        )
-        for pod in runtime
     ]
 
 

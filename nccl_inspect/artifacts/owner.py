@@ -56,17 +56,12 @@ class Hosts:
         parts = PurePath(path).parts[::-1]
         if (folder := foreign(path)) and (host := self.match_host(folder)):
             return host
-        within = self._find_in_name(parts[0]) if parts else None
-        return within or next((host for part in parts[1 : _ABOVE + 1] if (host := self.match_host(part))), None)
-
-    def _find_in_name(self, part: str) -> str | None:
-        """Return the host whose name a part of a path holds, the longest where it holds several."""
-        text = part[:_MAX_PART].lower()
+        text = parts[0][:_MAX_PART].lower() if parts else ""
         starts, ends = ([match.start() for match in border.finditer(text)] for border in (_START, _END))
         words = (text[start:end] for start in starts for end in ends if start < end <= start + self._longest)
-        return min(
-            {host for word in words if (host := self._by_name.get(word))}, key=self._place.__getitem__, default=None
-        )
+        inside = {host for word in words if (host := self._by_name.get(word))}
+        longest = min(inside, key=self._place.__getitem__, default=None)
+        return longest or next((host for part in parts[1 : _ABOVE + 1] if (host := self.match_host(part))), None)
 
 
 @lru_cache(maxsize=8)
@@ -108,18 +103,6 @@ class _Parts:
         return cards
 
 
-def _other_machine(report: Report, host: str, parts: _Parts) -> str | None:
-    """Return what shows that a file is about another machine: none of its GPUs, or of its cards, is one of the log."""
-    buses = {str(bus) for item in report.items if (bus := item.values.get("bus_id"))}
-    cards = {item.name for item in report.items if item.part in _CARDS and item.name}
-    own, mine = parts.gpus.get(host, set()), parts.nics.get(host, set())
-    if buses and own and not {bus_number(bus) for bus in buses} & {bus_number(bus) for bus in own}:
-        return f"its GPUs ({some(sorted(buses))}) are not those of the log ({some(sorted(own))})"
-    if cards and mine and not cards & mine:
-        return f"its NICs ({some(sorted(cards))}) are not those of the log ({some(sorted(mine))})"
-    return None
-
-
 def identity(artifact: Artifact, hosts: Hosts) -> Identity | None:
     """Return the hosts that a file about machines names; None for all others.
 
@@ -150,9 +133,17 @@ def _join_host(artifact: Artifact, hosts: Hosts, gpus: int, parts: _Parts) -> Ar
     if host is None and (other := foreign(artifact.name)):
         return _set_aside(artifact, [other], hosts)
     host = host or _only_host(hosts)
-    if isinstance(value, Report) and host and (other := _other_machine(value, host, parts)):
-        return replace(artifact, value=None, problem=other)
     if isinstance(value, Report):
+        # It is about another machine where none of its GPUs, or of its cards, is one of the log.
+        buses = {str(bus) for item in value.items if (bus := item.values.get("bus_id"))}
+        cards = {item.name for item in value.items if item.part in _CARDS and item.name}
+        own, mine = parts.gpus.get(host or "", set()), parts.nics.get(host or "", set())
+        if buses and own and not {bus_number(bus) for bus in buses} & {bus_number(bus) for bus in own}:
+            why = f"its GPUs ({some(sorted(buses))}) are not those of the log ({some(sorted(own))})"
+            return replace(artifact, value=None, problem=why)
+        if cards and mine and not cards & mine:
+            why = f"its NICs ({some(sorted(cards))}) are not those of the log ({some(sorted(mine))})"
+            return replace(artifact, value=None, problem=why)
         value = replace(value, items=tuple(replace(item, host=host) for item in value.items))
         return replace(artifact, value=value, host=host)
     if 0 < value.gpus < gpus:

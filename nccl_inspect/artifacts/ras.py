@@ -211,7 +211,11 @@ def _read_document(name: str, document: Mapping[str, Any]) -> Answer:
         ranks = comm.get("ranks") or ()
         answer.pids.update(pid for rank in ranks if (pid := _number(rank, "pid")))
         answer.members[comm_id] = [_read_member(rank) for rank in (*ranks, *(comm.get("missing_ranks") or ()))]
-        answer.mismatches.extend(_mismatches(comm_id, ranks))
+        for operation in dict.fromkeys(name for rank in ranks for name in rank.get("collective_counts") or ()):
+            counts = [index((rank.get("collective_counts") or {}).get(operation, 0)) for rank in ranks]
+            if len(set(counts)) > 1:
+                members = list(map(_read_member, ranks, counts))
+                answer.mismatches.append(Mismatch(comm_id, operation, members))
         if len(ranks) == answer.sizes[comm_id]:
             answer.launched[comm_id] = _alike(ranks)
         missing = comm.get("missing_ranks") or ()
@@ -225,22 +229,9 @@ def _read_document(name: str, document: Mapping[str, Any]) -> Answer:
             rank = index(lost.get("rank", -1))
             if lost.get("pid") and 0 <= rank < answer.sizes[comm_id]:
                 answer.lost.append(Lost(_text(lost, "host"), _number(lost, "pid"), comm_id, rank, is_dead))
-    answer.whole = _find_worlds({comm_id: answer.sizes[comm_id] for comm_id in answer.members}, len(answer.pids))
+    most = max(answer.sizes.values(), default=0)
+    answer.whole = [comm_id for comm_id, size in answer.sizes.items() if size == most >= len(answer.pids)]
     return answer
-
-
-def _find_worlds(sizes: Mapping[str, int], processes: int) -> list[str]:
-    """Return the communicators that have as many ranks as there are processes, or more."""
-    most = max(sizes.values(), default=0)
-    return [comm_id for comm_id, size in sizes.items() if size == most >= processes]
-
-
-def _mismatches(comm_id: str, ranks: Any) -> Iterator[Mismatch]:
-    operations = dict.fromkeys(operation for rank in ranks for operation in rank.get("collective_counts") or ())
-    for operation in operations:
-        members = [_read_member(rank, index((rank.get("collective_counts") or {}).get(operation, 0))) for rank in ranks]
-        if len({member.launched for member in members}) > 1:
-            yield Mismatch(comm_id, operation, members)
 
 
 _ERRORS = {
@@ -336,30 +327,23 @@ def _read_text(name: str, text: str) -> Answer:
         elif counts and line.strip():
             counts.take(line)
         elif kind in ("INCOMPLETE", "DEAD"):
-            answer.lost.extend(_lost(line, number, comm_id, kind))
+            if comm_id is None and (match := _LOST.match(line)):
+                answer.lost.append(Lost(match["host"], int(match["pid"]), is_dead=kind == "DEAD", line=number))
+            elif comm_id is not None and (match := _RANK.match(line)) and match["pid"]:
+                answer.lost.append(Lost(match["host"], int(match["pid"]), comm_id, int(match["rank"]), line=number))
     answer.pids.update(map(int, _PID.findall(text)))
-    _add_members(answer)
-    answer.whole = _list_communicators(text, len(answer.pids))
-    return answer
-
-
-def _add_members(answer: Answer) -> None:
-    """Add the ranks that a text names with their processes."""
     for mismatch in answer.mismatches:
         answer.members.setdefault(mismatch.comm_id, []).extend(mismatch.members)
     for lost in answer.lost:
         if lost.comm_id is not None and lost.rank is not None:
             answer.members.setdefault(lost.comm_id, []).append(Member(lost.rank, lost.host, lost.pid))
-
-
-def _list_communicators(text: str, processes: int) -> list[str]:
-    """Return the communicators of all processes, by the table of groups; without one that which is the only one."""
+    # The communicators of all processes, by the table of groups; without one that which is the only one.
     groups = {match[1]: int(match[2]) for match in _GROUP.finditer(text)}
     comms = {f"0x{match[2].lstrip('0')}": match[1] for match in _HEADING.finditer(text)}
-    if not groups:
-        return list(comms) if len(comms) == 1 else []
-    most = max(groups.values())
-    return [comm_id for comm_id, group in comms.items() if groups.get(group) == most >= processes]
+    most = max(groups.values(), default=0)
+    whole = [comm_id for comm_id, group in comms.items() if groups.get(group) == most >= len(answer.pids)]
+    answer.whole = whole if groups else list(comms) if len(comms) == 1 else []
+    return answer
 
 
 class _Counts:
@@ -411,11 +395,3 @@ class _States:
 def _member(match: re.Match[str], launched: int = 0) -> Member:
     pid, gpu = (int(number) if number else None for number in match.group("pid", "gpu"))
     return Member(int(match["rank"]), match["host"], pid, gpu, launched)
-
-
-def _lost(line: str, number: int, comm_id: str | None, kind: str) -> Iterator[Lost]:
-    """Yield a process or rank of which RAS knows nothing."""
-    if comm_id is None and (match := _LOST.match(line)):
-        yield Lost(match["host"], int(match["pid"]), is_dead=kind == "DEAD", line=number)
-    elif comm_id is not None and (match := _RANK.match(line)) and match["pid"]:
-        yield Lost(match["host"], int(match["pid"]), comm_id, int(match["rank"]), line=number)

@@ -88,16 +88,13 @@ class _Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        args = self._add_command(args)
-        return super().make_context(info_name, args, parent, **{"terminal_width": _width(), **extra})
-
-    def _add_command(self, args: list[str]) -> list[str]:
-        """Return the arguments, with ``summarize`` before logs and its options, and for a log that is piped in."""
         first = args[0] if args else "-" if _is_piped() else "--help"
         own = [name for option in self.params for name in option.opts] + ["-h", "--help"]
         is_command = first in self.list_commands(click.Context(self)) or first in _SPELLINGS
         is_input = first.startswith("-") or not _PATH.isdisjoint(first) or Path(first).exists()
-        return args if first in own or is_command or not is_input else [_DEFAULT, *args]
+        if first not in own and not is_command and is_input:  # a log, also one that is piped in, or an option for logs
+            args = [_DEFAULT, *args]
+        return super().make_context(info_name, args, parent, **{"terminal_width": _width(), **extra})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_modules())
@@ -179,7 +176,12 @@ def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
     # os.environ: programs that a command starts get only that.
     if _BLAS_THREADS not in os.environ:
         os.putenv(_BLAS_THREADS, "1")
-    _prepare_streams()
+    for stream_name in ("stdout", "stderr"):
+        if getattr(sys, stream_name) is None:  # it is closed: >&-
+            setattr(sys, stream_name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=PLAIN)
     sys.unraisablehook = _report_unraisable
     # All output is written: freeing a job of ten thousand ranks would take a tenth of the run time.
     os._exit(execute(EXITS_AFTERWARDS, program, name))
@@ -219,16 +221,6 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
             f"{error.filename or 'standard output'}: {error.strerror or error}; free space there, or write elsewhere"
         )
         return 2
-
-
-def _prepare_streams() -> None:
-    """Redirect closed streams (``>&-``) to the null device, and replace characters that cannot be encoded."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=PLAIN)
 
 
 def _report_unraisable(what: sys.UnraisableHookArgs, /) -> None:

@@ -40,19 +40,17 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
     Give a line with its prefix or only the message; quote it so that the shell does not change it. Several lines, each
     quoted or piped in, are explained one by one. For part of a line, the closest known line is explained.
     """
-    texts = _read_stdin() if what in ((), ("-",)) else _separate_texts(what)
+    if what in ((), ("-",)):
+        texts = _read_stdin()
+    else:  # one line given as separate words, or several lines and rules
+        lines = [line for text in what for line in text.splitlines() if line.strip()]
+        are_words = all(len(text.split()) == 1 for text in what) and explaining.rule_page(what[0]) is None
+        texts = [" ".join(what)] if are_words or len(lines) < 2 else _join_wrapped(lines)
     width, is_shown = shared.output_width(out.target, PAGE_WIDTH), out.target in STDOUT
     if len(texts) == 1:
         out.write(_explain_text(mask_secrets(texts[0]), out.style, width, is_shown))
         return
     out.write("\n".join(_explain_each([mask_secrets(text) for text in texts], out.style, width, is_shown)))
-
-
-def _separate_texts(what: tuple[str, ...]) -> list[str]:
-    """Return the texts to explain: one line given as separate words, or several lines and rules."""
-    lines = [line for text in what for line in text.splitlines() if line.strip()]
-    are_words = all(len(text.split()) == 1 for text in what) and explaining.rule_page(what[0]) is None
-    return [" ".join(what)] if are_words or len(lines) < 2 else _join_wrapped(lines)
 
 
 def _read_stdin() -> list[str]:

@@ -212,22 +212,21 @@ def _continue_command(command: str, width: int) -> Iterator[str]:
     if len(command) <= width or width < _MIN_CONTINUED:
         yield command
         return
+    words = iter(_WORD.findall(command))
+    units = [next(words)]  # an option together with its value
+    for word in words:
+        if units[-1].startswith("-") and " " not in units[-1] and word[0] not in "-|>":
+            units[-1] += f" {word}"
+        else:
+            units.append(word)
     line = ""
-    for word in _units(command):
+    for word in units:
         if line.strip() and len(f"{line} {word}") > width - 2:
             yield f"{line} \\"
             line = f"    {word}"
         else:
             line = f"{line} {word}" if line else word
     yield line
-
-
-def _units(command: str) -> Iterator[str]:
-    """Yield the words of a command, an option together with its value."""
-    words = _WORD.findall(command)
-    while words:
-        word = words.pop(0)
-        yield f"{word} {words.pop(0)}" if word.startswith("-") and words and words[0][0] not in "-|>" else word
 
 
 def _unbroken(text: str) -> str:

@@ -167,14 +167,12 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
 
 def _matrix_csv(matrix: Grid) -> str:
     """Return a row for each sender; semicolons separate several ways between two hosts."""
-    rows = ([src, *(_kinds(matrix, src, dst) for dst in matrix.names)] for src in matrix.names)
+    times, rows = "" if matrix.by == "rank" else "{} x ", []
+    for src in matrix.names:
+        cells = [matrix.cells.get((src, dst), {}).items() for dst in matrix.names]
+        texts = [[f"{times.format(pairs)}{kind.label} ({kind.verdict})" for kind, pairs in cell] for cell in cells]
+        rows.append([src, *map("; ".join, texts)])
     return tables.write_csv([["src\\dst", *matrix.names], *rows])
-
-
-def _kinds(matrix: Grid, src: str, dst: str) -> str:
-    cell = matrix.cells.get((src, dst), {})
-    times = "" if matrix.by == "rank" else "{} x "
-    return "; ".join(f"{times.format(pairs)}{kind.label} ({kind.verdict})" for kind, pairs in cell.items())
 
 
 def _matrix_json(matrix: Grid) -> str:

@@ -55,7 +55,19 @@ def question(
             rows, none = rows_of(job, places.make_test(job), **own, **({"logs": logs} if tells_logs else {}))
             if not rows:
                 print_stderr(none)
-            out.write(_write_answer(answer, rows, noun, form, limit, shared.output_width(out.target, tables.UNBOUNDED)))
+            shown: Any = rows[:limit]
+            width = shared.output_width(out.target, tables.UNBOUNDED)
+            if form == "json":
+                out.write(json.dumps([clean(asdict(row)) for row in shown], indent=1))
+            elif form == "csv":
+                out.write(tables.write_records(field_names(answer.record), [asdict(row) for row in shown]))
+            elif not shown:
+                out.write(f"no {noun}")
+            else:
+                table = tables.fit_table(answer.columns, tables.make_cells(answer.columns, shown), width)
+                if width < tables.UNBOUNDED and len(shown) < len(rows):
+                    table = table._replace(notes=[*table.notes, f"{len(shown)} of {count(len(rows), noun)}"])
+                out.write(tables.draw_table(table, width))
             return shared.status(job)
 
         few = click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}s.")
@@ -64,20 +76,6 @@ def question(
         return shared.inputs(among(few(written)))
 
     return decorate
-
-
-def _write_answer(answer: Answer, rows: Sequence[Record], noun: str, form: str, limit: int | None, width: int) -> str:
-    shown = rows[:limit]
-    if form == "json":
-        return json.dumps([clean(asdict(row)) for row in shown], indent=1)  # type: ignore[call-overload]
-    if form == "csv":
-        return tables.write_records(field_names(answer.record), [asdict(row) for row in shown])  # type: ignore[call-overload]
-    if not shown:
-        return f"no {noun}"
-    table = tables.fit_table(answer.columns, tables.make_cells(answer.columns, shown), width)
-    if width < tables.UNBOUNDED and len(shown) < len(rows):
-        table = table._replace(notes=[*table.notes, f"{len(shown)} of {count(len(rows), noun)}"])
-    return tables.draw_table(table, width)
 
 
 def _fits_rank(row: Any, fits: Fits) -> bool:

@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path, PurePath
@@ -456,7 +456,9 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
             return value
         output = ctx.params.get("output", "-")
         suffix = PurePath(strip_compression(output)).suffix.lower().removeprefix(".")
-        name = suffix if suffix in choices else _find_format(suffix, choices, load)
+        others = choices if load and suffix and suffix not in choices else ()
+        own = (choice for choice in others if load and suffix in getattr(load(choice), "SUFFIXES", ()))
+        name = next(own, suffix)
         if suffix in _KNOWN_SUFFIXES and name not in choices and not ctx.resilient_parsing:
             raise click.UsageError(
                 f"{output}: {ctx.info_name} cannot write {suffix}, only {', '.join(choices)}; "
@@ -474,12 +476,6 @@ def format_option(names: Iterable[str], load: Callable[[str], object] | None = N
         callback=choose_format,
         help=f"Output format: {', '.join(choices)}. Without it, the suffix of FILE decides.",
     )
-
-
-def _find_format(suffix: str, names: Iterable[str], load: Callable[[str], object] | None) -> str:
-    """Return the format that a suffix belongs to; the suffix itself if it belongs to none."""
-    own = (name for name in names if load and suffix in getattr(load(name), "SUFFIXES", ()))
-    return next(own, suffix) if suffix else suffix
 
 
 def communicator_option(default: str = "") -> Callable[[_Command], _Command]:
@@ -551,28 +547,21 @@ def require_no_input(ctx: click.Context) -> None:
         return
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
         return
-    for name in _list_named_inputs(ctx):
-        if lost := _find_lost(name, target, status):
-            what = "is one of the inputs" if Path(target).is_file() else f"holds one of the inputs, {lost}"
-            raise NcclInspectError(f"{target}: {what}, which would be lost", "choose another name for -o")
+    for parameter in ctx.command.params:
+        if parameter.type is not FILE or parameter.name in (None, _OUTPUT):
+            continue
+        value: Any = ctx.params.get(parameter.name or "", ctx.meta.get(f"{__name__}.{parameter.name}"))
+        names = value if isinstance(value, list | tuple) else [value]
+        for name in (*filter(None, names), *(["-"] if parameter.name == _LOGS and not names else [])):
+            if lost := _find_lost(name, target, status):
+                what = "is one of the inputs" if Path(target).is_file() else f"holds one of the inputs, {lost}"
+                raise NcclInspectError(f"{target}: {what}, which would be lost", "choose another name for -o")
 
 
 def find_unwritten(ctx: click.Context) -> str:
     """Return the file of ``-o``, which is not written yet when a command begins; empty for standard output."""
     target = str(ctx.params.get(_OUTPUT, "-"))
     return "" if target in atomic_files.STDOUT else target
-
-
-def _list_named_inputs(ctx: click.Context) -> Iterator[str]:
-    """Yield the files that parameters name, except the output."""
-    for parameter in ctx.command.params:
-        if parameter.type is not FILE or parameter.name in (None, _OUTPUT):
-            continue
-        value: Any = ctx.params.get(parameter.name or "", ctx.meta.get(f"{__name__}.{parameter.name}"))
-        names = value if isinstance(value, list | tuple) else [value]
-        yield from filter(None, names)
-        if parameter.name == _LOGS and not names:
-            yield "-"
 
 
 def _find_lost(name: str, target: str, status: os.stat_result) -> str:
@@ -584,15 +573,11 @@ def _find_lost(name: str, target: str, status: os.stat_result) -> str:
     if files.is_url(name):
         return ""
     for file in files.find(name):
-        if isinstance(file.place, Path) and _covers(target, status, file.place):
-            return file.name
+        if isinstance(file.place, Path) and stat.S_ISDIR(status.st_mode):
+            if file.place.resolve().is_relative_to(Path(target).resolve()):
+                return file.name
+        elif isinstance(file.place, Path):
+            with suppress(OSError):
+                if os.path.samestat(file.place.stat(), status):
+                    return file.name
     return ""
-
-
-def _covers(target: str, status: os.stat_result, place: Path) -> bool:
-    """Return whether a file is the output, or below it."""
-    if stat.S_ISDIR(status.st_mode):
-        return place.resolve().is_relative_to(Path(target).resolve())
-    with suppress(OSError):
-        return os.path.samestat(place.stat(), status)
-    return False

@@ -61,12 +61,18 @@ def lines(job: Job) -> list[BriefLine]:
     """Return the lines of a judged job; of several jobs those of the worst, and one about the others."""
     first = head.make_head(job)
     headline = f"{first.headline} (partial: reading was interrupted)" if job.partial else first.headline
-    rest = _list_sound(job) if job.verdict == "ok" else _list_unsound(job, first)
+    if job.verdict == "ok":
+        rows = rows_by_kind(job.paths)
+        kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in rows]
+        about = _label_line("paths", shorten_list(kinds, _MAX_KINDS))
+        rest = [*_mention_others(job), *_job(job), *about]
+    else:
+        rest = list(_list_unsound(job, first))
     summary = [BriefLine("", headline), *rest]
     for label in _LEFT_OUT_FIRST:
-        rows = [row for row, line in enumerate(summary) if line.label == label]
-        if rows and len(summary) > MAX_LINES:
-            del summary[rows[-1]]
+        found = [at for at, line in enumerate(summary) if line.label == label]
+        if found and len(summary) > MAX_LINES:
+            del summary[found[-1]]
     return [line if line.label in _STEPS else line._replace(text=cut(line.text, _MAX_LINE)) for line in summary]
 
 
@@ -87,18 +93,12 @@ def render(job: Job, form: str = "text") -> str:
     return "".join(f"- **{label}:** {text}\n" if label else f"{text}\n\n" for label, text in marked)
 
 
-def _list_sound(job: Job) -> Iterator[BriefLine]:
-    """Yield two lines: the job and its paths."""
-    yield from _mention_others(job)
-    yield from _job(job)
-    kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in rows_by_kind(job.paths)]
-    if kinds:
-        yield BriefLine("paths", shorten_list(kinds, _MAX_KINDS))
-
-
 def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
     lead = find_lead(job)
-    told = _find_cause(lead, job) if lead else None
+    told = lead  # the finding that the cause is taken from: what leads to this one, if that is known
+    if lead and not (lead.confidence == "certain" and lead.fatal):
+        roots = (finding for finding in find_nested(lead, job) if finding.root and finding.confidence != "possible")
+        told = next(roots, lead)
     yield from _label_line("where", first.where)
     if has_story(job):
         yield BriefLine(
@@ -123,7 +123,10 @@ def _list_unsound(job: Job, first: Head) -> Iterator[BriefLine]:
             yield BriefLine("open", _fit_sentences(f"{entry.reason}; {entry.needs}"))
     yield from _mention_others(job)
     yield from _job(job)
-    yield BriefLine("more", _more_command(told, job))
+    sources = [source.name for source in job.sources]
+    log = shlex.quote(sources[0]) if len(sources) == 1 and not sources[0].startswith("<") else "LOG"
+    command = f"nccl-inspect summarize {log} -v   # the whole report"
+    yield BriefLine("more", f"nccl-inspect explain {told.rule}   # the rule and all its fixes" if told else command)
 
 
 def _signs(job: Job) -> Iterator[BriefLine]:
@@ -150,21 +153,6 @@ def _job(job: Job) -> Iterator[BriefLine]:
     network = f"network {texts['network']}" if "network" in texts else ""
     parts = [texts["job"], f"NCCL {texts['NCCL']}" if job.nccl_versions else "", network]
     yield BriefLine("job", _fit_sentences("; ".join(filter(None, parts))))
-
-
-def _more_command(lead: Finding | None, job: Job) -> str:
-    """Return the command that shows more."""
-    if lead:
-        return f"nccl-inspect explain {lead.rule}   # the rule and all its fixes"
-    names = [source.name for source in job.sources]
-    named = len(names) == 1 and not names[0].startswith("<")
-    return f"nccl-inspect summarize {shlex.quote(names[0]) if named else 'LOG'} -v   # the whole report"
-
-
-def _find_cause(lead: Finding, job: Job) -> Finding:
-    """Return the finding that the cause is taken from: what leads to this one, if that is known, else itself."""
-    roots = [finding for finding in find_nested(lead, job) if finding.root and finding.confidence != "possible"]
-    return lead if not roots or (lead.confidence == "certain" and lead.fatal) else roots[0]
 
 
 def _evidence(told: Finding | None, lead: Finding | None, job: Job) -> list[Evidence]:

@@ -18,7 +18,7 @@ from nccl_inspect.judging import culprit_words
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import ACTIONS, Finding
-from nccl_inspect.model.inventory import Artifact, PassedOver
+from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report.words import duration, shorten_list
 from nccl_inspect.util.grouping import group_values
@@ -90,8 +90,14 @@ def evidence_rows(job: Job) -> Iterator[tuple[str, str]]:
         yield "" if place else "not used", words
     if len(unused) > _MAX_UNUSED:
         yield "", f"… and {len(unused) - _MAX_UNUSED} more"
-    if job.passed_over:
-        yield "passed over", _describe_skipped(job.passed_over)
+    if job.passed_over:  # a few, first what may have been meant as input: its name does not explain the reason
+        weights = {OTHER: 3, UNKNOWN: 1, **dict.fromkeys(HARMLESS, 2)}
+        names: dict[str, None] = {}
+        for file in sorted(job.passed_over, key=lambda file: weights.get(file.reason, 0)):
+            name = _base_name(file.name)
+            names[name if file.reason in _PLAIN else f"{name} ({file.reason})"] = None
+        number = f"{len(job.passed_over):,} files: " if len(job.passed_over) > 1 else ""
+        yield "passed over", f"{number}{', '.join([*names][:_MAX_PASSED])}{', …' if len(names) > _MAX_PASSED else ''}"
 
 
 def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str]:
@@ -109,19 +115,6 @@ def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> 
             yield f"{what}: {problem}" if short else f"{what} not used: {problem}"
         else:
             yield f"{name} ({kind}): {problem}" if short else f"{name}: {kind} not used: {problem}"
-
-
-def _describe_skipped(files: list[PassedOver]) -> str:
-    """Return a few skipped files, first those whose name does not explain the reason."""
-    weights = {OTHER: 3, UNKNOWN: 1, **dict.fromkeys(HARMLESS, 2)}  # what may have been meant as input comes first
-    ordered = sorted(files, key=lambda file: weights.get(file.reason, 0))
-    words = (
-        _base_name(file.name) if file.reason in _PLAIN else f"{_base_name(file.name)} ({file.reason})"
-        for file in ordered
-    )
-    names = list(dict.fromkeys(words))
-    number = f"{len(files):,} files: " if len(files) > 1 else ""
-    return f"{number}{', '.join(names[:_MAX_PASSED])}{', …' if len(names) > _MAX_PASSED else ''}"
 
 
 def _base_name(name: str) -> str:
@@ -435,18 +428,17 @@ def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> st
     ranks = ranks_word(failure.ranks) if failure.ranks else "rank not in the log"
     alone = len(failure.processes) == 1
     gpus = {last.process[:2]: last.device for last in job.last_lines if not (alone or failure.ranks)}
-    where = shorten_list([_process(host, pid, gpus.get((host, pid))) for host, pid in failure.processes], 2)
-    where = where or "as its own output says"
+    processes = []
+    for host, pid in failure.processes:
+        gpu = gpus.get((host, pid))
+        processes.append(f"{host} pid {pid}" + ("" if gpu is None else f" CUDA device {gpu}"))
+    where = shorten_list(processes, 2) or "as its own output says"
     device = f", CUDA device {failure.device}" if alone and failure.device is not None else ""
     when = f" at {failure.time}" if failure.time else ""
     why = "the earliest of all errors" if failure.basis == "time" else "the only process with an error of its own"
     if len(failure.processes) > 1:
         why += f", {len(failure.processes)} at once"
     return f"{ranks} ({where}{device}){when}, {names[failure.evidence.source]}:{failure.evidence.line}: {why}"
-
-
-def _process(host: str, pid: int, gpu: int | None) -> str:
-    return f"{host} pid {pid}" + ("" if gpu is None else f" CUDA device {gpu}")
 
 
 def short_names(job: Job) -> dict[str, str]:

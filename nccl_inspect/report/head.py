@@ -68,12 +68,6 @@ def make_head(job: Job, is_now: bool = False) -> Head:
     )
 
 
-def _culprits(job: Job) -> str:
-    """Return where the fault in the headline is, in a sentence; empty if it is everywhere or unknown."""
-    lead = find_lead(job)
-    return next((finding.where for finding in _list_located(lead, job)), "") if lead else ""
-
-
 def _list_located(lead: Finding, job: Job) -> Iterator[Finding]:
     """Yield the leading finding and its causes, if they locate the fault; effects only name victims."""
     for finding in (lead, *find_nested(lead, job)):
@@ -105,10 +99,10 @@ def _describe_culprit(job: Job, lead: Finding | None, places: list[Place], repor
         is_apart = bool(others) and not words.endswith(_NO_LINE)  # else the words show it
         none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if is_apart else ""
         return "; ".join(filter(None, (words, none, f"only there: {shorten_list(beside, 2)}" if beside else "")))
-    line = _culprits(job)
-    return "; ".join(
-        filter(None, (line, words if (words not in line and len(places) <= _MOST_PLACES) or not line else ""))
-    )
+    first = find_lead(job)
+    line = next((finding.where for finding in _list_located(first, job)), "") if first else ""
+    is_new = words not in line and len(places) <= _MOST_PLACES
+    return "; ".join(filter(None, (line, words if is_new or not line else "")))
 
 
 def _describe_places(job: Job, lead: Finding | None, places: list[Place]) -> str:

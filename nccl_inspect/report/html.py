@@ -266,33 +266,18 @@ MARKS = ("first", "started", "completed", "connected", "ended")
 HEADS = ("first line", "init began", "init complete", "connected", "destroyed")
 
 
-class Plot(NamedTuple):
-    """A measured bandwidth over sizes, in the units of its picture."""
-
-    caption: str
-    verdict: str
-    line: str
-    points: list[tuple[float, float, str, bool]]
-    """Place, words, and whether it is a dip."""
-    band: tuple[float, float] | None
-    """Top and height of what is expected."""
-    rates: list[tuple[float, str]]
-    sizes: list[tuple[float, str]]
-    source: str
-    """The page that states what is expected."""
-
-
 _MAX_PLOTS, _LABELS = 6, 8
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 10, 210
 
 
-def make_plots(job: Job) -> list[Plot]:
+def make_plots(job: Job) -> list[dict[str, Any]]:
     """Return the measured bandwidths that have several sizes, the furthest behind first."""
     entries = [entry for entry in job.bandwidth if len(entry.sizes) > 1]
     return [_make_plot(entry) for entry in sorted(entries, key=lambda entry: entry.verdict != "low")[:_MAX_PLOTS]]
 
 
-def _make_plot(entry: Measured) -> Plot:
+def _make_plot(entry: Measured) -> dict[str, Any]:
+    """Return a measured bandwidth over sizes, in the units of its picture; of each point whether it is a dip, too."""
     first, last = (math.log2(entry.sizes[end].size) for end in (0, -1))
     most = max(entry.expected_high or 0, entry.measured_gbps) * 1.05
 
@@ -311,22 +296,24 @@ def _make_plot(entry: Measured) -> Plot:
         )
         for row in entry.sizes
     ]
-    band = (entry.expected_low, entry.expected_high)
+    band = None  # top and height of what is expected
+    if entry.expected_low and entry.expected_high:
+        top = scale_rate(entry.expected_high)
+        band = top, round(scale_rate(entry.expected_low) - top, 1) or 1
     step = 10 ** math.floor(math.log10(most / 2))
     step *= 5 if most / step > 2 * _LABELS else 2 if most / step > _LABELS else 1
     every = max(1, -(-len(entry.sizes) // _LABELS))
-    return Plot(
-        caption=bandwidth.describe_measurement(entry),
-        verdict=entry.verdict,
-        line=" ".join(f"{x},{y}" for x, y, *_ in points),
-        points=points,
-        band=(scale_rate(band[1]), round(scale_rate(band[0]) - scale_rate(band[1]), 1) or 1)
-        if band[0] and band[1]
-        else None,
-        rates=[(scale_rate(number * step), f"{number * step:g}") for number in range(int(most / step) + 1)],
-        sizes=[(scale_size(row.size), bandwidth.size_text(row.size)) for row in entry.sizes[::-1][::every]],
-        source=entry.expected_source if entry.expected_source and entry.expected_source.startswith("http") else "",
-    )
+    source = entry.expected_source or ""
+    return {
+        "caption": bandwidth.describe_measurement(entry),
+        "verdict": entry.verdict,
+        "line": " ".join(f"{x},{y}" for x, y, *_ in points),
+        "points": points,
+        "band": band,
+        "rates": [(scale_rate(number * step), f"{number * step:g}") for number in range(int(most / step) + 1)],
+        "sizes": [(scale_size(row.size), bandwidth.size_text(row.size)) for row in entry.sizes[::-1][::every]],
+        "source": source if source.startswith("http") else "",  # the page that states what is expected
+    }
 
 
 class LeadFinding(NamedTuple):
@@ -466,7 +453,13 @@ def make_timeline(job: Job, names: dict[str, str]) -> Timeline | None:
         late = [name in stamps and stamps[name].seconds >= latest[name] for name in MARKS]
         line = stamps.get("started") or stamps.get("completed")
         where = f"{names.get(line.source, line.source)}:{line.line}" if line else ""
-        rows.append(TimelineRow(who, host, list(_bars(stamps, begin.seconds, seconds)), offsets, late, where))
+        bars = []
+        for start, end, kind, _ in PHASES:
+            if start in stamps and end in stamps and stamps[end].seconds >= stamps[start].seconds:
+                x = (stamps[start].seconds - begin.seconds) / seconds * WIDTH
+                width = min((stamps[end].seconds - stamps[start].seconds) / seconds * WIDTH, WIDTH - x)
+                bars.append(TimelineBar(kind, round(x, 1), round(max(width, 1.0), 1)))
+        rows.append(TimelineRow(who, host, bars, offsets, late, where))
     return Timeline(rows, begin.time.strip("[]"), seconds, _ticks(seconds), by_host)
 
 
@@ -481,14 +474,6 @@ def _rows_by_host(timed: Sequence[Progress]) -> Iterator[tuple[str, str, dict[st
                 choose = min if mark == "first" else max
                 stamps[mark] = choose(stamped, key=lambda stamp: stamp.seconds)
         yield ranges(row.rank for row in rows if row.rank is not None) or "?", host, stamps
-
-
-def _bars(stamps: dict[str, Stamp], begin: float, seconds: float) -> Iterator[TimelineBar]:
-    for start, end, kind, _ in PHASES:
-        if start in stamps and end in stamps and stamps[end].seconds >= stamps[start].seconds:
-            x = (stamps[start].seconds - begin) / seconds * WIDTH
-            width = min((stamps[end].seconds - stamps[start].seconds) / seconds * WIDTH, WIDTH - x)
-            yield TimelineBar(kind, round(x, 1), round(max(width, 1.0), 1))
 
 
 def _ticks(seconds: float) -> list[tuple[float, str]]:

@@ -49,19 +49,15 @@ def _row(standing: Standing) -> Iterator[str]:
     yield shorten_list(standing.hosts, 1) if len(standing.hosts) < 2 else str(len(standing.hosts))
     yield ", ".join(version.partition("+")[0] for version in standing.nccl_versions) or "?"
     yield standing.finding.rule if standing.finding else "-"
-    yield _culprit(standing) or "-"
+    culprit = ""
+    if (finding := standing.finding) and finding.culprits:
+        culprit = culprit_words.subject(finding.culprits)
+    elif finding and 0 < len(finding.ranks) <= _MAX_RANKS:  # what is short
+        culprit = ranks_word(finding.ranks)
+    yield culprit or "-"
     yield standing.first.text or "-"
     same = standing.first.source == standing.last.source
     yield f"{standing.first.line}-{standing.last.line}" if same else f"{standing.first.line}-…"
-
-
-def _culprit(standing: Standing) -> str:
-    """Return what the worst finding of a job is about, if that is short."""
-    if standing.finding is None:
-        return ""
-    if standing.finding.culprits:
-        return culprit_words.subject(standing.finding.culprits)
-    return ranks_word(standing.finding.ranks) if 0 < len(standing.finding.ranks) <= _MAX_RANKS else ""
 
 
 def describe_left_out(job: Job) -> str:

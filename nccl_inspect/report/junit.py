@@ -7,13 +7,12 @@ because silence proves nothing.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from nccl_inspect.judging.engine import CATEGORIES, list_rules
-from nccl_inspect.model.finding import Finding, Standing
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest, head
 from nccl_inspect.report.digest import describe_subject, reason
@@ -26,8 +25,13 @@ _NAME = "nccl-inspect"
 
 def render(job: Job, style: Style) -> str:
     """Return errors and warnings as failures, accepted findings and open questions as skipped, with the reason."""
-    suites = [suite("verdict", [_verdict(job), *list_unread(job)])]
-    suites += [suite(escape_controls(standing.name), [_standing_case(standing)]) for standing in job.jobs]
+    lines = [f"{label:10}{text}" for label, text in label_lines(head.make_head(job))]
+    lines += [f"{finding.rule}: {finding.summary}" for finding in job.findings]
+    verdict = _verdict("verdict", job.verdict, reason(job), "\n".join(lines))
+    suites = [suite("verdict", [verdict, *list_unread(job)])]
+    for one in job.jobs:
+        verdict = _verdict("jobs", one.verdict, one.reason, f"{one.first.source}:{one.first.line}")
+        suites.append(suite(escape_controls(one.name), [verdict]))
     categories = {entry.rule.name: entry.rule.category for entry in list_rules()}
     for category in CATEGORIES:
         names = [name for name in job.rules if categories[name] == category]
@@ -59,27 +63,13 @@ def new_case(name: str, category: str) -> TestCase:
     return TestCase(escape_controls(name), f"{_NAME}.{category}", 0)
 
 
-def _verdict(job: Job) -> TestCase:
-    """Return a case that fails if the job is slow or dead, even if only an error without a rule shows it."""
-    case = new_case("verdict", "verdict")
-    words = escape_controls(reason(job))
-    if job.verdict == "unknown":
-        case.result = [Skipped(words)]
-    elif job.verdict != "ok":
-        lines = [f"{label:10}{text}" for label, text in label_lines(head.make_head(job))]
-        lines += [f"{finding.rule}: {finding.summary}" for finding in job.findings]
-        case.result = [failure(words, job.verdict, "\n".join(lines))]
-    return case
-
-
-def _standing_case(standing: Standing) -> TestCase:
-    """Return the verdict on one of several jobs, in brief."""
-    case = new_case("verdict", "jobs")
-    words = escape_controls(standing.reason)
-    if standing.verdict == "unknown":
-        case.result = [Skipped(words)]
-    elif standing.verdict != "ok":
-        case.result = [failure(words, standing.verdict, f"{standing.first.source}:{standing.first.line}")]
+def _verdict(category: str, verdict: str, why: str, text: str) -> TestCase:
+    """Return a case that fails if a job is slow or dead, even if only an error without a rule shows it."""
+    case = new_case("verdict", category)
+    if verdict == "unknown":
+        case.result = [Skipped(escape_controls(why))]
+    elif verdict != "ok":
+        case.result = [failure(escape_controls(why), verdict, text)]
     return case
 
 
@@ -131,7 +121,6 @@ def lines(finding: Finding) -> Iterator[str]:
         yield f"where     {finding.where}"
     yield f"cause     {finding.cause}"
     yield f"impact    {finding.impact}"
-    for label, fix in zip(itertools.chain(["fix"], itertools.repeat("")), finding.fix, strict=False):
-        yield f"{label:10}{fix}"
+    yield from (f"{'' if index else 'fix':10}{fix}" for index, fix in enumerate(finding.fix))
     for line in finding.evidence:
         yield f"evidence  {line.source}:{line.line}: {line.text}"

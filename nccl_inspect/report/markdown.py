@@ -84,7 +84,9 @@ def _head(job: Job) -> Iterator[str]:
     first = head.make_head(job, is_now=True)
     yield f"## {escape_markdown(first.headline)}{partial}"
     if lines := label_lines(first):
-        yield "\n".join(f"- **{label}:** {_head_line(text, label)}" for label, text in lines)
+        marks = {"do": code_span}  # commands as code
+        marked = [(k, marks.get("" if is_sentence(text) else k, escape_markdown)(text)) for k, text in lines]
+        yield "\n".join(f"- **{label}:** {text}" for label, text in marked)
     rows: list[list[str]] = []
     for label, text in list_facts(job):
         if label:
@@ -197,8 +199,3 @@ def _open_questions(job: Job) -> Iterator[str]:
         )
         if command := remedies.capture_command(job):
             yield f"To capture it: {code_span(command)}"
-
-
-def _head_line(text: str, label: str) -> str:
-    """Return a line of the head; commands as code."""
-    return code_span(text) if label == "do" and not is_sentence(text) else escape_markdown(text)

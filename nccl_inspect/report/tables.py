@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from nccl_inspect.answers import Column
 from nccl_inspect.model.job import Path, PathKind, Selection
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import fold_names, ranges
@@ -368,7 +369,16 @@ class _Fit:
                 self._cut(at, max(len(self._columns[at].head), self._widths[at] - self._excess_width()))
 
     def _cut(self, at: int, width: int) -> None:
-        self._change([at], lambda cell: cut(cell, width))
+        """Cut cells at their ends; of those that would look alike the beginning, so that the difference stays."""
+        alike = group_values((cut(cell, width), cell) for cell in {row[at] for row in self._body})
+
+        def shorten(cell: str) -> str:
+            same = alike[cut(cell, width)]
+            common = len(commonprefix(same))  # noqa: RUF071 - texts, no paths
+            begin = min(common, max(map(len, same)) - width + 1)
+            return cut(cell, width) if len(same) == 1 else _ELLIPSIS + cut(cell[begin:], width - 1)
+
+        self._change([at], shorten)
 
     def _change(self, places: Sequence[int], change: Callable[[str], str]) -> None:
         """Change the cells of some columns."""
@@ -472,7 +482,16 @@ def fold_hosts(paths: Selection, among: Selection, width: int) -> tuple[list[str
         drawn = _draw_groups(groups, worst)
         if max(map(len, drawn)) <= width or len(groups) == 1:
             break
-    return drawn, _host_legend(worst, paths, drawn)
+    shown = {cell for line in drawn[1:] for cell in line.partition(" = ")[2].split()}
+    verdicts = {kind.verdict for kind in paths.kinds}
+    signs = {LEFT_OUT: "left out by the filter", _NO_LINE: "no connection line"}
+    legend = [f"{letter} = {label}" for label, letter in worst.letters.items()]
+    legend += [f"{sign} = {words}" for sign, words in signs.items() if sign in shown]
+    about = "the worst path of each pair of hosts; --format csv has all"
+    if len(drawn) - 1 < len({src for src, _ in worst.cells}):
+        about = "the worst path; P/N: within hosts/between hosts of the row; --format csv has each host"
+    marks = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in verdicts)
+    return drawn, [*legend, "; ".join(filter(None, [about, marks]))]
 
 
 def _rank_badness(kind: PathClass) -> tuple[bool, bool, int, bool, bool]:
@@ -517,22 +536,6 @@ def _draw_groups(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
     head = [CORNER, *(str(at + 1) for at in receivers)]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [" ".join(map(str.rjust, row, widths)) for row in (head, *rows)]
-
-
-def _host_legend(worst: _Worst, paths: Selection, drawn: Sequence[str]) -> list[str]:
-    cells = {cell for line in drawn[1:] for cell in line.partition(" = ")[2].split()}
-    verdicts = {kind.verdict for kind in paths.kinds}
-    signs = {LEFT_OUT: "left out by the filter", _NO_LINE: "no connection line"}
-    legend = [f"{letter} = {label}" for label, letter in worst.letters.items()]
-    legend += [f"{sign} = {words}" for sign, words in signs.items() if sign in cells]
-    is_grouped = len(drawn) - 1 < len({src for src, _ in worst.cells})
-    about = (
-        "the worst path; P/N: within hosts/between hosts of the row; --format csv has each host"
-        if is_grouped
-        else "the worst path of each pair of hosts; --format csv has all"
-    )
-    marks = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in verdicts)
-    return [*legend, "; ".join(filter(None, [about, marks]))]
 
 
 def write_records(names: Sequence[str], records: Sequence[dict[str, Any]]) -> str:

@@ -80,7 +80,7 @@ def _single_report(job: Job, style: Style) -> str:
         _accepted_findings(job, style),
         _errors(job, style),
         _open_questions(job, style),
-        _unknown_lines(job, style),
+        _unknown_lines(job, style) if style.verbose else [],
     ]
     return "\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
@@ -187,15 +187,12 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         for words in accepted_causes(finding, job):
             yield from block("because", escape_controls(words), style)
         yield ""
-    yield from _brief_findings([brief for brief in leads if is_brief(brief, job, style.verbose)], job, style)
-
-
-def _brief_findings(leads: list[Finding], job: Job, style: Style) -> Iterator[str]:
-    """Yield findings that do not explain the verdict, one line each, with those nested under them."""
-    if not leads:
+    # Those that do not explain the verdict have one line each, with those nested under them.
+    others = [finding for finding in leads if is_brief(finding, job, style.verbose)]
+    if not others:
         return
     yield paint("also found", "bold", style) + f" ({MORE})"
-    for lead in leads:
+    for lead in others:
         for finding in (lead, *find_nested(lead, job)):
             (line, *rest) = block("", escape_controls(one_line(finding)), style, indent=2, hang=0, deeper=2)
             if style.width >= NARROW:
@@ -227,7 +224,7 @@ def _details(finding: Finding, style: Style, names: dict[str, str], shown: Alrea
         yield from block("action", finding.action, style)
     steps = shown.steps(finding, finding.fix, _FIXES[style.tight])
     for index, fix in enumerate(steps[: _FIXES[style.tight]] if style.tight else steps):
-        label = "fix" if index == 0 else ""
+        label = "fix" if index == 0 or style.width < NARROW else ""
         lines = step_block(label, escape_controls(fix), style)
         short = (
             step_block(label, step_command(escape_controls(fix)), style) if style.tight and len(lines) > 1 else lines
@@ -320,9 +317,7 @@ def _open_questions(job: Job, style: Style) -> Iterator[str]:
 
 
 def _unknown_lines(job: Job, style: Style) -> Iterator[str]:
-    """Yield, with -v, unrecognized lines, ready to paste into an issue, and damaged ones."""
-    if not style.verbose:
-        return
+    """Yield unrecognized lines, ready to paste into an issue, and damaged ones."""
     if job.unrecognised:
         yield paint("NCCL lines that the grammar does not know (please report them)", "bold", style)
         for entry in job.unrecognised:

@@ -92,8 +92,13 @@ def fit_page(page: str, width: int) -> str:
     if width >= PAGE_WIDTH:
         return page
     style = Style(width=width)
+
+    def wrap_paragraph(match: re.Match[str]) -> str:
+        item = _LIST_ITEM.match(match[0])
+        return "\n".join(_wrap(re.sub(r"\n *", " ", match[0]), style, "", " " * (item.end() if item else 0)))
+
     parts = _CODE.split(page)
-    parts[::2] = [_PARAGRAPH.sub(lambda match: _paragraph(match[0], style), prose) for prose in parts[::2]]
+    parts[::2] = [_PARAGRAPH.sub(wrap_paragraph, prose) for prose in parts[::2]]
     return "".join(parts)
 
 
@@ -113,11 +118,6 @@ def _address(match: re.Match[str]) -> str:
     if target.endswith(".md") and "/" not in target:
         return f"`nccl-inspect explain {target.removesuffix('.md').replace('_', '-')}`"
     return f"{text} ({target.removeprefix('../../')})"
-
-
-def _paragraph(text: str, style: Style) -> str:
-    item = _LIST_ITEM.match(text)
-    return "\n".join(_wrap(re.sub(r"\n *", " ", text), style, "", " " * (item.end() if item else 0)))
 
 
 def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int = 10) -> list[str]:

@@ -40,8 +40,8 @@ from nccl_inspect.ingest.lines import prefix
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources import blocks
-from nccl_inspect.ingest.sources.blocks import Lines, Reader, Source
-from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, peek
+from nccl_inspect.ingest.sources.blocks import Lines, Source
+from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, peek
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.excerpts import Short
 from nccl_inspect.scanning.scanner import Scanner
@@ -150,8 +150,14 @@ class Learned:
         self._learn_secrets(text)
         self._learn_by_key(text)
         self._learn_messages(text)
-        for name in set(_DOMAIN.findall(text)) if _DOMAIN_END.search(text) else ():
-            self._learn_domain(decode(name))
+        for domain in map(decode, set(_DOMAIN.findall(text)) if _DOMAIN_END.search(text) else ()):
+            # Whose it is tells the name before its last part: acme of gpu-1.cluster.acme.internal.
+            parts = domain.split(".")
+            if parts[-1] in _INNER and any(map(str.isdigit, parts[0])):
+                self.hosts.add(parts[0])
+            is_public = domain.lower() in PUBLIC_HOSTS or ".".join(parts[-2:]).lower() in PUBLIC_DOMAINS
+            if not is_public and len(parts[-2]) > 3:
+                self.labels.add(parts[-2])
         for pattern in (_BUCKET, _ARN, _IMAGE, _PODS, _FILES, _OBJECT):
             for match in _finds(pattern, text):
                 for name in filter(None, match.groups()):
@@ -211,15 +217,6 @@ class Learned:
                 self.users.add(decode(match[1]))
                 self.labels.add(decode(match[2]))
         self.users.update(decode(match[1]) for match in _finds(_HOMES, text))
-
-    def _learn_domain(self, name: str) -> None:
-        """Learn whose a domain is from the name before its last part: ``acme`` of ``gpu-1.cluster.acme.internal``."""
-        parts = name.split(".")
-        if parts[-1] in _INNER and any(map(str.isdigit, parts[0])):
-            self.hosts.add(parts[0])
-        is_public = name.lower() in PUBLIC_HOSTS or ".".join(parts[-2:]).lower() in PUBLIC_DOMAINS
-        if not is_public and len(parts[-2]) > 3:
-            self.labels.add(parts[-2])
 
     def _learn_path(self, path: str) -> None:
         if path.startswith(KEPT_ROOTS):
@@ -296,13 +293,9 @@ def log_parts(source: Source) -> Iterator[Part]:
     head, data = peek(blocks.raw_blocks(source), blocks.tells)
     reader = blocks.reader_of(head[:HEAD])
     if reader is None:
-        for lines in blocks.cut(data):
-            yield Part([*envelopes.spelled_out(lines.lines, lines.text)], b"\n", lines)
-    else:
-        yield from _export_parts(reader, data)
-
-
-def _export_parts(reader: Reader, data: Pieces) -> Iterator[Part]:
+        for block in blocks.cut(data):
+            yield Part([*envelopes.spelled_out(block.lines, block.text)], b"\n", block)
+        return
     rest, total = b"", 0
     for piece in data:
         *pieces, rest = _BETWEEN.split(rest + piece)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -110,7 +110,7 @@ def write(
         progress(size, None if total is None else 2 * total)
 
     with ExitStack() as stack:
-        paths = [_keep_input(name, stack) for name in names]
+        paths = [keep_input(name, stack) for name in names]
         shown = [STDIN if name == "-" else name for name in names]
         gathered = gather(paths, dict(zip(paths, shown, strict=True)))
         job = _Job(
@@ -141,15 +141,19 @@ def write(
         job.anonymizer.names.save(map_file)
 
 
-def _keep_input(name: str, stack: ExitStack) -> str:
+def keep_input(name: str, stack: ExitStack) -> str:
     """Return the path of an input that can be read twice: piped input is kept in a temporary file."""
     path = Path(name)
     if name != "-" and not (path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir()):
         return name
-    copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nccl-anonymize-"))) / "input"
-    with nullcontext(sys.stdin.buffer) if name == "-" else path.open("rb") as stream, copy.open("wb") as kept:
+    # On Linux a file without a name can be opened again: whatever ends the process, nothing of it is left on the disk.
+    is_nameless = Path("/proc/self/fd").is_dir()
+    open_file = tempfile.TemporaryFile if is_nameless else tempfile.NamedTemporaryFile
+    kept: Any = stack.enter_context(open_file())
+    with nullcontext(sys.stdin.buffer) if name == "-" else path.open("rb") as stream:
         shutil.copyfileobj(stream, kept)
-    return str(copy)
+    kept.flush()
+    return f"/proc/self/fd/{kept.fileno()}" if is_nameless else kept.name
 
 
 # --- inputs -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.prompts import Prompt
 from pydantic import Field
 
-from nccl_inspect.extras.assistant.quotes import NOTE, cut_text
+from nccl_inspect.extras.assistant.results import NOTE, cut_text
 
 Log = Annotated[str, Field(description="The log of the job: a file, a folder or a glob.")]
 _, *_PARTS = re.split(r"^# ([a-z]+):\n", (Path(__file__).parent / "prompts.txt").read_text("utf-8"), flags=re.MULTILINE)

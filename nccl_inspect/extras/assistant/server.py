@@ -24,8 +24,8 @@ from nccl_inspect import explain as explaining
 from nccl_inspect._version import __version__
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.extras.assistant import prompts
-from nccl_inspect.extras.assistant.quotes import cut_text
 from nccl_inspect.extras.assistant.reader import LogReader
+from nccl_inspect.extras.assistant.results import cut_text
 from nccl_inspect.extras.assistant.tools import TITLES, Tools
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
@@ -39,40 +39,11 @@ from nccl_inspect.scanning import meaning
 _SCHEME = "nccl-inspect"
 _RULE = f"{_SCHEME}://rules/{{name}}"
 _FAMILY = f"{_SCHEME}://messages/{{dialect}}/{{family}}"
-_MARKDOWN = "text/markdown"
+_SAYS_RULES = f"All rules and the defects that they detect; each has a page at {_RULE}."
+_SAYS_RULE = "What a defect is, how the log shows it, what it costs, how to fix it, with log excerpts."
+_SAYS_MESSAGES = f"The families of recognized messages; each has a page at {_FAMILY}."
+_SAYS_FAMILY = "Each message of a family: its shape, what it means, which releases print it, and a sample."
 _MAX_COMPLETIONS = 100
-
-
-def _add_resources(server: MCPServer) -> None:
-    server.resource(
-        f"{_SCHEME}://rules",
-        name="rules",
-        title="Rules",
-        description=f"All rules and the defects that they detect; each has a page at {_RULE}.",
-        mime_type=_MARKDOWN,
-    )(_rules)
-    server.resource(
-        _RULE,
-        name="rule",
-        title="Rule page",
-        description="What a defect is, how the log shows it, what it costs, how to fix it, with log excerpts.",
-        mime_type=_MARKDOWN,
-    )(_rule)
-    server.resource(
-        f"{_SCHEME}://messages",
-        name="messages",
-        title="Message reference: families",
-        description=f"The families of recognized messages; each has a page at {_FAMILY}.",
-        mime_type=_MARKDOWN,
-    )(_messages)
-    server.resource(
-        _FAMILY,
-        name="message family",
-        title="Message reference: one family",
-        description="Each message of a family: its shape, what it means, which releases print it, and a sample.",
-        mime_type=_MARKDOWN,
-    )(_family)
-    server.completion()(_complete)  # type: ignore[no-untyped-call]
 
 
 def _rules() -> str:
@@ -160,7 +131,14 @@ def make_server(reader: LogReader) -> MCPServer:
         function = getattr(tools, name)
         words = inspect.getdoc(function)
         server.add_tool(_turn_errors(function), name=name, title=title, description=words, annotations=_READS)
-    _add_resources(server)
+    for address, name, title, words, page in (
+        (f"{_SCHEME}://rules", "rules", "Rules", _SAYS_RULES, _rules),
+        (_RULE, "rule", "Rule page", _SAYS_RULE, _rule),
+        (f"{_SCHEME}://messages", "messages", "Message reference: families", _SAYS_MESSAGES, _messages),
+        (_FAMILY, "message family", "Message reference: one family", _SAYS_FAMILY, _family),
+    ):
+        server.resource(address, name=name, title=title, description=words, mime_type="text/markdown")(page)
+    server.completion()(_complete)  # type: ignore[no-untyped-call]
     prompts.add(server)
     return server
 

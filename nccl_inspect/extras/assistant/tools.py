@@ -18,16 +18,17 @@ from pydantic import Field
 from nccl_inspect import explain as explaining
 from nccl_inspect.answers import selection
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.extras.assistant.quotes import NOTE, Quote, quote_raw
 from nccl_inspect.extras.assistant.reader import JobRequest, LogReader
 from nccl_inspect.extras.assistant.results import (
     MAX_LINE,
     MAX_LINES,
+    NOTE,
     ROOM,
     CheckedPolicy,
     Comparison,
     EvidenceAnswer,
     ExplainAnswer,
+    Quote,
     RankPairs,
     RuleEntry,
     RuleList,
@@ -41,6 +42,7 @@ from nccl_inspect.extras.assistant.results import (
     make_evidence,
     path_kinds,
     pop_last,
+    quote_raw,
     rank_pair,
     shrink_result,
     summarize_job,
@@ -162,7 +164,19 @@ class Tools:
             frozenset(selection.match_rules((rule,) if rule else ())),
         )
         judged = await self._reader.job(_list_names(logs), _request(platform, topology, job, run), ctx)
-        return await self._reader.run_alone(lambda: _answer_paths(judged, wanted, slowest_first, offset, limit))
+
+        def answer_paths() -> CallToolResult:
+            chosen = wanted.select(judged)
+            text = "" if chosen else selection.explain_no_path(judged, wanted.verdicts)
+            kinds = path_kinds(chosen)
+            if slowest_first:
+                chosen = selection.sort_slowest_first(chosen, judged)
+            rows = [rank_pair(path) for path in chosen[offset : offset + limit]]
+            narrower = "filter by rank, host, scope, transport or verdict"
+            pairs, page = cut_list(rows, len(chosen), offset, ROOM["paths"], narrower)
+            return answer(RankPairs(rank_space=judged.rank_space, kinds=kinds, pairs=pairs, page=page), text)
+
+        return await self._reader.run_alone(answer_paths)
 
     async def evidence(
         self,
@@ -262,7 +276,14 @@ class Tools:
     ) -> Annotated[CallToolResult, CheckedPolicy]:
         """Check a job against a policy file: what is broken, what is undecided, and how to fix it."""
         wish, names = _request(platform, topology, job, run), _list_names(logs)
-        worst = Worst(await self._reader.run_alone(lambda: self._read_policy(policy)))
+
+        def read_policy() -> Policy:
+            try:
+                return policy_from_values(tomllib.loads(self._reader.folders.text(policy)))
+            except (tomllib.TOMLDecodeError, RecursionError) as error:
+                raise NcclInspectError(f"{policy}: not TOML: {error}", "fix the file") from None
+
+        worst = Worst(await self._reader.run_alone(read_policy))
         judged = await self._reader.job(names, wish, ctx)
         if judged.jobs:  # each of several jobs must keep it
             judged = await self._reader.job(names, wish, ctx, worst.take)
@@ -292,12 +313,6 @@ class Tools:
         text = f"before: {result.verdict_before}\nafter: {result.verdict_after}\n{NOTE}"
         return answer(shrink_result(result, *map(pop_last, ("not_compared", "changes", "explanations"))), text)
 
-    def _read_policy(self, name: str) -> Policy:
-        try:
-            return policy_from_values(tomllib.loads(self._reader.folders.text(name)))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise NcclInspectError(f"{name}: not TOML: {error}", "fix the file") from None
-
 
 def _list_names(names: list[str] | str | None) -> list[str]:
     """Return names given as one string, a list or nothing, as a list."""
@@ -306,20 +321,6 @@ def _list_names(names: list[str] | str | None) -> list[str]:
 
 def _request(platform: str | None, topology: list[str] | str | None, job: str | None, run: int | None) -> JobRequest:
     return JobRequest(platform, tuple(_list_names(topology)), job, run)
-
-
-def _answer_paths(
-    job: Job, wanted: selection.PathFilter, slowest_first: bool, offset: int, limit: int
-) -> CallToolResult:
-    chosen = wanted.select(job)
-    text = "" if chosen else selection.explain_no_path(job, wanted.verdicts)
-    kinds = path_kinds(chosen)
-    if slowest_first:
-        chosen = selection.sort_slowest_first(chosen, job)
-    rows = [rank_pair(path) for path in chosen[offset : offset + limit]]
-    narrower = "filter by rank, host, scope, transport or verdict"
-    pairs, page = cut_list(rows, len(chosen), offset, ROOM["paths"], narrower)
-    return answer(RankPairs(rank_space=job.rank_space, kinds=kinds, pairs=pairs, page=page), text)
 
 
 def _choose_findings(job: Job, rule: str | None) -> list[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -55,30 +55,36 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     Raises:
         NcclInspectError: there is no such pod.
     """
-    pods = _find_pods(collection, wanted)
+    pods: list[dict[str, Any]] = []
+    for command in _lookups(wanted.argument):  # until one gives some
+        data = collection.run(_add_context(command, wanted))
+        pods = [_UNKNOWN_POD] if collection.is_dry else list(_pods(data))
+        if pods:
+            collection.forget_tries(command.file)
+            break
+        for entry in collection.outcomes:
+            if entry.problem and _NOT_FOUND not in entry.problem:
+                raise NcclInspectError(f"kubectl: {entry.problem}", "check that 'kubectl get pods' works here")
+    if not pods:
+        here = f"namespace {wanted.namespace}" if wanted.namespace else "the namespace of the context"
+        raise NcclInspectError(f"no pod matches {wanted.argument} in {here}", "check the name and the namespace (-n)")
     collection.run_all(_add_context(command, wanted) for pod in pods for command in _logs(pod))
-    _collect_owners(collection, pods, wanted)
+    waiting = dict.fromkeys(owner for pod in pods for owner in _owners(pod))  # what made the pods, and what made that
+    seen = set(waiting)
+    for _ in range(_MAX_OWNERS):
+        if not waiting:
+            break
+        kind, name = owner = next(iter(waiting))
+        del waiting[owner]
+        data = collection.run(_add_context(OWNER.fill(kind=kind, name=name), wanted))
+        above = [entry for document in islice(_pods(data), 1) for entry in _owners(document) if entry not in seen]
+        waiting.update(dict.fromkeys(above))
+        seen.update(above)
     collection.run(_add_context(EVENTS, wanted))
     nodes = dict.fromkeys(str(pod.get("spec", {}).get("nodeName") or "") for pod in pods)
     named = (node for node in nodes if collection.is_dry or _NAME.fullmatch(node))
     collection.run_all(_add_context(NODE.fill(node=node), replace(wanted, namespace="")) for node in named)
     collection.write_index()
-
-
-def _find_pods(collection: Collection, wanted: Wanted) -> list[dict[str, Any]]:
-    """Return the pods that the first command gives which gives some."""
-    for command in _lookups(wanted.argument):
-        pods = list(_pods(collection.run(_add_context(command, wanted))))
-        if collection.is_dry:
-            return [_UNKNOWN_POD]
-        if pods:
-            collection.forget_tries(command.file)
-            return pods
-        for entry in collection.outcomes:
-            if entry.problem and _NOT_FOUND not in entry.problem:
-                raise NcclInspectError(f"kubectl: {entry.problem}", "check that 'kubectl get pods' works here")
-    here = f"namespace {wanted.namespace}" if wanted.namespace else "the namespace of the context"
-    raise NcclInspectError(f"no pod matches {wanted.argument} in {here}", "check the name and the namespace (-n)")
 
 
 def _lookups(selector: str) -> list[Command]:
@@ -133,21 +139,6 @@ def _logs(pod: dict[str, Any]) -> Iterator[Command]:
         yield LOG.fill(pod=name, container=container["name"])
         if container["name"] in restarted:
             yield PREVIOUS.fill(pod=name, container=container["name"])
-
-
-def _collect_owners(collection: Collection, pods: Iterable[dict[str, Any]], wanted: Wanted) -> None:
-    """Collect what made the pods, and what made that."""
-    waiting = dict.fromkeys(owner for pod in pods for owner in _owners(pod))
-    seen = set(waiting)
-    for _ in range(_MAX_OWNERS):
-        if not waiting:
-            return
-        kind, name = owner = next(iter(waiting))
-        del waiting[owner]
-        data = collection.run(_add_context(OWNER.fill(kind=kind, name=name), wanted))
-        above = [entry for document in islice(_pods(data), 1) for entry in _owners(document) if entry not in seen]
-        waiting.update(dict.fromkeys(above))
-        seen.update(above)
 
 
 def _owners(item: dict[str, Any]) -> Iterator[tuple[str, str]]:

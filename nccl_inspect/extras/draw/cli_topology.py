@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import click
@@ -12,7 +11,6 @@ from nccl_inspect.answers import selection
 from nccl_inspect.cli import shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.extras import draw as drawings
-from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report.picture import View, make_views
 
@@ -24,15 +22,6 @@ Examples:
   nccl-inspect topology job.log --communicator 'split 1*' --channel 0
   nccl-inspect topology job.log --topology topo.xml  (the file of NCCL_TOPO_DUMP_FILE)
 """
-
-
-def list_channels(job: Job, wanted: Iterable[str]) -> set[int]:
-    """Return the channels of some communicators in the log; of all if none is named."""
-    names = set(wanted)
-    comms = [comm for comm in job.communicators if not names or comm.id in names]
-    sizes = [max(comm.channels or 0, len(comm.rings), len(comm.trees)) for comm in comms]
-    paths = job.paths.filter_values(("communicators",), names.intersection) if names else job.paths
-    return {*range(max(sizes, default=0)), *(channel for kind in paths.kinds for channel in kind.channels)}
 
 
 def pick_largest(candidates: list[View]) -> list[View]:
@@ -68,7 +57,11 @@ def command(
     job = shared.read(logs, options)
     format_ = drawings.load(form)
     chosen = selection.match_communicators(job, names)
-    selection.require_numbers("channel", channels, list_channels(job, chosen))
+    comms = [comm for comm in job.communicators if not chosen or comm.id in chosen]
+    sizes = [max(comm.channels or 0, len(comm.rings), len(comm.trees)) for comm in comms]
+    paths = job.paths.filter_values(("communicators",), set(chosen).intersection) if chosen else job.paths
+    known = {*range(max(sizes, default=0)), *(channel for kind in paths.kinds for channel in kind.channels)}
+    selection.require_numbers("channel", channels, known)
     chosen_views = make_views(job, chosen, channels)
     if format_.DRAWS and not names:
         chosen_views = pick_largest(chosen_views)

@@ -152,9 +152,17 @@ def _panels(view: View, kind: str) -> Iterator[_Panel]:
             )
         return
     boxes = _boxes(view)
-    arrows = list(
-        _arrows_between_hosts(view, kind, boxes) if view.is_folded else _arrows_between_ranks(view, kind, boxes)
-    )
+    if view.is_folded:
+        arrows = list(_arrows_between_hosts(view, kind, boxes))
+    else:
+        spots = {rank: at for box in boxes for rank, at in _rank_points(box).items()}
+        links = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
+        differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
+        arrows = []
+        for link in links:
+            label, node = ranges(link.channels) if differ else "", (_NODE_WIDTH, _NODE_HEIGHT)
+            ends = spots[link.src], spots[link.dst]
+            arrows.append(_Arrow(*ends, find_look(link), describe_link(link), label, 1, node))
     if kind == "ring":
         title += f" ({'; '.join(channel_words(ring.channels) for ring in view.rings[:4])})"
     yield _panel(view, boxes, arrows, title)
@@ -163,15 +171,36 @@ def _panels(view: View, kind: str) -> Iterator[_Panel]:
 def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str) -> _Panel:
     lines = [_text(_PAD, 24, title, "title")]
     for box in boxes:
-        lines += _draw_box(box, view)
+        name = escape_controls(box.host)
+        lines.append(
+            f'<rect class="host" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
+            f'rx="6"><title>{escape(name)}: ranks {ranges(box.ranks)}</title></rect>'
+        )
+        room = int((box.width - _PAD) / _CHAR)
+        lines.append(_text(box.center.x, box.y + 15, cut(name, room), "small mid"))
+        if view.is_folded:
+            lines.append(_text(box.center.x, box.y + 34, cut(f"ranks {ranges(box.ranks)}", room), "small mid"))
     lines += [_draw_arrow(arrow) for arrow in arrows]
     if not view.is_folded:
-        lines += [part for box in boxes for part in _draw_ranks(box, view)]
+        for rank, at in (entry for box in boxes for entry in _rank_points(box).items()):
+            x, y = at.x - _NODE_WIDTH / 2, at.y - _NODE_HEIGHT / 2
+            about = ", ".join(filter(None, (f"rank {rank}", gpu_words(view, rank))))
+            lines.append(
+                f'<rect class="rank" x="{x:.1f}" y="{y:.1f}" width="{_NODE_WIDTH}" height="{_NODE_HEIGHT}" rx="3">'
+                f"<title>{escape(about)}</title></rect>"
+            )
+            lines.append(_text(at.x, at.y + 4, str(rank), "mid"))
     loops = _LINE * 2 if view.is_folded else 0
     bottom = max((box.y + box.height for box in boxes), default=_HEAD) + _LINE + loops
     used = [look for look in LOOKS if any(arrow.look is look for arrow in arrows)]
-    for number, look in enumerate(used):
-        lines += _legend(bottom + number * _LINE, look, sum(arrow.lanes for arrow in arrows if arrow.look is look))
+    for number, look in enumerate(used):  # the legend
+        y, links = bottom + number * _LINE, sum(arrow.lanes for arrow in arrows if arrow.look is look)
+        dashes = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
+        lines.append(
+            f'<path class="link" d="M{_PAD} {y:.1f} h60" stroke="{look.color}" stroke-width="1.8"{dashes} '
+            f'marker-end="url(#{look.key})"/>'
+        )
+        lines.append(_text(_PAD + 70, y + 4, f"{look.words} ({count(links, 'link')})", "small"))
     width = max((box.x + box.width for box in boxes), default=0.0)
     return _Panel(max(width + _PAD, _text_width(title, 8.6)), bottom + len(used) * _LINE + _PAD, lines)
 
@@ -213,23 +242,6 @@ def _rank_points(box: _Box) -> dict[int, _Point]:
     }
 
 
-def _arrows_between_ranks(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
-    spots = {rank: place for box in boxes for rank, place in _rank_points(box).items()}
-    links = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
-    differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
-    for link in links:
-        label = ranges(link.channels) if differ else ""
-        yield _Arrow(
-            spots[link.src],
-            spots[link.dst],
-            find_look(link),
-            describe_link(link),
-            label,
-            1,
-            (_NODE_WIDTH, _NODE_HEIGHT),
-        )
-
-
 def _arrows_between_hosts(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
     middles = {box.host: box.center for box in boxes}
     for bundle in bundles(view, kind):
@@ -237,29 +249,6 @@ def _arrows_between_hosts(view: View, kind: str, boxes: list[_Box]) -> Iterator[
         title = f"{escape_controls(bundle.src)} -> {escape_controls(bundle.dst)}: {way}"
         ends, box = (middles[bundle.src], middles[bundle.dst]), (_HOST_WIDTH, _HOST_HEIGHT)
         yield _Arrow(*ends, bundle.look, title, str(bundle.links), bundle.links, box, kind == "tree")
-
-
-def _draw_box(box: _Box, view: View) -> Iterator[str]:
-    name = escape_controls(box.host)
-    yield (
-        f'<rect class="host" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="6">'
-        f"<title>{escape(name)}: ranks {ranges(box.ranks)}</title></rect>"
-    )
-    room = int((box.width - _PAD) / _CHAR)
-    yield _text(box.center.x, box.y + 15, cut(name, room), "small mid")
-    if view.is_folded:
-        yield _text(box.center.x, box.y + 34, cut(f"ranks {ranges(box.ranks)}", room), "small mid")
-
-
-def _draw_ranks(box: _Box, view: View) -> Iterator[str]:
-    for rank, place in _rank_points(box).items():
-        x, y = place.x - _NODE_WIDTH / 2, place.y - _NODE_HEIGHT / 2
-        about = ", ".join(filter(None, (f"rank {rank}", gpu_words(view, rank))))
-        yield (
-            f'<rect class="rank" x="{x:.1f}" y="{y:.1f}" width="{_NODE_WIDTH}" height="{_NODE_HEIGHT}" rx="3">'
-            f"<title>{escape(about)}</title></rect>"
-        )
-        yield _text(place.x, place.y + 4, str(rank), "mid")
 
 
 def _draw_arrow(arrow: _Arrow) -> str:
@@ -279,8 +268,13 @@ def _draw_arrow(arrow: _Arrow) -> str:
         )
         a, b = _border_point(start, bend, arrow.box), _border_point(end, bend, arrow.box)
         path = f"M{a.x:.1f} {a.y:.1f} Q{bend.x:.1f} {bend.y:.1f} {b.x:.1f} {b.y:.1f}"
-        middle = _label_position(
-            arrow.label, _Point((a.x + 2 * bend.x + b.x) / 4, (a.y + 2 * bend.y + b.y) / 4), start, end
+        # The label is on the outer side of the link, where a short one does not hide it.
+        length = math.hypot(end.x - start.x, end.y - start.y)
+        across, down = (start.y - end.y) / length, (end.x - start.x) / length
+        room = abs(across) * len(arrow.label) * _CHAR / 2 + abs(down) * _LETTER / 2 + _GAP
+        middle = _Point(
+            (a.x + 2 * bend.x + b.x) / 4 + across * room,
+            (a.y + 2 * bend.y + b.y) / 4 + down * room,
         )
     dashes = f' stroke-dasharray="{arrow.look.dashes}"' if arrow.look.dashes else ""
     label = _text(middle.x, middle.y + 4, arrow.label, "label") if arrow.label else ""
@@ -290,28 +284,11 @@ def _draw_arrow(arrow: _Arrow) -> str:
     )
 
 
-def _label_position(label: str, middle: _Point, start: _Point, end: _Point) -> _Point:
-    """Return the position of a label on the outer side of a link, where a short link does not hide it."""
-    length = math.hypot(end.x - start.x, end.y - start.y)
-    across, down = (start.y - end.y) / length, (end.x - start.x) / length
-    room = abs(across) * len(label) * _CHAR / 2 + abs(down) * _LETTER / 2 + _GAP
-    return _Point(middle.x + across * room, middle.y + down * room)
-
-
 def _border_point(start: _Point, end: _Point, box: tuple[float, float]) -> _Point:
     """Return where the line from the middle of a box leaves it."""
     dx, dy = end.x - start.x, end.y - start.y
     reach = min((box[0] / 2 + 2) / abs(dx) if dx else math.inf, (box[1] / 2 + 2) / abs(dy) if dy else math.inf, 1.0)
     return _Point(start.x + dx * reach, start.y + dy * reach)
-
-
-def _legend(y: float, look: Look, links: int) -> Iterator[str]:
-    dashes = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
-    yield (
-        f'<path class="link" d="M{_PAD} {y:.1f} h60" stroke="{look.color}" stroke-width="1.8"{dashes} '
-        f'marker-end="url(#{look.key})"/>'
-    )
-    yield _text(_PAD + 70, y + 4, f"{look.words} ({count(links, 'link')})", "small")
 
 
 def _text(x: float, y: float, words: str, kind: str) -> str:
@@ -334,7 +311,13 @@ class Place(NamedTuple):
 
 def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
     """Return the positions of all hosts; hosts that the tree does not reach are extra roots at the bottom."""
-    neighbours = _children(view, tree)
+    host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
+    neighbours: dict[str, set[str]] = {host: set() for host in view.hosts}
+    rows = {host: at for at, host in enumerate(view.hosts)}
+    for parent, child in tree.links:
+        src, dst = host_of.get(-1 if parent is None else parent), host_of.get(-1 if child is None else child)
+        if src is not None and dst is not None and src != dst:
+            neighbours[src].add(dst)
     below = {child for some in neighbours.values() for child in some}
     levels: dict[str, int] = {}
     children: dict[str, list[str]] = {}
@@ -344,36 +327,17 @@ def place_hosts(view: View, tree: DrawnShape) -> dict[str, Place]:
     for root in [*(host for host in view.hosts if host not in below), *view.hosts]:
         if root in levels:
             continue
-        for host in reversed(_walk_hosts(root, neighbours, levels, children)):
+        levels[root] = 0
+        order, waiting = [], [root]
+        while waiting:  # each host before its children
+            host = waiting.pop()
+            order.append(host)
+            children[host] = [child for child in sorted(neighbours[host], key=rows.__getitem__) if child not in levels]
+            levels.update(dict.fromkeys(children[host], levels[host] + 1))
+            waiting += reversed(children[host])
+        for host in reversed(order):
             # Leaves come from the last to the first, so they are counted upwards and turned below.
             lower = [by_host[child].down for child in children[host]]
             by_host[host] = Place(levels[host], sum(lower) / len(lower) if lower else leaves)
             leaves += not lower
     return {host: Place(place.level, leaves - 1 - place.down) for host, place in by_host.items()}
-
-
-def _walk_hosts(
-    root: str, neighbours: dict[str, list[str]], levels: dict[str, int], children: dict[str, list[str]]
-) -> list[str]:
-    """Return a host and all below it, each before its children; records levels and parents."""
-    levels[root] = 0
-    order, waiting = [], [root]
-    while waiting:
-        host = waiting.pop()
-        order.append(host)
-        children[host] = [child for child in neighbours.get(host, ()) if child not in levels]
-        levels.update(dict.fromkeys(children[host], levels[host] + 1))
-        waiting += reversed(children[host])
-    return order
-
-
-def _children(view: View, tree: DrawnShape) -> dict[str, list[str]]:
-    """Return the hosts directly below each host."""
-    host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
-    below: dict[str, dict[str, None]] = {}
-    for parent, child in tree.links:
-        src, dst = host_of.get(-1 if parent is None else parent), host_of.get(-1 if child is None else child)
-        if src is not None and dst is not None and src != dst:
-            below.setdefault(src, {})[dst] = None
-    order = {host: at for at, host in enumerate(view.hosts)}
-    return {host: sorted(some, key=order.__getitem__) for host, some in below.items()}

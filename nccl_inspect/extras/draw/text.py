@@ -20,7 +20,7 @@ from nccl_inspect.report.picture import (
     view_title,
 )
 from nccl_inspect.report.words import block, paint
-from nccl_inspect.topology import Nic, Topology
+from nccl_inspect.topology import Topology
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.text import cut, escape_controls
 from nccl_inspect.util.wording import count, ranges
@@ -152,17 +152,14 @@ def _machine(machine: Topology, style: Style) -> list[str]:
     pairs = ", ".join(f"{number} x {kind}" for kind, number in sorted(kinds.items()))
     lines += block("pairs", f"{pairs} (both directions)" if pairs else "none known", style)
     for nic in machine.nics:
-        lines += block("NIC", _nic(nic, machine), style)
+        kinds_to: dict[str, list[int]] = {}
+        for at, kind in nic.classes.items():
+            index = machine.devices[at].index
+            kinds_to.setdefault(kind, []).append(at if index is None else index)
+        number = str(nic.index) if nic.index is not None else ""
+        speed = f" {nic.gbps:g} Gb/s" if nic.gbps else ""
+        gdr = "" if nic.gdr is None else ", GPUDirect" if nic.gdr else ", no GPUDirect"
+        named = " ".join(filter(None, (number, escape_controls(nic.name or "")))) + speed + gdr
+        near = [f"{kind} to GPU {ranges(gpus)}" for kind, gpus in kinds_to.items()]
+        lines += block("NIC", "; ".join([named, *near]), style)
     return lines
-
-
-def _nic(nic: Nic, machine: Topology) -> str:
-    """Write ``0 mlx5_0 200 Gb/s, GPUDirect; PIX to 0,1; SYS to 2,3``."""
-    kinds: dict[str, list[int]] = {}
-    for place, kind in nic.classes.items():
-        index = machine.devices[place].index
-        kinds.setdefault(kind, []).append(place if index is None else index)
-    name = " ".join(filter(None, (str(nic.index) if nic.index is not None else "", escape_controls(nic.name or ""))))
-    speed = f" {nic.gbps:g} Gb/s" if nic.gbps else ""
-    gdr = "" if nic.gdr is None else ", GPUDirect" if nic.gdr else ", no GPUDirect"
-    return "; ".join([f"{name}{speed}{gdr}", *(f"{kind} to GPU {ranges(gpus)}" for kind, gpus in kinds.items())])

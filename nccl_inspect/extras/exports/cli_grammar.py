@@ -12,7 +12,6 @@ from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras import exports as grammar_exports
 from nccl_inspect.grammar import files
-from nccl_inspect.grammar.production import Production
 from nccl_inspect.scanning import meaning
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.grouping import group_values
@@ -48,7 +47,14 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
 
     lnav: a format with fields and SQL tables. json: every message with patterns, fields, releases and samples.
     """
-    productions = _choose_productions(dialects)
+    texts = ((file.read_text(encoding="utf-8"), file.name) for file in files.list_files())
+    productions = [production for text in texts for production in files.read(*text)]
+    dialect_names = sorted({production.dialect for production in productions})
+    for wanted in dialects:
+        if not any(fnmatchcase(name, wanted) for name in dialect_names):
+            raise NcclInspectError(f"no dialect '{wanted}'", f"choose from {', '.join(dialect_names)}")
+    if dialects:
+        productions = [one for one in productions if any(fnmatchcase(one.dialect, wanted) for wanted in dialects)]
     if export is None:
         if out is not None:
             raise click.UsageError("--out needs --export; name the format, such as --export lnav")
@@ -74,18 +80,3 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
     with atomic_files.open_replacement(str(target), "--out") as file:
         file.write(written.encode())
     print_stderr(f"{target}: {format_.USE.format(out=target)}")
-
-
-def _choose_productions(dialects: tuple[str, ...]) -> list[Production]:
-    productions = [
-        production
-        for file in files.list_files()
-        for production in files.read(file.read_text(encoding="utf-8"), file.name)
-    ]
-    dialect_names = sorted({production.dialect for production in productions})
-    for wanted in dialects:
-        if not any(fnmatchcase(name, wanted) for name in dialect_names):
-            raise NcclInspectError(f"no dialect '{wanted}'", f"choose from {', '.join(dialect_names)}")
-    return [
-        entry for entry in productions if not dialects or any(fnmatchcase(entry.dialect, wanted) for wanted in dialects)
-    ]

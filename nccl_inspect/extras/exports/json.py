@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from nccl_inspect.extras.exports.patterns import (
-    AUTOMATON,
     HEAD_FIELDS,
     field_kind,
     field_specs,
@@ -16,7 +15,6 @@ from nccl_inspect.extras.exports.patterns import (
     split_message,
     translate,
 )
-from nccl_inspect.grammar.notation import Shape
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.scanning import meaning
 
@@ -38,6 +36,15 @@ def export(productions: Sequence[Production]) -> str:
 
 def _message(production: Production) -> dict[str, Any]:
     first, _, last = production.versions.partition("..")
+    patterns = []
+    for shape in split_message(production):
+        names = {group: name for name, _, group in shape.fields}
+
+        def capture(group: int, text: str, names: dict[int, str] = names) -> str:
+            return _group(names[group], text) if is_shown(names[group]) else f"(?:{text})"
+
+        text = translate(shape, backtracks=False, capture=capture)
+        patterns.append(f"^(?:{text})$" if "|" in text else f"^{text}$")
     return {
         "name": production.name,
         "dialect": production.dialect,
@@ -46,7 +53,7 @@ def _message(production: Production) -> dict[str, Any]:
         "fragments": {
             name: line for name, line in production.details.fragments.items() if f":*{name}}}" in production.line
         },
-        "patterns": [f"^{_pattern(shape)}$" for shape in split_message(production)],
+        "patterns": patterns,
         "exact": "(?!" not in production.shape.pattern,
         "event": production.event,
         "constants": dict(production.constants),
@@ -64,16 +71,6 @@ def _message(production: Production) -> dict[str, Any]:
         "rule": production.rule or None,
         "samples": list(production.samples),
     }
-
-
-def _pattern(shape: Shape) -> str:
-    names = {group: name for name, _, group in shape.fields}
-
-    def capture(group: int, text: str) -> str:
-        return _group(names[group], text) if is_shown(names[group]) else f"(?:{text})"
-
-    text = translate(shape, AUTOMATON, capture)
-    return f"(?:{text})" if "|" in text else text
 
 
 def _group(name: str, pattern: str) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from nccl_inspect.extras.exports.patterns import (
-    BACKTRACKING,
     DATE,
     LEVEL,
     field_groups,
@@ -75,7 +74,11 @@ def export(productions: Sequence[Production]) -> str:
     """Return the format, to be installed with ``lnav -i``."""
     events = group_by_event(productions)
     groups = {f"{snake_case(event)}{part}": group for event, own in events.items() for part, group in _groups(own)}
-    regexes = {name: {"pattern": _line(_merge_patterns(group))} for name, group in groups.items()}
+    regexes = {}
+    for name, group in groups.items():  # alternatives with the same groups in the same order have one set of names
+        order = merge_orders([_captured_columns(shape) for _, shape in group]) or []
+        padded = "|".join(_pad_pattern(shape, [name for name in order if name]) for _, shape in group)
+        regexes[name] = {"pattern": _line(f"(?|{padded})")}
     plain = [shape for group in groups.values() for _, shape in group]
     regexes |= {name: {"pattern": _line(pattern)} for name, pattern in _other_patterns(plain)}
     document = {
@@ -128,12 +131,6 @@ def _captured_columns(shape: Shape) -> list[str]:
     return ["", *(column(name) for name, _, _ in shape.fields if is_shown(name))]
 
 
-def _merge_patterns(group: Sequence[_Member]) -> str:
-    """Join alternatives with the same groups in the same order, which is what gives them one set of names."""
-    order = merge_orders([_captured_columns(shape) for _, shape in group]) or []
-    return f"(?|{'|'.join(_pad_pattern(shape, [name for name in order if name]) for _, shape in group)})"
-
-
 def _pad_pattern(shape: Shape, order: Sequence[str]) -> str:
     """Write the pattern of a shape, with groups that match nothing for the fields that it does not have."""
     names = {group: column(name) for name, _, group in shape.fields}
@@ -152,7 +149,7 @@ def _pad_pattern(shape: Shape, order: Sequence[str]) -> str:
             return f"{_empty_groups(before)}(?:0(?=[0-9]))*(?<{name}>[0-9]{{1,18}})"
         return f"{_empty_groups(before)}(?<{name}>{text})"
 
-    pattern = translate(shape, BACKTRACKING, capture)
+    pattern = translate(shape, backtracks=True, capture=capture)
     return pattern + _empty_groups(missing)
 
 
@@ -161,7 +158,7 @@ def _empty_groups(names: Sequence[str]) -> str:
 
 
 def _plain_pattern(shape: Shape) -> str:
-    return translate(shape, BACKTRACKING, lambda _, text: f"(?:{text})")
+    return translate(shape, backtracks=True, capture=lambda _, text: f"(?:{text})")
 
 
 def _other_patterns(shapes: Sequence[Shape]) -> Iterator[tuple[str, str]]:

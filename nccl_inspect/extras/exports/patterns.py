@@ -15,7 +15,6 @@ from nccl_inspect.event.types import KINDS
 from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, Shape, field_type, fields, parse
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.util.levels import ANY
-from nccl_inspect.util.records import Frozen, frozen
 
 # --- how NCCL's lines begin ---------------------------------------------------------------------------------------
 
@@ -125,19 +124,6 @@ Capture = Callable[[int, str], str]
 """Writes a group of a pattern: gets its number and what is in it."""
 
 
-@frozen
-class Syntax(Frozen):
-    """Holds what the regular expressions of a program know."""
-
-    tries_again: bool
-    """Whether it tries again where a match fails: then it knows atomic groups and looks ahead."""
-
-
-BACKTRACKING = Syntax(tries_again=True)
-"""PCRE2 and Oniguruma."""
-AUTOMATON = Syntax(tries_again=False)
-"""Rust's regex and RE2: no atomic groups, no look-ahead, and long counted runs cost memory."""
-
 _TOKEN = re.compile(
     r"\\.|\[(?:\\.|[^\]\\])*\]|\(\?[>:=!]|[()|]|(?P<count>[*+?]|\{\d+(?:,\d*)?\})(?P<mode>[+?]?)|[^\\\[\](){}*+?|]",
     re.DOTALL,
@@ -148,24 +134,25 @@ _MAX_SPLIT = 64
 """Shapes that one with repeated fields may be split into."""
 
 
-def translate(shape: Shape, syntax: Syntax, capture: Capture) -> str:
+def translate(shape: Shape, backtracks: bool, capture: Capture) -> str:
     """Return the pattern of a whole message, without anchors.
 
     Args:
-        syntax: of the program that is to match it.
+        backtracks: the program tries again where a match fails, as PCRE2 does: it knows atomic groups and looks ahead.
+            Rust's regex and RE2 do not, and long counted runs cost them memory.
         capture: writes the groups of fields; those of options are never captured.
     """
     own = {group for _, _, group in shape.fields}
     return _Translation(
-        shape.pattern, syntax, lambda group, text: capture(group, text) if group in own else f"(?:{text})"
+        shape.pattern, backtracks, lambda group, text: capture(group, text) if group in own else f"(?:{text})"
     ).text
 
 
 class _Translation:
     """One pattern, token by token."""
 
-    def __init__(self, pattern: str, syntax: Syntax, capture: Capture) -> None:
-        self._syntax, self._capture = syntax, capture
+    def __init__(self, pattern: str, backtracks: bool, capture: Capture) -> None:
+        self._backtracks, self._capture = backtracks, capture
         self._tokens = list(_TOKEN.finditer(pattern))
         assert sum(len(token[0]) for token in self._tokens) == len(pattern), pattern
         self._groups = 0
@@ -196,14 +183,14 @@ class _Translation:
         text, end = self._take_group(at + 1)
         if group:
             return self._capture(group, text), end
-        if opening in ("(?=", "(?!") and not self._syntax.tries_again:
+        if opening in ("(?=", "(?!") and not self._backtracks:
             return "", end
-        if opening == "(?>" and not self._syntax.tries_again:
+        if opening == "(?>" and not self._backtracks:
             opening = "(?:"
         return f"{opening}{text})", end
 
     def _repeat(self, atom: str, count: str, mode: str) -> str:
-        if self._syntax.tries_again:
+        if self._backtracks:
             if count == "*" and atom.startswith("(?:") and "[^" not in atom:
                 atom = f"(?>{atom[3:]}"  # a list of numbers: of a thousand ranks each would be kept to be tried again
             # Oniguruma reads {1,9}+ as a repeated repetition, so that what is never given back stands in a group.
@@ -265,16 +252,15 @@ def _split_nodes(nodes: Sequence) -> list[Sequence]:
     names = Counter(field.name for field in fields(nodes))
     if max(names.values(), default=1) == 1:
         return [nodes]
-    ways = [_node_ways(node, names) for node in nodes]
+    ways: list[list[Sequence]] = []
+    for node in nodes:
+        if isinstance(node, Choice) and any(names[field.name] > 1 for field in fields((node,))):
+            options = [way for option in node.options for way in _split_nodes(option)]
+            ways.append([*options, ()] if node.optional else options)
+        else:
+            ways.append([(node,)])
     splits = [tuple(part for way in chosen for part in way) for chosen in product(*ways)]
     return [_name_once(way) for way in splits] if len(splits) <= _MAX_SPLIT else [_name_once(nodes)]
-
-
-def _node_ways(node: Literal | Field | Choice, names: Counter[str]) -> list[Sequence]:
-    if not isinstance(node, Choice) or not any(names[field.name] > 1 for field in fields((node,))):
-        return [(node,)]
-    ways = [way for option in node.options for way in _split_nodes(option)]
-    return [*ways, ()] if node.optional else ways
 
 
 def _name_once(nodes: Sequence) -> Sequence:

@@ -94,7 +94,13 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
     keys = {}
     for file in logs:
         names = {_PART.sub("", file.name).encode()}
-        communicators = _find_communicators(file)
+        head = b""  # in an archive, of the first member that is not packed
+        with suppress(StreamError, OSError):
+            for piece in compression.unpack_data(file.open()):
+                head += bytes(piece)
+                if len(head) >= _HEAD:
+                    break
+        communicators = set(_COMMUNICATOR.findall(head))
         keys[file.name] = ({b""}, names) if together else (communicators or names, names)
     first: dict[bytes, str] = {}
     group = {file.name: file.name for file in logs}
@@ -114,28 +120,15 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
     members = defaultdict(list)
     for file in logs:
         members[find_root(file.name)].append(file)
-    return [_make_group(some, evidence, stdin) for some in members.values()], problems
-
-
-def _find_communicators(file: File) -> set[bytes]:
-    """Return the first communicators that a log names; in an archive, that of the first member that is not packed."""
-    head = b""
-    with suppress(StreamError, OSError):
-        for piece in compression.unpack_data(file.open()):
-            head += bytes(piece)
-            if len(head) >= _HEAD:
-                break
-    return set(_COMMUNICATOR.findall(head))
-
-
-def _make_group(logs: Sequence[File], evidence: Sequence[str], stdin: str) -> LogGroup:
-    """Return logs with the evidence in their folder, below it, and beside their folder."""
-    folders = {Path(file.name).parent for file in logs}
-    above = {parent for folder in folders for parent in folder.parents}
-    near = (name for name in evidence if Path(name).parent in above or folders & {*Path(name).parents})
-    names = (file.place.url if isinstance(file.place, Remote) else file.name for file in logs)
-    size = sum(file.size or 0 for file in logs)
-    return LogGroup(tuple(STDIN if name == stdin else name for name in names), tuple(near), size, stdin)
+    groups = []
+    for some in members.values():  # with the evidence in their folder, below it, and beside their folder
+        folders = {Path(file.name).parent for file in some}
+        above = {parent for folder in folders for parent in folder.parents}
+        near = (name for name in evidence if Path(name).parent in above or folders & {*Path(name).parents})
+        places = (file.place.url if isinstance(file.place, Remote) else file.name for file in some)
+        size = sum(file.size or 0 for file in some)
+        groups.append(LogGroup(tuple(STDIN if name == stdin else name for name in places), tuple(near), size, stdin))
+    return groups, problems
 
 
 def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str = "") -> Outcome:
@@ -219,7 +212,13 @@ def add_share(groups: Sequence[LogGroup], target: Target) -> Outcome:
         try:
             for group in groups:
                 try:
-                    digest = _digest(group)
+                    digests = []  # of what the logs hold, whatever they are called and whether they are compressed
+                    for file in group.find():
+                        content = hashlib.sha256()
+                        for piece in compression.unpack_data(file.open()):
+                            content.update(piece)
+                        digests.append(content.hexdigest())
+                    digest = hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest()
                     if _identify(digest, 1) in idents:
                         outcome.known.append(group.logs[0])
                         continue
@@ -262,21 +261,6 @@ def _judge_group(group: LogGroup, digest: str, judge: reading.Judge, image: str 
 def _identify(digest: str, number: int) -> str:
     """Return what identifies a job: what is in its log, and which of its jobs it is."""
     return hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:20]
-
-
-def _digest(group: LogGroup) -> str:
-    """Return a digest of what logs hold, whatever they are called and whether they are compressed.
-
-    Raises:
-        StreamError: one cannot be read.
-    """
-    digests = []
-    for file in group.find():
-        digest = hashlib.sha256()
-        for piece in compression.unpack_data(file.open()):
-            digest.update(piece)
-        digests.append(digest.hexdigest())
-    return hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest()
 
 
 def _find_written(file: File) -> float | None:

@@ -97,18 +97,12 @@ def list_suspects(rows: Any) -> tuple[int, list[dict[str, Any]]]:
         together = rows("together", {"things": [one["thing"] for one in alike]})
         found.append((suspect, [one["name"] for one in together]))
         rows("set_aside")
-    return compared["number"], [
-        _describe(rows, suspect) | {
-            "together": together,
-            "cleared": [{"kind": one["kind"], "name": one["name"], **one["rated"]} for one in others],
-        }
-        for (suspect, together), others in zip(found, cleared, strict=True)
-    ]  # fmt: skip
-
-
-def _describe(rows: Any, suspect: dict[str, Any]) -> dict[str, Any]:
-    """Return a suspect with the rules and the evidence of its bad jobs."""
-    rows("own", {name: suspect[name] for name in ("kind", "name")})
-    (own,) = rows("own_totals", {name: suspect[name] for name in ("bad", "jobs", "expected", "ratio", "chance")})
-    named = {name: suspect[name] for name in ("kind", "name", "host", "named")}
-    return {**named, **own, "rules": rows("own_rules"), "evidence": rows("own_proofs")}
+    suspects = []
+    for (suspect, company), others in zip(found, cleared, strict=True):  # with the rules and evidence of its bad jobs
+        rows("own", {name: suspect[name] for name in ("kind", "name")})
+        (own,) = rows("own_totals", {name: suspect[name] for name in ("bad", "jobs", "expected", "ratio", "chance")})
+        named = {name: suspect[name] for name in ("kind", "name", "host", "named")}
+        freed = [{"kind": one["kind"], "name": one["name"], **one["rated"]} for one in others]
+        proofs = {"rules": rows("own_rules"), "evidence": rows("own_proofs")}
+        suspects.append({**named, **own, **proofs, "together": company, "cleared": freed})
+    return compared["number"], suspects

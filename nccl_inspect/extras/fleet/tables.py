@@ -53,6 +53,12 @@ def make_rows(job: Job, ident: str, written: float | None, image: str | None) ->
     worst = headline or next((found for found in job.findings if found.severity != "info"), None)
     named = _list_named(job)
     network = job.network
+    named_images = {  # of the containers that do the work, as manifests beside the log name them
+        container.image for one in job.artifacts for pod in getattr(one.value, "pods", ()) for container in pod.workers
+    }
+    options = [option for one in job.artifacts for option in getattr(one.value, "options", ())]
+    named_images |= {option.value for option in options if getattr(option, "name", "") == "container-image"}
+    images = ", ".join(sorted(filter(None, named_images))) or None
     rows = {
         "job": _pick(
             "job", [worst], lambda _: {
@@ -60,7 +66,7 @@ def make_rows(job: Job, ident: str, written: float | None, image: str | None) ->
                 "ranks": job.world_size or len(job.ranks_seen) or None, "hosts": len(job.hosts),
                 "gpus": sum(host.gpus for host in job.hosts), "platform": job.platform,
                 "release": ", ".join(job.nccl_versions) or None, "cuda": ", ".join(job.cuda_versions) or None,
-                "network": network.name, "plugin": network.plugin_version, "image": image or _find_image(job),
+                "network": network.name, "plugin": network.plugin_version, "image": image or images,
                 "headline": job.head.headline if job.head else None, "tool": __version__,
                 "logs": [source.name for source in job.sources][:_MOST_HOSTS],
                 "added": datetime.now(UTC).replace(tzinfo=None),
@@ -138,16 +144,6 @@ def _set_year(found: Moment, written: float) -> float:
 
 def _date(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
-
-
-def _find_image(job: Job) -> str | None:
-    """Return the image of the containers that do the work, as manifests beside the log name it; of several, all."""
-    found = {
-        container.image for one in job.artifacts for pod in getattr(one.value, "pods", ()) for container in pod.workers
-    }
-    options = [option for one in job.artifacts for option in getattr(one.value, "options", ())]
-    found |= {option.value for option in options if getattr(option, "name", "") == "container-image"}
-    return ", ".join(sorted(filter(None, found))) or None
 
 
 def _list_named(job: Job) -> set[str]:

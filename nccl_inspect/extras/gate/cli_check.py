@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sized
-from functools import partial
 
 import click
 
@@ -25,7 +24,7 @@ from nccl_inspect.extras.gate.policy import (
     world_communicator,
 )
 from nccl_inspect.extras.live import exit_conditions
-from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
+from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.text import escape_controls
@@ -215,16 +214,15 @@ def _environment(job: Job) -> Iterator[str]:
     names = [(entry.partition("=")[0], entry) for entry in _HARMFUL]
     harmful = [entry for name, entry in names if name not in present and is_echoed(name, job.nccl_versions)]
     yield _list("forbidden", harmful)
-    escape = partial(re.sub, r"([*?[])", r"[\1]")  # a glob that fits only this value
-    wanted = [f"{setting.name}={escape(setting.value)}" for setting in job.environment if _is_lasting(setting)]
+    wanted = []
+    for setting in job.environment:
+        is_users = setting.source == "environment" and setting.ranks is None
+        if is_users and not _OF_ONE_RUN.fullmatch(setting.name) and escape_controls(setting.value) == setting.value:
+            value = re.sub(r"([*?[])", r"[\1]", setting.value)  # a glob that fits only this value
+            wanted.append(f"{setting.name}={value}")
     if wanted:
         yield "# NCCL echoes a variable when it uses it: one that is missing is undecided, another value is broken."
         yield _list("required", wanted)
-
-
-def _is_lasting(setting: Setting) -> bool:
-    is_users = setting.source == "environment" and setting.ranks is None
-    return is_users and not _OF_ONE_RUN.fullmatch(setting.name) and escape_controls(setting.value) == setting.value
 
 
 def _list(key: str, words: Iterable[str]) -> str:

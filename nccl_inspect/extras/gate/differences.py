@@ -101,7 +101,14 @@ _NOISE = 0.05
 
 def compare(a: Job, b: Job) -> Difference:
     """Compare run B with run A; both are judged by the same rules."""
-    pairwise = _are_comparable(a, b)
+    # A rank means the same in both where their worlds have one size, and the same ranks are together on a host.
+    ours, theirs = ({rank for host in job.hosts for rank in host.ranks} for job in (a, b))
+    together, also_together = (
+        {group for host in job.hosts if (group := frozenset((ours & theirs).intersection(host.ranks)))}
+        for job in (a, b)
+    )
+    is_same_world = (a.world_size, a.rank_space) == (b.world_size, b.rank_space)
+    pairwise = is_same_world and together == also_together
     unclear = []
     for name, job, other in (("A", a, b), ("B", b, a)):
         if len(other.paths) and not len(job.paths):
@@ -123,31 +130,15 @@ def compare(a: Job, b: Job) -> Difference:
     renamed = {host.name: by_ranks[tuple(host.ranks)] for host in gone} if pairwise else {}
     changes = [Change("verdict", "verdict", a.verdict, b.verdict)] if a.verdict != b.verdict else []
     changes += [
-        *_version_changes(a, b, unclear),
-        *_network_and_world_changes(a, b, unclear),
+        *_changes_of_setup(a, b, unclear),
         *_environment_changes(a, b, renamed, unclear),
-        *(_communicator_changes(a, b) if pairwise else _communicator_size_changes(a, b)),
+        *_communicator_changes(a, b, pairwise),
         *_path_changes(a, b, pairwise, silent),
         *_bandwidth_changes(a, b, unclear),
         *_finding_changes(a, b, pairwise, unclear),
     ]
     changes.sort(key=lambda change: AREAS.index(change.area))
     return Difference(a, b, changes, _explain(changes, pairwise), renamed, unclear)
-
-
-# --- what ranks mean in both runs ---------------------------------------------------------------------------------
-
-
-def _are_comparable(a: Job, b: Job) -> bool:
-    """Return whether a rank means the same in both: worlds of one size, and the same ranks together on a host."""
-    if (a.world_size, a.rank_space) != (b.world_size, b.rank_space):
-        return False
-    ours, theirs = ({rank for host in job.hosts for rank in host.ranks} for job in (a, b))
-    together, also_together = (
-        {group for host in job.hosts if (group := frozenset((ours & theirs).intersection(host.ranks)))}
-        for job in (a, b)
-    )
-    return together == also_together
 
 
 # --- versions, network, world, environment ------------------------------------------------------------------------
@@ -172,7 +163,8 @@ def _find_lines(job: Job, event: type[events.Event], /, **values: object) -> lis
     return lines
 
 
-def _version_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
+def _changes_of_setup(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
+    """Yield changes of versions, of the network and of the world."""
     before, after = (", ".join(text for text in job.nccl_versions if "inferred" not in text) for job in (a, b))
     drivers = ", ".join(a.cuda_versions), ", ".join(b.cuda_versions)
     for what, versions, kind in (
@@ -182,8 +174,6 @@ def _version_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
         lines = [line for job in (b, a) for line in _find_lines(job, kind)[:_MAX_EVIDENCE]]
         yield from _change_of_value("versions", what, *versions, unclear, lines)
 
-
-def _network_and_world_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
     ours, theirs = a.network, b.network
     lines = _find_lines(b, events.NetDevices, net=theirs.name)
     yield from _change_of_value("network", "network", ours.name or "", theirs.name or "", unclear, lines)
@@ -248,8 +238,14 @@ def _values_words(settings: Iterable[Setting], renamed: dict[str, str]) -> str:
 # --- communicators and bandwidth ----------------------------------------------------------------------------------
 
 
-def _communicator_changes(a: Job, b: Job) -> Iterator[Change]:
+def _communicator_changes(a: Job, b: Job, pairwise: bool) -> Iterator[Change]:
     """Yield changes of communicators: those of the same ranks are the same, whatever their names."""
+    if not pairwise:
+        counts = [Counter(comm.nranks for comm in job.communicators) for job in (a, b)]
+        before, after = (", ".join(f"{n} of {count(s, 'rank')}" for s, n in sorted(each.items())) for each in counts)
+        if before != after:
+            yield Change("communicators", "sizes", before or None, after or None)
+        return
     ours, theirs = _communicators_by_ranks(a), _communicators_by_ranks(b)
     for key in ours:
         for old, new in zip(ours[key], theirs.get(key, ()), strict=False):
@@ -277,13 +273,6 @@ def _communicators_by_ranks(job: Job) -> dict[tuple[object, ...], list[Communica
 
 def _member_ranks(comm: CommunicatorInfo) -> str:
     return f"[{ranges(rank for rank in comm.ranks if rank is not None) or '?'}]"
-
-
-def _communicator_size_changes(a: Job, b: Job) -> Iterator[Change]:
-    counts = [Counter(comm.nranks for comm in job.communicators) for job in (a, b)]
-    before, after = (", ".join(f"{n} of {count(s, 'rank')}" for s, n in sorted(each.items())) for each in counts)
-    if before != after:
-        yield Change("communicators", "sizes", before or None, after or None)
 
 
 def _bandwidth_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
@@ -518,7 +507,12 @@ def _make_chain(first: Change, findings: list[Change], changes: list[Change], pa
     causes = [change for change in changes if change.area in ("versions", "environment")]
     causes = [change for change in causes if _share_a_line(change, first)]
     paths = (change for change in changes if change.area == "paths")
-    effects = [path for path in paths if any(_is_effect(path, member, pairwise) for member in members)]
+    effects = []
+    for path in paths:  # a finding without cost makes no path appear or disappear
+        about = [f for f in members if f.what in path.rules and (f.severity != "info" or path.kind == "changed")]
+        # A pair that B does not connect at all lost its finding with its lines, not by a fix.
+        if any(not (pairwise and path.kind == finding.kind == "gone") for finding in about):
+            effects.append(path)
     if effects and first.severity != "info":  # what worse paths cost, or better ones gain
         is_slower = first.kind == "new"
         effects += [change for change in changes if change.area == "bandwidth" and change.is_slower == is_slower]
@@ -528,30 +522,18 @@ def _make_chain(first: Change, findings: list[Change], changes: list[Change], pa
         return None
     fix = next((finding.fix[:1] for finding in members if finding.fix), [])
     if first.kind == "new" and (fix or first.severity != "info"):
-        fix = fix + [_revert_step(c) for c in causes if c.kind != "new" or not any(c.what in step for step in fix)]
+        reverted = [c for c in causes if c.kind != "new" or not any(c.what in step for step in fix)]
+        for cause in reverted:  # by a command, for a setting with one value
+            if cause.area == "versions":
+                step = f"Use {cause.what} {cause.before} again, as A does."
+            elif cause.before is None:
+                step = f"unset {cause.what}{COMMENT}as in A"
+            elif _PLAIN.fullmatch(cause.before):
+                step = f"{cause.what}={cause.before}{COMMENT}as in A"
+            else:
+                step = f"Set {cause.what} back to what A has: {cause.before}."
+            fix = [*fix, step]
     return CausalChain(causes, members, effects, fix)
-
-
-def _is_effect(path: Change, finding: Change, pairwise: bool) -> bool:
-    """Return whether a finding explains a change of paths.
-
-    A finding without cost makes no path appear or disappear. A pair that B does not connect at all lost its finding
-    with its lines, not by a fix.
-    """
-    if finding.what not in path.rules or (finding.severity == "info" and path.kind != "changed"):
-        return False
-    return not (pairwise and path.kind == finding.kind == "gone")
-
-
-def _revert_step(cause: Change) -> str:
-    """Return how to revert a cause to its state in A; a command for a setting with one value."""
-    if cause.area == "versions":
-        return f"Use {cause.what} {cause.before} again, as A does."
-    if cause.before is None:
-        return f"unset {cause.what}{COMMENT}as in A"
-    if _PLAIN.fullmatch(cause.before):
-        return f"{cause.what}={cause.before}{COMMENT}as in A"
-    return f"Set {cause.what} back to what A has: {cause.before}."
 
 
 def _share_a_line(change: Change, finding: Change) -> bool:

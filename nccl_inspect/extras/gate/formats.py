@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from nccl_inspect.extras.gate.differences import AREAS, CausalChain, Change, Difference
 from nccl_inspect.extras.gate.policy import STATES, Checked, Outcome
@@ -17,6 +16,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, digest
 from nccl_inspect.report.words import (
+    NARROW,
     block,
     code_span,
     escape_markdown,
@@ -32,9 +32,6 @@ from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, list_words
-
-if TYPE_CHECKING:
-    from junitparser import TestCase
 
 CHECK_SCHEMA, DIFF_SCHEMA = "nccl-inspect-check/1", "nccl-inspect-diff/1"
 SIGNS = {"new": "+", "gone": "-", "changed": "~"}
@@ -187,38 +184,33 @@ def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
 
 def _check_junit(checked: Checked, strict: bool, _style: Style) -> str:
     """Render a case for each expectation; what is undecided is skipped, unless strict."""
-    from nccl_inspect.report import junit
-
-    by_key = group_values((outcome.key, outcome) for outcome in checked.outcomes)
-    by_key.pop("log", None)  # an input that could not be read is an error
-    cases = [_junit_case(key, outcomes, checked, strict) for key, outcomes in by_key.items()]
-    return junit.document([junit.suite("policy", [*cases, *junit.list_unread(checked.job)])])
-
-
-def _junit_case(key: str, outcomes: list[Outcome], checked: Checked, strict: bool) -> TestCase:
-    """Return an expectation with the worst that the log says to it: a case has one result in most viewers."""
     from junitparser import Skipped
 
     from nccl_inspect.report import junit
 
-    case, first = junit.new_case(key, "policy"), outcomes[0]
-    if first.answer.state == "kept":
-        case.system_out = escape_controls(first.answer.summary)
-        return case
-    if _level(first, strict) != "error":
-        case.result = [Skipped(escape_controls(f"{_sentence(first)}; {first.answer.todo}"))]
-        return case
-    texts = []
-    for outcome in outcomes:
-        answer = outcome.answer
-        lines = [_sentence(outcome), f"{_step_label(answer.state):10}{answer.todo}"]
-        lines += [f"evidence  {_quote_line(line)}" for line in answer.evidence]
-        for finding in [finding for finding in checked.findings if finding.rule == answer.rule][:1]:
-            lines += ["", *junit.lines(finding)]
-        texts.append("\n".join(lines))
-    more = f" (and {len(outcomes) - 1} more)" if len(outcomes) > 1 else ""
-    case.result = [junit.failure(_sentence(first) + more, first.answer.state, "\n\n".join(texts))]
-    return case
+    by_key = group_values((outcome.key, outcome) for outcome in checked.outcomes)
+    by_key.pop("log", None)  # an input that could not be read is an error
+    cases = []
+    for key, outcomes in by_key.items():  # with the worst: a case has one result in most viewers
+        case, first = junit.new_case(key, "policy"), outcomes[0]
+        cases.append(case)
+        if first.answer.state == "kept":
+            case.system_out = escape_controls(first.answer.summary)
+            continue
+        if _level(first, strict) != "error":
+            case.result = [Skipped(escape_controls(f"{_sentence(first)}; {first.answer.todo}"))]
+            continue
+        texts = []
+        for outcome in outcomes:
+            answer = outcome.answer
+            lines = [_sentence(outcome), f"{_step_label(answer.state):10}{answer.todo}"]
+            lines += [f"evidence  {_quote_line(line)}" for line in answer.evidence]
+            for finding in [finding for finding in checked.findings if finding.rule == answer.rule][:1]:
+                lines += ["", *junit.lines(finding)]
+            texts.append("\n".join(lines))
+        more = f" (and {len(outcomes) - 1} more)" if len(outcomes) > 1 else ""
+        case.result = [junit.failure(_sentence(first) + more, first.answer.state, "\n\n".join(texts))]
+    return junit.document([junit.suite("policy", [*cases, *junit.list_unread(checked.job)])])
 
 
 def _check_github(checked: Checked, strict: bool, _style: Style) -> str:
@@ -336,38 +328,32 @@ def _diff_text(difference: Difference, style: Style) -> str:
         first += _paint_block(label, _run_words(job), job.verdict.upper(), verdict_color(job.verdict), style, hang=3)
     if hosts := _renamed_words(difference):
         first += block("", escape_controls(hosts), style, indent=0, hang=0)
-    parts = [first, _text_chains(difference, style), *(_text_area(area, difference, style) for area in AREAS)]
+    parts = [first]
+    if difference.explanations:
+        parts.append([paint("what likely explains what", "bold", style)])
+    for chain in difference.explanations:
+        parts[-1] += block("", escape_controls(_chain_words(chain)), style, indent=2, hang=0)
+        for line in _proof(chain):
+            parts[-1] += [paint(t, "dim", style) for t in block("", escape_controls(line), style, indent=4, hang=0)]
+        parts[-1] += _text_fix(chain.fix, style)
+    lonely = _find_unexplained(difference)
+    for area in AREAS:
+        if changes := difference.changes_in_area(area):
+            parts.append([paint(area, "bold", style)])
+        for change in changes:
+            sign, color = SIGNS[change.kind], _COLORS[change.kind]
+            parts[-1] += _paint_block(sign, _change_words(change), sign, color, style, indent=2, hang=2)
+            parts[-1] += _text_fix(change.fix[:1], style) if change in lonely else []
     if difference.open:
         lines = [line for text in difference.open for line in block("", escape_controls(text), style, indent=2, hang=0)]
         parts.append([paint("not compared", "bold", style), *lines])
-    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
-
-
-def _text_chains(difference: Difference, style: Style) -> Iterator[str]:
-    if difference.explanations:
-        yield paint("what likely explains what", "bold", style)
-    for chain in difference.explanations:
-        yield from block("", escape_controls(_chain_words(chain)), style, indent=2, hang=0)
-        for line in _proof(chain):
-            for text in block("", escape_controls(line), style, indent=4, hang=0):
-                yield paint(text, "dim", style)
-        yield from _text_fix(chain.fix, style)
+    return "\n\n".join(map("\n".join, parts)) + "\n"
 
 
 def _text_fix(steps: list[str], style: Style) -> Iterator[str]:
-    for label, text in zip(itertools.chain(["fix"], itertools.repeat("")), steps, strict=False):
+    for index, text in enumerate(steps):
+        label = "fix" if index == 0 or style.width < NARROW else ""
         yield from step_block(label, escape_controls(text), style, indent=4, hang=5)
-
-
-def _text_area(area: str, difference: Difference, style: Style) -> Iterator[str]:
-    changes, lonely = difference.changes_in_area(area), _find_unexplained(difference)
-    if changes:
-        yield paint(area, "bold", style)
-    for change in changes:
-        sign = SIGNS[change.kind]
-        yield from _paint_block(sign, _change_words(change), sign, _COLORS[change.kind], style, indent=2, hang=2)
-        if change in lonely:
-            yield from _text_fix(change.fix[:1], style)
 
 
 def _diff_markdown(difference: Difference, style: Style) -> str:

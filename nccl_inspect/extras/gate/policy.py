@@ -275,21 +275,18 @@ def _ask_version(what: str, allowed: tuple[str, ...], least: str | None, job: Jo
         if not fits or (least is not None and order(text) < order(least)):
             bad.append(text)
     if bad:
-        lines = [notice.evidence[0] for notice in job.notices if _find_version(notice.event) in bad]
+        lines = []
+        for notice in job.notices:
+            match notice.event:
+                case events.NcclVersion(version=version) | events.PluginStatus(kind="NET", detail=version) if (
+                    version in bad
+                ):
+                    lines.append(notice.evidence[0])
+                case events.CudaDriver(cuda_version=n) if f"{n // 1000}.{n % 1000 // 10}" in bad:
+                    lines.append(notice.evidence[0])
         yield answer_broken(", ".join(bad), _DRIVER if what == "cuda" else _IMAGE, lines)
     else:
         yield answer_kept(", ".join(exact))
-
-
-def _find_version(event: events.Event | None) -> str | None:
-    match event:
-        case events.NcclVersion(version=version):
-            return version
-        case events.CudaDriver(cuda_version=number):
-            return f"{number // 1000}.{number % 1000 // 10}"
-        case events.PluginStatus(kind="NET", detail=detail):
-            return detail
-    return None
 
 
 def _ask_network(key: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:
@@ -321,7 +318,13 @@ def _ask_forbidden(name: str, value: str | None, job: Job) -> Iterator[Answer]:
 
     violations = [setting for setting in job.environment if setting.source != "plugin" and fits(setting)]
     for setting in violations:
-        finding = _finding_about_setting(setting, job)
+        own = {(line.source, line.order) for line in setting.evidence}
+        about = (
+            finding
+            for finding in job.findings
+            if finding.severity != "info" and finding.fix and own & {(e.source, e.order) for e in finding.evidence}
+        )
+        finding = next(about, None)
         todo = f"unset {setting.name}   # pod spec 'env:', image, launch script, /etc/nccl.conf"
         if finding and setting.name in finding.fix[0]:
             todo = finding.fix[0]
@@ -357,15 +360,6 @@ def _ask_required(name: str, value: str | None, job: Job) -> Iterator[Answer]:
     todo = "check the environment of the job: NCCL echoes a variable only when it uses it"
     who = "only some processes show it" if settings else "no process shows it"
     yield answer_undecided(who, todo, _first_lines_of_settings(settings))
-
-
-def _finding_about_setting(setting: Setting, job: Job) -> Finding | None:
-    """Return the finding whose evidence includes a line of the setting."""
-    lines = {(line.source, line.order) for line in setting.evidence}
-    for finding in job.findings:
-        if finding.severity != "info" and finding.fix and lines & {(e.source, e.order) for e in finding.evidence}:
-            return finding
-    return None
 
 
 def _assignment(setting: Setting) -> str:
@@ -508,15 +502,30 @@ def policy_from_values(values: dict[str, Any]) -> Policy:
 
 
 def _policy_from_table(name: str, table: Table) -> Policy:
-    parts = [_job_expectations(table), _version_expectations(table.table("versions"))]
-    network, paths, environment = map(table.table, ("network", "paths", "environment"))
+    expectations = [*_job_expectations(table)]
+    versions, network, paths, environment = map(table.table, ("versions", "network", "paths", "environment"))
+    for what in ("nccl", "plugin", "cuda"):
+        allowed, least = versions.texts(what), versions.text(f"{what}_min")
+        if least is not None and not order(least):
+            raise versions.error(f"{what}_min is '{least}', which is not a version", f'write {what}_min = "2.27.3"')
+        words = [*([" or ".join(allowed)] if allowed else []), *([f"{least} or later"] if least else [])]
+        if words:
+            ask = partial(_ask_version, what, allowed, least)
+            expectations.append(Expectation(f"versions.{what}", ", ".join(words), ask))
+    versions.close()
     for key in ("name", "provider"):
         if allowed := network.texts(key):
             ask = partial(_ask_network, key, allowed)
-            parts.append(iter([Expectation(f"network.{key}", " or ".join(allowed), ask)]))
-    parts += [_path_expectations(scope, paths.table(scope)) for scope in SCOPES]
-    parts.append(_environment_expectations(environment))
-    expectations = [expectation for part in parts for expectation in part]
+            expectations.append(Expectation(f"network.{key}", " or ".join(allowed), ask))
+    for scope in SCOPES:
+        expectations += _path_expectations(scope, paths.table(scope))
+    for key, ask_setting in (("forbidden", _ask_forbidden), ("required", _ask_required)):
+        for entry in environment.texts(key):
+            variable, equals, value = entry.partition("=")
+            if not variable.strip():
+                raise environment.error(f"{key} has '{entry}', which has no variable name", "write NAME or NAME=VALUE")
+            ask = partial(ask_setting, variable.strip(), value if equals else None)
+            expectations.append(Expectation(f"environment.{key}", f"not {entry}" if key == "forbidden" else entry, ask))
     for each in (network, paths, environment, table):
         each.close()
     if not expectations:
@@ -549,17 +558,6 @@ def expect_no_actions(unwanted: tuple[str, ...]) -> Expectation:
     return Expectation("forbidden_actions", "no " + " or ".join(unwanted), ask)
 
 
-def _version_expectations(table: Table) -> Iterator[Expectation]:
-    for what in ("nccl", "plugin", "cuda"):
-        allowed, least = table.texts(what), table.text(f"{what}_min")
-        if least is not None and not order(least):
-            raise table.error(f"{what}_min is '{least}', which is not a version", f'write {what}_min = "2.27.3"')
-        words = [*([" or ".join(allowed)] if allowed else []), *([f"{least} or later"] if least else [])]
-        if words:
-            yield Expectation(f"versions.{what}", ", ".join(words), partial(_ask_version, what, allowed, least))
-    table.close()
-
-
 def _path_expectations(scope: str, table: Table) -> Iterator[Expectation]:
     key = f"paths.{scope}"
     if allowed := table.texts("transport"):
@@ -582,13 +580,3 @@ def unknown_transport(pattern: str) -> tuple[str, str] | None:
         return None
     hint = suggestion(kind, _TRANSPORTS) or f"known are {', '.join(_TRANSPORTS)}; a detail is such as P2P/CUMEM*"
     return f"no transport '{pattern}'", hint
-
-
-def _environment_expectations(table: Table) -> Iterator[Expectation]:
-    for key, ask in (("forbidden", _ask_forbidden), ("required", _ask_required)):
-        for entry in table.texts(key):
-            name, equals, value = entry.partition("=")
-            if not name.strip():
-                raise table.error(f"{key} has '{entry}', which has no variable name", "write NAME or NAME=VALUE")
-            words = f"not {entry}" if key == "forbidden" else entry
-            yield Expectation(f"environment.{key}", words, partial(ask, name.strip(), value if equals else None))

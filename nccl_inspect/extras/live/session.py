@@ -256,24 +256,20 @@ class Child:
         What has a group of its own, such as the workers of torchrun, is left to who started it. The command shares the
         group of this process, which a terminal needs, so that a signal to the group would reach others, too.
         """
-        for pid in _list_group(self._process.pid):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
-
-
-def _list_group(root: int) -> list[int]:
-    """Return a process and those below it that are in the same process group."""
-    below: dict[int, list[int]] = {}
-    groups: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            _, parent, group = path.read_bytes().rpartition(b")")[2].split()[:3]
-            below.setdefault(int(parent), []).append(int(path.parent.name))
-            groups[int(path.parent.name)] = int(group)
-    family = [root]
-    for pid in family:  # grows
-        family += below.get(pid, [])
-    return [pid for pid in family if groups.get(pid) == groups.get(root)]
+        below: dict[int, list[int]] = {}
+        groups: dict[int, int] = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                _, parent, group = path.read_bytes().rpartition(b")")[2].split()[:3]
+                below.setdefault(int(parent), []).append(int(path.parent.name))
+                groups[int(path.parent.name)] = int(group)
+        family = [self._process.pid]
+        for pid in family:  # grows
+            family += below.get(pid, [])
+        for pid in family:
+            if groups.get(pid) == groups.get(family[0]):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
 
 
 # --- variables ----------------------------------------------------------------------------------------------------
@@ -587,19 +583,6 @@ def _report_end(inputs: Sequence[Path], target: str) -> int | None:
         return status
 
 
-def _report_standstill(inputs: Sequence[Path]) -> bool:
-    """Write the report to stderr if the job failed or its ranks wait, as far as the log shows; whether that is so."""
-    command = _report_command(inputs)
-    with suppress(OSError, subprocess.TimeoutExpired):
-        report = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_REPORT_SECONDS, check=False
-        ).stdout
-        if report.startswith(_STUCK):
-            _write_all(_STDERR, report)
-            return True
-    return False
-
-
 # --- the run ------------------------------------------------------------------------------------------------------
 
 _LEAVE = 5.0
@@ -680,8 +663,14 @@ class Session:
             with suppress(OSError):  # beside the log, so that a later report says how the command ended
                 name = self._log_name.name.replace("job", "exit-status", 1)
                 self._log_name.with_name(name).write_text(f"nccl-inspect: {ending}\n", encoding="utf-8")
-            if self._gathers and self._gather() and self.is_first:
-                self._report(ending)
+            if self._gathers:
+                work = threading.Thread(target=self._gathering.gather_machine, daemon=True)
+                work.start()
+                while work.is_alive():
+                    if wait_for_end(_GATHER_TICK):
+                        return status
+                if self.is_first:
+                    self._report(ending)
         return status
 
     def _look_for_standstill(self) -> None:
@@ -699,17 +688,15 @@ class Session:
             self._kept_at = time.time()
             silence += f"; RAS answered, {self._folder}"
         self._gathering.gather_machine()
-        if self._options.quiet or self._gathering.ended.is_set() or not _report_standstill(self._inputs()):
-            self._say(silence)
-
-    def _gather(self) -> bool:
-        """Gather the state of the machine; False where a signal breaks it off."""
-        work = threading.Thread(target=self._gathering.gather_machine, daemon=True)
-        work.start()
-        while work.is_alive():
-            if wait_for_end(_GATHER_TICK):
-                return False
-        return True
+        if not self._options.quiet and not self._gathering.ended.is_set():
+            # The report, if the job failed or its ranks wait, as far as the log shows.
+            command = _report_command(self._inputs())
+            with suppress(OSError, subprocess.TimeoutExpired):
+                done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_REPORT_SECONDS)
+                if done.stdout.startswith(_STUCK):
+                    _write_all(_STDERR, done.stdout)
+                    return
+        self._say(silence)
 
     def _report(self, ending: str) -> None:
         self._say(f"{ending}; files of this run: {self._folder}")

@@ -63,10 +63,12 @@ def _nccl_jobs() -> dict[str, TestedJob]:
 def nccl_log(request: pytest.FixtureRequest, _nccl_jobs: dict[str, TestedJob]) -> TestedJob:
     """Return the job of the log that the marker ``nccl_log`` or the option ``--nccl-log`` names, with assertions."""
     marker = request.node.get_closest_marker(_MARK)
-    paths = [_resolve_path(path, request) for path in marker.args] if marker else []
-    paths = paths or [
-        str(request.config.invocation_params.dir / path) for path in request.config.getoption("--nccl-log")
-    ]
+    here, start, paths = request.path.parent, request.config.invocation_params.dir, []
+    for path in marker.args if marker else ():  # relative to the test file, else to where pytest was started
+        is_pattern = any(mark in str(path) for mark in "*?[") and not Path(path).is_absolute()
+        is_beside = (here / path).exists() or (is_pattern and any(here.glob(str(path))))
+        paths.append(str((here if is_beside else start) / path))
+    paths = paths or [str(start / path) for path in request.config.getoption("--nccl-log")]
     if not paths:
         pytest.fail(
             f"{request.node.name} has no log: run pytest with --nccl-log PATH, or mark it @pytest.mark.{_MARK}(PATH)",
@@ -82,14 +84,6 @@ def nccl_log(request: pytest.FixtureRequest, _nccl_jobs: dict[str, TestedJob]) -
         except NcclInspectError as error:
             pytest.fail(str(error), pytrace=False)
     return _nccl_jobs[key]
-
-
-def _resolve_path(path: Any, request: pytest.FixtureRequest) -> str:
-    """Return a path of a marker: relative to the test file, else to the folder where pytest was started."""
-    beside = request.path.parent / path
-    is_pattern = any(mark in str(path) for mark in "*?[") and not Path(path).is_absolute()
-    is_beside = beside.exists() or (is_pattern and any(request.path.parent.glob(str(path))))
-    return str(beside if is_beside else Path(request.config.invocation_params.dir, path))
 
 
 def _load(inputs: Input | Sequence[Input], **options: Any) -> TestedJob:

@@ -8,6 +8,8 @@ import json
 import re
 import shutil
 import tarfile
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from repository import TESTS
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.extras.anonymize import cli_anonymize
 
 
 def names(folder: Path) -> list[str]:
@@ -151,3 +154,13 @@ def test_what_collect_writes_for_people_is_passed_over(tmp_path: Path, capsys: p
         run(collection, "-o", tmp_path / f"{number}")
         assert names(tmp_path / f"{number}") == ["job.log", "ras.json"]
         assert capsys.readouterr().err.count("passed over: ") == len(names(folder)) - 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="files without a name can be opened again on Linux only")
+def test_no_kill_leaves_piped_input_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a line\n")))
+    with ExitStack() as stack:
+        path = Path(cli_anonymize.keep_input("-", stack))
+        assert path.read_bytes() == path.read_bytes() == b"a line\n"
+        assert not [*tmp_path.iterdir()]

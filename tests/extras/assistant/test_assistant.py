@@ -25,8 +25,7 @@ from repository import ROOT, TESTS
 
 from nccl_inspect.cli import cli
 from nccl_inspect.extras.assistant import prompts
-from nccl_inspect.extras.assistant.quotes import NOTE
-from nccl_inspect.extras.assistant.results import MAX_ANSWER
+from nccl_inspect.extras.assistant.results import MAX_ANSWER, NOTE
 from nccl_inspect.extras.assistant.server import make_server
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import brief

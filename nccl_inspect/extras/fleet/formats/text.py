@@ -37,16 +37,16 @@ def render(document: dict[str, Any], style: Style) -> str:
 
 def context(document: dict[str, Any]) -> dict[str, Any]:
     """Return what templates print."""
-    return {"document": document, "rate": rate, "chance": _chance}
+
+    def chance(suspect: dict[str, Any]) -> str:
+        return f"{suspect['chance']:.1g}" if suspect["chance"] > _LEAST_CHANCE else f"below {_LEAST_CHANCE:g}"
+
+    return {"document": document, "rate": rate, "chance": chance}
 
 
 def rate(counted: dict[str, Any]) -> str:
     """Return a rate with its interval, in words."""
     return f"{counted['rate']:.1%} ({counted['low']:.1%}-{counted['high']:.1%})"
-
-
-def _chance(suspect: dict[str, Any]) -> str:
-    return f"{suspect['chance']:.1g}" if suspect["chance"] > _LEAST_CHANCE else f"below {_LEAST_CHANCE:g}"
 
 
 def _table(rows: Iterable[dict[str, Any]], heads: Sequence[str], keys: Sequence[str]) -> str:
