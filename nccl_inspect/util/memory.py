@@ -39,7 +39,7 @@ def keep_reserve(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        reserve = bytearray(_RESERVE)
+        reserve = bytes(_RESERVE)
         try:
             return function(*args, **kwargs)
         except (MemoryError, SystemError):

@@ -160,7 +160,10 @@ class _Candidates:
         for edge in burst.edges.values():
             place, channels = edge.place, edge.channels.bit_length()
             claims = claims_of.get(id(edge.event)) or claims_of.find(edge.event)
-            yield [member for member in members if _fits(member, claims, channels) and member.lives_at(place)]
+            if len(members) == 1:  # as in most processes; this takes half the time of what follows
+                yield members if _fits(members[0], claims, channels) and members[0].lives_at(place) else []
+            else:
+                yield [member for member in members if _fits(member, claims, channels) and member.lives_at(place)]
 
     def _fit(self, key: tuple[int, ...], edges: Iterable[Edge], rank: int) -> _Lives:
         members = self._by_rank[rank]
@@ -270,7 +273,9 @@ class _OtherEnds:
                 for edge in burst.edges.values():
                     event = edge.event
                     if event.direction:
-                        printed.setdefault(id(event), (event, []))[1].append(edge.channels)
+                        if (found := printed.get(id(event))) is None:
+                            found = printed[id(event)] = event, []
+                        found[1].append(edge.channels)
         balance = Counter[tuple[object, ...]]()
         for event, channels in printed.values():
             *connection, receives = _find_end(event)

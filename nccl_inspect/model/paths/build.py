@@ -160,7 +160,7 @@ def _names_are_ambiguous(comm: Communicator) -> bool:
     return comm.nnodes is not None and len(comm.members) == comm.nranks and comm.nnodes > len(names)
 
 
-_PLACE = attrgetter("edge.place")
+_PLACE = attrgetter("place")
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
 _MAX_CHANNELS = 4096
 
@@ -203,10 +203,12 @@ def build(
             kinds[wording] = alike.setdefault(key_of(kind), kind), is_whole
         kind, is_whole = kinds[wording]
         way = lines if is_whole else [line for line in lines if line.edge.event.detail == kind.detail]
-        first = _first_line(way).edge.event
+        edges = tuple([line.edge for line in way])
+        first = _first(edges).event
         names = tuple(dict.fromkeys([line.placement.communicator for line in way]))
         rows.append((src, dst, *hosts, first.src_dev, first.dst_dev, named.setdefault(names, names), kind))
-        ways.append(way)
+        ways.append(edges)
+    placed.pairs.clear()  # paths keep the edges only, and what is judged needs the room
     quotes = _Quotes(ways, evidence)
     return Paths(Table(rows, quotes.list_first, quotes.list_first_of_end))
 
@@ -271,22 +273,22 @@ _SAID = attrgetter("detail", "transport", "net", "nic_index", "conn", "direction
 class _Quotes(NamedTuple):
     """Quotes the first lines of paths and of their ends; jobs can be pickled with it."""
 
-    ways: list[list[Line]]
+    ways: list[tuple[Edge, ...]]
     """The lines that each path is read from."""
     evidence: Callable[[Edge], Evidence]
 
     def list_first(self, row: int) -> list[Evidence]:
         """Return the first line of a path, in a list."""
-        return [self.evidence(_first_line(self.ways[row]).edge)]
+        return [self.evidence(_first(self.ways[row]))]
 
     def list_first_of_end(self, row: int, side: str) -> list[Evidence]:
         """Return the first line that an end of a path prints, in a list; empty if none is known."""
-        there = [line for line in self.ways[row] if line.event.direction == side]
-        return [self.evidence(_first_line(there).edge)] if there else []
+        there = [edge for edge in self.ways[row] if edge.event.direction == side]
+        return [self.evidence(_first(there))] if there else []
 
 
-def _first_line(way: Sequence[Line]) -> Line:
-    return way[0] if len(way) == 1 else min(way, key=_PLACE)
+def _first(edges: Sequence[Edge]) -> Edge:
+    return edges[0] if len(edges) == 1 else min(edges, key=_PLACE)
 
 
 def _slowness(way: list[Line]) -> tuple[int, bool, bool]:
@@ -300,7 +302,7 @@ def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
     for line in lines:
         ways.setdefault(line.event.detail, []).append(line)
     way, *others = sorted(ways.values(), key=_slowness, reverse=True)
-    event = _first_line(way).event
+    event = _first([line.edge for line in way]).event
     # The NIC and the proxy of a path are those of its sending end; its links have both ends.
     sender = next((line for line in way if line.event.direction != "receive"), way[0])
     index, net = sender.event.nic_index, sender.event.net
