@@ -180,23 +180,30 @@ class BulkScanner(Scanner):
         without = self._choose_masking(cleaned)
         for at, line in enumerate(map(without, cleaned) if without else cleaned):
             head, is_connection, rest = line.partition(_CONNECTS)
-            if (edges := edges_of.get(head)) and (edge := edges.get(rest[2:])) and (bit := _BITS.get(rest[:2])):
+            edges = edges_of.get(head) if is_connection else None
+            if edges and (edge := edges.get(rest[2:])) and (bit := _BITS.get(rest[:2])):
                 edge.channels |= bit
                 edge.lines += 1
                 last_of[head] = at
                 continue
             printer = printers.get(head) if is_connection else None
-            if printer is not None:
-                said = _CHANNEL + rest
-            else:
-                head, _, said = line.partition(prefix.MARK)
-                printer = printers.get(head)
-                if printer is None and said[:5] in prefix.BEGINNINGS:
-                    printer = self._printer(head, cleaned[at], block)
-                    texts = self._texts.young
-                    if printer is not None and (printer.frame is not None or not without):
-                        printers[head] = printer
-                        edges_of[head] = printer.thread.edges
+            if (
+                printer
+                and printer.lines.rows
+                and (template := templates.get(rest[2:]))
+                and (bit := _BITS.get(rest[:2]))
+            ):
+                printed = printer.origin if printer.frame is None else printer.at(cleaned[at], len(head))
+                printer.lines.connect(printer.thread, numbers[at], printed, bit, template)
+                continue
+            head, _, said = line.partition(prefix.MARK)
+            printer = printers.get(head)
+            if printer is None and said[:5] in prefix.BEGINNINGS:
+                printer = self._printer(head, cleaned[at], block)
+                texts = self._texts.young
+                if printer is not None and (printer.frame is not None or not without):
+                    printers[head] = printer
+                    edges_of[head] = printer.thread.edges
             if printer is not None:
                 bit = _BITS.get(said[_DIGITS_END - 2 : _DIGITS_END]) if said.startswith(_CHANNEL) else None
                 template = templates.get(said[_DIGITS_END:]) if bit else None
