@@ -204,7 +204,7 @@ def build(
         kind, is_whole = kinds[wording]
         way = lines if is_whole else [line for line in lines if line.edge.event.detail == kind.detail]
         edges = tuple([line.edge for line in way])
-        first = _first(edges).event
+        first = _find_first(edges).event
         names = tuple(dict.fromkeys([line.placement.communicator for line in way]))
         rows.append((src, dst, *hosts, first.src_dev, first.dst_dev, named.setdefault(names, names), kind))
         ways.append(edges)
@@ -279,15 +279,15 @@ class _Quotes(NamedTuple):
 
     def list_first(self, row: int) -> list[Evidence]:
         """Return the first line of a path, in a list."""
-        return [self.evidence(_first(self.ways[row]))]
+        return [self.evidence(_find_first(self.ways[row]))]
 
     def list_first_of_end(self, row: int, side: str) -> list[Evidence]:
         """Return the first line that an end of a path prints, in a list; empty if none is known."""
         there = [edge for edge in self.ways[row] if edge.event.direction == side]
-        return [self.evidence(_first(there))] if there else []
+        return [self.evidence(_find_first(there))] if there else []
 
 
-def _first(edges: Sequence[Edge]) -> Edge:
+def _find_first(edges: Sequence[Edge]) -> Edge:
     return edges[0] if len(edges) == 1 else min(edges, key=_PLACE)
 
 
@@ -302,7 +302,7 @@ def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
     for line in lines:
         ways.setdefault(line.event.detail, []).append(line)
     way, *others = sorted(ways.values(), key=_slowness, reverse=True)
-    event = _first([line.edge for line in way]).event
+    event = _find_first([line.edge for line in way]).event
     # The NIC and the proxy of a path are those of its sending end; its links have both ends.
     sender = next((line for line in way if line.event.direction != "receive"), way[0])
     index, net = sender.event.nic_index, sender.event.net
