@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from nccl_inspect.errors import NcclInspectError, NoInputError, suggestion
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.judging.engine import CATEGORIES, Rule, list_rules
-from nccl_inspect.model.finding import Finding
 from nccl_inspect.pipeline import reading
 from nccl_inspect.scanning import meaning
 from nccl_inspect.scanning.meaning import Meaning
@@ -35,31 +35,22 @@ class Lead(Frozen):
 def lead_from_line(text: str, meaning: Meaning) -> Lead | None:
     """Return the rule that the grammar names for a line, else the rule that has a finding for this line alone."""
     named = meaning.production.rule
-    findings = _judge_line(text, meaning)
+    judge, findings = reading.Judge(reading.Options()), []
+    production, log_line = meaning.production, text
+    if not (meaning.origin or production.foreign or production.bare or production.traced):
+        # NCCL prints errors at level WARN.
+        level = meaning.level or ("WARN" if production.constants.get("tone") == "error" else "INFO")
+        log_line = f"{_NOBODY} {level} {meaning.message}"
+    with suppress(NoInputError):  # it only counts beside lines of NCCL
+        job = judge(reading.fold(encode(f"{log_line}\n{_FOLLOWING}\n")))
+        findings = [
+            finding for finding in job.findings if finding.category != CATEGORIES[-1]
+        ]  # but those about the log
     rules = {entry.rule.name: entry.rule for entry in list_rules()}
     finding = next((candidate for candidate in findings if candidate.rule == named), findings[0] if findings else None)
     if finding is None:
         return Lead(rules[named], "") if named else None
     return Lead(rules[finding.rule], next(iter(finding.fix), ""))
-
-
-def _judge_line(text: str, meaning: Meaning) -> list[Finding]:
-    """Return the findings for this line alone, except those about log quality."""
-    judge = reading.Judge(reading.Options())
-    try:
-        job = judge(reading.fold(encode(f"{_write_as_log(text, meaning)}\n{_FOLLOWING}\n")))
-    except NoInputError:  # it only counts beside lines of NCCL
-        return []
-    return [finding for finding in job.findings if finding.category != CATEGORIES[-1]]
-
-
-def _write_as_log(text: str, meaning: Meaning) -> str:
-    production = meaning.production
-    if meaning.origin or production.foreign or production.bare or production.traced:
-        return text
-    # NCCL prints errors at level WARN.
-    level = meaning.level or ("WARN" if production.constants.get("tone") == "error" else "INFO")
-    return f"{_NOBODY} {level} {meaning.message}"
 
 
 LIST_RULES = "run 'nccl-inspect rules --search WORD' to find one"
@@ -161,17 +152,15 @@ def _unknown(text: str) -> NcclInspectError:
     if text.strip().lower() in CATEGORIES:
         names = [entry.rule.name for entry in list_rules() if entry.rule.category == text.strip().lower()]
         return NcclInspectError(f"'{text.strip()}' is a rule category", f"choose one of its rules: {', '.join(names)}")
-    if setting := _SETTING.fullmatch(text.strip()):
-        return _setting_error(setting[1])
+    if setting := _SETTING.fullmatch(text.strip()):  # name the rules that mention it, most often first
+        name = setting[1]
+        times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in list_rules()}
+        found = sorted(filter(times.get, times), key=lambda rule: -times[rule])
+        hint = (
+            f"rules that mention it: {list_words(found)}" if found else "no rule mentions it; see NCCL's documentation"
+        )
+        return NcclInspectError(f"{name} is a setting, not a rule or a log line", hint)
     if len(text.split()) == 1:
         similar = suggestion(text, [entry.rule.name for entry in list_rules()])
         return NcclInspectError(f"no rule '{text}'", similar or LIST_RULES)
     return NcclInspectError("no such rule, and not a recognized log line", LIST_RULES)
-
-
-def _setting_error(name: str) -> NcclInspectError:
-    """Return the error for the name of a setting: the rules that mention it, most often first."""
-    times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in list_rules()}
-    rules = sorted(filter(times.get, times), key=lambda rule: -times[rule])
-    hint = f"rules that mention it: {list_words(rules)}" if rules else "no rule mentions it; see NCCL's documentation"
-    return NcclInspectError(f"{name} is a setting, not a rule or a log line", hint)

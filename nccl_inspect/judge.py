@@ -65,13 +65,18 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in list_rules()}
     returned = results.run_rules(facts, list_rules())
-    all_findings = _doubt_dumps(facts, returned.findings)
+    all_findings = returned.findings
+    if any(artifact.reader == "flight_recorder" for artifact in facts.job.artifacts):
+        from nccl_inspect.judging.evidence import flight_recorder  # most jobs are a log alone
+
+        all_findings = flight_recorder.doubt(facts, all_findings)
     # Findings of ignored rules are not reported, but while there are some nothing is called good.
     left_out = sorted({f.rule for f in all_findings if f.rule not in wanted and f.severity != "info"})
-    kept = _settle_by_files(
-        facts,
-        _doubt_torn(facts, _confirm_by_files(_drop_repeated_symptoms(_drop_superseded(all_findings, wanted), by_name))),
-    )
+    kept = _weigh_confidence(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, wanted), by_name))
+    if facts.job.artifacts:
+        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
+
+        kept = settled.settle(facts, kept)
     story = tell(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, set(by_name)), by_name))
     decided, place = decide(facts, story, kept)
     decided = [finding for finding in decided if finding.root or not _is_repeated(finding, decided, by_name)]
@@ -93,13 +98,16 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     lowered = {one.rule for one in counting if severities.get(one.rule, 0) < SEVERITIES.index(one.severity)}
     findings = _sort_findings(_add_causes(kept, by_name, accepted, lowered, place), by_name, aside, place)
     findings = remedies.order_steps(findings, _MAX_STEPS)
+    present = {finding.rule for finding in kept}
+    questions = (question for question in returned.questions if question.rule in wanted)
     paths, withheld = judge_paths(facts, returned, findings, counting, suppressed, left_out)
     judgement = Judgement(
         rules=sorted(wanted),
         left_out=left_out,
         findings=findings,
         suppressed=suppressed,
-        not_judged=_list_open(returned.questions, wanted, {finding.rule for finding in kept}),
+        # A question about an effect of a finding is answered by that finding.
+        not_judged=[question for question in questions if present.isdisjoint(_list_leading(question.rule))],
         unexplained=_find_unexplained(facts, returned),
         paths=paths,
         withheld=withheld,
@@ -135,53 +143,19 @@ def _drop_superseded(findings: list[Finding], wanted: set[str]) -> list[Finding]
     return [f for f in own if not superseding(f.rule) & (sure if f.fatal else present)]
 
 
-def _confirm_by_files(findings: list[Finding]) -> list[Finding]:
-    """Return the findings; those that a file beside the log explains for certain become certain."""
+def _weigh_confidence(facts: Facts, findings: list[Finding]) -> list[Finding]:
+    """Return the findings; what a file beside the log explains is certain, what only torn lines show is possible."""
     proven = {rule for finding in findings if finding.confidence == "certain" for rule in finding.explains}
-    sure = [finding.rule in proven and not finding.clue for finding in findings]
-    return [
-        finding.with_fields(confidence="certain") if is_sure else finding
-        for finding, is_sure in zip(findings, sure, strict=True)
-    ]
-
-
-def _doubt_torn(facts: Facts, findings: list[Finding]) -> list[Finding]:
-    """Return the findings; those that only torn lines show are possible."""
     doubtful = facts.job.doubtful
-    if not doubtful:
-        return findings
-    return [
-        finding.with_fields(confidence="possible")
-        if finding.severity != "info"
-        and finding.evidence
-        and all((line.source, line.order) in doubtful for line in finding.evidence)
-        else finding
-        for finding in findings
-    ]
-
-
-def _doubt_dumps(facts: Facts, findings: list[Finding]) -> list[Finding]:
-    """Return the findings; those by dumps that may be of another run are possible."""
-    if not any(artifact.reader == "flight_recorder" for artifact in facts.job.artifacts):
-        return findings
-    from nccl_inspect.judging.evidence import flight_recorder  # most jobs are a log alone
-
-    return flight_recorder.doubt(facts, findings)
-
-
-def _settle_by_files(facts: Facts, findings: list[Finding]) -> list[Finding]:
-    """Return the findings, settled by files from the machines."""
-    if not facts.job.artifacts:
-        return findings
-    from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
-
-    return settled.settle(facts, findings)
-
-
-def _list_open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> list[NotJudged]:
-    """Return the open questions, without those about an effect of a finding: that finding answers them."""
-    asked = (question for question in questions if question.rule in wanted)
-    return [question for question in asked if present.isdisjoint(_list_leading(question.rule))]
+    weighed = []
+    for finding in findings:
+        if finding.rule in proven and not finding.clue:
+            finding = finding.with_fields(confidence="certain")
+        is_told = finding.severity != "info" and bool(doubtful and finding.evidence)
+        if is_told and all((line.source, line.order) in doubtful for line in finding.evidence):
+            finding = finding.with_fields(confidence="possible")
+        weighed.append(finding)
+    return weighed
 
 
 def _list_leading(name: str) -> list[str]:
@@ -209,7 +183,10 @@ def _add_causes(
 def _sort_findings(
     findings: list[Finding], by_name: dict[str, Rule], aside: set[str], place: Mapping[str, int]
 ) -> list[Finding]:
-    worst = {finding.rule: _worst_severity(finding, findings, by_name) for finding in findings}
+    worst: dict[str, int] = {}
+    for finding in findings:  # a slow path leads, whatever its cause: those nested under it count
+        under = [one for one in findings if one.rule in finding.because and by_name[one.rule].nest_under_effect]
+        worst[finding.rule] = max(SEVERITIES.index(one.severity) for one in (finding, *under))
     causes = {name for finding in findings for name in finding.because}
     nested = {name for name in causes if by_name[name].nest_under_effect}
     return sorted(findings, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside, place, f.rule in nested))
@@ -300,12 +277,6 @@ def _join_causes(
     causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
     because = [name for name in causes if name != finding.rule]
     return finding.with_fields(because=because, root=finding.root and not leads)
-
-
-def _worst_severity(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) -> int:
-    """Return the severity of a finding and of the causes nested under it: a slow path leads, whatever its cause."""
-    under = [other for other in findings if other.rule in finding.because and by_name[other.rule].nest_under_effect]
-    return max(SEVERITIES.index(other.severity) for other in (finding, *under))
 
 
 def _order(
@@ -442,22 +413,14 @@ def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiti
     if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in findings):
         return "degraded"
     doubts = bool(judgement.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in findings)
-    doubts |= is_waiting or _lost_a_rank(job) or _lacks_ranks(job)
+    # A peer closed a connection of a communicator that was not finalized.
+    is_over = usage.is_over(job) or not job.communicators
+    doubts |= is_waiting or (not is_over and any(notice.production == _LOSS for notice in job.notices))
+    # Ranks of the world have no line in the log, so that their paths are unknown.
+    lacks_ranks = job.rank_space == "global" and len(job.ranks_seen) < (job.world_size or 0)
+    doubts |= lacks_ranks and all(last.ranks for last in job.last_lines)
     judged = bool(judgement.paths) and all(kind.verdict != "unknown" for kind in judgement.paths.kinds)
     return "ok" if judged and not doubts and not judgement.left_out and not job.excerpt else "unknown"
-
-
-def _lacks_ranks(job: Job) -> bool:
-    """Return whether ranks of the world have no line in the log, so that their paths are unknown."""
-    if job.rank_space != "global" or len(job.ranks_seen) >= (job.world_size or 0):
-        return False
-    return all(last.ranks for last in job.last_lines)
-
-
-def _lost_a_rank(job: Job) -> bool:
-    """Return whether a peer closed a connection of a communicator that was not finalized."""
-    is_over = usage.is_over(job) or not job.communicators
-    return not is_over and any(notice.production == _LOSS for notice in job.notices)
 
 
 DRAIN, MEND, RESTART, WAIT, NO_ACTION = ACTIONS

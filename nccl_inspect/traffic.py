@@ -50,17 +50,6 @@ _Choices: TypeAlias = Mapping[Process, Sequence[tuple[str | None, int, Algorithm
 """The operation, the bytes, and what NCCL chose, by the process that prints it."""
 
 
-def _list_choices(job: Job) -> _Choices:
-    """Return all choices in a log; rank 0 of a communicator prints them, without naming the communicator."""
-    entries = (
-        (process, entry)
-        for notice in job.notices
-        if isinstance(notice.event, NoticeEvent) and (entry := _choice(notice.event))
-        for process in notice.processes
-    )
-    return group_values(entries)
-
-
 def _find_choices(choices: _Choices, calls: Calls, size: int) -> list[AlgorithmChoice]:
     """Return the choices for calls of one kind; several if sizes or communicators differ."""
     low, high = calls.smallest * size, calls.largest * size
@@ -187,7 +176,13 @@ class _Counter:
         self._job = job
         self._calls = calls
         self._comms = {comm.id: comm for comm in job.communicators}
-        self._choices = _list_choices(job)
+        # Rank 0 of a communicator prints what NCCL chooses, without naming the communicator.
+        self._choices = group_values(
+            (process, entry)
+            for notice in job.notices
+            if isinstance(notice.event, NoticeEvent) and (entry := _choice(notice.event))
+            for process in notice.processes
+        )
         self._operations: dict[tuple[object, ...], Operation] = {}
         self._flows: dict[tuple[int, int], Flow] = {}
         self._unplaced: dict[str, float] = {}
@@ -215,6 +210,15 @@ class _Counter:
         total = calls.elements * size * parts
         senders = calls.nranks if calls.func == "Send" else 1  # each of them is counted on its own
         choices = _find_choices(self._choices, calls, size)
+        chosen = {choice.algorithm for choice in choices}
+        if calls.func in ("Send", "Recv", "AlltoAll", "Gather", "Scatter"):
+            basis = "direct"
+        elif chosen == {"TREE"} and calls.func == "AllReduce":
+            basis = "tree"
+        elif chosen == {"RING"}:
+            basis = "ring"
+        else:
+            basis = "assumed ring" if not chosen or chosen & {"RING", "TREE"} else "unknown"
         operation = Operation(
             communicator=calls.communicator,
             func=calls.func,
@@ -227,7 +231,7 @@ class _Counter:
             sent=0.0 if calls.func == "Recv" else _share(calls) * total / senders,
             algorithms=list(dict.fromkeys(choice.algorithm for choice in choices)),
             protocols=list(dict.fromkeys(choice.protocol for choice in choices if choice.protocol)),
-            basis=_basis(calls, choices),
+            basis=basis,
         )
         self._list(operation, calls)
         if not size:
@@ -321,17 +325,6 @@ def _share(calls: Calls) -> float:
         share = (calls.nranks - 1) / calls.nranks
         return share / calls.nranks if calls.func in ("Gather", "Scatter") else share
     return 1.0 if calls.nranks > 1 else 0.0
-
-
-def _basis(calls: Calls, choices: list[AlgorithmChoice]) -> str:
-    if calls.func in ("Send", "Recv", "AlltoAll", "Gather", "Scatter"):
-        return "direct"
-    chosen = {choice.algorithm for choice in choices}
-    if chosen == {"TREE"} and calls.func == "AllReduce":
-        return "tree"
-    if chosen == {"RING"}:
-        return "ring"
-    return "assumed ring" if not chosen or chosen & {"RING", "TREE"} else "unknown"
 
 
 def _bottleneck(flows: list[Flow]) -> Bottleneck | None:
@@ -438,8 +431,19 @@ def _operations(operations: list[Operation]) -> list[list[str]]:
     sending = {operation.communicator for operation in operations if operation.func == "Send"}
     rows: dict[tuple[str, ...], list[Operation]] = {}
     for operation in operations:
-        if operation.func != "Recv" or operation.communicator not in sending:
-            rows.setdefault((str(operation.nranks), *_operation_cells(operation)), []).append(operation)
+        if operation.func == "Recv" and operation.communicator in sending:
+            continue
+        small, large = amount(operation.smallest), amount(operation.largest)
+        algorithm = "/".join(operation.algorithms) or ("direct" if operation.basis == "direct" else "ring?")
+        cells = (
+            operation.func,
+            small if small == large else f"{small} to {large}",
+            str(operation.calls),
+            operation.datatype,
+            " ".join(filter(None, (algorithm, "/".join(operation.protocols)))),
+            amount(operation.sent),
+        )
+        rows.setdefault((str(operation.nranks), *cells), []).append(operation)
     return [[_communicators(some), *cells] for (_, *cells), some in rows.items()]
 
 
@@ -449,19 +453,6 @@ def _communicators(some: list[Operation]) -> str:
     if len(names) > 1:
         return f"{len(names)} of {ranks}"
     return escape_controls(some[0].communicator or f"unknown, {ranks}")
-
-
-def _operation_cells(operation: Operation) -> list[str]:
-    small, large = amount(operation.smallest), amount(operation.largest)
-    algorithm = "/".join(operation.algorithms) or ("direct" if operation.basis == "direct" else "ring?")
-    return [
-        operation.func,
-        small if small == large else f"{small} to {large}",
-        str(operation.calls),
-        operation.datatype,
-        " ".join(filter(None, (algorithm, "/".join(operation.protocols)))),
-        amount(operation.sent),
-    ]
 
 
 def _kinds(flows: list[Flow]) -> list[list[str]]:

@@ -166,7 +166,6 @@ def envelope(data: bytes) -> None:
             require(isinstance(inner.text, bytes), "the inner line is no bytes")
         layers = list(envelopes.layers(line))
         require(all(len(layer) <= len(line) for layer in layers), "a layer is longer than its line")
-        prefix.strip_envelope(line)
         if found := prefix.split(line):
             origin = prefix.parse(found[0])
             require(origin is None or origin.head == found[0], "the head of a line is lost")

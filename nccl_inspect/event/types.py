@@ -7,7 +7,7 @@ translates them. Pointers and bus ids are text as printed; sizes are bytes, time
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any, ClassVar
@@ -22,18 +22,17 @@ _PORT = r"\] (?P<name>[^\s:]+):(?P<port>\d+)/(?P<link>\w+)"
 
 
 def merge_devices(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a message; the devices from the first brace of the text on join its list of devices."""
-    merged = _devices_of_ports(f"[{values['_first']}]={{{values['_merged']}")
-    return {**values, "devices": (*values.get("devices", ()), *merged)}
+    """Return the values of a message; the devices from the first brace of the text on join its list of devices.
 
-
-def _devices_of_ports(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """Yield index, name, port and kind of link of each device; a merged one is named as later releases name it."""
-    for match in re.finditer(_DEVICE, text):
+    A device with several ports is named as later releases name it.
+    """
+    devices = list(values.get("devices", ()))
+    for match in re.finditer(_DEVICE, f"[{values['_first']}]={{{values['_merged']}"):
         ports = [match] if match["ports"] is None else list(re.finditer(_PORT, match["ports"]))
         if ports:
             name, port = ("+".join(entry[part] for entry in ports) for part in ("name", "port"))
-            yield int(match["index"]), name, port, ports[0]["link"]
+            devices.append((int(match["index"]), name, port, ports[0]["link"]))
+    return {**values, "devices": tuple(devices)}
 
 
 _RANK = compile_later(r"\d{1,7}")

@@ -14,7 +14,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.grammar.notation import Value
-from nccl_inspect.grammar.production import Production
+from nccl_inspect.grammar.production import Details, Production
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import decode, encode
@@ -82,10 +82,14 @@ class Grammar:
                 self._foreign.append(production)
                 continue
             if production.bare:
-                for lead in notation.quick_leads(production.line):
-                    self._bare.setdefault(lead.encode()[:_BARE_LEAD], []).append(production)
-            if not production.follows:
-                self._index(production)
+                for begin in notation.quick_leads(production.line):
+                    self._bare.setdefault(begin.encode()[:_BARE_LEAD], []).append(production)
+            for lead in _leads(production.line) if not production.follows else ():
+                size = next((size for size in _LEAD_SIZES if len(lead) >= size), None)
+                if size is None:
+                    self._loose.append(production)
+                else:
+                    self._by_lead.setdefault(lead[:size], []).append((lead, production))
         self._foreign.sort(key=lambda production: (production.general, production.rest))
 
     def find(self, dialect: str, name: str) -> Production | None:
@@ -93,15 +97,6 @@ class Grammar:
         if not self._named:
             self._named = {production.key: production for production in self.productions}
         return self._named.get((dialect, name))
-
-    def _index(self, production: Production) -> None:
-        for lead in _leads(production.line):
-            for size in _LEAD_SIZES:
-                if len(lead) >= size:
-                    self._by_lead.setdefault(lead[:size], []).append((lead, production))
-                    break
-            else:
-                self._loose.append(production)
 
     def parse_bare(self, line: bytes) -> Parsed | None:
         """Return the parsed line without a prefix: a version line, or one that continues a message of several lines."""
@@ -170,23 +165,19 @@ class Grammar:
         for size in _LEAD_SIZES:
             begins = message[:size]
             if begins in self._by_lead:
-                for lead, needle, production in self._needled.get(begins) or self._needles_of(begins):
+                needled = self._needled.get(begins)
+                if needled is None:  # a short run needs few
+                    needled = [(lead, production.needle, production) for lead, production in self._by_lead[begins]]
+                    # Those whose needle is in the lead come last: they fit most messages with it, and few are theirs.
+                    needled.sort(key=lambda entry: entry[1] in entry[0])
+                    self._needled[begins] = needled
+                for lead, needle, production in needled:
                     if needle in message and message.startswith(lead) and (match := production.fit(message)):
                         return _make_parsed(production, message, match)
         for production in self._loose:
             if production.needle in message and (match := production.fit(message)):
                 return _make_parsed(production, message, match)
         return None
-
-    def _needles_of(self, begins: bytes) -> list[tuple[bytes, bytes, Production]]:
-        """Return the productions with this lead, each with its needle; a short run needs few.
-
-        Those whose needle is in the lead come last: they fit most messages with it, and few are theirs.
-        """
-        needles = [(lead, production.needle, production) for lead, production in self._by_lead[begins]]
-        needles.sort(key=lambda entry: entry[1] in entry[0])
-        self._needled[begins] = needles
-        return needles
 
     def candidates(self, message: bytes) -> Iterable[Production]:
         """Yield the productions whose literals match, longest lead first."""
@@ -273,33 +264,16 @@ def load_grammar() -> Grammar:
     return Grammar(productions)
 
 
-def find_meaning(dialect: str, production: str) -> str:
-    """Return what a message means, for people; empty for an unknown production."""
-    entry = load_grammar().find(dialect, production)
-    return entry.says if entry else ""
-
-
-def find_versions(dialect: str, production: str) -> str:
-    """Return the releases that print a message, as its grammar file states them; empty for all, and if unknown."""
-    entry = load_grammar().find(dialect, production)
-    return entry.versions if entry else ""
-
-
-def find_rule(event: events.Event) -> str:
-    """Return the rule that a message leads to; empty if none."""
-    production = load_grammar().find(event.dialect, event.production)
-    return production.rule if production else ""
+@cache
+def find_details(dialect: str, name: str) -> Details:
+    """Return what the grammar says of a production; nothing of an unknown one."""
+    production = load_grammar().find(dialect, name)
+    return production.details if production else Details()
 
 
 def find_roles(event: events.Event) -> frozenset[str]:
     """Return the roles of a message (``role:`` in the grammar)."""
-    return _roles(event.dialect, event.production)
-
-
-@cache
-def _roles(dialect: str, name: str) -> frozenset[str]:
-    production = load_grammar().find(dialect, name)
-    return production.roles if production else frozenset()
+    return find_details(event.dialect, event.production).roles
 
 
 @cache
@@ -307,12 +281,6 @@ def find_layer(dialect: str, name: str) -> Layer:
     """Return how near to a cause a production is (``layer:`` in the grammar, else by its roles and its tone)."""
     production = load_grammar().find(dialect, name)
     return production.layer if production else Layer.RESOURCE
-
-
-def is_layer_stated(dialect: str, name: str) -> bool:
-    """Return whether a production itself states its layer."""
-    production = load_grammar().find(dialect, name)
-    return production is not None and bool(production.details.layer)
 
 
 def has_role(event: events.Event, role: str) -> bool:

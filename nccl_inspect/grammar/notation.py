@@ -533,7 +533,7 @@ class Shape:
         start, least = kind.pattern[: -len(kind.run) - 1], int(kind.pattern.endswith("+"))
         run = kind.run
         if item := [text for text in self._item(rest, last) if re.match(kind.run, text)]:
-            run = f"(?:(?!{_join_choices(item)}){run})"  # it ends where an item of the list begins
+            run = f"(?:(?!{'|'.join(map(re.escape, item))}){run})"  # it ends where an item of the list begins
         following = leads(rest) if rest else [""]
         if final or not any(text == "" or re.match(kind.run, text) for text in following):
             return f"{start}{run}{{{least},{_MAX_RUN}}}+" if self._searching else f"{start}{run}{'*+'[least]}+"
@@ -627,10 +627,6 @@ def _list_beginnings(nodes: Sequence, last: bool) -> list[str] | None:
         return None if after is None or "" in texts else [*map(re.escape, texts), *after]
     texts = leads(nodes)
     return None if "" in texts else list(map(re.escape, texts))
-
-
-def _join_choices(texts: list[str]) -> str:
-    return "|".join(map(re.escape, texts))
 
 
 def _options_taken(nodes: Sequence, values: Mapping[str, Value]) -> Iterator[bool]:

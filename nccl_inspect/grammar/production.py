@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nccl_inspect.event.types import KINDS, Event, Message
 from nccl_inspect.grammar import notation
@@ -93,6 +93,23 @@ class Production:
         self.line = line
         self._load = load
 
+    if TYPE_CHECKING:
+        event: str
+        constants: Mapping[str, str]
+        versions: str
+        subsys: str
+        says: str
+        rule: str
+        roles: frozenset[str]
+        samples: tuple[str, ...]
+    else:
+
+        def __getattr__(self, name):
+            """Return what :class:`Details` hold: the file is read further when somebody asks."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            return getattr(self.details, name)
+
     @property
     def key(self) -> tuple[str, str]:
         """Return the dialect and the name: no other production has both."""
@@ -127,50 +144,10 @@ class Production:
         return self._shape
 
     @property
-    def event(self) -> str:
-        """Return the name of the event class it becomes."""
-        return self.details.event
-
-    @property
-    def constants(self) -> Mapping[str, str]:
-        """Return constant fields of the event."""
-        return self.details.constants
-
-    @property
-    def versions(self) -> str:
-        """Return the first and the last release that print it; empty for all."""
-        return self.details.versions
-
-    @property
-    def subsys(self) -> str:
-        """Return ``NCCL_DEBUG_SUBSYS`` names, each of which shows the line."""
-        return self.details.subsys
-
-    @property
-    def says(self) -> str:
-        """Return what the line means, for people."""
-        return self.details.says
-
-    @property
-    def rule(self) -> str:
-        """Return the rule that judges the line; empty if it leads to none."""
-        return self.details.rule
-
-    @property
-    def roles(self) -> frozenset[str]:
-        """Return the roles of the line."""
-        return self.details.roles
-
-    @property
     def layer(self) -> Layer:
         """Return how near to a cause the line is."""
         tone = self.constants.get("tone", "")
         return layer_of(self.details.layer, self.event, self.roles, tone, self.dialect)
-
-    @property
-    def samples(self) -> tuple[str, ...]:
-        """Return the messages of this shape."""
-        return self.details.samples
 
     @property
     def needle(self) -> bytes:
@@ -188,25 +165,21 @@ class Production:
 
     def may_fit(self, message: bytes) -> bool:
         """Return whether literals and beginning match: cheaper than compiling the shape."""
-        if self.needle not in message or (self._shape is None and not self._holds_all(message)):
+        if self.needle not in message:
             return False
+        if self._shape is None:  # not compiled yet: all literals must be there
+            if self._literals is None:
+                self._literals = [literal.encode() for literal in notation.quick_needles(self.line) if literal]
+            at = 0
+            for literal in self._literals:
+                if (position := message.find(literal, at)) < 0:
+                    return False
+                at = position + len(literal)
         if self._beginnings is None:
             lead, nodes = notation.skip_word(self.nodes) or ("", self.nodes)
             self._past_word = len(lead.encode())
             self._beginnings = tuple(lead.encode() for lead in notation.leads(nodes, limit=256))
         return message.startswith(self._beginnings, message.find(b" ", self._past_word) + 1 if self._past_word else 0)
-
-    def _holds_all(self, message: bytes) -> bool:
-        """Return whether all literals are present, for shapes that are not compiled yet."""
-        if self._literals is None:
-            self._literals = [literal.encode() for literal in notation.quick_needles(self.line) if literal]
-        at = 0
-        for literal in self._literals:
-            position = message.find(literal, at)
-            if position < 0:
-                return False
-            at = position + len(literal)
-        return True
 
     def fit(self, message: bytes) -> re.Match[bytes] | None:
         """Return what :meth:`match` does for a message with the needle; several messages compile the shape."""
@@ -239,8 +212,6 @@ class Production:
 
     def count_matched(self, message: bytes) -> int:
         """Return the number of bytes of the message that match this shape: for error texts and cut lines."""
-        from nccl_inspect.grammar import notation  # few messages are cut
-
         fits = notation.beginning(self.shape.pattern.encode())
         low, high = 0, len(message)
         while low < high:
@@ -260,19 +231,13 @@ Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]
 """The event of a match of a message."""
 
 
-def _is_arranged_by(kind: type[Event], production: Production) -> bool:
-    own: Any = KINDS[production.event].arrange
-    its: Any = kind.arrange
-    return own.__func__ is its.__func__
-
-
 def maker(production: Production) -> Maker:
     """Return a function that makes the events of a production."""
     kind: Any = KINDS[production.event]
     shape = production.shape
-    if _is_arranged_by(Message, production):
+    if kind.arrange.__func__ is Message.arrange.__func__:  # type: ignore[attr-defined]
         return _maker_of_one_field(production)
-    if not _is_arranged_by(Event, production):
+    if kind.arrange.__func__ is not Event.arrange.__func__:  # type: ignore[attr-defined]
         return lambda match, message: kind.build(production, shape.values(match), decode(message))
 
     fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}

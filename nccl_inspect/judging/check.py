@@ -91,7 +91,10 @@ class Account(Frozen):
         """Return who, and what happened to them."""
         if not self.who and self.words.startswith("raised "):
             return f"a process {self.words}"
-        return f"{self.who}: {self.words}" if self.who and self.who not in self.words else self.words
+        if not self.who or self.who in self.words:
+            return self.words
+        is_verb = self.kind in ("process-ended", "process-killed") and len(self.ranks) == 1
+        return f"{self.who} {self.words}" if is_verb else f"{self.who}: {self.words}"
 
 
 def tell_account(_: Facts, account: Account) -> Hit:

@@ -306,6 +306,11 @@ def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
     own = [(notice, raised) for notice, raised in _find_spawned(facts) if not (raised and raised.is_loss_of_peer)]
     codes = [report_of(notice).code for notice, _ in own]
     stated = [(*one, code) for one, code in zip(own, codes, strict=True) if code is not None]
+    ended_by_launcher = {value(notice, "pid") for notice in facts.notices("torch/spawn-ended")}
+    left = [last for last in facts.job.last_lines if last.process.pid not in ended_by_launcher]
+    if len(stated) == len(left) == 1 and ended_by_launcher:  # it is the one that its launcher did not have to end
+        ranks, host, pid = left[0].ranks, left[0].process.host, left[0].process.pid
+        return [ProcessEnd(ranks, host, pid, code, notice, raised=raised) for notice, raised, code in stated]
     return [ProcessEnd([], None, None, code, notice, raised=raised) for notice, raised, code in stated]
 
 

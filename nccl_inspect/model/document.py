@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Entry, Finding, Standing
-from nccl_inspect.model.inventory import Measured, Waiting
-from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Path, PathKind, Selection
+from nccl_inspect.model.finding import Finding, Standing
+from nccl_inspect.model.job import CommunicatorInfo, Job, Path, PathKind, Selection
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.text import escape_controls
 
@@ -70,6 +69,7 @@ def clean(value: Any, text: Callable[[str], str] = escape_controls) -> Any:
 
 
 def _document(job: Job) -> dict[str, Any]:
+    failure, waiting = job.first_failure, job.waiting
     return {
         "schema": SCHEMA,
         "verdict": job.verdict,
@@ -84,19 +84,49 @@ def _document(job: Job) -> dict[str, Any]:
             "environment": [pick_fields(setting, "name", "value", "source", "ranks") for setting in job.environment],
             **pick_fields(job, "unplaced_lines", "partial", "excerpt", "earlier_runs"),
         },
-        "communicators": [_communicator(comm) for comm in job.communicators],
+        "communicators": [pick_fields(comm, *_COMMUNICATOR) | traits(comm) for comm in job.communicators],
         "paths": job.paths,
         "findings": [finding_to_dict(finding) for finding in job.findings],
-        "story": [_entry(entry) for entry in job.story],
-        "waiting": _waiting(job.waiting, job.quiet) if job.waiting else None,
-        "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
+        "story": [
+            {
+                **pick_fields(entry, "what", "ranks", "hosts"),
+                **evidence_to_dict(entry.line),
+                **pick_fields(entry, "count", "because", "rule"),
+            }
+            for entry in job.story
+        ],
+        # The age of a file would make the documents of one log differ.
+        "waiting": waiting
+        and {
+            **asdict(waiting),
+            "since": evidence_to_dict(waiting.since) if waiting.since else None,
+            "age": waiting.age if job.quiet is not None else None,
+        },
+        "first_failure": failure and {**asdict(failure), "evidence": evidence_to_dict(failure.evidence)},
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
-        "bandwidth": [_bandwidth_to_dict(entry) for entry in job.bandwidth],
+        "bandwidth": [
+            {
+                **pick_fields(entry, *_MEASURED),
+                "source": entry.line.source if entry.line else None,
+                "line": entry.line.line if entry.line else None,
+                "sizes": [pick_fields(row, "size", "gbps", "lower") for row in entry.sizes],
+            }
+            for entry in job.bandwidth
+        ],
         "training": [
-            {**pick_fields(entry, "what", "median", "count"), **_write_place(entry.line)} for entry in job.training
+            {**pick_fields(entry, "what", "median", "count"), **pick_fields(entry.line, "source", "line")}
+            for entry in job.training
         ],
         "not_judged": [pick_fields(question, "rule", "reason", "needs") for question in job.not_judged],
-        "unexplained": [_unexplained_to_dict(notice) for notice in job.unexplained],
+        "unexplained": [
+            {
+                "message": notice.message,
+                "says": engine.find_details(notice.event.dialect, notice.event.production).says if notice.event else "",
+                **pick_fields(notice, "count", "ranks", "hosts"),
+                "evidence": [evidence_to_dict(line) for line in notice.evidence],
+            }
+            for notice in job.unexplained
+        ],
         "evidence": [pick_fields(entry, "name", "kind", "host", "problem") for entry in job.artifacts],
         "passed_over": [asdict(entry) for entry in job.passed_over],
         "unrecognised": [
@@ -107,30 +137,17 @@ def _document(job: Job) -> dict[str, Any]:
 
 def standing_to_dict(standing: Standing) -> dict[str, Any]:
     """Return one entry of ``jobs``."""
+    finding = standing.finding
     return {
         **pick_fields(standing, *_STANDING),
         "first": {"source": standing.first.source, "line": standing.first.line, "time": standing.first.text or None},
         "last": {"source": standing.last.source, "line": standing.last.line, "time": standing.last.text or None},
-        "finding": _brief(standing.finding) if standing.finding else None,
+        "finding": finding
+        and {
+            **pick_fields(finding, "rule", "severity", "confidence", "summary"),
+            "culprits": [asdict(culprit) for culprit in finding.culprits],
+        },
     }
-
-
-def _brief(finding: Finding) -> dict[str, Any]:
-    culprits = [asdict(culprit) for culprit in finding.culprits]
-    return pick_fields(finding, "rule", "severity", "confidence", "summary") | {"culprits": culprits}
-
-
-def _unexplained_to_dict(notice: Notice) -> dict[str, Any]:
-    return {
-        "message": notice.message,
-        "says": engine.find_meaning(notice.event.dialect, notice.event.production) if notice.event else "",
-        **pick_fields(notice, "count", "ranks", "hosts"),
-        "evidence": [evidence_to_dict(line) for line in notice.evidence],
-    }
-
-
-def _communicator(comm: CommunicatorInfo) -> dict[str, Any]:
-    return pick_fields(comm, *_COMMUNICATOR) | traits(comm)
 
 
 def traits(comm: CommunicatorInfo) -> dict[str, Any]:
@@ -183,38 +200,6 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
         "confirm": finding.confirm or None,
         "culprits": [asdict(culprit) for culprit in finding.culprits],
     }
-
-
-def _entry(entry: Entry) -> dict[str, Any]:
-    """Return one entry of ``story``."""
-    return {
-        **pick_fields(entry, "what", "ranks", "hosts"),
-        **evidence_to_dict(entry.line),
-        **pick_fields(entry, "count", "because", "rule"),
-    }
-
-
-def _bandwidth_to_dict(entry: Measured) -> dict[str, Any]:
-    """Return one entry of ``bandwidth``."""
-    return {
-        **pick_fields(entry, *_MEASURED),
-        **_write_place(entry.line),
-        "sizes": [pick_fields(row, "size", "gbps", "lower") for row in entry.sizes],
-    }
-
-
-def _write_place(line: Evidence | None) -> dict[str, Any]:
-    return {"source": line.source if line else None, "line": line.line if line else None}
-
-
-def _first_failure(failure: FirstFailure) -> dict[str, Any]:
-    return {**asdict(failure), "evidence": evidence_to_dict(failure.evidence)}
-
-
-def _waiting(waiting: Waiting, quiet: float | None) -> dict[str, Any]:
-    # The age of a file would make the documents of one log differ.
-    since = evidence_to_dict(waiting.since) if waiting.since else None
-    return {**asdict(waiting), "since": since, "age": waiting.age if quiet is not None else None}
 
 
 def evidence_to_dict(evidence: Evidence) -> dict[str, Any]:

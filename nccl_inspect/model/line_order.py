@@ -7,12 +7,10 @@ restarted processes prove nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice, pairwise
-from typing import NamedTuple
+from itertools import chain, islice, pairwise
 
 from nccl_inspect.event import types as events
-from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
+from nccl_inspect.model.fold.fold import Fold, ProcessLog
 from nccl_inspect.model.fold.process_log import source_and_line
 from nccl_inspect.util.times import are_in_order, moment
 
@@ -22,17 +20,6 @@ _MAX_MARKS = 200
 _FEW, _ENOUGH = 3, 10
 """Lines older than the one before: this many if none is newer, or this many for each one that is."""
 _MIN_STEPS = 2
-
-
-class _Order(NamedTuple):
-    """Holds how often the next line of a process is newer, and how often older."""
-
-    newer: int
-    older: int
-
-    @property
-    def is_backwards(self) -> bool:
-        return self.older >= _FEW + _ENOUGH * self.newer
 
 
 def sources(fold: Fold) -> set[str]:
@@ -46,61 +33,43 @@ def sources(fold: Fold) -> set[str]:
 
 
 def _is_backwards(logs: list[ProcessLog]) -> bool:
-    orders = [_order(log) for log in islice(logs, _MAX_PROCESSES)]
-    telling = [
-        order_of_log for order_of_log in orders if order_of_log.newer + order_of_log.older > 1
-    ]  # one step may lead from one run to another
-    order = _Order(
-        sum(order_of_log.newer for order_of_log in telling), sum(order_of_log.older for order_of_log in telling)
-    )
-    if order.is_backwards:
-        return not _is_in_order(logs)  # what stands around lines may have the times of several clocks
-    return order.newer < order.older + _FEW and _begins_at_the_end(logs)
+    counts = [_count_steps(log) for log in islice(logs, _MAX_PROCESSES)]
+    telling = [(newer, older) for newer, older in counts if newer + older > 1]  # one may lead from one run to another
+    newer, older = sum(newer for newer, _ in telling), sum(older for _, older in telling)
+    is_older = older >= _FEW + _ENOUGH * newer
+    if not is_older and newer >= older + _FEW:
+        return False
+    # What NCCL says in one order only: over its interface a process bootstraps before all else.
+    named = [
+        (log, log.bootstraps[0], [step.place for step in log.steps]) for log in logs if log.bootstraps and log.steps
+    ]
+    if is_older:  # what stands around lines may have the times of several clocks
+        return not any(first < min(places) for _, first, places in named) or any(
+            first > max(places) for _, first, places in named
+        )
+    named = [entry for entry in named if len(entry[2]) >= _MIN_STEPS]
+    if not named or any(first <= max(places) for _, first, places in named):
+        return False
+    for log, _, _ in named:  # none begins a communicator and then completes it
+        begun: set[str] = set()
+        for event in (step.event for step in log.steps if isinstance(step.event, events.CommInit)):
+            if event.phase == "START":
+                begun.add(event.comm)
+            elif event.comm in begun:
+                return False
+    return True
 
 
-def _order(log: ProcessLog) -> _Order:
-    """Return the order of the lines with times of one clock."""
+def _count_steps(log: ProcessLog) -> tuple[int, int]:
+    """Return how often the next line is newer, and how often older, by times of one clock."""
     if not (log.opening.time or log.final.time):
-        return _Order(0, 0)
-    times = [moment(time) for _, time in sorted(islice(_marks(log), _MAX_MARKS)) if time]
+        return 0, 0
+    ends = [(log.first, log.opening.time), (log.last, log.final.time)]
+    marks = chain(ends, ((entry.place, entry.origin.time) for entry in (*log.steps, *log.notes.values())))
+    times = [moment(time) for _, time in sorted(islice(marks, _MAX_MARKS)) if time]
     steps = [
         after.seconds - before.seconds
         for before, after in pairwise(times)
         if before and after and are_in_order(before, after)
     ]
-    return _Order(sum(step > 0 for step in steps), sum(step < 0 for step in steps))
-
-
-def _marks(log: ProcessLog) -> Iterator[tuple[int, str | None]]:
-    yield log.first, log.opening.time
-    yield log.last, log.final.time
-    for entry in (*log.steps, *log.notes.values()):
-        yield entry.place, entry.origin.time
-
-
-def _is_in_order(logs: list[ProcessLog]) -> bool:
-    """Return whether what NCCL says in one order only, a process over its interface first, has that order."""
-    telling = [log for log in logs if log.bootstraps and log.steps]
-    return any(log.bootstraps[0] < min(step.place for step in log.steps) for log in telling) and not any(
-        log.bootstraps[0] > max(step.place for step in log.steps) for log in telling
-    )
-
-
-def _begins_at_the_end(logs: Iterable[ProcessLog]) -> bool:
-    """Return whether each process names its interface only after all else that has an order, and none completes."""
-    telling = [log for log in logs if log.bootstraps and len(log.steps) >= _MIN_STEPS]
-    return bool(telling) and all(
-        log.bootstraps[0] > max(step.place for step in log.steps) and not _completes(log.steps) for log in telling
-    )
-
-
-def _completes(steps: Iterable[Step | Burst]) -> bool:
-    """Return whether a communicator begins and is completed in this order."""
-    begun: set[str] = set()
-    for step in steps:
-        if isinstance(step, Step) and isinstance(step.event, events.CommInit):
-            if step.event.phase == "START":
-                begun.add(step.event.comm)
-            elif step.event.comm in begun:
-                return True
-    return False
+    return sum(step > 0 for step in steps), sum(step < 0 for step in steps)

@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
-from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
@@ -29,7 +28,11 @@ from nccl_inspect.model.fold.process_log import CallKey, Tally, merge_calls, sou
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.statements.index import Line, StatementLine
 from nccl_inspect.scanning.found import Edge
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import STATEMENTS
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.jobs.shares import Share
 
 _BELIEVED, _PER_STEP = 1 << 18, 128
 """Ranks that communicators may claim though no line names them: in all, and more for each line that orders them.
@@ -58,8 +61,10 @@ class Gathered:
         self.everything = everything
         self.passed_on = passed_on
         self.repeated = repeated
-        self.logs = _printers(everything, passed_on)
-        """Of the processes that printed."""
+        logs = [log for log in everything if log.process.host]
+        named = [log for log in logs if not is_masked(log.process)]
+        self.logs = logs if passed_on else named or logs
+        """Of the processes that printed; where hosts are named, one without it was torn or ``passed_on`` so."""
         self.lives = [lives(log) for log in self.logs]
         """For each of these the processes that have its name, one after the other."""
         self.processes, self.communicators, self.refused = walk_logs(self.living)
@@ -70,9 +75,11 @@ class Gathered:
         return chain.from_iterable(self.lives)
 
     @classmethod
-    def gather(cls, fold: Fold) -> Gathered:
-        """Return all processes of a fold."""
-        once = [leave_out_repeats(log) for log in Damage(fold).leave_out(apart(fold.processes.values()))]
+    def gather(cls, fold: Fold | Share) -> Gathered:
+        """Return all processes of a fold, or of a share of one."""
+        if not isinstance(fold, Fold):
+            return fold.gather()
+        once = [leave_out_repeats(log) for log in _leave_out_damage(fold, apart(fold.processes.values()))]
         repeated = {log.process: left_out for log, left_out in once if left_out}
         return cls([log for log, _ in once], fold.restored > 0, repeated)
 
@@ -128,13 +135,6 @@ def _find_refused(communicators: Iterable[Communicator], steps: int) -> dict[Pro
 def _leave_out(log: ProcessLog, comms: Collection[str]) -> ProcessLog:
     """Return what a process printed but for what it says of some communicators."""
     return replace(log, steps=[step for step in log.steps if getattr(step.event, "comm", None) not in comms])
-
-
-def _printers(logs: Iterable[ProcessLog], passed_on: bool) -> list[ProcessLog]:
-    """Return the processes that printed; where hosts are named, one without it was torn or ``passed_on`` so."""
-    logs = [log for log in logs if log.process.host]
-    named = [log for log in logs if not is_masked(log.process)]
-    return logs if passed_on else named or logs
 
 
 # Who is one process, and its lives
@@ -312,21 +312,6 @@ def cut_note(note: Note, begin: int, end: int) -> Note | None:
     return replace(note, place=note.last) if note.last < end else None
 
 
-def are_in_different_sources(logs: Sequence[ProcessLog]) -> bool:
-    """Return whether these lives come from different sources: then they may have been at once."""
-    return len({source_and_line(log.first)[0] for log in logs}) == len(logs)
-
-
-def ranks_of_nobody(logs: Iterable[ProcessLog]) -> dict[Process, list[int]]:
-    """Return the labelled ranks of what no known process printed.
-
-    Args:
-        logs: of processes, and of nobody.
-    """
-    labels = ((log.process, log.opening.rank) for log in logs if not log.process.host)
-    return {process: [rank] for process, rank in labels if rank is not None}
-
-
 def raised_by(
     sources: Mapping[int, SourceCounts], processes: Iterable[ProcessMembers], ranks: Mapping[Process, list[int]]
 ) -> dict[tuple[str, int], int]:
@@ -361,27 +346,15 @@ def last_line(log: ProcessLog, stated: StatementLine | None, line: Line) -> Evid
         stated: the last line that is a statement.
         line: makes evidence of lines.
     """
-    place, last = max(_ends(log, stated), key=itemgetter(0), default=(0, None))
-    match last:
-        case None:
-            return None
-        case StatementLine():
+    ends = [*([stated] if stated else []), *log.steps[-1:], *log.open.values()]
+    match max(ends, key=lambda end: end.place if isinstance(end, StatementLine) else _end(end), default=None):
+        case StatementLine() as last:
             return last.line(line)
-        case Step():
-            return line(place, last.origin, "INFO", last.event.message)
-        case Burst():
-            edge = last.final
-            return line(place, edge.origin, edge.level, edge.message)
-
-
-def _ends(log: ProcessLog, stated: StatementLine | None) -> Iterator[tuple[int, Step | Burst | StatementLine]]:
-    if stated is not None:
-        yield stated.place, stated
-    for step in (*log.steps[-1:], *log.open.values()):
-        if isinstance(step, Burst):
-            yield step.last, step
-        else:
-            yield step.place, step
+        case Step() as last:
+            return line(last.place, last.origin, "INFO", last.event.message)
+        case Burst(final=edge):
+            return line(edge.place, edge.origin, edge.level, edge.message)
+    return None
 
 
 _FIRST = 0
@@ -390,39 +363,26 @@ _SEVERAL = 2
 
 
 def isolated_hosts(processes: Iterable[ProcessMembers]) -> list[str]:
-    """Return hosts where all ranks have CUDA device 0 and different GPUs, by their START or by what they print."""
-    by_host: dict[str, list[ProcessMembers]] = {}
-    for process in processes:
-        by_host.setdefault(process.log.process[0], []).append(process)
-    return [host for host, members in by_host.items() if host and (_by_init(members) or _by_lines(members))]
+    """Return hosts where all ranks have CUDA device 0 and different GPUs, by their START or by what they print.
 
-
-def _by_init(processes: Iterable[ProcessMembers]) -> bool:
-    seen = {(member.init.cuda_dev, member.init.bus_id) for process in processes for member in process.members}
-    return {cuda_dev for cuda_dev, _ in seen} == {_FIRST} and len({bus_id for _, bus_id in seen}) > 1
-
-
-def _by_lines(processes: Iterable[ProcessMembers]) -> bool:
-    """Return whether several processes with connections of different ranks print all their lines on device 0.
-
-    Two ranks on one GPU have no connections: NCCL refuses them before.
+    By what they print if several processes with connections of different ranks print all their lines on device 0: two
+    ranks on one GPU have no connections, since NCCL refuses them before.
     """
-    logs = [process.log for process in processes if not process.members]
-    connecting = {log.process: _ranks(log) for log in logs}
-    ranks = {rank for own in connecting.values() for rank in own}
-    several = sum(bool(own) for own in connecting.values()) >= _SEVERAL and len(ranks) >= _SEVERAL
-    return several and all(_devices(log) <= {_FIRST} for log in logs)
-
-
-def _ranks(log: ProcessLog) -> set[int]:
-    """Return the ranks that print connections there; in a process with one GPU it is one."""
-    return {step.key.rank for step in log.steps if isinstance(step, Burst)}
-
-
-def _devices(log: ProcessLog) -> set[int | None]:
-    """Return the CUDA devices that the prefixes of its lines name."""
-    origins = [log.opening, log.final, *(step.origin for step in log.steps)]
-    return {origin.device for origin in origins}
+    isolated = []
+    for host, here in group_values((process.log.process.host, process) for process in processes).items():
+        seen = {(member.init.cuda_dev, member.init.bus_id) for process in here for member in process.members}
+        by_init = {cuda_dev for cuda_dev, _ in seen} == {_FIRST} and len({bus_id for _, bus_id in seen}) > 1
+        logs = [process.log for process in here if not process.members]
+        connecting = [{step.key.rank for step in log.steps if isinstance(step, Burst)} for log in logs]
+        several = sum(map(bool, connecting)) >= _SEVERAL and len(set().union(*connecting)) >= _SEVERAL
+        by_lines = several and all(
+            origin.device == _FIRST
+            for log in logs
+            for origin in chain((log.opening, log.final), (step.origin for step in log.steps))
+        )
+        if host and (by_init or by_lines):
+            isolated.append(host)
+    return isolated
 
 
 # Lines that were collected twice
@@ -524,126 +484,105 @@ _USUAL = 10
 _Way: TypeAlias = tuple[object, ...]
 
 
-class Damage:
-    """Holds what is torn in the sources of a log.
+def _leave_out_damage(fold: Fold, logs: list[ProcessLog]) -> list[ProcessLog]:
+    """Return what processes printed, without what is damage in the sources of a log."""
+    torn = {index for index, source in fold.sources_by_number.items() if source.counts.is_torn}
+    if not torn:
+        return logs
+    # Where others say much, a line or two without an error name a process by a torn host or id: a process says more
+    # than that before it has a communicator.
+    sizes = sorted(len(log.steps) + len(log.notes) for log in logs)
+    if sizes and sizes[len(sizes) // 2] >= _USUAL:
+        logs = [
+            log
+            for log in logs
+            if len(log.steps) + len(log.notes) > _FEW_LINES
+            or not log.process.host
+            or source_and_line(log.first)[0] not in torn
+            or any(note.level in STATEMENTS for note in log.notes.values())
+        ]
+    damage = _Damage(fold, torn, logs)
+    return [damage.leave_out(log) for log in logs]
+
+
+class _Damage:
+    """Holds what the sound lines of a torn log state, by which damage is known.
 
     Args:
         fold: of all that was read.
+        torn: the numbers of torn sources.
+        logs: of all processes.
     """
 
-    def __init__(self, fold: Fold) -> None:
+    def __init__(self, fold: Fold, torn: set[int], logs: Iterable[ProcessLog]) -> None:
+        self._torn = torn
         self._doubtful = {index: source.counts.doubtful for index, source in fold.sources_by_number.items()}
-        self._torn = {index for index, source in fold.sources_by_number.items() if source.counts.is_torn}
-
-    def leave_out(self, logs: Iterable[ProcessLog]) -> list[ProcessLog]:
-        """Return what processes printed, without what is damage."""
-        logs = list(logs)
-        if not self._torn:
-            return logs
-        logs = self._without_nobody(logs)
-        ways, said = _Ways(), _Sayings()
+        self._ways: set[_Way] = set()
+        self._ways_of: dict[Process, set[_Way]] = {}
+        self._networks: Counter[str] = Counter()
+        """How many lines name each network."""
+        self._texts: set[bytes] = set()
+        self._kinds: set[tuple[str, str] | None] = set()
         for log in logs:
-            ways.count_used(log)
-            for burst in _bursts(log):
-                ways.count(log, burst, (edge for edge in burst.edges.values() if not self._is_doubtful(edge)))
-            said.count(note for note in log.notes.values() if not self._is_in_doubt(note))
-        return [self._without_damage(log, ways, said) for log in logs]
+            ways = self._ways_of.setdefault(log.process, set())
+            for step in log.steps:
+                if isinstance(step, Burst):
+                    ways.update(_way(edge.event) for edge in step.edges.values() if not self._is_doubtful(edge))
+                    for edge in step.edges.values():
+                        if edge.event.net:
+                            self._networks[edge.event.net] += edge.lines
+                elif isinstance(step.event, NetworkInUse):
+                    self._networks[step.event.net] += 1
+            self._ways |= ways
+            sound = [note for note in log.notes.values() if not self._is_in_doubt(note)]
+            self._texts.update(note.message for note in sound)
+            self._kinds.update(map(_kind, sound))
 
-    def _without_damage(self, log: ProcessLog, ways: _Ways, said: _Sayings) -> ProcessLog:
-        bad = {id(step) for step in log.steps if isinstance(step, Step) and ways.is_no_network(step.event)}
+    def leave_out(self, log: ProcessLog) -> ProcessLog:
+        """Return what a process printed, without damage."""
+        bad = {id(step) for step in log.steps if isinstance(step, Step) and self._is_no_network(step.event)}
         ends = _ends_of_known(log)
-        bad |= {id(edge) for burst in _bursts(log) for edge in burst.edges.values() if self._is_damage(log, edge, ways)}
-        notes = {
-            key: note for key, note in log.notes.items() if not (self._is_in_doubt(note) and said.is_unlike_all(note))
+        for burst in (step for step in log.steps if isinstance(step, Burst)):
+            bad |= {id(edge) for edge in burst.edges.values() if self._is_damage(log.process, edge)}
+        notes = {  # but for those that others state in other words only
+            key: note
+            for key, note in log.notes.items()
+            if not self._is_in_doubt(note) or note.message in self._texts or _kind(note) not in self._kinds
         }
         if not (bad or ends) and len(notes) == len(log.notes):
             return log
-        whole = (ends.get(id(step), step) for step in log.steps if id(step) not in bad)
-        steps = [_without_edges(step, bad) if isinstance(step, Burst) else step for step in whole]
-        return replace(log, steps=[step for step in steps if step is not None], notes=notes)
+        steps: list[Step | Burst] = []
+        for step in log.steps:
+            if isinstance(step, Step):
+                steps += [ends.get(id(step), step)] if id(step) not in bad else []
+            elif edges := {key: edge for key, edge in step.edges.items() if id(edge) not in bad}:
+                steps.append(step if len(edges) == len(step.edges) else replace(step, edges=edges))
+        return replace(log, steps=steps, notes=notes)
 
-    def _without_nobody(self, logs: list[ProcessLog]) -> list[ProcessLog]:
-        """Return the processes without those that only a line or two name, by a torn host or id, where others say much.
-
-        A process says more than that before it has a communicator.
-        """
-        sizes = sorted(len(log.steps) + len(log.notes) for log in logs)
-        if not sizes or sizes[len(sizes) // 2] < _USUAL:
-            return logs
-        return [log for log in logs if len(log.steps) + len(log.notes) > _FEW_LINES or not self._is_silent(log)]
-
-    def _is_silent(self, log: ProcessLog) -> bool:
-        """Return whether a process of a torn source states no error."""
-        is_torn = source_and_line(log.first)[0] in self._torn
-        return bool(log.process.host) and is_torn and not any(note.level in STATEMENTS for note in log.notes.values())
-
-    def _is_damage(self, log: ProcessLog, edge: Edge, ways: _Ways) -> bool:
+    def _is_damage(self, process: Process, edge: Edge) -> bool:
         if edge.lines > 1 or source_and_line(edge.place)[0] not in self._torn:
             return False
-        return ways.is_no_network(edge.event) or (self._is_doubtful(edge) and ways.is_new(log, edge.event))
+        if self._is_no_network(edge.event):
+            return True
+        # No sound line names this way: of the process, or of any if it has none of this transport.
+        own = {way for way in self._ways_of.get(process, ()) if way[0] == edge.event.transport}
+        return self._is_doubtful(edge) and _way(edge.event) not in (own or self._ways)
 
-    def _is_doubtful(self, edge: Edge) -> bool:
-        return edge.lines == 1 and self._is_at(edge.place, self._doubtful)
-
-    def _is_in_doubt(self, note: Note) -> bool:
-        return note.count == 1 and note.level not in STATEMENTS and self._is_at(note.place, self._doubtful)
-
-    def _is_at(self, place: int, lines: dict[int, set[int]]) -> bool:
-        source, line = source_and_line(place)
-        return line in lines[source]
-
-
-class _Ways:
-    """The ways that sound lines name."""
-
-    def __init__(self) -> None:
-        self._all: set[_Way] = set()
-        self._by_process: dict[object, set[_Way]] = {}
-        self._networks: Counter[str] = Counter()
-
-    def count_used(self, log: ProcessLog) -> None:
-        """Take in the networks that communicators use."""
-        for step in log.steps:
-            if isinstance(step, Step) and isinstance(step.event, NetworkInUse):
-                self._networks[step.event.net] += 1
-
-    def count(self, log: ProcessLog, burst: Burst, sound: Iterable[Edge]) -> None:
-        """Take in the edges of a burst."""
-        own = self._by_process.setdefault(log.process, set())
-        own.update(_way(edge.event) for edge in sound)
-        self._all |= own
-        for edge in burst.edges.values():
-            if edge.event.net:
-                self._networks[edge.event.net] += edge.lines
-
-    def is_new(self, log: ProcessLog, event: ChannelConnect) -> bool:
-        """Return whether no sound line names this way: of the process, or of any if it has none of this transport."""
-        own = {way for way in self._by_process.get(log.process, ()) if way[0] == event.transport}
-        return _way(event) not in (own or self._all)
-
-    def is_no_network(self, event: Event) -> bool:
+    def _is_no_network(self, event: Event) -> bool:
         """Return whether hardly a line names a network where many name another one."""
         net = event.net if isinstance(event, ChannelConnect | NetworkInUse) else None
         is_rare = net is not None and net not in _BUILT_IN and self._networks[net] <= _FEW_LINES
         return is_rare and max(self._networks.values()) >= _MANY_LINES
 
+    def _is_doubtful(self, edge: Edge) -> bool:
+        return edge.lines == 1 and self._is_in_doubtful_line(edge.place)
 
-class _Sayings:
-    """Holds what sound lines state, and of which kinds that is."""
+    def _is_in_doubt(self, note: Note) -> bool:
+        return note.count == 1 and note.level not in STATEMENTS and self._is_in_doubtful_line(note.place)
 
-    def __init__(self) -> None:
-        self._texts: set[bytes] = set()
-        self._kinds: set[tuple[str, str] | None] = set()
-
-    def count(self, notes: Iterable[Note]) -> None:
-        """Take in statements."""
-        for note in notes:
-            self._texts.add(note.message)
-            self._kinds.add(_kind(note))
-
-    def is_unlike_all(self, note: Note) -> bool:
-        """Return whether others state this in other words only."""
-        return note.message not in self._texts and _kind(note) in self._kinds
+    def _is_in_doubtful_line(self, place: int) -> bool:
+        source, line = source_and_line(place)
+        return line in self._doubtful[source]
 
 
 def _kind(note: Note) -> tuple[str, str] | None:
@@ -653,10 +592,6 @@ def _kind(note: Note) -> tuple[str, str] | None:
 def _way(event: ChannelConnect) -> _Way:
     """Return what the ways of a process have in common with those of others."""
     return event.transport, event.mechanism, event.net, event.read, event.gdr, event.gdr_pci
-
-
-def _bursts(log: ProcessLog) -> Iterator[Burst]:
-    return (step for step in log.steps if isinstance(step, Burst))
 
 
 def _ends_of_known(log: ProcessLog) -> dict[int, Step]:
@@ -673,11 +608,3 @@ def _ends_of_known(log: ProcessLog) -> dict[int, Step]:
         for step, event in inits
         if event.phase == "COMPLETE" and named[event.comm] == 1 and (begin := begun.get((event.rank, event.nranks)))
     }
-
-
-def _without_edges(burst: Burst, bad: set[int]) -> Burst | None:
-    """Return a burst without some of its edges; None if it has no other."""
-    edges = {key: edge for key, edge in burst.edges.items() if id(edge) not in bad}
-    if len(edges) == len(burst.edges):
-        return burst
-    return replace(burst, edges=edges) if edges else None

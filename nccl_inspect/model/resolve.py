@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event import types as events
@@ -21,7 +21,7 @@ from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold, ProcessLog
 from nccl_inspect.model.fold.process_log import PAIRED, CallKey, Tally, position, source_and_line
-from nccl_inspect.model.fold.source_counts import SourceCounts
+from nccl_inspect.model.fold.source_counts import Raised, SourceCounts
 from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import CommunicatorInfo, Earliest, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs.division import Part, find_earlier_runs
@@ -31,7 +31,7 @@ from nccl_inspect.model.paths.table import Paths
 from nccl_inspect.model.processes import Gathered, walk_logs
 from nccl_inspect.model.statements import job_failure, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.statements.index import Line, Quotes, Statement, StatementLine, Statements, by_process
+from nccl_inspect.model.statements.index import Line, Quotes, Statement, Statements, by_process
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
 from nccl_inspect.util.times import Moment, are_in_order, moment
@@ -51,35 +51,7 @@ def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
         fold: of the log, or the share of it that is one job's.
         gathered: its processes, where they are known.
     """
-    return _Builder(fold, gathered or gathered_of(fold)).job()
-
-
-def gathered_of(fold: Fold | Share) -> Gathered:
-    """Return the processes of a fold, or of a share of one."""
-    return Gathered.gather(fold) if isinstance(fold, Fold) else fold.gather()
-
-
-def _remaining(logs: list[ProcessLog], split: list[list[ProcessLog]], over: set[Process]) -> list[ProcessLog]:
-    """Return the processes to judge: without those of earlier runs; what only looked like several lives is one."""
-    remaining: list[ProcessLog] = []
-    for log, lives in zip(logs, split, strict=True):
-        left = [life for life in lives if life.process not in over]
-        is_one_life = len(left) == len(lives) and not processes.are_in_different_sources(lives)
-        remaining.extend([log] if is_one_life else left)
-    return remaining
-
-
-def _other_logs(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) -> Iterator[ProcessLog]:
-    """Yield what was said by nobody that is known, as far as it belongs to the run that is judged."""
-    own = {id(log) for log in logs}
-    for log in everything:
-        if id(log) not in own:
-            notes = {
-                key: note
-                for key, whole in log.notes.items()
-                if (note := processes.cut_note(whole, begin, log.last + 1))
-            }
-            yield replace(log, notes=notes)
+    return _Builder(fold, gathered or Gathered.gather(fold)).job()
 
 
 _TORN_PER_PIECE = 4
@@ -94,10 +66,21 @@ class _Builder:
         self._processes, self._communicators = gathered.processes, gathered.communicators
         self._earlier = find_earlier_runs(self._communicators, gathered.everything)
         over = {process for run in self._earlier for process in run.processes}
-        remaining = _remaining(gathered.logs, gathered.lives, over)
+        remaining: list[ProcessLog] = []
+        for log, lives in zip(gathered.logs, gathered.lives, strict=True):
+            left = [life for life in lives if life.process not in over]
+            # Lives in different sources may have been at once: what only looked like several lives is one.
+            at_once = len({source_and_line(life.first)[0] for life in lives}) == len(lives)
+            remaining += [log] if len(left) == len(lives) and not at_once else left
         if over or len(remaining) < len(self._processes):
             self._processes, self._communicators, _ = walk_logs(remaining)
-        logs = [*remaining, *_other_logs(gathered.everything, gathered.logs, self._began())]
+        self._began = min((process.log.first for process in self._processes), default=0) if self._earlier else 0
+        """Where the run that is judged begins, if others came before it."""
+        logs = [*remaining]  # then what was said by nobody that is known, as far as it belongs to this run
+        own = {id(log) for log in gathered.logs}
+        for log in (log for log in gathered.everything if id(log) not in own):
+            cut = {key: processes.cut_note(note, self._began, log.last + 1) for key, note in log.notes.items()}
+            logs.append(replace(log, notes={key: note for key, note in cut.items() if note}))
         self._statements = Statements(logs)
         largest = communicator.find_world(self._communicators)
         self._world = stated_world.make_world(self._communicators, logs, largest)
@@ -108,24 +91,32 @@ class _Builder:
         """How many processes print connections of communicators that the log does not show."""
         self._torn, self._refused = unrecognised.torn(fold), gathered.refused
         self._releases = {
-            name: engine.find_versions(dialect, name) for dialect, name in fold.productions if dialect == "nccl"
+            name: engine.find_details(dialect, name).versions for dialect, name in fold.productions if dialect == "nccl"
         }
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
-        self._ranks.update(processes.ranks_of_nobody(logs))
+        for log in logs:
+            if not log.process.host and log.opening.rank is not None:  # nobody that is known, with a label
+                self._ranks[log.process] = [log.opening.rank]
 
     def job(self) -> Job:
         statements = self._statements
+        completed: dict[tuple[Process, int], int] = {}  # where threads completed a communicator for the last time
+        members = (member for process in self._processes for member in process.members)
+        for process_id, step in ((member.log.process, member.completed) for member in members):
+            if step is not None:
+                thread = process_id, step.printed.tid
+                completed[thread] = max(completed.get(thread, -1), step.place)
         notices = join_notices(
-            statements.all,
-            self._ranks,
-            self._releases,
-            self.quotes.message,
-            lambda *thread: self._completed_by_thread.get(thread, -1),
+            statements.all, self._ranks, self._releases, self.quotes.message, lambda *thread: completed.get(thread, -1)
         )
         self._groups = names.names(self._communicators, self._processes, statements, notices)
         self.layouts = rings_and_trees.Layouts()
         self._likely = names.likely_parallelism(self._communicators, self._world)
-        releases = _values(notices, events.NcclVersion, "version") or _releases_of_torch(notices)
+        releases = _values(notices, events.NcclVersion, "version")
+        if not releases:  # PyTorch's exceptions may name one
+            errors = (notice.event for notice in notices if notice.production == "torch/nccl-error")
+            named = {event.value("version") for event in errors if isinstance(event, events.Notice)} - {None, ""}
+            releases = sorted(set(map(versions.read_torch_version, named)))
         if not releases and (inferred := versions.infer(set(self._releases.values()))):
             releases = [inferred]
         environment = settings(self._processes, statements, self._ranks, self.quotes.message, releases)
@@ -138,9 +129,14 @@ class _Builder:
             built = build.name_classes(built, classes, self._bus_ids())
         torn = set(map(id, self._torn))
         unknown = [note for note in self._fold.unrecognised.values() if id(note) not in torn]
+        counts = [source.counts for source in self._fold.sources_by_number.values()]
+        in_doubt = sum(source.damaged_lines + len(source.doubtful) for source in counts)
+        unplaced = self._lines.unplaced_count  # in a torn log a few of these are pieces of two
+        unplaced = unplaced if unplaced * _TORN_PER_PIECE > in_doubt else 0
+        world_size = self._world.nranks if self._world else names.ranks_of_nccl_tests(notices)
         return Job(
             sources=self._sources(),
-            world_size=self._world_size(notices),
+            world_size=None if self._world and self._world.is_open else world_size,
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
             dialects=sorted({dialect for dialect, _ in self._fold.productions}),
@@ -157,7 +153,7 @@ class _Builder:
                 Unrecognised(shape, count, self.quotes.note(note))
                 for shape, count, note in unrecognised.group_templates(unknown)
             ],
-            unplaced_lines=self._count_unplaced() + unrecognised.connections(unknown, self._shows(built)),
+            unplaced_lines=unplaced + unrecognised.connections(unknown, self._shows(built)),
             processes=len(self._processes),
             failed=any(job_failure.failed_calls(notices)),
             ended_by=self._ended_by(),
@@ -168,7 +164,7 @@ class _Builder:
             earlier_runs=[self._run(run) for run in self._earlier],
             damaged=self._show_lines(lambda source: source.counts.broken),
             repeated=sorted(map(self.quotes.step, self._repeated), key=lambda line: (line.source, line.order)),
-            raised=self._find_exceptions(),
+            raised=self._show_lines(lambda source: source.raised, self._began),
             raised_by=processes.raised_by(self._fold.sources_by_number, self._processes, self._ranks),
             spared=self._show_lines(lambda source: source.spared),
             benchmarks=self._show_lines(lambda source: source.results()),
@@ -186,46 +182,23 @@ class _Builder:
                 self.quotes.step(step)
                 for step in rings_and_trees.without_nvls(process.log for process in self._processes)[:MAX_EVIDENCE]
             ],
-            last_lines=lambda: [self._last_line(process.log) for process in self._processes],
+            last_lines=self._last_lines,
             timeline=lambda: timeline_of(self._processes, self._global_rank, self._fold.where),
         )
 
-    def _count_unplaced(self) -> int:
-        """Return the connection lines that fit no communicator; in a torn log a few of these are pieces of two."""
-        counts = [source.counts for source in self._fold.sources_by_number.values()]
-        torn = sum(source.damaged_lines + len(source.doubtful) for source in counts)
-        return self._lines.unplaced_count if self._lines.unplaced_count * _TORN_PER_PIECE > torn else 0
-
-    def _world_size(self, notices: list[Notice]) -> int | None:
-        if self._world is None:
-            return names.ranks_of_nccl_tests(notices)
-        return None if self._world.is_open else self._world.nranks
-
-    def _find_exceptions(self) -> list[Evidence]:
-        """Return the exceptions of nobody that this run may have raised."""
-        began = self._began()
+    def _show_lines(
+        self, pick: Callable[[SourceCounts], Iterable[tuple[int, bytes] | Raised]], since: int = 0
+    ) -> list[Evidence]:
+        """Return lines that are kept of each source, from a place on."""
         return [
             Evidence(source.name, source.line(number), decode(text), number)
             for index, source in self._fold.sources_by_number.items()
-            for number, text, *_ in source.raised
-            if position(index, number) >= began
+            for number, text, *_ in pick(source)
+            if position(index, number) >= since
         ]
-
-    def _show_lines(self, pick: Callable[[SourceCounts], Iterable[tuple[int, bytes]]]) -> list[Evidence]:
-        """Return lines that are kept of each source."""
-        return [
-            Evidence(source.name, source.line(number), decode(text), number)
-            for source in self._fold.sources_by_number.values()
-            for number, text in pick(source)
-        ]
-
-    def _began(self) -> int:
-        """Return where the run that is judged begins, if others came before it."""
-        return min((process.log.first for process in self._processes), default=0) if self._earlier else 0
 
     def _global_rank(self, member: Member) -> int | None:
-        comm = member.communicator
-        return comm.global_ranks[member.rank] if comm and member.rank < len(comm.global_ranks) else None
+        return member.communicator.global_rank(member.rank) if member.communicator else None
 
     def _ranks_of(self, process: ProcessMembers) -> list[int]:
         ranks = build.ranks_of(process.members, self._global_rank)
@@ -361,27 +334,19 @@ class _Builder:
 
         return is_shown
 
-    @cached_property
-    def _completed_by_thread(self) -> dict[tuple[Process, int], int]:
-        """By thread where it completed a communicator for the last time."""
-        members = (member for process in self._processes for member in process.members)
-        done = [(member.log.process, step) for member in members if (step := member.completed) is not None]
-        return {
-            (process, step.origin.tid): step.place for process, step in sorted(done, key=lambda pair: pair[1].place)
-        }
+    def _last_lines(self) -> list[LastLine]:
+        where, stated = self._fold.where, cache(self._statements.last)
 
-    @cached_property
-    def _last_stated(self) -> dict[Process, StatementLine]:
-        return self._statements.last()
+        def quote(log: ProcessLog) -> Evidence | None:
+            return processes.last_line(log, stated().get(log.process), self.quotes.message)
 
-    def _last_line(self, log: ProcessLog) -> LastLine:
-        place = self._fold.where(log.last)
-        line = LastLine(log.process, self._ranks[log.process], *place, log.final.device, log.final.time)
-        line.first = (
-            self._fold.where(log.first)[2] if source_and_line(log.first)[0] == source_and_line(log.last)[0] else 0
-        )
-        stated, text = self._last_stated.get, self.quotes.message
-        return line.defer(evidence=lambda: processes.last_line(log, stated(log.process), text))
+        lines = []
+        for log in (process.log for process in self._processes):
+            line = LastLine(log.process, self._ranks[log.process], *where(log.last), log.final.device, log.final.time)
+            is_in_one = source_and_line(log.first)[0] == source_and_line(log.last)[0]
+            line.first = where(log.first)[2] if is_in_one else 0
+            lines.append(line.defer(evidence=partial(quote, log)))
+        return lines
 
     def _sources(self) -> list[SourceInfo]:
         infos = {index: source.info() for index, source in self._fold.sources_by_number.items()}
@@ -437,17 +402,6 @@ class _Details(NamedTuple):
         """Keep what makes the others."""
 
 
-def _network_lines(builder: _Builder, comm: Communicator, _info: CommunicatorInfo) -> list[Evidence]:
-    """Return the first line that names each network."""
-    quote = builder.quotes.first_steps
-    networks = _networks(comm.members.values()).values()
-    return [line for some in networks for line in quote([one.network_line for one in some if one.network_line], 1)]
-
-
-def _by_rank(comm: Communicator) -> list[Member]:
-    return [comm.members[rank] for rank in sorted(comm.members)]
-
-
 _DETAILS: dict[str, Callable[[_Builder, Communicator, CommunicatorInfo], object]] = {
     "lifetime": lambda builder, comm, _: builder.lifetimes.stages(comm),
     "timings": lambda builder, comm, _: builder.lifetimes.timings(comm, builder.quotes),
@@ -455,9 +409,15 @@ _DETAILS: dict[str, Callable[[_Builder, Communicator, CommunicatorInfo], object]
     "collnet": lambda _, comm, __: rings_and_trees.collnet(comm),
     "rings": lambda builder, comm, _: builder.layouts.find_layout(comm).global_rings(comm),
     "trees": lambda builder, comm, _: builder.layouts.find_layout(comm).global_trees(comm),
-    "network_lines": _network_lines,
-    "announced": lambda _, comm, __: [member.rank for member in _by_rank(comm) if member.started],
-    "begins": lambda builder, comm, _: lifetime.begins(_by_rank(comm), builder.quotes.where),
+    "network_lines": lambda builder, comm, _: [  # the first that names each network
+        line
+        for some in _networks(comm.members.values()).values()
+        for line in builder.quotes.first_steps([member.network_line for member in some if member.network_line], 1)
+    ],
+    "announced": lambda _, comm, __: [rank for rank in sorted(comm.members) if comm.members[rank].started],
+    "begins": lambda builder, comm, _: lifetime.begins(
+        [comm.members[rank] for rank in sorted(comm.members)], builder.quotes.where
+    ),
     "guessed": lambda builder, comm, _: builder.attribution.is_guessed(
         burst for member in comm.members.values() for burst in member.bursts
     ),
@@ -469,13 +429,6 @@ _DETAILS: dict[str, Callable[[_Builder, Communicator, CommunicatorInfo], object]
 
 def _values(notices: Iterable[Notice], kind: type[events.Event], name: str) -> list[str]:
     return sorted({str(getattr(notice.event, name)) for notice in notices if isinstance(notice.event, kind)})
-
-
-def _releases_of_torch(notices: Iterable[Notice]) -> list[str]:
-    """Return the releases that PyTorch's exceptions name."""
-    errors = (notice.event for notice in notices if notice.production == "torch/nccl-error")
-    named = [version for event in errors if isinstance(event, events.Notice) and (version := event.value("version"))]
-    return sorted(set(map(versions.read_torch_version, named)))
 
 
 def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:
@@ -541,7 +494,7 @@ def _notice(
         evidence=[],
         earliest=_UNMADE,
         releases=releases.get(event.production, "") if event else "",
-        rule=engine.find_rule(event) if event else "",
+        rule=engine.find_details(event.dialect, event.production).rule if event else "",
         roles=engine.find_roles(event) if event else frozenset(),
         location=statement.location,
     )
@@ -554,26 +507,12 @@ def _notice(
             if len(printers) <= MAX_EVIDENCE
             else [statement.line(row, line) for row in range(len(printers))]
         ),
-        earliest=lambda: (
-            _earliest(statement, line) if len(printers) > 1 else _single_line(statement, notice.evidence[0])
-        ),
+        earliest=lambda: _earliest(statement, line),
         until=lambda: [source_and_line(place)[1] for place in statement.lasts],
-        outlived=lambda: _is_outlived(statement, completed),
-    )
-
-
-def _is_outlived(statement: Statement, completed: Completed) -> bool:
-    """Return whether each thread completed a communicator after it made a statement for the last time."""
-    rows = zip(statement.processes, statement.origins, statement.lasts, strict=True)
-    later = [last < completed(process, origin.tid) for process, origin, last in rows]
-    return bool(later) and all(later)
-
-
-def _single_line(statement: Statement, line: Evidence) -> Earliest:
-    origin = statement.origins[0]
-    is_ordered = moment(origin.time) is not None
-    return Earliest(
-        statement.processes[:1], device=origin.device, time=origin.time, evidence=line, is_ordered=is_ordered
+        outlived=lambda: all(  # after each thread made the statement for the last time
+            last < completed(process, origin.tid)
+            for process, origin, last in zip(statement.processes, statement.origins, statement.lasts, strict=True)
+        ),
     )
 
 
@@ -603,13 +542,33 @@ def gathered_calls(processes: Iterable[ProcessMembers], global_rank: Callable[[M
     for process in processes:
         for key, tally in process.log.calls.items():
             member = _member(process, key, tally)
-            calls = _calls(key, tally, member, global_rank(member) if member else None)
-            calls.leader = process.log.process if member and member.init.rank == 0 else None
+            comm = member.communicator if member else None
+            rank = global_rank(member) if member else None
+            ranks = comm.global_ranks if comm else ()
+            calls = Calls(
+                communicator=comm.name if comm else None,
+                func=key.func,
+                datatype=key.datatype,
+                nranks=key.nranks,
+                root=ranks[key.root] if key.root is not None and key.root < len(ranks) else None,
+                calls=tally.calls,
+                elements=tally.elements,
+                smallest=tally.smallest,
+                largest=tally.largest,
+                ranks=[rank] if rank is not None else [],
+                place=tally.first,
+                leader=process.log.process if member and member.init.rank == 0 else None,
+            )
             own = calls.ranks if calls.func in PAIRED else ()
             slot = (calls.communicator, key.nranks, key.func, key.datatype, calls.root, key.size_class, *own)
             total = by_slot.setdefault(slot, calls)
             if total is not calls:
-                _join(total, calls)
+                if calls.calls > total.calls:  # a log that was cut short has fewer
+                    total.calls, total.elements = calls.calls, calls.elements
+                total.smallest, total.largest = min(total.smallest, calls.smallest), max(total.largest, calls.largest)
+                total.ranks = sorted({*total.ranks, *calls.ranks})
+                total.place = min(total.place, calls.place)
+                total.leader = total.leader or calls.leader
     return sorted(by_slot.values(), key=lambda calls: (calls.place, calls.func))
 
 
@@ -629,35 +588,6 @@ def _member(process: ProcessMembers, key: CallKey, tally: Tally) -> Member | Non
     return fits[0] if len(fits) == 1 else None
 
 
-def _calls(key: CallKey, tally: Tally, member: Member | None, rank: int | None) -> Calls:
-    comm = member.communicator if member else None
-    ranks = comm.global_ranks if comm else ()
-    return Calls(
-        communicator=comm.name if comm else None,
-        func=key.func,
-        datatype=key.datatype,
-        nranks=key.nranks,
-        root=ranks[key.root] if key.root is not None and key.root < len(ranks) else None,
-        calls=tally.calls,
-        elements=tally.elements,
-        smallest=tally.smallest,
-        largest=tally.largest,
-        ranks=[rank] if rank is not None else [],
-        place=tally.first,
-    )
-
-
-def _join(mine: Calls, other: Calls) -> None:
-    """Join the same calls as another rank prints them; a log that was cut short has fewer."""
-    if other.calls > mine.calls:
-        mine.calls, mine.elements = other.calls, other.elements
-    mine.smallest = min(mine.smallest, other.smallest)
-    mine.largest = max(mine.largest, other.largest)
-    mine.ranks = sorted({*mine.ranks, *other.ranks})
-    mine.place = min(mine.place, other.place)
-    mine.leader = mine.leader or other.leader
-
-
 def timeline_of(
     processes: Iterable[ProcessMembers],
     global_rank: Callable[[Member], int | None],
@@ -673,8 +603,15 @@ def timeline_of(
         global_rank: the global rank of a member.
         where: the source and line of a place.
     """
-    rows = [(process, member) for process in processes for member in _first_members(process, global_rank)]
-    timed = [(process, member, dict(_moments(process, member))) for process, member in rows]
+    timed = []
+    for process in processes:
+        seen = set()  # the first communicator of each rank counts; ranks may be threads of one process
+        for member in sorted(process.members, key=lambda member: member.first.place):
+            rank = global_rank(member)
+            key = rank if rank is not None else member.gpu
+            if key not in seen:
+                seen.add(key)
+                timed.append((process, member, dict(_moments(process, member))))
     clocks = Counter(when.clock for _, _, marks in timed for when, _, _ in marks.values())
     if not clocks:
         return []
@@ -690,17 +627,6 @@ def timeline_of(
             host, pid = process.log.process[:2]
             progress.append(Progress(global_rank(member), host, pid, stamps))
     return sorted(progress, key=lambda row: (row.rank is None, row.rank or 0, row.host, row.pid))
-
-
-def _first_members(process: ProcessMembers, global_rank: Callable[[Member], int | None]) -> Iterator[Member]:
-    """Yield the first communicator of each rank of a process; ranks may be threads of one process."""
-    seen = set()
-    for member in sorted(process.members, key=lambda member: member.first.place):
-        rank = global_rank(member)
-        key = rank if rank is not None else member.gpu
-        if key not in seen:
-            seen.add(key)
-            yield member
 
 
 def _moments(process: ProcessMembers, member: Member) -> Iterator[tuple[str, tuple[Moment, int, Origin | Late]]]:

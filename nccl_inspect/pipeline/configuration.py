@@ -52,12 +52,36 @@ def complete_options(options: Options, path: Path) -> Options:
     table = load(path, "--config")
     platform = table.text("platform")
     if platform is not None:
-        _check_platform(table, platform)
+        try:
+            platforms.require_platform(platform)
+        except NcclInspectError as error:
+            raise table.error(error.message, error.hint) from None
     folder = path.parent
     topologies = tuple(str(folder / name) for name in table.texts("topology"))
     select = _check_patterns(table, "select")
     ignore = _check_patterns(table, "ignore")
-    terms = Terms(_severities(table.table("severity")), tuple(map(_suppression, table.tables("suppress"))))
+    severities: dict[str, str] = {}
+    section = table.table("severity")
+    for pattern in section.names():
+        severity = section.text(pattern, SEVERITIES)
+        for rule in _rules(section, pattern):
+            if severity and (rule == pattern or rule not in section):
+                severities[rule] = severity
+    suppressions = []
+    for entry in table.tables("suppress"):
+        name, hosts, ranks, reason = (
+            entry.text("rule"),
+            entry.texts("hosts"),
+            entry.ranks("ranks"),
+            entry.text("reason"),
+        )
+        entry.close()
+        if not name:
+            raise entry.error("no rule", "write rule = \"name\"; see 'nccl-inspect rules' for names and categories")
+        if not (reason or "").strip():
+            raise entry.error(f"no reason for {name}", 'write reason = "why this is accepted"')
+        suppressions.append(Suppression(_rules(entry, name), " ".join(str(reason).split()), hosts, ranks))
+    terms = Terms(severities, tuple(suppressions))
     table.close()
     return replace(
         options,
@@ -68,13 +92,6 @@ def complete_options(options: Options, path: Path) -> Options:
         terms=terms,
         config=str(path),
     )
-
-
-def _check_platform(table: Table, name: str) -> None:
-    try:
-        platforms.require_platform(name)
-    except NcclInspectError as error:
-        raise table.error(error.message, error.hint) from None
 
 
 def _check_patterns(table: Table, key: str) -> tuple[str, ...]:
@@ -91,24 +108,3 @@ def _rules(table: Table, pattern: str) -> frozenset[str]:
         return frozenset(entry.rule.name for entry in select_rules([pattern]))
     except NcclInspectError as error:
         raise table.error(error.message, error.hint) from None
-
-
-def _severities(table: Table) -> dict[str, str]:
-    severities: dict[str, str] = {}
-    for pattern in table.names():
-        severity = table.text(pattern, SEVERITIES)
-        for rule in _rules(table, pattern):
-            if severity and (rule == pattern or rule not in table):
-                severities[rule] = severity
-    return severities
-
-
-def _suppression(table: Table) -> Suppression:
-    rule = table.text("rule")
-    hosts, ranks, reason = table.texts("hosts"), table.ranks("ranks"), table.text("reason")
-    table.close()
-    if not rule:
-        raise table.error("no rule", "write rule = \"name\"; see 'nccl-inspect rules' for names and categories")
-    if not (reason or "").strip():
-        raise table.error(f"no reason for {rule}", 'write reason = "why this is accepted"')
-    return Suppression(_rules(table, rule), " ".join(str(reason).split()), hosts, ranks)

@@ -66,7 +66,9 @@ class Reader:
             self._scanner.read(lines, source.counts)
             self._learn()
             if self._scanner.wrapped:
-                _look_for_spared(source, lines, before)
+                # What a collector says of lines that it left out.
+                for index, line in islice(find_sampled_lines(lines.text), MAX_EXAMPLES - len(source.spared)):
+                    source.spared.append((_number(lines, index, before), line[:TAIL_WIDTH]))
 
     def _learn(self) -> None:
         """Keep what the lines showed."""
@@ -97,18 +99,6 @@ def account(source: SourceCounts, lines: Lines, before: int) -> None:
     if source.bytes <= PASTE:
         source.elided = source.elided or is_elided(lines.text)
         source.decorated = source.decorated or is_decorated(lines.text)
-
-
-def _look_for_spared(source: SourceCounts, lines: Lines, before: int) -> None:
-    """Keep what a collector says of lines that it left out.
-
-    Args:
-        source: what is read.
-        lines: some lines of it.
-        before: how many lines came before them.
-    """
-    for index, line in islice(find_sampled_lines(lines.text), MAX_EXAMPLES - len(source.spared)):
-        source.spared.append((_number(lines, index, before), line[:TAIL_WIDTH]))
 
 
 def _number(lines: Lines, index: int, before: int) -> int:

@@ -20,7 +20,6 @@ from nccl_inspect.model import line_order, resolve
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import VERDICTS, Standing
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.jobs.division import jobs_of, runs_of
 from nccl_inspect.model.processes import Gathered
@@ -63,7 +62,7 @@ def judge_jobs(
     fold: Fold,
     judge: _Judge,
     choice: Choice,
-    visit: Callable[[Job], None] | None = None,
+    visit: Callable[[Job], None],
     begin: Callable[[Sequence[Share]], None] | None = None,
 ) -> Job:
     """Return the job of a fold; of several the worst, with the others in brief, or the one that is wanted.
@@ -83,28 +82,39 @@ def judge_jobs(
     if not shares:
         if choice.job not in (None, "1") and not choice.is_one_of_two:
             raise NcclInspectError(f"no job '{choice.job}': the input holds one job", "leave --job out")
-        return _visit_job(_resolve_run(fold, everything, judge, choice.run), visit)
+        job = _resolve_run(fold, everything, judge, choice.run)
+        visit(job)
+        return job
     if begin:
         begin(shares)
     from nccl_inspect.model.jobs.shares import titles  # most inputs hold one job
 
     names = titles(shares)
     if choice.job is not None or choice.run is not None:
-        at = _chosen(names, choice.job)
+        if choice.job is None:
+            raise NcclInspectError(f"the input holds {len(names)} jobs", "say with --job which one --run is about")
+        if choice.job in names:
+            at = names.index(choice.job)
+        elif choice.job.isdecimal() and 1 <= int(choice.job) <= len(names):
+            at = int(choice.job) - 1
+        else:
+            numbers = f"give a number from 1 to {len(names)}, or a name from the table of 'summarize'"
+            hint = suggestion(choice.job, names) or numbers
+            raise NcclInspectError(f"no job '{choice.job}' among {len(names)}", hint)
         job = _resolve_run(shares[at], shares[at].gather(), judge, choice.run)
         job.name = names[at]
-        return _visit_job(job, visit)
+        visit(job)
+        return job
     return _choose_worst(fold, judge, list(zip(shares, names, strict=True)), visit)
 
 
-def _choose_worst(
-    fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: Callable[[Job], None] | None
-) -> Job:
+def _choose_worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: Callable[[Job], None]) -> Job:
     """Return the worst of several jobs, with all in brief."""
     standings: list[Standing] = []
     detailed: list[tuple[tuple[int, ...], Standing]] = []
     for number, (share, name) in enumerate(jobs, 1):
-        job = _visit_job(_resolve_run(share, share.gather(), judge, None), visit)
+        job = _resolve_run(share, share.gather(), judge, None)
+        visit(job)
         job.name = name
         standing = _standing(number, share, job)
         standings.append(standing)
@@ -120,12 +130,6 @@ def _choose_worst(
     unread = (source for number, source in enumerate(fold.sources) if number not in numbers and source.problem)
     worst.sources.extend(source.info() for source in unread)
     return worst
-
-
-def _visit_job(job: Job, visit: Callable[[Job], None] | None) -> Job:
-    if visit:
-        visit(job)
-    return job
 
 
 def _resolve_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | None) -> Job:
@@ -147,22 +151,6 @@ def _resolve_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: in
         some = count(len(runs), "run")
         raise NcclInspectError(f"no run {run}: the job has {some}", f"--run 1 is the first, {len(runs)} the newest")
     return judge(runs[run - 1], runs[run - 1].gather())
-
-
-def _chosen(names: Sequence[str], wanted: str | None) -> int:
-    """Return the place of a job that is named, by its name or else its number.
-
-    Raises:
-        NcclInspectError: none is named so, or nothing says which one.
-    """
-    if wanted is None:
-        raise NcclInspectError(f"the input holds {len(names)} jobs", "say with --job which one --run is about")
-    if wanted in names:
-        return names.index(wanted)
-    if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
-        return int(wanted) - 1
-    hint = suggestion(wanted, names) or f"give a number from 1 to {len(names)}, or a name from the table of 'summarize'"
-    raise NcclInspectError(f"no job '{wanted}' among {len(names)}", hint)
 
 
 def _standing(number: int, share: Share, job: Job) -> Standing:
@@ -230,10 +218,10 @@ def fold(
     turned = set() if state.partial else line_order.sources(state)
     if turned:
         files.require_again(given, turned)
-        state = _fill_fold(Reader(), _read_all(given, None, turned), interruption)
-    if not state.partial and (widths := unrecognised.cut_widths(state)) and files.can_read_again(given):
+    widths = {} if state.partial or not files.can_read_again(given) else unrecognised.cut_widths(state)
+    if turned or widths:
         state = _fill_fold(Reader(widths=widths), _read_all(given, None, turned), interruption)
-    elif not state.partial and may_be_excerpt(state):
+    if not widths and not state.partial and may_be_excerpt(state):
         again = read_excerpts(_read_all(given, None))
         state = again if again.restored else state
     if state.partial and not _has_nccl(state):
@@ -303,19 +291,19 @@ def require_nccl(state: Fold) -> None:
 
 
 def _has_nccl(state: Fold) -> bool:
-    return any(
-        source.counts.nccl_lines or source.counts.related_lines or _has_results(source) for source in state.sources
-    )
-
-
-def _has_results(source: SourceCounts) -> bool:
-    """Return whether it holds results of a benchmark: these are judged without any line of NCCL."""
-    if not (results := source.results()):
+    """Return whether there is a line of NCCL, or results of a benchmark: these are judged without any."""
+    if any(source.counts.nccl_lines or source.counts.related_lines for source in state.sources):
+        return True
+    results = [(source, source.results()) for source in state.sources]
+    if not any(lines for _, lines in results):
         return False
     from nccl_inspect.bandwidth import tables
 
-    lines = [Evidence(source.name, number, decode(text)) for number, text in results]
-    return any(table.tool != tables.PROGRAM for table in tables.tables(lines))
+    return any(
+        table.tool != tables.PROGRAM
+        for source, lines in results
+        for table in tables.tables([Evidence(source.name, number, decode(text)) for number, text in lines])
+    )
 
 
 def nothing_found(sources: dict[str, int], problems: list[str]) -> NoInputError:
@@ -373,6 +361,7 @@ class Judge:
         Raises:
             NcclInspectError: there is no such job or run.
         """
+        visit = visit or (lambda _: None)
         choice = Choice(self._options.job, self._options.run, is_one_of_two)
         if not beside.evidence:
             job = judge_jobs(state, self.judge_fold, choice, visit)
@@ -431,7 +420,7 @@ class Judge:
             quiet: seconds for which no rank came any further.
             beside: the evidence beside the log.
         """
-        gathered = gathered or resolve.gathered_of(state)
+        gathered = gathered or Gathered.gather(state)
         job = resolve.resolve(state, gathered)
         job.going_on, job.quiet = going_on, quiet
         job.is_one_of_several = not isinstance(state, Fold)

@@ -565,7 +565,7 @@ def list_own_steps(finding: Finding, lead: Finding) -> list[str]:
 
 def meaning(notice: Notice) -> str:
     """Return what a message means; empty if unknown."""
-    return engine.find_meaning(notice.event.dialect, notice.event.production) if notice.event else ""
+    return engine.find_details(notice.event.dialect, notice.event.production).says if notice.event else ""
 
 
 def explain_notice(notice: Notice) -> str:

@@ -22,7 +22,8 @@ from nccl_inspect.report.digest import (
     short_names,
     verdict_line,
 )
-from nccl_inspect.report.words import clock, duration, shorten_list
+from nccl_inspect.report.words import duration, shorten_list
+from nccl_inspect.util.times import show_time
 from nccl_inspect.util.wording import count, ranks_word
 
 _NO_LINE = ": no line in the log"
@@ -189,7 +190,7 @@ def _silence(job: Job, places: list[Place]) -> Iterator[str]:
 
 
 def _line(what: str, line: Evidence, when: str | None, names: dict[str, str]) -> str:
-    return f"{what} {f'{clock(when)}, ' if when else ''}{names.get(line.source, line.source)}:{line.line}"
+    return f"{what} {f'{show_time(when)}, ' if when else ''}{names.get(line.source, line.source)}:{line.line}"
 
 
 def _end(job: Job, is_now: bool) -> str:
@@ -199,7 +200,7 @@ def _end(job: Job, is_now: bool) -> str:
         last = max(stamps, key=lambda stamp: stamp.seconds)
         age = ages.line_age(last.source, last.time) if is_now else None
         ago = "" if age is None else f" ({duration(age)} ago)"
-        return f"last line {clock(last.time)}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
+        return f"last line {show_time(last.time)}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
     if job.is_one_of_several:
         final = max(job.last_lines, key=lambda line: line.order, default=None) if len(job.sources) == 1 else None
         first = job.first_failure.evidence if job.first_failure else None

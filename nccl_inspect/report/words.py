@@ -141,12 +141,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
-def clock(time: str) -> str:
-    """Return the time of a line to the second: ``2026-11-20 23:15:18Z``."""
-    return _FRACTION.sub("", time.strip("[]")).replace("T", " ", 1)
-
-
-_FRACTION = compile_later(r"(?<=:\d\d)[.,]\d+")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 

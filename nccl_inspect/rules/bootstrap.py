@@ -253,7 +253,7 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
         is_over = job.failed or (bool(job.ended_by) and not job.paths)
         is_open = not is_over and not job.paths and facts.none_initialized(job.communicators)
         is_stuck = is_open and not job.excerpt  # or the log was cut there
-        known = {"works": works, "dead": is_over or is_stuck, "certain": data and lo and not is_stuck}
+        known = {"works": works, "dead": (is_over or is_stuck) and not works, "certain": data and lo and not is_stuck}
         yield Hit([*setup, *data], named | known, evidence=shown, paths=carried)
     elif lo and not is_built:
         yield Hit(named=named | {"unnamed interface": True}, settings=lo)

@@ -199,7 +199,7 @@ def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
         origin, level = prefix.parse(head) if head else None, word.decode("ascii")
     parsed = grammar.parse(message) or excerpts.without_numbers(message, grammar)
     if parsed is None and not parts:
-        plain = prefix.strip_envelope(line)
+        *_, (plain, _stated) = envelopes.peel_all(line)
         parsed = grammar.parse_bare(plain) or grammar.parse_foreign(line) or grammar.parse_foreign(plain)
     return _meaning(parsed, origin, level, message) if parsed else None
 

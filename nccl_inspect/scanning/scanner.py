@@ -190,7 +190,7 @@ class Scanner:
     def _take_inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
         """Read what stood in a whole-line envelope: whole, or a part of a line."""
         if counts.pending or inner.stated.partial or envelopes.has_partials(inner.text):
-            part = envelopes.stream_of(inner.text)
+            part = next((part for part in envelopes.peel_all(inner.text) if part.stated.stream), None)
             part = Inner(part.text, part.stated.add_outer(inner.stated)) if part else inner
             if self._join_parts(number, part, counts, sink):
                 return
@@ -198,21 +198,17 @@ class Scanner:
 
     def _open_envelope(self, number: int, line: Inner, counts: Counts, sink: Sink) -> bool:
         """Take the lines out of a whole-line envelope; False when there is none."""
-        for _ in range(envelopes.MAX_DEPTH):
-            if inners := envelopes.contents(line.text):
+        for text, stated in envelopes.peel_all(*line):
+            if inners := envelopes.contents(text):
                 self.unwrap()
                 for inner in inners:
-                    self._take_inner(number, Inner(inner.text, inner.stated.add_outer(line.stated)), counts, sink)
+                    self._take_inner(number, Inner(inner.text, inner.stated.add_outer(stated)), counts, sink)
                 return True
-            layer = envelopes.peel(line.text)
-            if layer is None:
-                return False
-            line = Inner(layer.text, layer.stated.add_outer(line.stated))
         return False
 
     def _join_continuation(self, number: int, line: bytes, counts: Counts, sink: Sink) -> bool:
         """Put lines together that a collector passes on in parts; False when this is a whole one."""
-        part = envelopes.stream_of(line)
+        part = next((part for part in envelopes.peel_all(line) if part.stated.stream), None)
         if part is None:
             is_part = bool(counts.pending) or envelopes.has_partials(line)
             return is_part and self._open_envelope(number, Inner(line), counts, sink)
@@ -253,7 +249,7 @@ class Scanner:
         traces = bool(counts.tracebacks) or tracebacks.MARK in line
         if worth or (traces and envelopes.is_whole(line)):
             retells = last_error.MARK in line and self._take_announced(number, line, stated, counts, sink)
-            if last_error.is_quoted(line):
+            if last_error.QUOTE in line:
                 retells = self._retell(number, [last_error.read_quote(line, stated)], sink)
             if rest := prefix.read_unprefixed(line):
                 self._take(number, prefix.stated_by(prefix.ALONE, stated), rest, line, counts, sink)

@@ -154,7 +154,11 @@ class Edges:
         if len(ended) != 1 or ended[0].gave_up or len(ended[0].actors) != 1 or len(ended[0].because) != 1:
             return
         (why,) = ended[0].because
-        if not (why.actors or why.peers or why.is_condition) and why.layer in (Layer.RESOURCE, Layer.PROGRAM):
+        if not (why.actors or why.peers or why.is_condition) and why.layer in (
+            Layer.SYSTEM,
+            Layer.RESOURCE,
+            Layer.PROGRAM,
+        ):
             why.actors = ended[0].actors
 
     def _why_they_do_not_answer(self, held: list[Incident]) -> list[Incident]:

@@ -17,7 +17,7 @@ from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import is_error, is_survived, report_of, value
-from nccl_inspect.judging.watchdog import waits
+from nccl_inspect.judging.watchdog import statuses, waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
@@ -43,6 +43,7 @@ _KINDS = {
 HELPERS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
 """Statements of helper threads, which are printed at every end as well."""
 _OF_NOBODY = "torch/python-interrupted"
+_GIVES_UP = "torch/process-terminating"
 _SENT_TO_ONE = ("torch/worker-signalled", "torch/spawn-ended", "launchers/deepspeed-killing")
 """Launchers signal one process; the other statements with a pid name the launcher, or one that was signalled before."""
 _AGENT = compile_later(r"[WE]\d{4} [\d:.]+ (\d+) torch/")
@@ -74,6 +75,7 @@ class Collector:
         self.findings = [finding for finding in findings if finding.category != "log quality"]
         self._waits = {id(wait.notice) for wait in waits(facts)}
         self._waiting = {wait.rank for wait in waits(facts)}
+        self._giving_up = self._waiting | {one.stated for one in statuses(facts) if one.is_in_call}
         self._by_rule = {finding.rule: finding for finding in reversed(self.findings)}
         self._of_line: dict[tuple[str, int], Finding] = {}
         for finding in sorted(self.findings, key=self._layer_of, reverse=True):
@@ -86,12 +88,9 @@ class Collector:
 
     def collect(self) -> list[Incident]:
         """Return all incidents but those of the progress table."""
-        found = [
-            *self._collect_statements(),
-            *self._collect_exceptions(),
-            *self._collect_ends(),
-            *self._collect_signals(),
-        ]
+        found = [*self._collect_statements(), *self._collect_exceptions(), *self._collect_ends()]
+        lost = {actor for incident in found if incident.layer == Layer.LOSS for actor in incident.actors}
+        found += self._collect_signals(lost)
         waited = {actor for incident in found if incident.layer == Layer.WAIT for actor in incident.actors}
         for end in found:
             if end.gave_up and waited and end.actors and waited.isdisjoint(end.actors):
@@ -153,6 +152,8 @@ class Collector:
         """Return whether PyTorch only reports a wait again: a rank waits once in a call."""
         if isinstance(notice.event, CollectiveTimeout):
             return id(notice) not in self._waits and self.actors.rank_in_line(notice.message) is not None
+        if notice.production == _GIVES_UP:
+            return self.actors.rank_in_line(notice.message) in self._giving_up
         return "watchdog-status" in notice.roles and value(notice, "global_rank") in self._waiting
 
     def _kind_by_rule(self, notice: Notice) -> str:
@@ -189,7 +190,7 @@ class Collector:
             return Layer.PROGRAM if _STICKY.search(text) else Layer.RESOURCE
         dialect, _, name = notice.production.partition("/")
         layer = grammar.find_layer(dialect, name)
-        if layer in (Layer.WAIT, Layer.NONE) or grammar.is_layer_stated(dialect, name) or finding is None:
+        if layer in (Layer.WAIT, Layer.NONE) or grammar.find_details(dialect, name).layer or finding is None:
             return layer
         return min(layer, self._layer_of(finding))
 
@@ -249,7 +250,7 @@ class Collector:
         first = trace.first if trace.first and not is_foreign else last
         finding = self._of_line.get((first.line.source, first.line.order))
         name = last.notice.production.partition("/") if last.notice else ("", "", "")
-        if last.notice and grammar.is_layer_stated(name[0], name[2]):
+        if last.notice and grammar.find_details(name[0], name[2]).layer:
             layer = grammar.find_layer(name[0], name[2])
         elif _TIMED_OUT.search(last.whole):
             layer = Layer.WAIT
@@ -302,7 +303,10 @@ class Collector:
             raised = end.raised
             if end.report.exception and not (actors or raised or end.echo):
                 continue  # nobody's, and its text is not here: it may be the loss of another one
-            if raised is not None and actors and not raised.is_loss_of_peer and not exceptions.is_of_nccl(raised):
+            is_own_line = (
+                actors and end.report.process != "spawned"
+            )  # the launcher prints it, after it ended the others
+            if raised is not None and is_own_line and not (raised.is_loss_of_peer or exceptions.is_of_nccl(raised)):
                 yield self._describe_exception(raised, actors)
             elif end.echo is not None and actors:
                 layer = Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS
@@ -319,12 +323,18 @@ class Collector:
                 confidence="likely" if end.report.kills_with else "certain",  # it names some that it killed itself
             )
 
-    def _collect_signals(self) -> Iterator[Incident]:
-        """Yield the signals of launchers, schedulers and users, and to whom they went."""
+    def _collect_signals(self, lost: Collection[Actor]) -> Iterator[Incident]:
+        """Yield the signals of launchers, schedulers and users, and to whom they went.
+
+        Args:
+            lost: who lost a connection to another process.
+        """
         agents: dict[int, tuple[Notice, set[Actor]]] = {}
         signalled: set[int] = set()
         ends = [*self.facts.with_role("forced-end"), *self.facts.with_event(ProcessEnded, lambda e: e.is_external)]
         ends += terminations(self.facts)
+        is_one = all(isinstance(notice.event, ProcessEnded) for notice in ends) and bool(lost)
+        is_one = is_one and len({report_of(notice).ended_pid for notice in ends if _is_first(notice)}) == 1
         for notice in sorted(since_start(self.facts, ends), key=lambda notice: notice.place):
             line = notice.evidence[0]
             if notice.production == _OF_NOBODY and (self.facts.is_over() or not is_last(self.facts, line)):
@@ -334,13 +344,15 @@ class Collector:
             pid = value(notice, "pid") if notice.production in _SENT_TO_ONE else None
             if pid is not None and notice.production == "torch/worker-signalled":
                 signalled.add(pid)
-            ended = self.actors.actor_by_pid(report_of(notice).ended_pid) if _is_first(notice) else None
-            if ended is not None and signalled and not agents and report_of(notice).ended_pid not in signalled:
-                words = f"was ended by {report_of(notice).signal}, which its launcher sent only to the others"
-                yield Incident(
-                    "process-killed", Layer.END, frozenset((ended,)), line, words, is_report=True, is_kill=True
-                )
-                continue
+            if _is_first(notice) and (signalled or is_one) and not agents:
+                ended = report_of(notice).ended_pid
+                actor = self.actors.actor_by_pid(ended)
+                if ended not in signalled and actor is not None and actor not in lost:
+                    words = f"was ended by {report_of(notice).signal}, which its launcher did not send"
+                    yield Incident(
+                        "process-killed", Layer.END, frozenset((actor,)), line, words, is_report=True, is_kill=True
+                    )
+                    continue
             if agent and pid and (entry := agents.get(int(agent[1]))):
                 if (actor := self.actors.actor_by_pid(pid)) is not None:
                     entry[1].add(actor)

@@ -130,7 +130,10 @@ class Table:
         """Return who did not come to a call, or made another one, by the watchdog's lines."""
         culprits = words.ranks_of(still.culprits) or set(still.unknown)
         if still.kind != causes.DIFFERENT:
-            culprits -= self._standing() | busy
+            came = words.ranks_of(still.waiting)
+            # Who waits in a call has made its connections: a rank that still connects to it is in another call.
+            elsewhere = {rank for rank, peer in at_end.connecting(self.facts).items() if peer in came and len(came) > 1}
+            culprits -= self._standing() | (busy - elsewhere)
         is_two_sided = still.kind in (causes.UNFINISHED, causes.PARTLY, causes.CYCLE)
         if is_two_sided or self._unseen() or not 0 < len(culprits) <= max(1, len(still.waiting)):
             return None  # of whom the log has no output it does not show what they called

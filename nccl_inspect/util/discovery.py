@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from functools import cached_property
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -46,14 +45,13 @@ class Package(Generic[_Module]):
 
     def __init__(self, name: str, file: str, *parts: str, first: str = "") -> None:
         self._name, self._file, self._parts, self._first = name, file, parts, first
-
-    @cached_property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(sorted(modules(self._file, *self._parts), key=lambda name: name != self._first))
+        self._found: tuple[str, ...] = ()
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all modules, in order."""
-        return self._names
+        if not self._found:
+            self._found = tuple(sorted(modules(self._file, *self._parts), key=lambda name: name != self._first))
+        return self._found
 
     def load(self, name: str) -> _Module:
         """Return the module of that name."""

@@ -84,12 +84,9 @@ class Interruption:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._stage = _AT_ONCE if kind else self._choose_stage()
+        self._stage = _FINISHING if self.is_last and not kind else _AT_ONCE
         for number, before in self._before.items():
             signal.signal(number, before)
-
-    def _choose_stage(self) -> str:
-        return _FINISHING if self.is_last else _AT_ONCE
 
     def until(self, items: Iterable[_Item]) -> Iterator[_Item]:
         """Yield the items up to an interruption; waiting for the next one is broken off, work on one is not."""
@@ -100,7 +97,7 @@ class Interruption:
             if item is _END:
                 break
             yield item
-        self._stage = self._choose_stage()
+        self._stage = _FINISHING if self.is_last else _AT_ONCE
 
     def _take_next(self, iterator: Iterator[Any]) -> object:
         """Return the next item; the end when there is none, or when the wait for it was broken off."""
@@ -115,9 +112,14 @@ class Interruption:
                 raise
             return _END
 
-    def undo_with(self, undo: Callable[[], object]) -> _Undone:
-        """Undo, while this is entered, in the handler too if the process ends there, where no ``finally`` is run."""
-        return _Undone(self._undo, undo)
+    @contextmanager
+    def undo_with(self, undo: Callable[[], object]) -> Iterator[None]:
+        """Undo, while this is entered, in the handler if the process ends there, where no ``finally`` is run."""
+        self._undo.append(undo)
+        try:
+            yield
+        finally:
+            self._undo.remove(undo)
 
     def words(self) -> str:
         """Return what is said of the end."""
@@ -169,29 +171,14 @@ class Interruption:
         os._exit(self.status)
 
 
-class _Undone:
-    """Keeps a way to undo something in a list while it is entered."""
-
-    def __init__(self, kept: list[Callable[[], object]], undo: Callable[[], object]) -> None:
-        self._kept = kept
-        self._undo = undo
-
-    def __enter__(self) -> None:
-        self._kept.append(self._undo)
-
-    def __exit__(self, *_: object) -> None:
-        self._kept.remove(self._undo)
-
-
-class Held:
-    """While it is entered, signals wait: a process that is started then inherits that, until
-    it calls :func:`leave_to_parent`."""
-
-    def __enter__(self) -> None:
-        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-
-    def __exit__(self, *_: object) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+@contextmanager
+def hold_signals() -> Iterator[None]:
+    """Let signals wait while this is entered; a process that is started inherits that (:func:`leave_to_parent`)."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def leave_to_parent() -> None:
@@ -207,17 +194,17 @@ def _write_stderr(words: str) -> None:
         os.write(_STDERR, f"nccl-inspect: {words}\n".encode(errors="backslashreplace"))
 
 
-def _ignore_interruption(raised: Any) -> None:
-    """Ignore an interruption that hit a destructor: it was noticed already."""
-    if not isinstance(raised.exc_value, KeyboardInterrupt):
-        sys.__unraisablehook__(raised)
-
-
 PROCESS = Interruption()
 """That of the command: signals belong to the process."""
 
 
 def guard() -> None:
     """Let no signal end the process with a traceback from here on."""
-    sys.unraisablehook = _ignore_interruption
+
+    def ignore_interruption(raised: Any) -> None:
+        """Ignore an interruption that hit a destructor: it was noticed already."""
+        if not isinstance(raised.exc_value, KeyboardInterrupt):
+            sys.__unraisablehook__(raised)
+
+    sys.unraisablehook = ignore_interruption
     PROCESS.take()

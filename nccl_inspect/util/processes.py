@@ -9,10 +9,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from nccl_inspect.util.interruption import PROCESS, Held, leave_to_parent
+from nccl_inspect.util.interruption import PROCESS, hold_signals, leave_to_parent
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -52,14 +52,14 @@ class Helpers:
 
     def __init__(self) -> None:
         self._started: list[Helper] = []
-        self._undone = PROCESS.undo_with(self._end)
+        self._open = ExitStack()
 
     def __enter__(self) -> Helpers:
-        self._undone.__enter__()
+        self._open.enter_context(PROCESS.undo_with(self._end))
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._undone.__exit__(*error)
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
         self._end()
 
     def start(self, work: Callable[..., object], *values: object) -> Helper:
@@ -68,7 +68,7 @@ class Helpers:
         Args:
             work: a function of a module; what it gives can be pickled.
         """
-        with Held():
+        with hold_signals():
             try:
                 helper: Helper = _Fork(work, values) if can_fork() else _Spawned(work, values)
             except OSError:  # no process or memory is to be had

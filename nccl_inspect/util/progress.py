@@ -48,35 +48,26 @@ class Bar:
         self._done += size
         self._total = total
         now = time.monotonic()
-        if self._bar is None and self._is_long(now):
+        is_long = self._done > _LONG or now - self._began > _LONG_WAIT if total is None else total > _LONG
+        if self._bar is None and (self._at_once or is_long):
             self._open.enter_context(PROCESS.undo_with(self._open.close))  # it hides the cursor
-            self._bar = self._open.enter_context(self._make_bar())
+            bar: Any = click.progressbar(
+                None if total is not None else repeat(None),  # click wants to know either the length or the items
+                length=total,
+                label=self._label,
+                file=sys.stderr,
+                width=20,
+                item_show_func=lambda _: f"{self._done / 1e6:,.1f} MB, {self._speed():,.1f} MB/s",
+            )
+            self._bar = self._open.enter_context(bar)
         if now - self._drawn >= _REDRAW:
             self._drawn = now
             self._draw()
 
-    def _is_long(self, now: float) -> bool:
-        if self._at_once:
-            return True
-        if self._total is None:
-            return self._done > _LONG or now - self._began > _LONG_WAIT
-        return self._total > _LONG
-
-    def _make_bar(self) -> Any:
-        return click.progressbar(
-            None if self._total is not None else repeat(None),  # click wants to know either the length or the items
-            length=self._total,
-            label=self._label,
-            file=sys.stderr,
-            width=20,
-            item_show_func=lambda _: self._amount(),
-        )
+    def _speed(self) -> float:
+        return self._done / 1e6 / max(time.monotonic() - self._began, 1e-3)
 
     def _draw(self) -> None:
         if self._bar is not None:
             self._bar.update(self._done - self._shown)
             self._shown = self._done
-
-    def _amount(self) -> str:
-        seconds = max(time.monotonic() - self._began, 1e-3)
-        return f"{self._done / 1e6:,.1f} MB, {self._done / 1e6 / seconds:,.1f} MB/s"

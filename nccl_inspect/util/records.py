@@ -237,17 +237,15 @@ def _fill(made: Any, places: Sequence[tuple[str, Any, Any]], given: Sequence[Any
         put(made, value)
     for name, default, put in places[len(given) :]:
         value = values.pop(name, default)
-        put(made, _default_value(kind, name) if value is MISSING else value)
+        if value is MISSING:
+            declared = kind._declared[name]
+            factory: Any = declared.default_factory if isinstance(declared, Field) else MISSING
+            if factory is MISSING:
+                raise TypeError(f"{kind.__name__} lacks '{name}'")
+            value = factory()
+        put(made, value)
     if values:
         raise TypeError(f"{kind.__name__} has no field '{next(iter(values))}'")
-
-
-def _default_value(kind: Any, name: str) -> Any:
-    """Return what a field is if no value is given for it."""
-    default = kind._declared[name]
-    if not isinstance(default, Field) or default.default_factory is MISSING:
-        raise TypeError(f"{kind.__name__} lacks '{name}'")
-    return default.default_factory()
 
 
 @cache

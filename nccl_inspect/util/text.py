@@ -56,3 +56,14 @@ def _write_in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 codecs.register_error(PLAIN, _write_in_ascii)
+
+
+def has_line_of(block: bytes, size: int) -> bool:
+    """Return whether a line has at least that many bytes."""
+    place = 0
+    while len(block) - place >= size:
+        end = block.rfind(b"\n", place, place + size)
+        if end < 0:
+            return True
+        place = end + 1
+    return False

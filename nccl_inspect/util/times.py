@@ -17,6 +17,16 @@ class Moment(NamedTuple):
     seconds: float
 
 
+def show_time(text: str) -> str:
+    """Return a time stamp for people, to the second: ``2026-11-20 23:15:18Z``, also where it counts from 1970."""
+    text = text.strip("[]")
+    when = moment(text) if text.replace(".", "", 1).isdigit() else None
+    if when is not None:
+        return f"{datetime.fromtimestamp(when.seconds, UTC):%Y-%m-%d %H:%M:%S}Z"
+    return _FRACTION.sub("", text).replace("T", " ", 1)
+
+
+_FRACTION = compile_later(r"(?<=:\d\d)[.,]\d+")
 _FORMS = (
     ("day", "%Y %b %d %H:%M:%S"),
     ("day", "%Y %b %d %H:%M:%S.%f"),
@@ -38,7 +48,10 @@ def moment(text: str | None) -> Moment | None:
     if not text:
         return None
     if text.replace(".", "", 1).isdigit():
-        return Moment("utc", _seconds_since_1970(text))
+        whole, seconds = text.partition(".")[0], float(text)
+        for _ in range((len(whole) - 9) // 3):  # what would be after the year 5000 counts parts of seconds
+            seconds /= 1000
+        return Moment("utc", seconds)
     try:
         when = datetime.fromisoformat(text.replace(",", ".").replace("/", "-").strip())
     except ValueError:
@@ -46,14 +59,6 @@ def moment(text: str | None) -> Moment | None:
     if when.tzinfo is not None:
         return Moment("utc", when.timestamp())
     return Moment("local", when.replace(tzinfo=UTC).timestamp())
-
-
-def _seconds_since_1970(text: str) -> float:
-    """Return a time as seconds; what would be after the year 5000 counts parts of them."""
-    whole, seconds = text.partition(".")[0], float(text)
-    for _ in range((len(whole) - 9) // 3):
-        seconds /= 1000
-    return seconds
 
 
 def _parse_form(text: str) -> Moment | None:

@@ -84,7 +84,13 @@ def _join_steps(parts: Sequence[range]) -> list[range]:
     strides: list[range] = []
     at = 0
     while at < len(parts):
-        end = _end_of_stride(parts, at)
+        end = at + 1  # after the last number that keeps the step of the first two
+        while (
+            end < len(parts)
+            and len(parts[end - 1]) == len(parts[end]) == 1
+            and parts[end].start - parts[end - 1].start == parts[at + 1].start - parts[at].start
+        ):
+            end += 1
         if end - at >= _LEAST_STEPS:
             step = parts[at + 1].start - parts[at].start
             strides.append(range(parts[at].start, parts[end - 1].start + 1, step))
@@ -93,18 +99,6 @@ def _join_steps(parts: Sequence[range]) -> list[range]:
             strides.append(parts[at])
             at += 1
     return strides
-
-
-def _end_of_stride(parts: Sequence[range], at: int) -> int:
-    """Return the index after the last number that keeps the step of the first two."""
-    end = at + 1
-    while (
-        end < len(parts)
-        and len(parts[end - 1]) == len(parts[end]) == 1
-        and parts[end].start - parts[end - 1].start == parts[at + 1].start - parts[at].start
-    ):
-        end += 1
-    return end
 
 
 def _split_strides(ordered: Sequence[int], step: int) -> list[range]:
@@ -162,12 +156,12 @@ def _fold_numbers(numbers: Sequence[str]) -> list[str]:
     by_width: dict[int, list[int]] = {}
     for number in numbers:
         by_width.setdefault(len(number) if len(number) in widths else 0, []).append(int(number))
-    return [_bracket(_parts(members), width) for width, members in by_width.items()]
-
-
-def _bracket(parts: Sequence[range], width: int) -> str:
-    text = ",".join(range_word(part, width) for part in parts)
-    return f"[{text}]" if len(parts) > 1 or len(parts[0]) > 1 else text
+    words = []
+    for width, members in by_width.items():
+        parts = _parts(members)
+        text = ",".join(range_word(part, width) for part in parts)
+        words.append(f"[{text}]" if len(parts) > 1 or len(parts[0]) > 1 else text)
+    return words
 
 
 def expand(name: str) -> list[str]:

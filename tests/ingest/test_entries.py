@@ -415,6 +415,33 @@ def test_only_what_has_the_newest_line_first_is_turned(tmp_path: Path) -> None:
     assert describe_job(jobs[1]) == describe_job(jobs[0])
 
 
+def test_a_table_has_its_lines_in_the_column_that_holds_those_of_nccl() -> None:
+    said = rows("peer-killed")
+    tables = [
+        TABLES["console"],
+        csv_table(["timestamp", "message", "log"], lambda row: [row.iso, "ok", row.text]),
+        csv_table(["timestamp", "message", "log"], lambda row: [row.iso, row.text, "stdout"]),
+    ]
+    first, *others = [nccl_inspect.read(table(said)).sources[0].nccl_lines for table in tables]
+    assert first and others == [first, first]
+
+
+def test_a_document_of_one_line_has_one_and_epochs_are_shown_as_dates() -> None:
+    data = json_document(cloudwatch)[""](rows("peer-killed"))
+    for export in (data, data.removesuffix(b"\n")):
+        job = nccl_inspect.read(export)
+        assert job.head
+        assert (job.sources[0].lines, job.head.since.count("2026-11-20 23:13:0")) == (1, 2)
+
+
+def test_the_parts_of_a_line_that_docker_cut_are_one_line_in_any_export() -> None:
+    line = f"vm:11:12 [0] x.cc:1 NCCL WARN {'a' * 20_000} ends here\n"
+    parts = [{"log": part, "stream": "stdout"} for part in (line[: 1 << 14], line[1 << 14 :])]
+    for records in (parts, [{"_source": part} for part in parts]):
+        for export in (dump(records), dump(records, indent=1), b"".join(map(dump, records))):
+            assert [notice.message[-9:] for notice in nccl_inspect.read(export).notices] == ["ends here"]
+
+
 def broken(lines: Sequence[bytes], width: int, padded: bool) -> bytes:
     pieces = [line.rstrip()[at : at + width] for line in lines for at in range(0, max(len(line.rstrip()), 1), width)]
     return b"".join((piece.ljust(width) if padded else piece.rstrip()) + b"\n" for piece in pieces)

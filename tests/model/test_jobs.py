@@ -197,6 +197,16 @@ def test_a_job_may_have_nothing_but_an_unknown_line_in_a_rotated_file(tmp_path: 
     assert [len(job.sources) for job in judge_lines(str(tmp_path)) if job.paths] == [3, 3]
 
 
+def test_a_job_has_the_source_in_which_a_launcher_names_its_host(tmp_path: Path) -> None:
+    hosts = [small(number)[0].partition(b":")[0] for number in (0, 1)]
+    end = b"slurmstepd: error: *** STEP 7.0 ON %b CANCELLED AT 2026-11-20T23:13:07 DUE TO TIME LIMIT ***\n" % hosts[0]
+    for number, more in ((0, b""), (1, end)):
+        (tmp_path / f"job{number}.log").write_bytes(b"".join(small(number)) + more)
+    first, _ = judge_lines(str(tmp_path))
+    cited = {line.source for notice in first.notices for line in notice.evidence}
+    assert str(tmp_path / "job1.log") in cited <= {source.name for source in first.sources}
+
+
 @FEW
 @given(st.sets(st.integers(0, 440), max_size=60), st.sampled_from([b"", b"0: ", b"[pod/llama-0/main] "]))
 def test_lines_run_together_are_taken_apart(glued: set[int], envelope: bytes) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.text import decode, encode
+from nccl_inspect.util.text import decode, encode, has_line_of
 
 ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)?"
 """A date and time by ISO 8601 or nearly so, as envelopes print them."""
@@ -28,7 +29,7 @@ class Stated(NamedTuple):
 
     time: str | None = None
     label: str | None = None
-    """Pod, container, node or worker: what it calls the printer."""
+    """Pod, container or worker: what it calls the printer; with the node, ``train@node-1``, where it names that."""
     rank: int | None = None
     stream: str = ""
     partial: bool = False
@@ -51,6 +52,11 @@ class Stated(NamedTuple):
 NOTHING = Stated()
 
 
+def join_node(label: str | None, node: str | None) -> str | None:
+    """Return the name of a printer with that of its node, which is never taken for a pod."""
+    return f"{label}@{node}" if label and node else label or node or None
+
+
 class Inner(NamedTuple):
     """The line in an envelope."""
 
@@ -68,8 +74,8 @@ class Prefix(NamedTuple):
     first: bytes
     """The bytes with which it may begin; one byte excludes other envelopes."""
     pattern: re.Pattern[bytes]
-    """It is matched at the start of a line. Its groups ``time``, ``label``, ``rank`` and ``stream`` are kept; one with
-    ``partial`` says that the line continues in the next one."""
+    """It is matched at the start of a line. Its groups ``time``, ``label``, ``node``, ``rank`` and ``stream`` are kept;
+    one with ``partial`` says that the line continues in the next one."""
     samples: Mapping[bytes, Stated]
     """Prefixes, each with what is known from it."""
     trailer: tuple[bytes, re.Pattern[bytes]] | None = None
@@ -122,7 +128,7 @@ def clean_lines(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
     if b"\x1b" in block:
         lines = [_ANSI.sub(b"", line) if b"\x1b" in line else line for line in lines]
     if b"\r" in block:
-        lines = [_last_part(line) if b"\r" in line else line for line in lines]
+        lines = [_take_last_part(line) if b"\r" in line else line for line in lines]
     if _has_web_blank(block):
         lines = [line.replace(WEB_BLANK, b" ") for line in lines]
     if b"\\" in block and (lines is not given or _has_written_ends(block)):
@@ -179,29 +185,14 @@ def has_partials(block: bytes) -> bool:
         return False
     if block.rfind(b'"logtag"') >= 0 and any(block.rfind(sign) >= 0 for sign in _LOGTAG):
         return True
-    return _has_line_of(block, PART) and block.rfind(b'"stream"') >= 0
+    return has_line_of(block, PART) and block.rfind(b'"stream"') >= 0
 
 
-def _has_line_of(block: bytes, size: int) -> bool:
-    """Return whether a line has at least that many bytes."""
-    place = 0
-    while len(block) - place > size:
-        end = block.rfind(b"\n", place, place + size)
-        if end < 0:
-            return True
-        place = end + 1
-    return False
-
-
-def _last_part(line: bytes) -> bytes:
+def _take_last_part(line: bytes) -> bytes:
     """Return the line from the last part that holds NCCL's (printed raw memory may follow), else the last part."""
     parts = line.rstrip(b"\r").split(b"\r")
-    if b"NCCL " not in line:
-        return parts[-1]
-    for at in range(len(parts) - 1, -1, -1):
-        if _NCCL.search(parts[at]):
-            return b"\r".join(parts[at:])
-    return parts[-1]
+    nccl = [at for at, part in enumerate(parts) if _NCCL.search(part)] if b"NCCL " in line else []
+    return b"\r".join(parts[nccl[-1] :]) if nccl else parts[-1]
 
 
 def peel(line: bytes) -> Inner | None:
@@ -211,7 +202,35 @@ def peel(line: bytes) -> Inner | None:
         match = pattern.match(line)
         if match and (best is None or match.end() > best.end()):
             best = match
-    return Inner(line[best.end() :], _read_groups(best)) if best else None
+    if best is None:
+        return None
+    fields = {name: decode(value) for name, value in best.groupdict().items() if value}
+    rank = fields.get("rank")
+    stated = Stated(
+        fields.get("time"),
+        join_node(fields.get("label"), fields.get("node")),
+        None if rank is None else int(rank),
+        fields.get("stream", ""),
+        "partial" in fields,
+    )
+    return Inner(line[best.end() :], stated)
+
+
+def peel_all(line: bytes, stated: Stated = NOTHING) -> Iterator[Inner]:
+    """Yield a line, then without one prefix after the other, each time with what all that were taken off state.
+
+    Args:
+        line: as it stands.
+        stated: of what was taken off before.
+    """
+    inner = Inner(line, stated)
+    yield inner
+    for _ in range(MAX_DEPTH):
+        layer = peel(inner.text)
+        if layer is None:
+            return
+        inner = Inner(layer.text, layer.stated.add_outer(inner.stated))
+        yield inner
 
 
 def rank_of(line: bytes, text: bytes) -> int | None:
@@ -228,18 +247,6 @@ def rank_of(line: bytes, text: bytes) -> int | None:
     return rank
 
 
-def _read_groups(match: re.Match[bytes]) -> Stated:
-    fields = {name: decode(value) for name, value in match.groupdict().items() if value}
-    rank = fields.get("rank")
-    return Stated(
-        fields.get("time"),
-        fields.get("label"),
-        None if rank is None else int(rank),
-        fields.get("stream", ""),
-        "partial" in fields,
-    )
-
-
 def is_whole(line: bytes) -> bool:
     """Return whether a line opens like a whole-line envelope."""
     return any(envelope.opening.match(line) for envelope in _whole_lines().get(line[:1], ()))
@@ -247,13 +254,13 @@ def is_whole(line: bytes) -> bool:
 
 def contents(line: bytes) -> list[Inner]:
     """Return the lines in a whole-line envelope, by the one that knows most of them; none without an envelope."""
-    envelopes = (envelope for envelope in _whole_lines().get(line[:1], ()) if envelope.opening.match(line))
-    return max((envelope.read(line) for envelope in envelopes), key=_measure, default=[])
+    readings = [envelope.read(line) for envelope in _whole_lines().get(line[:1], ()) if envelope.opening.match(line)]
 
+    def measure(inners: list[Inner]) -> tuple[int, int]:
+        """Return how much a reading knows: the more lines, the better, and the more of the first one."""
+        return len(inners), sum(value is not None for inner in inners[:1] for value in inner.stated[:3])
 
-def _measure(inners: list[Inner]) -> tuple[int, int]:
-    """Return how much a reader knows of a line: the more lines in it, the better, and the more of the first one."""
-    return len(inners), sum(value is not None for inner in inners[:1] for value in inner.stated[:3])
+    return max(readings, key=measure, default=[])
 
 
 def layers(line: bytes) -> Iterator[bytes]:
@@ -261,14 +268,10 @@ def layers(line: bytes) -> Iterator[bytes]:
 
     Blanks at the end of a prefix may belong to the line: each number of them is tried.
     """
-    for _ in range(MAX_DEPTH):
-        layer = peel(line)
-        if layer is None:
-            return
-        front = line[: len(line) - len(layer.text)]
+    for before, (text, _) in pairwise(peel_all(line)):
+        front = before.text[: len(before.text) - len(text)]
         for blanks in range(len(front) - len(front.rstrip(b" ")) + 1):
-            yield b" " * blanks + layer.text
-        line = layer.text
+            yield b" " * blanks + text
 
 
 def texts(line: bytes) -> Iterator[bytes]:
@@ -276,19 +279,6 @@ def texts(line: bytes) -> Iterator[bytes]:
     for text in (line, *(inner.text.rstrip(b"\r\n") for inner in contents(line))):
         yield text
         yield from layers(text)
-
-
-def stream_of(line: bytes) -> Inner | None:
-    """Return the line without its prefixes up to the one that names the stream; None when none does."""
-    inner = Inner(line)
-    for _ in range(MAX_DEPTH):
-        layer = peel(inner.text)
-        if layer is None:
-            return None
-        inner = Inner(layer.text, layer.stated.add_outer(inner.stated))
-        if inner.stated.stream:
-            return inner
-    return None
 
 
 def without_trailer(message: bytes) -> bytes:

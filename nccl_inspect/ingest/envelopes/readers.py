@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from nccl_inspect.ingest.envelopes import ISO, PART, WORD, Inner, Stated
+from nccl_inspect.ingest.envelopes import ISO, PART, WORD, Inner, Stated, join_node
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode
 
@@ -30,15 +30,20 @@ _TIMES = (
 )
 """Where it has the time: the first counts."""
 _LABELS = (
-    *("PodName", "ContainerName", "Name", "Computer", "Host", "Service", "host.name", "hostname", "host"),
+    *("PodName", "ContainerName", "Name", "Service"),
     *("kubernetes.pod_name", "kubernetes.pod.name", "kubernetes.container_name", "container_name"),
     *("resource.labels.pod_name", "resource.labels.container_name", "labels.pod", "labels.container", "fields.pod"),
     *("_source.kubernetes.pod.name", "_source.kubernetes.pod_name", "_source.kubernetes.container.name"),
-    *("_source.kubernetes.container_name", "_source.host.name", "attributes.host", "attributes.service"),
-    *("resources_string.k8s.pod.name", "resources.k8s.pod.name", "attrs.tag", "attrs.name", "result.host"),
-    *("logStreamName", "@logStream", "_HOSTNAME", "_SYSTEMD_UNIT"),
+    *("_source.kubernetes.container_name", "attributes.service"),
+    *("resources_string.k8s.pod.name", "resources.k8s.pod.name", "attrs.tag", "attrs.name"),
+    *("logStreamName", "@logStream", "_SYSTEMD_UNIT"),
 )
 """Where it has the names of the printer: all that are there count."""
+_NODES = (
+    *("Computer", "Host", "host.name", "hostname", "host", "_source.host.name", "attributes.host", "result.host"),
+    "_HOSTNAME",
+)
+"""Where it has the machine that the collector runs on."""
 _HOLDERS = "events", "logEvents"
 """Lists of records in an object (CloudWatch)."""
 _MAX_DEPTH = 8
@@ -62,25 +67,28 @@ def _read_record(fields: dict[str, Any]) -> Inner | None:
     texts = {path: text for path in MESSAGES if path in fields and (text := text_of(fields[path])) is not None}
     if not texts:
         return None
-    path = _choose_name(texts)
+    path = choose_name(texts)
     text = texts[path]
     times = (_write(fields[path]) for path in _TIMES if path in fields)
     labels = dict.fromkeys([_write(fields[path]) for path in _LABELS if path in fields])
+    nodes = (_write(fields[path]) for path in _NODES if path in fields)
     rank = _write(fields.get("rank"))
-    is_cut = path == "log" and "stream" in fields and len(text) >= PART and not text.endswith(b"\n")  # by Docker
+    before = path[: path.rfind(".") + 1]  # ``_source.stream`` stands beside ``_source.log``
+    stream, tag = (fields.get(before + name, fields.get(name)) for name in ("stream", "logtag"))
+    is_cut = path == before + "log" and stream and len(text) >= PART and not text.endswith(b"\n")  # by Docker
     return Inner(
         text,
         Stated(
             next(filter(None, times), None),
-            "/".join(filter(None, labels)) or None,
+            join_node("/".join(filter(None, labels)), next(filter(None, nodes), None)),
             int(rank) if rank.isdecimal() else None,
-            _write(fields.get("stream")),
-            is_cut or fields.get("logtag") == "P",
+            _write(stream),
+            bool(is_cut) or tag == "P",
         ),
     )
 
 
-def _choose_name(texts: dict[str, bytes]) -> str:
+def choose_name(texts: dict[str, bytes]) -> str:
     """Return which of the members that may hold the line does: one with a line of NCCL, else one that is not blank."""
     return max(texts, key=lambda name: (b"NCCL " in texts[name], not texts[name].isspace()))
 
@@ -187,7 +195,7 @@ def read_logfmt(line: bytes) -> list[Inner]:
     label = "/".join(decode(fields[name]) for name in _LOGFMT_LABELS if fields.get(name)) or None
     rank = fields.get("rank", b"")
     stated = Stated(time, label, int(rank) if rank.isdigit() else None)
-    return [Inner(texts[_choose_name(texts)], stated)] if texts else []
+    return [Inner(texts[choose_name(texts)], stated)] if texts else []
 
 
 def _unquote(value: bytes) -> bytes:

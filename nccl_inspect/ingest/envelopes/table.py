@@ -151,15 +151,15 @@ PREFIXES = {
         WORD,
         re.compile(
             rb"(?P<time>" + DAY + rb"(?:\.\d{1,6})?|" + ISO + rb") "
-            rb"(?P<label>[\w.-]+ [\w./@\\-]+)(?:\[\d+\])?: "
+            rb"(?P<node>[\w.-]+) (?P<label>[\w./@\\-]+)(?:\[\d+\])?: "
         ),
         {
             b"Nov 20 23:13:07 node-1 train.service[123]: ": Stated(
-                time="Nov 20 23:13:07", label="node-1 train.service"
+                time="Nov 20 23:13:07", label="train.service@node-1"
             ),
-            b"Nov  2 03:13:07.071868 node-1 python3: ": Stated(time="Nov  2 03:13:07.071868", label="node-1 python3"),
+            b"Nov  2 03:13:07.071868 node-1 python3: ": Stated(time="Nov  2 03:13:07.071868", label="python3@node-1"),
             b"2026-11-20T23:13:07+0100 node-1 train[123]: ": Stated(
-                time="2026-11-20T23:13:07+0100", label="node-1 train"
+                time="2026-11-20T23:13:07+0100", label="train@node-1"
             ),
         },
     ),
@@ -296,24 +296,24 @@ PREFIXES = {
     "syslog_3164": Prefix(
         b"<",
         re.compile(
-            rb"<\d{1,3}>(?P<time>" + DAY + rb"|" + ISO + rb") (?P<label>[\w.-]+"
-            rb"(?: [\w./-]{1,48})?)(?:\[\d+\])?: ?"
+            rb"<\d{1,3}>(?P<time>" + DAY + rb"|" + ISO + rb") (?P<node>[\w.-]+)"
+            rb"(?: (?P<label>[\w./-]{1,48}))?(?:\[\d+\])?: ?"
         ),
-        {b"<13>Nov 20 23:13:07 node-1 train[123]: ": Stated(time="Nov 20 23:13:07", label="node-1 train")},
+        {b"<13>Nov 20 23:13:07 node-1 train[123]: ": Stated(time="Nov 20 23:13:07", label="train@node-1")},
     ),
     # Syslog by RFC 5424: priority, version, time, node, program, process, message id, structured data.
     "syslog_5424": Prefix(
         b"<",
         re.compile(
-            rb"<\d{1,3}>1 (?P<time>" + ISO + rb"|-) (?P<label>\S+ \S+) \S+ \S+ "
+            rb"<\d{1,3}>1 (?P<time>" + ISO + rb"|-) (?P<node>\S+) (?P<label>\S+) \S+ \S+ "
             rb"(?:-|(?:\[[^\]]*\])+) (?:\xef\xbb\xbf)?"
         ),
         {
             b"<13>1 2026-11-20T23:13:07.071Z node-1 train 123 - - ": Stated(
-                time="2026-11-20T23:13:07.071Z", label="node-1 train"
+                time="2026-11-20T23:13:07.071Z", label="train@node-1"
             ),
             b'<13>1 2026-11-20T23:13:07.071Z node-1 train 123 ID1 [meta a="b"] \xef\xbb\xbf': Stated(
-                time="2026-11-20T23:13:07.071Z", label="node-1 train"
+                time="2026-11-20T23:13:07.071Z", label="train@node-1"
             ),
         },
     ),
@@ -420,10 +420,10 @@ WHOLE_LINES = {
                 time="2026-11-20T23:13:07Z", label="gpu-1"
             ),
             b'{"Date":"2026-11-20T23:13:07.071Z","Host":"gpu-1","Service":"train","Message":"LINE"}': Stated(
-                time="2026-11-20T23:13:07.071Z", label="gpu-1/train"
+                time="2026-11-20T23:13:07.071Z", label="train@gpu-1"
             ),
             b'{"Date":"2026-11-20T23:13:07.071Z","Host":"gpu-1","Service":"train","Content":"LINE"}': Stated(
-                time="2026-11-20T23:13:07.071Z", label="gpu-1/train"
+                time="2026-11-20T23:13:07.071Z", label="train@gpu-1"
             ),
             # Docker's ``json-file`` driver; long lines come in parts of 16 kB.
             b'{"log":"LINE\\n","stream":"stdout","time":"2026-11-20T23:13:07.071868123Z"}': Stated(
@@ -462,7 +462,7 @@ WHOLE_LINES = {
             ),
             # ``journalctl -o json``: the message is a list of bytes when it is not plain text.
             b'{"__REALTIME_TIMESTAMP":"1795216387071868","_HOSTNAME":"n","_SYSTEMD_UNIT":"t","MESSAGE":"LINE"}': Stated(
-                time="1795216387071868", label="n/t"
+                time="1795216387071868", label="t@n"
             ),
             # Programs that log JSON: Go's slog, zap and logrus, pino.
             b'{"time":"2026-11-20T23:13:07.071Z","level":"INFO","msg":"LINE"}': Stated(time="2026-11-20T23:13:07.071Z"),

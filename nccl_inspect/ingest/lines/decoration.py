@@ -180,22 +180,16 @@ def layers(line: bytes) -> Iterator[bytes]:
     seen = {line}
     for way in ways:
         yield way
-        for less in _with_less(way):
+        shorter = [way[match.end() :] for lead in _LEADS if (match := lead.match(way))]
+        tail = max(0, len(way) - _TRAIL)
+        shorter += [way[: match.start()] for trail in _TRAILS if (match := trail.search(way, tail))]
+        layer = envelopes.peel(way)
+        if layer and (way.startswith(b"[") or layer.stated.time or layer.stated.rank is not None):
+            shorter.append(layer.text)
+        for less in map(bytes.strip, shorter):
             if less and less not in seen and len(ways) < _MOST:
                 seen.add(less)
                 ways.append(less)
-
-
-def _with_less(text: bytes) -> Iterator[bytes]:
-    for lead in _LEADS:
-        if match := lead.match(text):
-            yield text[match.end() :].strip()
-    for trail in _TRAILS:
-        if match := trail.search(text, max(0, len(text) - _TRAIL)):
-            yield text[: match.start()].strip()
-    layer = envelopes.peel(text)
-    if layer and (text.startswith(b"[") or layer.stated.time or layer.stated.rank is not None):
-        yield layer.text.strip()
 
 
 def endings(text: bytes) -> list[bytes]:

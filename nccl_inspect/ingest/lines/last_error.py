@@ -15,7 +15,7 @@ from nccl_inspect.ingest.envelopes import NOTHING, Inner, Stated
 from nccl_inspect.util.patterns import compile_later
 
 MARK = b"Last error:"
-_LOG_ENTRY = b"Last NCCL warning(error) log entry (may be unrelated) "
+QUOTE = b"Last NCCL warning(error) log entry (may be unrelated) "
 """XLA's mark: the text follows in quotes (xla/service/gpu/nccl_utils.cc)."""
 _FAR = 64
 """At most this many lines later: others print in between."""
@@ -49,14 +49,9 @@ def inline(line: bytes, stated: Stated = NOTHING) -> Inner:
     return Inner(text.strip(), _state_front(lead, stated))
 
 
-def is_quoted(line: bytes) -> bool:
-    """Return whether a line holds NCCL's last warning as XLA quotes it."""
-    return _LOG_ENTRY in line
-
-
 def read_quote(line: bytes, stated: Stated = NOTHING) -> Inner:
     """Return the text in the quotes after XLA's mark; empty without quotes."""
-    lead, _, text = line.partition(_LOG_ENTRY)
+    lead, _, text = line.partition(QUOTE)
     return Inner(text.partition(b"'")[2].rpartition(b"'")[0].strip(), _state_front(lead, stated))
 
 
@@ -81,15 +76,11 @@ def shift_lines(awaited: Awaited, lines: int) -> Awaited:
     return {printer: announced._replace(last=announced.last + lines) for printer, announced in awaited.items()}
 
 
-def _printer(lead: bytes, stated: Stated) -> _Printer:
-    return _Printer(_DIGIT.sub(b"0", lead), stated.label, stated.rank)
-
-
 def _state_front(lead: bytes, stated: Stated) -> Stated:
     """Return what all prefixes of a line state together."""
-    for _ in range(envelopes.MAX_DEPTH):
-        layer = envelopes.peel(lead)
-        if layer is None:
-            break
-        lead, stated = layer.text, layer.stated.add_outer(stated)
-    return stated
+    *_, inner = envelopes.peel_all(lead, stated)
+    return inner.stated
+
+
+def _printer(lead: bytes, stated: Stated) -> _Printer:
+    return _Printer(_DIGIT.sub(b"0", lead), stated.label, stated.rank)

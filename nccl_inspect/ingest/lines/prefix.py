@@ -139,7 +139,9 @@ def parse(head: bytes) -> Origin | None:
         if match := _CORE.fullmatch(rest):
             return _origin(head, match, stated)
         if (match := _MASKED.fullmatch(rest)) and not _PRINTER.search(match["location"] or b""):
-            return _read_masked_origin(head, stated, **_groups(match))
+            groups = match.groupdict()
+            alone = groups.pop("alone")  # a host without the numbers of process and thread
+            return _read_masked_origin(head, stated, **{**groups, "host": groups["host"] or alone})
         if _PLACE.fullmatch(rest):
             return _read_masked_origin(head, stated, location=b" " + rest)
         layer = envelopes.peel(rest + b" ")
@@ -206,13 +208,6 @@ def _read_masked_origin(
     )
 
 
-def _groups(match: re.Match[bytes]) -> dict[str, bytes | None]:
-    """Return the parts of a prefix; a host may stand alone, without the numbers of process and thread."""
-    groups = match.groupdict()
-    alone = groups.pop("alone")
-    return {**groups, "host": groups["host"] or alone}
-
-
 def _marks(stated: Stated) -> list[str]:
     """Return the made-up name of a process whose host is not known."""
     rank = [] if stated.rank is None else [f"rank {stated.rank}"]
@@ -224,16 +219,6 @@ def pieces(line: bytes, origin: Origin) -> list[bytes]:
     again = re.compile(rb"(?:\[\d[\d/:., TZ+-]{5,40}\] )?" + re.escape(encode(origin.process.host)) + _TWICE)
     starts = [match.start() for match in again.finditer(line)][1:]
     return [line[begin:end] for begin, end in zip([0, *starts], [*starts, len(line)], strict=True)]
-
-
-def strip_envelope(line: bytes) -> bytes:
-    """Return a line without what collectors put in front of it."""
-    for _ in range(envelopes.MAX_DEPTH):
-        layer = envelopes.peel(line)
-        if layer is None:
-            break
-        line = layer.text
-    return line
 
 
 def read_unprefixed(line: bytes) -> bytes | None:

@@ -198,23 +198,20 @@ class Timed:
 
     def proven(self, key: bytes) -> Frame | None:
         """Return what prefixes with a key have in common, as soon as it tells their origin."""
-        frame = self._known.young.get(key) or self._known.recall(key) or self._like_sibling(key)
+        frame = self._known.young.get(key) or self._known.recall(key)
+        if (
+            frame is None
+            and (printer := _PRINTER.search(key))
+            and (sibling := self._siblings.get(key[: printer.start()]))
+        ):  # it differs from a proven one in host and numbers only
+            own = sibling.origin
+            host, pid, tid, device = printer.groups()
+            process = Process(host.decode("ascii"), int(pid), own.process.apart)
+            origin = own._replace(head=key, process=process, tid=int(tid), device=int(device))
+            rest = len(key) - sibling.begin - len(sibling.time)
+            frame = Frame(origin, sibling.time, sibling.begin, rest, sibling.stamp, is_proven=True)
+            self._known.keep(key, frame)
         return frame if frame is not None and frame.is_proven else None
-
-    def _like_sibling(self, key: bytes) -> Frame | None:
-        """Return a frame that differs from a proven one in host and numbers only; None where there is none such."""
-        printer = _PRINTER.search(key)
-        sibling = self._siblings.get(key[: printer.start()]) if printer else None
-        if printer is None or sibling is None:
-            return None
-        own = sibling.origin
-        host, pid, tid, device = printer.groups()
-        process = Process(host.decode("ascii"), int(pid), own.process.apart)
-        origin = own._replace(head=key, process=process, tid=int(tid), device=int(device))
-        rest = len(key) - sibling.begin - len(sibling.time)
-        frame = Frame(origin, sibling.time, sibling.begin, rest, sibling.stamp, is_proven=True)
-        self._known.keep(key, frame)
-        return frame
 
     def recall_origin(self, head: bytes) -> Origin | None:
         """Return what :func:`nccl_inspect.ingest.lines.prefix.parse` would give; None where that is not known yet."""

@@ -14,9 +14,9 @@ with a line. This needs the bytes as they were written: where a collector rewrot
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest.sources.streams import BLOCK
@@ -68,6 +68,37 @@ class Mended(Record):
     """Those of this block, and lines whose end is missing."""
     stands: Sequence[int] | None = None
     """Where each line stands, when its number is that of the order of reading."""
+
+
+class LineReader:
+    """Takes the bytes of a source as they come, and gives lines that are made of one or several of its own."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        """Line ends seen."""
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[Numbered]:
+        """Yield what is whole by now."""
+        self.lines += data.count(b"\n")
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[:BLOCK]
+        for line in lines:
+            yield from self._take(line)
+
+    def finish(self) -> Iterator[Numbered]:
+        """Yield what is left at the end of the source."""
+        if self._rest:
+            yield from self._take(self._rest)
+        yield from self._end()
+
+    def _take(self, line: bytes) -> Iterator[Numbered]:
+        """Take in a line, and give what ends with it or before."""
+        raise NotImplementedError
+
+    def _end(self) -> Iterator[Numbered]:
+        """Give what has not ended."""
+        raise NotImplementedError
 
 
 @record
@@ -150,8 +181,14 @@ class Rejoiner:
                 yield Numbered(number + index, text)
         self.lines += len(texts) - 1
         self._offset += len(block)
-        if texts[-1] and texts[-1] is not _TAKEN:
-            yield from self._tear(owner, texts[-1])
+        if texts[-1] and texts[-1] is not _TAKEN:  # the block ends inside a line
+            if old := self._heads.get(owner):
+                yield Numbered(old.number, old.text, cut=True)
+            self._heads[owner] = _Head(texts[-1], self.lines + 1, self._offset)
+            self._last_torn = owner
+            if len(self._heads) > _MAX_HEADS:
+                oldest = self._heads.pop(next(iter(self._heads)))
+                yield Numbered(oldest.number, oldest.text, cut=True)
 
     def _owner(self, match: re.Match[bytes]) -> Owner:
         """Return who printed a line.
@@ -186,16 +223,6 @@ class Rejoiner:
             return
         yield Numbered(head.number, text, repaired)
 
-    def _tear(self, owner: Owner, text: bytes) -> Iterator[Numbered]:
-        """Yield the block ends inside a line."""
-        if old := self._heads.get(owner):
-            yield Numbered(old.number, old.text, cut=True)
-        self._heads[owner] = _Head(text, self.lines + 1, self._offset)
-        self._last_torn = owner
-        if len(self._heads) > _MAX_HEADS:
-            oldest = self._heads.pop(next(iter(self._heads)))
-            yield Numbered(oldest.number, oldest.text, cut=True)
-
 
 _TAKEN = b"\x00taken"
 
@@ -215,7 +242,14 @@ def _count_glued_lines(text: bytes) -> int:
     hosts = _hosts(text[:_SAMPLE])
     if not hosts or len(hosts) > _MAX_HOSTS:
         hosts = set(sorted(hosts)[:_MAX_HOSTS])
-    if not hosts or not _may_be_inside(text, hosts):
+    if not hosts:
+        return 0
+    # Whether a host may stand inside a line; of many hosts only what all begin with tells that.
+    first, last = min(hosts), max(hosts)
+    width = len(os.path.commonprefix([first, last]))  # noqa: RUF071 - a part of a name
+    if width >= _LEAST and not _is_inside(text, first[:width]):
+        return 0
+    if len(hosts) <= _FEW_HOSTS and not any(_is_inside(text, host + b":") for host in hosts):
         return 0
     names = b"|".join(map(re.escape, sorted(hosts, key=len, reverse=True)))
     pattern = rb"(?m)^(?:%b):\d[^\n]*?[^\n](?:%b):\d+:\d+ \[-?\d+\] (?:[^\n]{1,200}:\d+ )?NCCL " % (names, names)
@@ -231,15 +265,6 @@ def _hosts(text: bytes) -> set[bytes]:
     if text.count(b"\n" + begin) + text.startswith(begin) == text.count(b"\n") + 1:
         return {first[1]}
     return {match[1] for match in _PREFIX.finditer(text)}
-
-
-def _may_be_inside(text: bytes, hosts: set[bytes]) -> bool:
-    """Return whether a host may stand inside a line; of many hosts only what all begin with tells that."""
-    first, last = min(hosts), max(hosts)
-    width = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
-    if width >= _LEAST and not _is_inside(text, first[:width]):
-        return False
-    return len(hosts) > _FEW_HOSTS or any(_is_inside(text, host + b":") for host in hosts)
 
 
 def _is_inside(text: bytes, word: bytes) -> bool:

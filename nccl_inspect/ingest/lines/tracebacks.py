@@ -83,10 +83,5 @@ def _wait(printer: _Printer, number: int, open_tracebacks: Open) -> None:
 
 def _printers(line: bytes, stated: Stated) -> Iterator[tuple[_Printer, bytes]]:
     """Yield who may have printed a line: by each number of prefixes, with what is left of it."""
-    inner = Inner(line, stated)
-    for depth in range(envelopes.MAX_DEPTH):
-        yield _Printer(depth, inner.stated.label, inner.stated.rank), inner.text
-        layer = envelopes.peel(inner.text)
-        if layer is None:
-            return
-        inner = Inner(layer.text, layer.stated.add_outer(inner.stated))
+    for depth, (text, own) in enumerate(envelopes.peel_all(line, stated)):
+        yield _Printer(depth, own.label, own.rank), text

@@ -61,22 +61,18 @@ def read_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
                 archive.members.clear()  # else it keeps them all
                 if not info.isreg() or not wanted.by_name(info.name):
                     continue
-                member = _tar_member(archive, info, watched, wanted)
-                if member is not None:
-                    yield member
+                name = info.name.removeprefix("./")
+                try:
+                    head, member = peek(watched.read(archive.extractfile(info)), lambda taken: len(taken) >= HEAD)
+                except StreamError as error:
+                    yield Member(name, failing(error))
+                else:
+                    if wanted.by_head(name, head):
+                        yield Member(name, partial(iter, member))
                 if watched.failed:
                     return
     except tarfile.TarError as error:
         raise _damage_error(error) from None
-
-
-def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, watched: _Watched, wanted: Wanted) -> Member | None:
-    name = info.name.removeprefix("./")
-    try:
-        head, data = peek(watched.read(archive.extractfile(info)), lambda taken: len(taken) >= HEAD)
-    except StreamError as error:
-        return Member(name, failing(error))
-    return Member(name, lambda: data) if wanted.by_head(name, head) else None
 
 
 class _Watched:
@@ -164,10 +160,15 @@ def read_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> 
         raise _damage_error(error) from None
     with archive:
         for info in sorted(archive.infolist(), key=lambda info: log_detection.natural(info.filename)):
-            if _is_file(info) and wanted.by_name(info.filename):
-                member = _zip_member(archive, info, wanted)
-                if member is not None:
-                    yield member
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            is_file = info.filename[-1:] not in ("", "/") and kind in (0, stat.S_IFREG)
+            if is_file and wanted.by_name(info.filename):
+                data = partial(_read_zip_member, archive, info)
+                head: bytes | None = None
+                with suppress(StreamError):
+                    head, _ = peek(data(), lambda taken: len(taken) >= HEAD)
+                if wanted.by_head(info.filename, head):
+                    yield Member(info.filename, data)
             count(info.compress_size)
 
 
@@ -179,19 +180,6 @@ def read_zip_at(place: Any, count: Callable[[int], None], wanted: Wanted = LOGS)
     """
     with place.open("rb") as file:
         yield from read_zip(file, count, wanted)
-
-
-def _is_file(info: zipfile.ZipInfo) -> bool:
-    kind = stat.S_IFMT(info.external_attr >> 16)
-    return info.filename[-1:] not in ("", "/") and kind in (0, stat.S_IFREG)
-
-
-def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wanted: Wanted) -> Member | None:
-    data = partial(_read_zip_member, archive, info)
-    head: bytes | None = None
-    with suppress(StreamError):
-        head, _ = peek(data(), lambda taken: len(taken) >= HEAD)
-    return Member(info.filename, data) if wanted.by_head(info.filename, head) else None
 
 
 def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Pieces:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from nccl_inspect.errors import NoInputError
@@ -25,7 +25,7 @@ from nccl_inspect.ingest.sources.streams import (
     peek,
 )
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.text import escape_controls
+from nccl_inspect.util.text import escape_controls, has_line_of
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.sources.archives import Member
@@ -93,24 +93,25 @@ def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
 
         yield from _members(file, archives.read_tar(unpacked), allowance)
     elif log_detection.is_zip(head):
-        yield from _members(file, _read_zip(file, count, allowance), allowance)
+        if file.place is None and file.stream is None:
+            problem = StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
+            yield Source(file.name, failing(problem))
+            return
+        from nccl_inspect.ingest.sources import archives  # few logs are in one
+
+        allowance.take(file.size or 0)
+        members = archives.read_zip_at(file.place, count) if file.place else archives.read_zip(file.stream, count)
+        yield from _members(
+            file,
+            (m._replace(open=lambda m=m: allowance.count_pieces(m.open())) for m in members),  # type: ignore[misc]
+            allowance,
+        )
     elif file.again and compression.is_packed(stored):
         yield Source(file.name, lambda: count_lengths(file.open(), count), allowance=allowance)
     elif file.again:
         yield Source(file.name, lambda: count_lengths(unpacked, count), allowance=allowance)
     else:
         yield Source(file.name, lambda: unpacked, allowance=allowance)
-
-
-def _read_zip(file: File, count: Callable[[int], None], allowance: Allowance) -> Iterator[Member]:
-    if file.place is None and file.stream is None:
-        raise StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
-    from nccl_inspect.ingest.sources import archives  # few logs are in one
-
-    allowance.take(file.size or 0)
-    members = archives.read_zip_at(file.place, count) if file.place else archives.read_zip(file.stream, count)
-    for member in members:
-        yield member._replace(open=lambda member=member: allowance.count_pieces(member.open()))  # type: ignore[misc]
 
 
 def _members(file: File, members: Iterator[Member], allowance: Allowance) -> Iterator[Source]:
@@ -231,11 +232,6 @@ def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
         yield error
 
 
-def is_torn_stream(pieces: Iterator[bytes]) -> bool:
-    """Return whether lines of these bytes would be put together again."""
-    return any(lines.mended for lines in cut(islice(pieces, LOOK_AHEAD // BLOCK + 1), LOOK_AHEAD))
-
-
 def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
     """Yield the lines in pieces of a source.
 
@@ -256,7 +252,12 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
         if end < 0:
             rest = (rest + last)[:BLOCK]
             continue
-        whole = Lines(None, size, text=_cut_long_lines(b"".join((rest, *before, memoryview(last)[:end]))))
+        text = b"".join((rest, *before, memoryview(last)[:end]))
+        if has_line_of(text, BLOCK + 1):
+            text = b"\n".join([line[:BLOCK] for line in text.split(b"\n")])
+        if b"\r" in text and (b"\r\n" in text or text.endswith(b"\r")):
+            text = b"\n".join([line.rstrip(b"\r") for line in text.split(b"\n")])
+        whole = Lines(None, size, text=text)
         rest = last[end + 1 :][:BLOCK]
         if seen < look:
             ends += len(whole)
@@ -264,25 +265,6 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
         size = 0
     if rest:
         yield Lines([rest.rstrip(b"\r")], size)
-
-
-def _cut_long_lines(text: bytes) -> bytes:
-    """Return the lines without returns before their ends, none longer than :data:`BLOCK`."""
-    if _has_long_line(text):
-        text = b"\n".join([line[:BLOCK] for line in text.split(b"\n")])
-    if b"\r" in text and (b"\r\n" in text or text.endswith(b"\r")):
-        return b"\n".join([line.rstrip(b"\r") for line in text.split(b"\n")])
-    return text
-
-
-def _has_long_line(text: bytes) -> bool:
-    place = 0
-    while len(text) - place > BLOCK:
-        end = text.rfind(b"\n", place, place + BLOCK + 1)
-        if end < 0:
-            return True
-        place = end + 1
-    return False
 
 
 # Exports: a line for each record, and the oldest first. Lines that are not consecutive in the source are numbered in
@@ -362,7 +344,7 @@ def may_be_export(head: bytes) -> bool:
 def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
     """Yield the lines that a reader gives, with their numbers in the order of reading."""
     total = 0
-    problem = None
+    piece, problem = b"\n", None
     try:
         for piece in data:
             entries = list(reader.feed(piece))
@@ -370,7 +352,8 @@ def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
             total += len(entries)
     except NoInputError as error:
         problem = error
-    yield number_lines(list(reader.finish()), total, 0, reader.lines)
+    lines = reader.lines + (not piece.endswith(b"\n"))  # the last one has no end
+    yield number_lines(list(reader.finish()), total, 0, lines)
     if problem:
         raise problem
 

@@ -10,10 +10,10 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, peek
@@ -114,21 +114,6 @@ _ZSTD_STEP = 1024
 _ZSTD_COMMAND = "zstd -dc FILE | nccl-inspect summarize"
 
 
-class _Decoder(Protocol):
-    """Holds what the decoders of the standard library have in common."""
-
-    @property
-    def eof(self) -> bool:
-        """Return whether the part has ended."""
-
-    @property
-    def unused_data(self) -> bytes:
-        """Return what follows the part."""
-
-    def decompress(self, data: bytes, max_length: int, /) -> bytes:
-        """Unpack; what is left over because of the limit is kept or is in ``unconsumed_tail``."""
-
-
 class _Zstd:
     """zstd with the interface of the standard library's decoders."""
 
@@ -146,55 +131,13 @@ class _Zstd:
         return out
 
 
-def _gzip() -> tuple[Callable[[], _Decoder], type[Exception]]:
-    return (lambda: zlib.decompressobj(wbits=31)), zlib.error
-
-
-def _bz2() -> tuple[Callable[[], _Decoder], type[Exception]]:
-    import bz2  # loaded where it is needed: most logs are not packed
-
-    return bz2.BZ2Decompressor, OSError
-
-
-def _xz() -> tuple[Callable[[], _Decoder], type[Exception]]:
-    import lzma
-
-    return (lambda: lzma.LZMADecompressor(memlimit=_MEMORY)), lzma.LZMAError
-
-
-def _zstd() -> tuple[Callable[[], _Decoder], type[Exception]]:
-    try:
-        import zstandard
-    except ImportError:
-        return _zstd_of_python()
-    factory = zstandard.ZstdDecompressor(max_window_size=_MEMORY)
-    return (lambda: _Zstd(factory.decompressobj(write_size=1 << 15))), zstandard.ZstdError
-
-
-def _zstd_of_python() -> tuple[Callable[[], _Decoder], type[Exception]]:
-    """Return what Python itself has since 3.14.
-
-    Raises:
-        StreamError: this one has not.
-    """
-    try:
-        zstd = import_module("compression.zstd")
-    except ImportError:
-        raise StreamError(
-            "it is packed with zstd, and Python's package for that is not installed",
-            f"pip install zstandard, or: {_ZSTD_COMMAND}",
-        ) from None
-    options = {zstd.DecompressionParameter.window_log_max: _MEMORY.bit_length() - 1}
-    return (lambda: cast(_Decoder, zstd.ZstdDecompressor(options=options))), zstd.ZstdError
-
-
-_KINDS: dict[bytes, Callable[[], tuple[Callable[[], _Decoder], type[Exception]]]] = {
-    b"\x1f\x8b": _gzip,
-    b"BZh": _bz2,
-    b"\xfd7zXZ\0": _xz,
-    b"]\0\0": _xz,
-    b"\x28\xb5\x2f\xfd": _zstd,
-    **{bytes([first]) + b"\x2a\x4d\x18": _zstd for first in range(0x50, 0x60)},  # frames that are skipped: pzstd
+_KINDS = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\0": "xz",
+    b"]\0\0": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    **{bytes([first]) + b"\x2a\x4d\x18": "zstd" for first in range(0x50, 0x60)},  # frames that are skipped: pzstd
 }
 _OTHERS = {
     b"\x04\x22\x4d\x18": ("lz4", "lz4 -dc FILE"),
@@ -227,7 +170,7 @@ def unpack_data(data: Pieces, allowance: Allowance | None = None) -> Pieces:
         if head.startswith(beginning):
             raise StreamError(f"{name} is not unpacked here", f"unpack it: {command} | nccl-inspect summarize")
     kind = next(kind for beginning, kind in _KINDS.items() if head.startswith(beginning))
-    return _unpack_pieces(data, *kind(), allowance or Allowance())
+    return _unpack_pieces(data, *_find_decoder(kind), allowance or Allowance())
 
 
 def _tells(head: bytes) -> bool:
@@ -235,50 +178,64 @@ def _tells(head: bytes) -> bool:
     return len(head) >= _MAGIC or (head != b"" and not any(start.startswith(head) for start in _BEGINNINGS))
 
 
+def _find_decoder(kind: str) -> tuple[Callable[[], Any], type[Exception]]:
+    """Return what makes decoders of a kind, and the error that these raise; most logs need none.
+
+    Raises:
+        StreamError: Python has none of this kind.
+    """
+    if kind == "gzip":
+        return (lambda: zlib.decompressobj(wbits=31)), zlib.error
+    if kind == "bzip2":
+        import bz2
+
+        return bz2.BZ2Decompressor, OSError
+    if kind == "xz":
+        import lzma
+
+        return (lambda: lzma.LZMADecompressor(memlimit=_MEMORY)), lzma.LZMAError
+    with suppress(ImportError):
+        import zstandard
+
+        factory = zstandard.ZstdDecompressor(max_window_size=_MEMORY)
+        return (lambda: _Zstd(factory.decompressobj(write_size=1 << 15))), zstandard.ZstdError
+    try:
+        zstd = import_module("compression.zstd")  # of Python itself, since 3.14
+    except ImportError:
+        raise StreamError(
+            "it is packed with zstd, and Python's package for that is not installed",
+            f"pip install zstandard, or: {_ZSTD_COMMAND}",
+        ) from None
+    options = {zstd.DecompressionParameter.window_log_max: _MEMORY.bit_length() - 1}
+    return (lambda: zstd.ZstdDecompressor(options=options)), zstd.ZstdError
+
+
 def _unpack_pieces(
-    data: Pieces, decoder: Callable[[], _Decoder], error: type[Exception], allowance: Allowance
+    data: Pieces, make: Callable[[], Any], error: type[Exception], allowance: Allowance
 ) -> Iterator[bytes]:
-    parts = _Parts(decoder)
+    """Yield what packed data stands for, part after part: packed files may be put together by ``cat``."""
+    decoder = None
     try:
         for piece in data:
             allowance.take(len(piece))
-            yield from allowance.count_pieces(parts.unpack(piece))
+            packed, may_give = piece, True
+            while may_give:
+                if decoder is None:
+                    packed = packed.lstrip(b"\0")  # parts may be padded
+                    if not packed:
+                        break
+                    decoder = make()
+                out = decoder.decompress(packed, BLOCK)
+                if out:
+                    yield out
+                    allowance.give(len(out))
+                if decoder.eof:
+                    packed, decoder = decoder.unused_data, None
+                else:
+                    packed = getattr(decoder, "unconsumed_tail", b"")
+                    may_give = bool(packed) or len(out) >= BLOCK
     except error as problem:
-        raise StreamError(f"the compressed data is damaged ({_one_line(problem)})", "copy the file again") from None
-    if parts.inside:
+        words = " ".join(str(problem).split()) or type(problem).__name__
+        raise StreamError(f"the compressed data is damaged ({words})", "copy the file again") from None
+    if decoder is not None:
         raise StreamError("the compressed data is damaged (it breaks off)", "copy the file again")
-
-
-def _one_line(problem: Exception) -> str:
-    return " ".join(str(problem).split()) or type(problem).__name__
-
-
-class _Parts:
-    """Unpacks one part after the other: packed files may be put together by ``cat``."""
-
-    def __init__(self, decoder: Callable[[], _Decoder]) -> None:
-        self._decoder = decoder
-        self._current: _Decoder | None = None
-
-    @property
-    def inside(self) -> bool:
-        """Return whether a part has begun and not ended."""
-        return self._current is not None
-
-    def unpack(self, data: bytes) -> Iterator[bytes]:
-        """Yield what these packed bytes stand for, in steps."""
-        while True:
-            if self._current is None:
-                data = data.lstrip(b"\0")  # parts may be padded
-                if not data:
-                    return
-                self._current = self._decoder()
-            out = self._current.decompress(data, BLOCK)
-            if out:
-                yield out
-            if self._current.eof:
-                data, self._current = self._current.unused_data, None
-                continue
-            data = getattr(self._current, "unconsumed_tail", b"")
-            if not data and len(out) < BLOCK:
-                return

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from nccl_inspect.ingest.envelopes.readers import MESSAGES, flatten
-from nccl_inspect.ingest.lines.torn import Numbered
+from nccl_inspect.ingest.envelopes.readers import MESSAGES, choose_name, flatten
+from nccl_inspect.ingest.lines.torn import LineReader, Numbered
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.util.text import decode, encode
 
@@ -163,8 +163,12 @@ class Document:
             colon = _COLON.match(self._text, end)
             if colon is None and not ended and _BLANK.match(self._text, end):
                 return None
+            if colon and not (self._frames and self._frames[-1].sign == "{"):
+                return self._as_it_is(ended)  # the name of a member outside of an object: no part of a document
             if colon:
-                return self._close_named(value, colon.end(), ended)
+                self._key = value
+                self._go_to(colon.end())
+                return []
         return self._read_value(sign, value, end)
 
     def _broken_off(self, ended: bool) -> list[Numbered] | None:
@@ -175,14 +179,6 @@ class Document:
         except ValueError:
             value = ""
         return self._read_value('"', value, len(self._text)) if _MARK in value else self._as_it_is(ended)
-
-    def _close_named(self, key: str, end: int, ended: bool) -> list[Numbered] | None:
-        """Return the name of a member; outside an object, the line is not part of a document."""
-        if not self._frames or self._frames[-1].sign != "{":
-            return self._as_it_is(ended)
-        self._key = key
-        self._go_to(end)
-        return []
 
     def _read_value(self, sign: str, value: Any, end: int) -> list[Numbered]:
         """Return what a whole value gives."""
@@ -233,7 +229,8 @@ class Document:
             context.update(frame.context)
         names = context.get("columns") or context.get("fields")
         if isinstance(names, list) and len(names) == len(row):
-            return dict(zip(map(_name, names), row, strict=True))
+            names = [name.get("name", "") if isinstance(name, dict) else name for name in names]
+            return dict(zip(map(str, names), row, strict=True))
         if "stream" in context and len(row) > 1 and all(isinstance(cell, str) for cell in row[:2]):
             return {"timestamp": row[0], "line": row[1], "labels": context["stream"]}
         return None
@@ -243,11 +240,13 @@ class Document:
         source = self._text[self._at : end]
         if isinstance(record, str):
             self.records += _MARK in record
-            return [Numbered(self._number, encode(line)) for line in _split(record)[:: self._step]]
+            return [Numbered(self._number, encode(line)) for line in _split_lines(record)[:: self._step]]
         self.records += 1
         path = self._place_of_message(record)
-        number = self._number + source.count("\n", 0, _number_path(source, path))
-        texts = _split(str(dict(flatten(record))[path]))[:: self._step]
+        marked = source.find(_MARK)
+        at = marked if marked >= 0 else max(source.find(f'"{path.rpartition(".")[2]}"'), 0)
+        number = self._number + source.count("\n", 0, at)
+        texts = _split_lines(str(dict(flatten(record))[path]))[:: self._step]
         if len(texts) > 1:
             return [Numbered(number, _dump_record({**record, path: text})) for text in texts]
         line = encode(source.replace("\n", " ").replace("\r", " ")) if record is value else _dump_record(record)
@@ -291,22 +290,12 @@ def _match(pattern: re.Pattern[str], text: str, place: int) -> int:
     return match.end() if match else place
 
 
-def _name(column: Any) -> str:
-    return str(column.get("name", "")) if isinstance(column, dict) else str(column)
+def _split_lines(text: str) -> list[str]:
+    return text.rstrip("\r\n").split("\n")
 
 
 def _dump_record(record: dict[str, Any]) -> bytes:
     return encode(json.dumps(record, ensure_ascii=False))
-
-
-def _split(text: str) -> list[str]:
-    return text.rstrip("\r\n").split("\n")
-
-
-def _number_path(source: str, path: str) -> int:
-    """Return where in a record its message stands."""
-    marked = source.find(_MARK)
-    return marked if marked >= 0 else max(source.find(f'"{path.rpartition(".")[2]}"'), 0)
 
 
 def _path(fields: Mapping[str, Any]) -> str:
@@ -335,10 +324,8 @@ def _cells(text: str, delimiter: str) -> list[str]:
     return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), [])
 
 
-class Sheet:
-    """Takes the bytes of a table as they come and gives its rows, each as a line.
-
-    A row that does not fit the columns is given as it is.
+class Sheet(LineReader):
+    """Gives the rows of a table, each as a line; one that does not fit the columns as it is.
 
     Args:
         names: of the columns.
@@ -347,13 +334,12 @@ class Sheet:
     """
 
     def __init__(self, names: list[str], delimiter: str, turned: bool = False) -> None:
+        super().__init__()
         self._step = -1 if turned else 1
-        self.lines = 0
-        """Line ends seen."""
         self._names = names
-        self._message = next(name for name in MESSAGES if name in names)
+        self._messages = [name for name in MESSAGES if name in names]
+        """The columns that may hold the lines."""
         self._delimiter = delimiter
-        self._rest = b""
         self._row: list[bytes] = []
         """The lines of a row that has not ended."""
         self._size = 0
@@ -362,21 +348,7 @@ class Sheet:
         self._number = 0
         """Of the line read last."""
 
-    def feed(self, data: bytes) -> Iterator[Numbered]:
-        """Yield the rows that are whole by now."""
-        self.lines += data.count(b"\n")
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self._rest = self._rest[:BLOCK]
-        for line in lines:
-            yield from self._line(line)
-
-    def finish(self) -> Iterator[Numbered]:
-        """Yield the rows that are left at the end of the source."""
-        if self._rest:
-            yield from self._line(self._rest)
-        yield from self._given_up()
-
-    def _line(self, line: bytes) -> Iterator[Numbered]:
+    def _take(self, line: bytes) -> Iterator[Numbered]:
         self._number += 1
         if self._number == 1:
             return
@@ -387,7 +359,10 @@ class Sheet:
             row = self._read_row()
             yield from self._cells(decode(b"\n".join(row)), self._number - len(row) + 1) or self._number_lines(row)
         elif self._size > _MAX_ROW:
-            yield from self._given_up()
+            yield from self._end()
+
+    def _end(self) -> Iterator[Numbered]:
+        yield from self._number_lines(self._read_row())
 
     def _read_row(self) -> list[bytes]:
         """Return the lines of the row, which ends here."""
@@ -404,15 +379,10 @@ class Sheet:
         if len(cells) != len(self._names):
             return []
         row = dict(zip(self._names, cells, strict=True))
-        texts = row[self._message].rstrip("\r\n").split("\n")[:: self._step]
-        return [
-            Numbered(number, encode(json.dumps({**row, self._message: message}, ensure_ascii=False)))
-            for message in texts
-        ]
+        column = choose_name({name: encode(row[name]) for name in self._messages})
+        texts = _split_lines(row[column])[:: self._step]
+        return [Numbered(number, _dump_record({**row, column: text})) for text in texts]
 
     def _number_lines(self, lines: list[bytes]) -> list[Numbered]:
         first = self._number - len(lines) + 1
         return [Numbered(number, line) for number, line in enumerate(lines, first)]
-
-    def _given_up(self) -> Iterator[Numbered]:
-        yield from self._number_lines(self._read_row())

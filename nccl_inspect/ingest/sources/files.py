@@ -9,6 +9,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
@@ -81,7 +82,16 @@ def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: 
     if not several:
         raise NoInputError("no input: the list is empty", f"give {_KINDS}")
     seen: set[object] = set()
-    files = [file for item in several for file in _files(item, beside, passed or _forget) if _is_new(file, seen)]
+    passed = passed or (lambda _name, _why: None)
+    files = []
+    for file in (file for item in several for file in _files(item, beside, passed)):
+        key: object = file.name if file.name == "<stdin>" else file.place or id(file)
+        if isinstance(file.place, Path):
+            status = file.place.stat()
+            key = (status.st_dev, status.st_ino)
+        if key not in seen:
+            seen.add(key)
+            files.append(file)
     return [files[place] for place in order([file.name for file in files])]
 
 
@@ -133,21 +143,17 @@ class _Kept:
     def __init__(self, file: File) -> None:
         self._file = file
         self._pieces: list[bytes] | None = None
-        self._is_whole = False
+        self.is_whole = False
+        """Whether it can be opened again."""
 
     def __call__(self) -> Pieces:
         """Return the bytes, from the first one on."""
         if self._pieces is None:
             self._pieces = []
             return self._keeping(self._pieces)
-        if self._is_whole:
+        if self.is_whole:
             return iter(self._pieces)
         return failing(StreamError("the stream is too long to be read twice", "name a file"))()
-
-    @property
-    def is_whole(self) -> bool:
-        """Return whether it can be opened again."""
-        return self._is_whole
 
     def _keeping(self, pieces: list[bytes]) -> Pieces:
         size = 0
@@ -158,35 +164,13 @@ class _Kept:
             else:
                 pieces.clear()
             yield piece
-        self._is_whole = size <= MAX_KEPT
+        self.is_whole = size <= MAX_KEPT
 
 
 def size(files: Iterable[File]) -> int | None:
-    """Bytes of all files together, where all are known."""
-    total = 0
-    for file in files:
-        if file.size is None:
-            return None
-        total += file.size
-    return total
-
-
-def _is_new(file: File, seen: set[object]) -> bool:
-    key: object = id(file)
-    if file.name == "<stdin>":
-        key = file.name
-    elif isinstance(file.place, Path):
-        status = file.place.stat()
-        key = (status.st_dev, status.st_ino)
-    elif file.place:
-        key = file.place
-    new = key not in seen
-    seen.add(key)
-    return new
-
-
-def _forget(_name: str, _why: str) -> None:
-    """Pass over a file without a word."""
+    """Return the bytes of all files together, where all are known."""
+    sizes = [file.size for file in files]
+    return None if None in sizes else sum(filter(None, sizes))
 
 
 def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
@@ -196,30 +180,31 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
         data = bytes(item)
         return [File("<bytes>", lambda: pieces(io.BytesIO(data)), len(data), stream=io.BytesIO(data))]
     if not isinstance(item, (str, os.PathLike)):
-        return [_stream(_binary(item))]
+        if isinstance(item, type) or not callable(getattr(item, "read", None)):
+            raise NoInputError(f"{type(item).__name__} cannot be read as a log", f"give {_KINDS}")
+        if getattr(item, "closed", False):
+            raise NoInputError(f"{getattr(item, 'name', '<stream>')}: the file is closed", "open it again")
+        # Where it was opened as text, that below it: so bytes that are not UTF-8 do no harm.
+        return [_stream(getattr(item, "buffer", item))]
     if item == "-":
-        return [_stdin()]
+        stdin = replace(_stream(sys.stdin.buffer), name="<stdin>")
+        with suppress(OSError):  # something that only looks like a file
+            status = os.fstat(sys.stdin.buffer.fileno())
+            return [replace(stdin, size=status.st_size if stat.S_ISREG(status.st_mode) else None)]
+        return [stdin]
     if isinstance(item, str) and is_url(item):
-        return _find_url(item)
+        from nccl_inspect.ingest.sources import remote  # most logs are files
+
+        try:
+            return [_find_object(place, found) for place, found in remote.find(item)]
+        except StreamError as error:
+            return [unreadable(remote.mask_url(item), error.what, error.hint)]
     path = Path(item)
     if "\n" in str(item) or "\0" in str(item):
         return [unreadable(repr(str(item)[:40]), "not a path", "to pass text itself, give text.encode()")]
     if not os.path.lexists(path) and any(mark in str(item) for mark in "*?["):
         return _matching(str(item), beside, passed)
     return _find_path(path, beside, passed)
-
-
-def _binary(item: Any) -> Any:
-    """Return a file object, that below it where it was opened as text: so bytes that are not UTF-8 do no harm.
-
-    Raises:
-        NoInputError: it is not a file object, or closed.
-    """
-    if isinstance(item, type) or not callable(getattr(item, "read", None)):
-        raise NoInputError(f"{type(item).__name__} cannot be read as a log", f"give {_KINDS}")
-    if getattr(item, "closed", False):
-        raise NoInputError(f"{getattr(item, 'name', '<stream>')}: the file is closed", "open it again")
-    return getattr(item, "buffer", item)
 
 
 def _stream(stream: Any) -> File:
@@ -231,16 +216,6 @@ def _stream(stream: Any) -> File:
         again=False,
         stream=stream if seekable is not None and seekable() else None,
     )
-
-
-def _stdin() -> File:
-    stream = sys.stdin.buffer
-    try:
-        status = os.fstat(stream.fileno())
-    except OSError:  # something that only looks like a file
-        return replace(_stream(stream), name="<stdin>")
-    size = status.st_size if stat.S_ISREG(status.st_mode) else None
-    return replace(_stream(stream), name="<stdin>", size=size)
 
 
 def _matching(pattern: str, beside: Beside | None, passed: Pass) -> Iterator[File]:
@@ -285,15 +260,6 @@ def find_regular(path: Path, status: os.stat_result, found: bool = False) -> Fil
     return File(str(path), lambda: check_size(_pieces(path), size), size, place=path, found=found)
 
 
-def _find_url(url: str) -> Iterable[File]:
-    from nccl_inspect.ingest.sources import remote  # most logs are files
-
-    try:
-        return [_find_object(place, found) for place, found in remote.find(url)]
-    except StreamError as error:
-        return [unreadable(remote.mask_url(url), error.what, error.hint)]
-
-
 def _find_object(place: Remote, found: bool) -> File:
     return File(str(place), lambda: _pieces(place), place.size, again=False, place=place, found=found)
 
@@ -326,23 +292,17 @@ def order(names: Sequence[str]) -> list[int]:
     places = {name: place for place, name in enumerate(names)}
 
     def key(place: int) -> tuple[int, bool, int, str]:
-        base, number, date = _put_aside(names[place])
-        if base in places:
-            return places[base], False, -number, date
-        return place, True, 0, ""
+        """Return the place of the current file, how many came after this one, and when it was put aside."""
+        base, number, date = "", 0, ""
+        if match := _NUMBERED.fullmatch(names[place]):
+            base, number = match["base"], int(match["number"])
+        elif match := _DATED.fullmatch(names[place]):
+            base, date = match["base"], re.sub(r"\D", "", match["date"])
+        elif match := _PREVIOUS.fullmatch(names[place]):
+            base = match["stem"] + (match["suffix"] or "")
+        return (places[base], False, -number, date) if base in places else (place, True, 0, "")
 
     return sorted(range(len(names)), key=key)
-
-
-def _put_aside(name: str) -> tuple[str, int, str]:
-    """Return from which file it was rotated away, how many came after it, and when; as far as its name shows."""
-    if match := _NUMBERED.fullmatch(name):
-        return match["base"], int(match["number"]), ""
-    if match := _DATED.fullmatch(name):
-        return match["base"], 0, re.sub(r"\D", "", match["date"])
-    if match := _PREVIOUS.fullmatch(name):
-        return match["stem"] + (match["suffix"] or ""), 0, ""
-    return "", 0, ""
 
 
 _SPECIAL = {

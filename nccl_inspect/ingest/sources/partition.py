@@ -10,9 +10,10 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
+from nccl_inspect.ingest.lines.torn import LOOK_AHEAD
 from nccl_inspect.ingest.sources import blocks, compression, files, log_detection, streams
 from nccl_inspect.ingest.sources.files import File, Input, Place
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, check_size, failing, pieces
@@ -57,26 +58,21 @@ def plan_parts(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> lis
         jobs: maximum number of processes.
         smallest: bytes that are worth a process.
     """
-    several = inputs if isinstance(inputs, list | tuple) else [inputs]
-    inputs_found = files.find(inputs) if jobs > 1 and all(map(_can_be_shared, several)) else []
+    can_be_shared = all(  # any process could open it, or would say why it cannot
+        item.place is not None or item.problem is not None
+        if isinstance(item, File)
+        else isinstance(item, (str, Path)) and item != "-"
+        for item in (inputs if isinstance(inputs, list | tuple) else [inputs])
+    )
+    inputs_found = files.find(inputs) if jobs > 1 and can_be_shared else []
     if not all(file.place for file in inputs_found):
         return []
     total = files.size(inputs_found) or 0
     jobs = min(jobs, total // max(1, smallest))
-    return _share_files(inputs_found, _shares(total, jobs, _FIRST)) if jobs > 1 else []
-
-
-def _can_be_shared(item: object) -> bool:
-    """Return whether any process could open it, or would say why it cannot."""
-    if isinstance(item, File):
-        return item.place is not None or item.problem is not None
-    return isinstance(item, (str, Path)) and item != "-"
-
-
-def _shares(total: int, jobs: int, first: float = 1) -> list[int]:
-    """Return how many bytes each process is to read; the first one takes ``first`` times as many as each other."""
-    share = math.ceil(total / (jobs - 1 + first))
-    return [math.ceil(share * first), *[share] * (jobs - 1)]
+    if jobs <= 1:
+        return []
+    share = math.ceil(total / (jobs - 1 + _FIRST))
+    return _share_files(inputs_found, [math.ceil(share * _FIRST), *[share] * (jobs - 1)])
 
 
 def _share_files(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
@@ -84,10 +80,10 @@ def _share_files(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]
     room, jobs, slack = shares[0], len(shares), min(shares) // _SLACK
     for file in logs:
         start, left = 0, file.size or 0
-        line_ends = _LineEnds(file.place)
+        can_cut = left > room + slack and len(groups) < jobs and _is_plain(file.place)
         while left > room + slack and len(groups) < jobs:
             if room > slack:
-                cut = line_ends.find_line_after(start + room)
+                cut = _find_line_after(file.place, start + room) if can_cut else None
                 if cut is None:
                     break
                 groups[-1].append(Part(file.name, file.place, file.found, start, cut, cut - start))
@@ -101,32 +97,29 @@ def _share_files(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]
     return [group for group in groups if group]
 
 
-class _LineEnds:
-    """Holds where a file can be cut: only one that is text, and not torn, is looked into further."""
-
-    def __init__(self, place: Place | None) -> None:
-        self._place = place
-
-    @cached_property
-    def _is_plain(self) -> bool:
-        """Return whether the file is text that can be cut at any line end."""
-        head = _read(self._place, 0)
+def _is_plain(place: Place | None) -> bool:
+    """Return whether a file is text that can be cut at any line end, and not torn."""
+    try:
+        head = _read(place, 0)
         if log_detection.is_tar(head) or log_detection.is_zip(head) or compression.is_packed(head):
             return False
-        if streams.is_recoded(head) or blocks.reader_of(head[:HEAD]):
+        if place is None or streams.is_recoded(head) or blocks.reader_of(head[:HEAD]):
             return False
-        assert self._place is not None
-        with self._place.open("rb", 0) as file:
-            return not blocks.is_torn_stream(pieces(file))
+        with place.open("rb", 0) as file:
+            begin = islice(pieces(file), LOOK_AHEAD // BLOCK + 1)
+            return not any(lines.mended for lines in blocks.cut(begin))
+    except (StreamError, OSError):
+        return False
 
-    def find_line_after(self, place: int) -> int | None:
-        """Return the first beginning of a line after some bytes, if one comes soon and is not the end."""
-        try:
-            data = _read(self._place, place) if self._is_plain else b""
-        except (StreamError, OSError):
-            return None
-        end = data.find(b"\n") + 1
-        return place + end if 0 < end < len(data) else None
+
+def _find_line_after(place: Place | None, at: int) -> int | None:
+    """Return the first beginning of a line after some bytes, if one comes soon and is not the end."""
+    try:
+        data = _read(place, at)
+    except (StreamError, OSError):
+        return None
+    end = data.find(b"\n") + 1
+    return at + end if 0 < end < len(data) else None
 
 
 def _read(place: Place | None, start: int, size: int = BLOCK) -> bytes:

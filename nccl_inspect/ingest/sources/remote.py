@@ -157,19 +157,15 @@ def _system(url: str) -> tuple[Any, str]:
     try:
         system, path = url_to_fs(url)
     except ImportError as error:
-        raise StreamError(_words(error), _library(url)) from None
+        from fsspec.registry import known_implementations
+
+        protocol = re.split("::|://", url)[0]
+        package = known_implementations.get(protocol, {}).get("class", "").split(".")[0]
+        library = f"pip install {package}" if package not in ("", "fsspec") else "install what it names"
+        raise StreamError(_words(error), library) from None
     except Exception as error:
         raise _problem(error) from None
     return system, path
-
-
-def _library(url: str) -> str:
-    """Return how to install what fsspec needs for a protocol: a package of its own, or those that its error names."""
-    from fsspec.registry import known_implementations
-
-    protocol = re.split("::|://", url)[0]
-    package = known_implementations.get(protocol, {}).get("class", "").split(".")[0]
-    return f"pip install {package}" if package not in ("", "fsspec") else "install what it names"
 
 
 @contextmanager

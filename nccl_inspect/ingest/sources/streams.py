@@ -165,7 +165,9 @@ def as_utf8(data: Pieces) -> Pieces:
     if head.startswith(codecs.BOM_UTF8):
         return _skip_bytes(data, len(codecs.BOM_UTF8))
     name = _utf16(head)
-    return _recode(_skip_bytes(data, 2 * head.startswith(_MARKS)), name) if name else data
+    if not name:
+        return data
+    return map(str.encode, codecs.iterdecode(_skip_bytes(data, 2 * head.startswith(_MARKS)), name, "replace"))
 
 
 def is_recoded(head: bytes) -> bool:
@@ -190,12 +192,3 @@ def _skip_bytes(data: Pieces, size: int) -> Pieces:
         if rest := piece[size:]:
             yield rest
         size = max(size - len(piece), 0)
-
-
-def _recode(data: Pieces, name: str) -> Pieces:
-    decoder = codecs.getincrementaldecoder(name)("replace")
-    for piece in data:
-        if text := decoder.decode(piece):
-            yield text.encode()
-    if text := decoder.decode(b"", final=True):
-        yield text.encode()

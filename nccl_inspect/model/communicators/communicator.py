@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import NamedTuple
 
-from nccl_inspect.model.communicators.members import Gpu, Member, ProcessMembers
+from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.fold.process_log import source_and_line
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Slotted, record
 
 
@@ -92,23 +93,18 @@ class Joiner:
             for rank, claims_on_rank in self._claims[id(member)].items():
                 if local_only and not any(claim.host for claim in claims_on_rank):
                     continue
-                mate = self._mate(member, by_rank.get(rank, ()), by_rank[member.rank])
-                if mate is None or group_of[id(mate)] is group_of[id(member)]:
+                # The only GPU that a claim can mean, if that can mean this one only; equal pairs are taken in turn.
+                mates = self._both_ways(member, by_rank.get(rank, ()))
+                mine = self._both_ways(mates[0], by_rank[member.rank]) if mates and _is_one_gpu(mates) else []
+                if member not in mine or not _is_one_gpu(mine) or len(mine) != len(mates):
+                    continue
+                mate = mates[mine.index(member)]
+                if group_of[id(mate)] is group_of[id(member)]:
                     continue
                 joined = group_of[id(member)] + group_of[id(mate)]
                 if self.agree(joined):
                     group_of.update((id(linked), joined) for linked in joined)
         return list({id(group): group for group in group_of.values()}.values())
-
-    def _mate(self, member: Member, others: Iterable[Member], alike: Iterable[Member]) -> Member | None:
-        """Return the only GPU that a claim can mean, if that can mean this one only; equal pairs are taken in turn."""
-        mates = self._both_ways(member, others)
-        if not mates or not _is_one_gpu(mates):
-            return None
-        mine = self._both_ways(mates[0], alike)
-        if not _is_one_gpu(mine) or len(mine) != len(mates):
-            return None
-        return mates[mine.index(member)] if member in mine else None
 
     def _both_ways(self, member: Member, others: Iterable[Member]) -> list[Member]:
         return [mate for mate in others if self._accepts(member, mate) and self._accepts(mate, member)]
@@ -156,8 +152,12 @@ class Communicator(Slotted):
         """Return the member with a rank, or that of the world with the same global rank: it tells host and GPU."""
         if member := self.members.get(rank):
             return member
-        global_rank = self.global_ranks[rank] if self.world and rank < len(self.global_ranks) else None
+        global_rank = self.global_rank(rank)
         return self.world.members.get(global_rank) if self.world and global_rank is not None else None
+
+    def global_rank(self, rank: int) -> int | None:
+        """Return the global rank of a rank; None where the log does not show it."""
+        return self.global_ranks[rank] if 0 <= rank < len(self.global_ranks) else None
 
     @property
     def complete(self) -> bool:
@@ -178,89 +178,82 @@ class Communicator(Slotted):
 
 
 def join(processes: Iterable[ProcessMembers]) -> list[Communicator]:
-    """Return all communicators in the order of their appearance; sets ``communicator`` of each member."""
-    return _Join().join_all([member for process in processes for member in process.members])
+    """Return all communicators in the order of their appearance; sets ``communicator`` of each member.
 
-
-class _Join:
-    def __init__(self) -> None:
-        self._found: list[Communicator] = []
-
-    def join_all(self, members: list[Member]) -> list[Communicator]:
-        """Join parents before their children, whose identity is that of the parent."""
-        depths: dict[int, int] = {}
-        generations: list[list[Member]] = []
-        for member in members:
-            depth = depths[id(member)] = depths[id(member.parent)] + 1 if member.parent else 0
-            if depth == len(generations):
-                generations.append([])
-            generations[depth].append(member)
-        for generation in generations:
-            self._generation(generation)
-        return sorted(self._found, key=lambda comm: comm.first)
-
-    def _generation(self, members: Iterable[Member]) -> None:
-        named: dict[tuple[object, ...], list[Member]] = {}
-        counted: dict[tuple[object, ...], list[Member]] = {}
-        vague: dict[tuple[object, ...], list[Member]] = {}
-        kinds = {"named": named, "counted": counted, "vague": vague}
-        for member in members:
+    Parents are joined before their children, whose identity is that of the parent.
+    """
+    depths: dict[int, int] = {}
+    generations: list[list[Member]] = []
+    for member in (member for process in processes for member in process.members):
+        depth = depths[id(member)] = depths[id(member.parent)] + 1 if member.parent else 0
+        if depth == len(generations):
+            generations.append([])
+        generations[depth].append(member)
+    found: list[Communicator] = []
+    for generation in generations:
+        groups: dict[str, dict[tuple[object, ...], list[Member]]] = {"named": {}, "counted": {}, "vague": {}}
+        for member in generation:
             kind, key = _identity(member)
-            kinds[kind].setdefault(key, []).append(member)
-        for group in named.values():
-            self._join_in_turn(group)
-        for key, group in counted.items():
-            self._by_count(key, group, vague)
-        for group in vague.values():
-            for joined in Joiner(group).groups():
-                self._add(joined)
-
-    def _by_count(
-        self, key: tuple[object, ...], group: list[Member], vague: dict[tuple[object, ...], list[Member]]
-    ) -> None:
-        """Splits of one parent, whose ordinal each process only counted: believed while nothing speaks against it."""
-        by_ordinal: dict[int | None, list[Member]] = {}
-        for member in group:
-            by_ordinal.setdefault(member.ordinal, []).append(member)
-        if None not in by_ordinal and all(map(_is_one, by_ordinal.values())):
-            for split in by_ordinal.values():
-                self._add(split)
-            return
-        if not all(map(_has_parent, by_ordinal.values())):
+            groups[kind].setdefault(key, []).append(member)
+        for group in groups["named"].values():
+            found += map(_make, _split_turns(group))
+        for key, group in groups["counted"].items():
+            # Splits of one parent, whose ordinal each process only counted: believed while nothing speaks against it.
+            by_ordinal = group_values((member.ordinal, member) for member in group)
+            has_parent = [_has_parent(split) for split in by_ordinal.values()]
+            if (
+                None not in by_ordinal
+                and all(has_parent)
+                and all(Joiner(one).agree(one) for one in by_ordinal.values())
+            ):
+                found += map(_make, by_ordinal.values())
+                continue
+            if not all(has_parent):
+                for member in group:
+                    member.parent = None
+                key = _identity(group[0])[1]
             for member in group:
-                member.parent = None
-            key = _identity(group[0])[1]
-        for member in group:
-            member.ordinal = None
-        vague.setdefault(key, []).extend(group)
+                member.ordinal = None
+            groups["vague"].setdefault(key, []).extend(group)
+        for group in groups["vague"].values():
+            found += map(_make, Joiner(group).groups())
+    return sorted(found, key=lambda comm: comm.first)
 
-    def _join_in_turn(self, group: list[Member]) -> None:
-        """Begin a new communicator with a rank that comes again: a job that was started again, or a pointer used twice.
 
-        So are all ranks of a source in which one comes again: with NCCL_COMM_ID all jobs have one id.
-        """
-        by_source: dict[int, list[Member]] = {}
-        for member in group:
-            by_source.setdefault(source_and_line(member.first.place)[0], []).append(member)
-        turns: defaultdict[int, int] = defaultdict(int)
-        by_turn: defaultdict[int, list[Member]] = defaultdict(list)
-        for here in by_source.values():
-            turn = max([turns[member.rank] for member in here])
-            own: defaultdict[int, int] = defaultdict(int)
-            for member in here:
-                by_turn[turn + own[member.rank]].append(member)
-                own[member.rank] += 1
-            turns.update({rank: turn + number for rank, number in own.items()})
-        for turn_members in by_turn.values():
-            self._add(turn_members)
+def _split_turns(group: list[Member]) -> Iterable[list[Member]]:
+    """Return members of one name by their turns: a rank that comes again begins a new communicator.
 
-    def _add(self, members: list[Member]) -> None:
-        comm = _make(members[0])
-        comm.first = min([member.first.place for member in members])
-        for member in members:
-            member.communicator = comm
-            comm.members[member.rank] = member
-        self._found.append(comm)
+    The job was started again, or a pointer used twice. So are all ranks of a source in which one comes again: with
+    NCCL_COMM_ID all jobs have one id.
+    """
+    turns: defaultdict[int, int] = defaultdict(int)
+    by_turn: defaultdict[int, list[Member]] = defaultdict(list)
+    for here in group_values((source_and_line(member.first.place)[0], member) for member in group).values():
+        turn = max([turns[member.rank] for member in here])
+        own: defaultdict[int, int] = defaultdict(int)
+        for member in here:
+            by_turn[turn + own[member.rank]].append(member)
+            own[member.rank] += 1
+        turns.update({rank: turn + number for rank, number in own.items()})
+    return by_turn.values()
+
+
+def _make(members: list[Member]) -> Communicator:
+    """Return the communicator of some members, which belong to it from now on."""
+    first = members[0]
+    comm = Communicator(
+        name="",
+        nranks=first.init.nranks,
+        parent=first.parent.communicator if first.parent else None,
+        color=_color(first),
+        ordinal=first.ordinal,
+        orphan=first.parent is None and (first.init.parent is not None or first.split is not None),
+        first=min([member.first.place for member in members]),
+    )
+    for member in members:
+        member.communicator = comm
+        comm.members[member.rank] = member
+    return comm
 
 
 def _identity(member: Member) -> tuple[str, tuple[object, ...]]:
@@ -286,11 +279,6 @@ def _color(member: Member) -> int | None:
     return member.split.color if member.split else None
 
 
-def _is_one(group: list[Member]) -> bool:
-    """Return whether splits whose ordinal was only counted can be one communicator."""
-    return Joiner(group).agree(group) and _has_parent(group)
-
-
 def _has_parent(group: list[Member]) -> bool:
     """Return whether the parent that was found has the ranks that ``bootstrapSplit`` names."""
     ranks = {member.rank: member for member in group}
@@ -300,18 +288,6 @@ def _has_parent(group: list[Member]) -> bool:
         or mate.parent is None
         or mate.parent.rank == member.split.next_rank
         for member in group
-    )
-
-
-def _make(member: Member) -> Communicator:
-    init, split = member.init, member.split
-    return Communicator(
-        name="",
-        nranks=init.nranks,
-        parent=member.parent.communicator if member.parent else None,
-        color=_color(member),
-        ordinal=member.ordinal,
-        orphan=member.parent is None and (init.parent is not None or split is not None),
     )
 
 
@@ -347,12 +323,20 @@ def has_ranks_elsewhere(communicators: Iterable[Communicator]) -> bool:
 
 def number(communicators: Sequence[Communicator], world: Communicator | None) -> None:
     """Give each communicator its global ranks and its name; those that claim too many ranks get none."""
-    ranks = _world_ranks(communicators, world)
+    ranks = {member.gpu: rank for rank, member in world.members.items()} if world else {}
+    if world and world.nranks - len(world.members) == 1:
+        (absent,) = set(range(world.nranks)) - world.members.keys()
+        gpus = {member.gpu for comm in communicators for member in comm.members.values()} - ranks.keys()
+        if len(gpus) == 1:  # the only rank without a line is the only GPU without a rank
+            ranks[gpus.pop()] = absent
     names: Counter[str] = Counter()
     left = _MAX_LISTED
     for index, comm in enumerate(communicators):
         comm.world = world
-        comm.name = _name(comm, index, world)
+        comm.name = f"comm {index}" if comm is not world else "world"
+        if comm is not world and comm.parent is not None and comm.ordinal is not None:
+            split = f"split {comm.ordinal} color {comm.color} of {comm.parent.name}"
+            comm.name = split if len(split) < _LONGEST_NAME else comm.name
         names[comm.name] += 1
         if names[comm.name] > 1:  # the program of a process that was started again makes the same split again
             comm.name += f" ({names[comm.name]})"
@@ -370,19 +354,6 @@ def number(communicators: Sequence[Communicator], world: Communicator | None) ->
             comm.global_ranks = [seen.get(rank) for rank in range(comm.nranks)]
     if world is not None:
         _close_last_gaps(communicators, world)
-
-
-def _world_ranks(communicators: Sequence[Communicator], world: Communicator | None) -> dict[Gpu, int]:
-    if world is None:
-        return {}
-    ranks = {member.gpu: rank for rank, member in world.members.items()}
-    if world.nranks - len(world.members) != 1:
-        return ranks
-    absent = [rank for rank in range(world.nranks) if rank not in world.members]
-    gpus = {member.gpu for comm in communicators for member in comm.members.values()} - ranks.keys()
-    if len(absent) == len(gpus) == 1:  # the only rank without a line is the only GPU without a rank
-        ranks[gpus.pop()] = absent[0]
-    return ranks
 
 
 def _close_last_gaps(communicators: Iterable[Communicator], world: Communicator) -> None:
@@ -405,12 +376,3 @@ def _close_last_gaps(communicators: Iterable[Communicator], world: Communicator)
         missing = set(whole.global_ranks).difference(*(other.global_ranks for other in family))
         if len(missing) == 1 and (last := missing.pop()) is not None:
             comm.global_ranks = [last if rank is None else rank for rank in comm.global_ranks]
-
-
-def _name(comm: Communicator, index: int, world: Communicator | None) -> str:
-    if comm is world:
-        return "world"
-    if comm.parent is not None and comm.ordinal is not None:
-        name = f"split {comm.ordinal} color {comm.color} of {comm.parent.name}"
-        return name if len(name) < _LONGEST_NAME else f"comm {index}"
-    return f"comm {index}"

@@ -51,12 +51,18 @@ class LayoutLines:
 
     def contradiction(self) -> list[Evidence]:
         """Return the lines of the first contradiction, one of each rank."""
-        return [
-            line
-            for first in self._contradictions[:1]
-            for rank in first.ranks
-            for line in self._quote_first(step for step in self._members[rank].layout if _is_about(step.event, first))
-        ]
+        if not self._contradictions:
+            return []
+        first = self._contradictions[0]
+
+        def is_about(event: events.Event) -> bool:
+            if isinstance(event, events.RingOrder):
+                return first.is_of_rings and event.channel == first.channel
+            trees = event.trees if isinstance(event, events.TreeLinks) and not first.is_of_rings else ()
+            return any(tree[0] == first.channel for tree in trees)
+
+        layouts = [self._members[rank].layout for rank in first.ranks]
+        return [line for own in layouts for line in self._quote_first(step for step in own if is_about(step.event))]
 
     def _steps(self) -> list[Step]:
         return [step for member in self._members.values() for step in member.layout]
@@ -64,11 +70,3 @@ class LayoutLines:
     def _quote_first(self, steps: Iterable[Step]) -> list[Evidence]:
         first = min(steps, key=attrgetter("place"), default=None)
         return [self._evidence(first)] if first and self._evidence else []
-
-
-def _is_about(event: events.Event, contradiction: Contradiction) -> bool:
-    """Return whether a line prints what its rank says in a contradiction."""
-    if isinstance(event, events.RingOrder):
-        return contradiction.is_of_rings and event.channel == contradiction.channel
-    trees = event.trees if isinstance(event, events.TreeLinks) and not contradiction.is_of_rings else ()
-    return any(tree[0] == contradiction.channel for tree in trees)

@@ -40,9 +40,15 @@ class Lifetimes:
         took = [timing.event for member in members for timing in self._timings_of(member.log).find_timings(member)]
         stages = [
             _stage("started", [member.started for member in members]),
-            _stage("bootstrapped", [], _bootstrap(took)),
-            _stage("complete", [member.completed for member in members], _total(took)),
-            _stage("connected", [_last(member.connected) for member in members]),
+            _stage(
+                "bootstrapped", [], [float(event.value("total")) for event in took if isinstance(event, events.Notice)]
+            ),
+            _stage(
+                "complete",
+                [member.completed for member in members],
+                [event.total for event in took if isinstance(event, events.InitTimings)],
+            ),
+            _stage("connected", [max(member.connected, key=_PLACE, default=None) for member in members]),
         ]
         ended: dict[str, list[Step]] = {}
         for member in members:
@@ -110,37 +116,16 @@ class _Timings:
 
 def is_timing(event: Event | None) -> bool:
     """Return whether a statement only says how long something took."""
-    return event is not None and (isinstance(event, events.InitTimings) or _is_bootstrap(event))
+    return event is not None and (isinstance(event, events.InitTimings) or event.qualified_name == _BOOTSTRAP)
 
 
-def _is_bootstrap(event: Event) -> bool:
-    return event.qualified_name == _BOOTSTRAP
-
-
-def _last(steps: Sequence[Step]) -> Step | None:
-    return max(steps, key=lambda step: step.place, default=None)
-
-
-def _stage(name: str, steps: Iterable[Step | None], seconds: Iterable[float] = ()) -> Stage:
+def _stage(name: str, steps: Iterable[Step | None], took: Sequence[float] = ()) -> Stage:
     reached = [step for step in steps if step is not None]
-    took = list(seconds)
     stage = Stage(name, len(reached) or len(took), seconds=max(took, default=None))
     times = [(time, step.origin.time) for step in reached if (time := moment(step.origin.time))]
     if len(times) == len(reached) and times and are_in_order(*(time for time, _ in times)):
         stage.first, stage.last = min(times)[1], max(times)[1]
     return stage
-
-
-def _total(timings: list[Event | None]) -> Iterator[float]:
-    for event in timings:
-        if isinstance(event, events.InitTimings):
-            yield event.total
-
-
-def _bootstrap(timings: list[Event | None]) -> Iterator[float]:
-    for event in timings:
-        if isinstance(event, events.Notice):
-            yield float(event.value("total"))
 
 
 def begins(members: Iterable[Member], where: Callable[[int], tuple[str, int, int]]) -> list[Begin]:

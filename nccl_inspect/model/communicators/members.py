@@ -8,7 +8,6 @@ there is no START: what a thread printed before COMPLETE belongs to it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import lru_cache
 from operator import attrgetter
@@ -23,6 +22,11 @@ if TYPE_CHECKING:
     from nccl_inspect.model.communicators.communicator import Communicator
 
 
+_OF_COMMUNICATORS = (
+    *(events.CommInit, events.CommSplit, events.CommNoColor),
+    *(events.NetworkInUse, events.CommShape, events.CommEnd),
+)
+"""Events that say which communicator a thread is busy with, or that name one."""
 RINGS_AND_TREES = 0
 """The connection set of collectives."""
 SEND_RECV = 1
@@ -168,7 +172,7 @@ class ProcessMembers(Record):
 def walk_steps(log: ProcessLog) -> ProcessMembers:
     """Walk through the steps of a process in their order."""
     walk = _Walk(log)
-    walk.take(log.steps)
+    walk.take_steps()
     return walk.finish()
 
 
@@ -188,15 +192,38 @@ class _Walk:
         self._miscounted = False
         """Whether a child may have been counted for the wrong parent."""
 
-    def take(self, steps: Iterable[Step | Burst]) -> None:
-        """Take in steps in their order."""
-        building, waiting = self._building, self._waiting
-        for step in steps:
+    def take_steps(self) -> None:
+        """Take in the steps in their order."""
+        for step in self._log.steps:
             tid = step.printed.tid
-            if turn := _TURNS.get(type(step.event)):
-                turn(self, tid, step, step.event)
-            elif not (member := building.get(tid)) or not _give(member, step):
-                waiting[tid].append(step)
+            if isinstance(step, Step) and isinstance(step.event, _OF_COMMUNICATORS):
+                self._take(tid, step)
+            elif not (member := self._building.get(tid)) or not _give(member, step):
+                self._waiting[tid].append(step)
+
+    def _take(self, tid: int, step: Step) -> None:
+        """Take in what says which communicator a thread is busy with, or names one."""
+        match step.event:
+            case events.CommInit() as event:
+                self._init(tid, step, event)
+            case events.CommSplit() as event:
+                self._splits[tid] = event
+            case events.NetworkInUse():
+                self._networks[tid] = step
+            case events.CommShape(comm=comm) as event:
+                if member := self._live.get(comm) or self._building.get(tid):
+                    member.shape = event
+            case events.CommEnd(comm=comm):
+                if member := self._live.pop(comm, None):
+                    member.ended = step
+            case events.CommNoColor(rank=rank):  # a child of the only communicator that it can be
+                roots = [member for member in self._live.values() if member.is_root and member.rank == rank]
+                if len(roots) > 1:
+                    roots = [member for member in roots if member.first.printed.tid == tid]
+                if len(roots) == 1:
+                    self._children[id(roots[0])] += 1
+                elif roots:
+                    self._miscounted = True
 
     def _init(self, tid: int, step: Step, event: events.CommInit) -> None:
         member = self._building.get(tid)
@@ -212,22 +239,24 @@ class _Walk:
             self._building[tid].started = step
             return
         if member is None:
+            # Without START (until 2.18.2, or lost) it gets what its thread printed before COMPLETE and what fits.
             member = self._begin(tid, step, event)
-            self._adopt(member, tid)
+            self._waiting[tid] = [waiting for waiting in self._waiting.pop(tid, []) if not _give(member, waiting)]
         member.completed = step
         began = member.first.printed.tid
         if self._building.get(began) is member:
             del self._building[began]
 
-    def _adopt(self, member: Member, tid: int) -> None:
-        """Give a member without START (until 2.18.2, or lost) what its thread printed before COMPLETE and what fits."""
-        self._waiting[tid] = [step for step in self._waiting.pop(tid, []) if not _give(member, step)]
-
     def _begin(self, tid: int, step: Step, event: events.CommInit) -> Member:
         self._found.callers.add(tid)
         member = Member(self._log, event, step, split=self._splits.pop(tid, None))
         member.network_line = self._networks.pop(tid, None)
-        member.parent = self._parent(member)
+        pointer = event.parent or (member.split.parent if member.split else None)
+        if pointer is not None:
+            member.parent = self._live.get(pointer)
+        elif member.split is not None:  # 2.18 to 2.20.2 do not name it: it is known only where there is one root
+            roots = [other for other in self._live.values() if other.is_root and other.gpu == member.gpu]
+            member.parent = roots[0] if len(roots) == 1 else None
         if member.parent is not None:
             self._children[id(member.parent)] += 1
             counted = None if self._miscounted else self._children[id(member.parent)]
@@ -237,40 +266,6 @@ class _Walk:
         self._live[event.comm] = member
         self._found.members.append(member)
         return member
-
-    def _parent(self, member: Member) -> Member | None:
-        pointer = member.init.parent or (member.split.parent if member.split else None)
-        if pointer is not None:
-            return self._live.get(pointer)
-        if member.split is None:
-            return None
-        # 2.18 to 2.20.2 do not name the parent: it is known only where there is one root.
-        roots = [other for other in self._live.values() if other.is_root and other.gpu == member.gpu]
-        return roots[0] if len(roots) == 1 else None
-
-    def _split(self, tid: int, _step: Step, event: events.CommSplit) -> None:
-        self._splits[tid] = event
-
-    def _network(self, tid: int, step: Step, _event: events.NetworkInUse) -> None:
-        self._networks[tid] = step
-
-    def _shape(self, tid: int, _step: Step, event: events.CommShape) -> None:
-        if member := self._live.get(event.comm) or self._building.get(tid):
-            member.shape = event
-
-    def _end(self, _tid: int, step: Step, event: events.CommEnd) -> None:
-        if member := self._live.pop(event.comm, None):
-            member.ended = step
-
-    def _no_color(self, tid: int, _step: Step, event: events.CommNoColor) -> None:
-        """Count a child of the only communicator that it can be: a root with this rank here."""
-        roots = [member for member in self._live.values() if member.is_root and member.rank == event.rank]
-        if len(roots) > 1:
-            roots = [member for member in roots if member.first.printed.tid == tid]
-        if len(roots) == 1:
-            self._children[id(roots[0])] += 1
-        elif roots:
-            self._miscounted = True
 
     def finish(self) -> ProcessMembers:
         """Return what was found, and what names no communicator."""
@@ -287,28 +282,25 @@ class _Walk:
                     result.closed[part] = step.event.what
                     part = tid, part[1] + 1
                 else:
-                    self._late(step)
+                    # Of a communicator whose START is missing (torn, or before the log): only one can have it.
+                    members = [member for member in result.members if member.lives_at(step.place)]
+                    if len(members) == 1:
+                        _give(members[0], step)
             result.by_caller |= len(loose) > begin and tid in result.callers
         loose.sort(key=_PLACE)
         if len({member.gpu.device for member in result.members}) == 1:
-            went_on = max(map(_last_step, result.members))
+            # Where one began or was destroyed: an abort may come from another thread while connections are made.
+            went_on = max(
+                member.ended.place
+                if member.ended
+                and isinstance(member.ended.event, events.CommEnd)
+                and member.ended.event.how == "Destroy"
+                else member.first.place
+                for member in result.members
+            )
             for member in result.members:
                 member.went_on = went_on
         return result
-
-    def _late(self, step: Step) -> None:
-        """Take a line of a communicator whose START is missing (torn, or before the log): only one can have it."""
-        members = [member for member in self._found.members if member.lives_at(step.place)]
-        if len(members) == 1:
-            _give(members[0], step)
-
-
-def _last_step(member: Member) -> int:
-    """Return where it began, or was destroyed; an abort may come from another thread while connections are made."""
-    is_destroyed = (
-        member.ended and isinstance(member.ended.event, events.CommEnd) and member.ended.event.how == "Destroy"
-    )
-    return member.ended.place if member.ended and is_destroyed else member.first.place
 
 
 def _is_repeated(member: Member, event: events.CommInit) -> bool:
@@ -341,14 +333,3 @@ def _give(member: Member, step: Step | Burst) -> bool:
             return True
     member.layout = with_more(member.layout, step)
     return True
-
-
-_TURNS: Mapping[object, Callable[..., None]] = {
-    events.CommInit: _Walk._init,
-    events.CommSplit: _Walk._split,
-    events.CommNoColor: _Walk._no_color,
-    events.NetworkInUse: _Walk._network,
-    events.CommShape: _Walk._shape,
-    events.CommEnd: _Walk._end,
-}
-"""What is done with events that say which communicator a thread is busy with, or that name one."""

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 from nccl_inspect.event import types as events
-from nccl_inspect.event.base import Event
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import SEND_RECV, Member, ProcessMembers
 from nccl_inspect.model.inventory import Parallelism
@@ -37,10 +36,16 @@ def names(
 
 def _given_to_nccl(processes: Iterable[ProcessMembers], statements: Statements) -> Iterable[tuple[str, str]]:
     """``Comm config Comm name set to …`` is of the communicator that starts next on the thread."""
-    given = by_process(statements.where(_is_name))
+    given = by_process(
+        statement
+        for statement in statements.find_kind(events.EnvSetting)
+        if isinstance(statement.event, events.EnvSetting)
+        and (statement.event.origin, statement.event.name) == ("config", "Comm name")
+    )
     for process in processes if given else ():
         if lines := given.get(process.log.process):
-            threads = _by_thread(process)
+            begun = sorted(process.members, key=_begin)
+            threads = group_values((member.first.printed.tid, member) for member in begun)
             for said in lines:
                 started = threads.get(said.origin.tid, [])
                 at = bisect_right(started, said.place, key=_begin)
@@ -49,25 +54,14 @@ def _given_to_nccl(processes: Iterable[ProcessMembers], statements: Statements) 
                     yield comm.name, said.event.value
 
 
-def _is_name(event: Event) -> bool:
-    return isinstance(event, events.EnvSetting) and event.origin == "config" and event.name == "Comm name"
-
-
-def _by_thread(process: ProcessMembers) -> dict[int, list[Member]]:
-    """Return the communicators that each thread starts, in their order."""
-    threads: dict[int, list[Member]] = {}
-    for member in sorted(process.members, key=_begin):
-        threads.setdefault(member.first.printed.tid, []).append(member)
-    return threads
-
-
 def _begin(member: Member) -> int:
     return member.first.place
 
 
 def _list_torch_names(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:
     """Yield lines with the pointer of the communicator; else the ranks of a group that only one communicator has so."""
-    members: dict[tuple[str, int], list[Member]] | None = None
+    pointers: dict[tuple[str, int], list[Communicator]] = {}
+    """Communicators by pointers and ranks of their members."""
     places: dict[str, set[tuple[int, int]]] = {}
     for notice in notices:
         match = GROUP.search(notice.message) if notice.event and notice.event.dialect == "torch" else None
@@ -77,39 +71,25 @@ def _list_torch_names(communicators: Sequence[Communicator], notices: Iterable[N
         values = _values(notice.event)
         rank, job_rank = values.get("rank"), values.get("global_rank", values.get("world_rank"))
         if values.get("comm") is not None and rank is not None and not name.isdigit():
-            members = members or _by_pointer(communicators)
-            candidates = members.get((values["comm"], rank), [])
-            comms = {id(member.communicator): member.communicator for member in candidates if _is_at(member, job_rank)}
-            if len(comms) == 1 and (comm_named := comms.popitem()[1]) is not None:
-                yield comm_named.name, name
+            pointers = pointers or group_values(
+                ((member.init.comm, member.rank), comm) for comm in communicators for member in comm.members.values()
+            )
+            candidates = pointers.get((values["comm"], rank), [])
+            comms = {id(c): c for c in candidates if job_rank is None or c.global_rank(rank) in (None, job_rank)}
+            if len(comms) == 1:
+                yield comms.popitem()[1].name, name
         elif rank is not None and job_rank is not None and not name.isdigit():
             places.setdefault(name, set()).add((rank, job_rank))
     for name, some in places.items():
-        fits = [comm for comm in communicators if all(_global(comm, rank) == job_rank for rank, job_rank in some)]
+        fits = [comm for comm in communicators if all(comm.global_rank(rank) == job_rank for rank, job_rank in some)]
         if len({(tuple(comm.global_ranks), comm.nranks) for comm in fits}) == 1 and len(some) > 1:
             yield fits[0].name, name
-
-
-def _by_pointer(communicators: Iterable[Communicator]) -> dict[tuple[str, int], list[Member]]:
-    """Return the members of communicators by their pointers and ranks."""
-    return group_values(
-        ((member.init.comm, member.rank), member) for comm in communicators for member in comm.members.values()
-    )
 
 
 def _values(event: Any) -> Mapping[str, Any]:
     if isinstance(event, events.CollectiveTimeout):
         return {"rank": event.rank, "global_rank": event.global_rank}
     return dict(getattr(event, "values", ()))
-
-
-def _is_at(member: Member, job_rank: int | None) -> bool:
-    comm = member.communicator
-    return comm is not None and (job_rank is None or _global(comm, member.rank) in (None, job_rank))
-
-
-def _global(comm: Communicator, rank: int) -> int | None:
-    return comm.global_ranks[rank] if rank < len(comm.global_ranks) else None
 
 
 def ranks_of_nccl_tests(notices: Iterable[Notice]) -> int | None:
@@ -126,10 +106,22 @@ def likely_parallelism(communicators: Sequence[Communicator], world: Communicato
         return {}
     families: dict[tuple[int, int, bool], list[Communicator]] = {}
     for comm in communicators:
-        stride = _stride(comm) if comm is not world and 1 < comm.nranks < world.nranks else None
-        if stride is not None:
-            families.setdefault((comm.nranks, stride, _only_exchanges(comm)), []).append(comm)
-    sets = {key: tiling for key, family in families.items() if (tiling := _tiling(family, world.nranks))}
+        if comm is world or not 1 < comm.nranks < world.nranks:
+            continue
+        ranks = [rank for rank in comm.global_ranks if rank is not None]
+        steps = {after - before for before, after in pairwise(ranks)}
+        if len(ranks) == comm.nranks and len(steps) == 1 and (stride := steps.pop()) > 0:
+            bursts = [burst for member in comm.members.values() for burst in member.bursts]
+            connected = any(member.connected for member in comm.members.values())
+            only_exchanges = bool(bursts) and not connected and all(burst.key.conn == SEND_RECV for burst in bursts)
+            families.setdefault((comm.nranks, stride, only_exchanges), []).append(comm)
+    sets: dict[tuple[int, int, bool], list[Communicator]] = {}
+    """One communicator for each set of ranks, where these sets have every rank of the world exactly once."""
+    for key, family in families.items():
+        by_ranks = {tuple(comm.global_ranks): comm for comm in family}
+        ranks = [rank for some in by_ranks for rank in some if rank is not None]
+        if len(ranks) == len(set(ranks)) == world.nranks:
+            sets[key] = list(by_ranks.values())
     strides = {stride for _, stride, _ in sets if stride > 1}
     by_name: dict[str, Parallelism] = {}
     for key, tiling in sets.items():
@@ -139,53 +131,21 @@ def likely_parallelism(communicators: Sequence[Communicator], world: Communicato
     return by_name
 
 
-def _stride(comm: Communicator) -> int | None:
-    """Return the distance between its global ranks where it is the same for all; None otherwise."""
-    ranks = [rank for rank in comm.global_ranks if rank is not None]
-    steps = {b - a for a, b in pairwise(ranks)}
-    return steps.pop() if len(ranks) == comm.nranks and len(steps) == 1 and min(steps) > 0 else None
-
-
-def _tiling(family: Sequence[Communicator], nranks: int) -> list[Communicator]:
-    """Return one communicator for each set of ranks, if these sets have every rank of the world exactly once."""
-    by_ranks = {tuple(comm.global_ranks): comm for comm in family}
-    ranks = [rank for some in by_ranks for rank in some if rank is not None]
-    return list(by_ranks.values()) if len(ranks) == len(set(ranks)) == nranks else []
-
-
-def _hosts(comm: Communicator) -> set[str]:
-    return {member.log.process.host for member in comm.members.values()}
-
-
-def _spans(comms: Iterable[Communicator]) -> bool:
-    return all(len(_hosts(comm)) > 1 for comm in comms)
-
-
 def _read(comms: list[Communicator], key: tuple[int, int, bool], strides: set[int]) -> Parallelism | None:
     """Return the reading of one set of siblings."""
     size, stride, only_exchange = key
     if any(len(comm.members) < comm.nranks for comm in comms):
         return None  # where a rank is cannot be told
     number = len(comms)
-    if stride == 1 and all(len(_hosts(comm)) == 1 for comm in comms):
+    hosts = [len({member.log.process.host for member in comm.members.values()}) for comm in comms]
+    if stride == 1 and max(hosts) == 1:
         return Parallelism("TP", f"{number} groups of {size} neighbouring ranks, each within one host, cover the job")
-    if stride == 1 or not _spans(comms):
+    if stride == 1 or min(hosts) == 1:
         return None
-    shape = f"{number} groups of every {_ordinal(stride)} rank, each across hosts, cover the job"
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(stride % 10, "th") if stride % 100 not in (11, 12, 13) else "th"
+    shape = f"{number} groups of every {stride}{ending} rank, each across hosts, cover the job"
     if only_exchange:
         return Parallelism("PP", f"{shape}; they only send and receive")
     if len(strides) > 1:
         return None  # several kinds of strided groups: which is data and which pipeline parallelism is open
     return Parallelism("DP", shape)
-
-
-def _only_exchanges(comm: Communicator) -> bool:
-    """Return whether all connections that it made are those of send/recv."""
-    bursts = [burst for member in comm.members.values() for burst in member.bursts]
-    connected = any(member.connected for member in comm.members.values())
-    return bool(bursts) and not connected and all(burst.key.conn == SEND_RECV for burst in bursts)
-
-
-def _ordinal(number: int) -> str:
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
-    return f"{number}{ending}"

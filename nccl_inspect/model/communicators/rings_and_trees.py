@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import types as events
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import SEND_RECV, Member
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
+from nccl_inspect.util.grouping import group_values
 
-if TYPE_CHECKING:
-    from nccl_inspect.model.communicators.members import Member
-    from nccl_inspect.model.fold.process_log import Step
-
-
-_Links: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
-"""Neighbours, and the channels in which they are that."""
-_ByLinks: TypeAlias = dict[tuple[int, ...], tuple[int, ...]]
-"""The channels in which there are neighbours, by these."""
-_Trees: TypeAlias = tuple[tuple[int, ...], ...]
 _GIVEN_UP = {"Abort", "Revoke"}
 Tree: TypeAlias = list[tuple[int, tuple[int, ...]]]
 """Of each member its rank, and what it prints: children, itself, parent."""
@@ -59,46 +49,36 @@ class Layout:
 
     Args:
         comm: one of those whose ranks print them.
-        links_of: the channels in which a rank has the same neighbours.
     """
 
-    def __init__(self, comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -> None:
-        by_channel: dict[int, list[events.RingOrder]] = {}
-        for member in comm.members.values():
-            for channel, ring in member.rings.items():
-                by_channel.setdefault(channel, []).append(ring)
+    def __init__(self, comm: Communicator) -> None:
+        by_channel = group_values(entry for member in comm.members.values() for entry in member.rings.items())
         every = [by_channel[channel] for channel in sorted(by_channel)]
         self._rings = [some[0].ranks for some in every]
         self.incomplete = [place for place, some in enumerate(every) if not is_whole(comm, some)]
         """The places of the rings that are not whole."""
-        self._nranks, self._printed = comm.nranks, _printed_trees(comm, links_of)
+        self._nranks, self._printed = comm.nranks, _printed_trees(comm)
         self.contradictions = _contradictions(comm, self._printed)
         """Where ranks contradict each other."""
-
-    @cached_property
-    def _trees(self) -> list[set[tuple[int, int]]]:
-        """Return the links (parent, child) of the trees that differ, from both ends of each link."""
-        return [
-            {link for link in _downward(tree) | _upward(tree) if min(link) >= 0 and max(link) < self._nranks}
-            for tree, _ in self._printed
-        ]
 
     def global_rings(self, comm: Communicator) -> list[list[int | None]]:
         """Return the rings in global ranks."""
         global_ranks = _global_ranks(comm)
         torn = set(self.incomplete)
         return [
-            [_global(comm, rank) for rank in ring] if place in torn else [global_ranks[rank] for rank in ring]
+            [comm.global_rank(rank) for rank in ring] if place in torn else [global_ranks[rank] for rank in ring]
             for place, ring in enumerate(self._rings)
         ]
 
     def global_trees(self, comm: Communicator) -> list[list[list[int | None]]]:
         """Return the links of each channel's tree in global ranks."""
         global_ranks = _global_ranks(comm)
-        trees = [
-            sorted([[global_ranks[parent], global_ranks[child]] for parent, child in tree], key=_as_text)
-            for tree in self._trees
-        ]
+        trees = []
+        for tree, _ in self._printed:  # from both ends of each link; -1 leads nowhere
+            links = {(links[-2], child) for _, links in tree for child in links[:-2]}
+            links |= {(links[-1], links[-2]) for _, links in tree}
+            known = (link for link in links if min(link) >= 0 and max(link) < self._nranks)
+            trees.append(sorted([[global_ranks[parent], global_ranks[child]] for parent, child in known], key=str))
         places = sorted((channel, place) for place, (_, channels) in enumerate(self._printed) for channel in channels)
         return [trees[place] for _, place in places]
 
@@ -108,7 +88,6 @@ class Layouts:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Layout] = {}
-        self._links = cache(_by_links)
 
     def find_layout(self, comm: Communicator) -> Layout:
         """Return the layout of a communicator."""
@@ -116,7 +95,7 @@ class Layouts:
         rings = [(rank, *map(id, member.rings.values())) for rank, member in comm.members.items() if member.rings]
         key = comm.nranks, trees, *rings
         if key not in self._known:
-            self._known[key] = Layout(comm, self._links)
+            self._known[key] = Layout(comm)
         return self._known[key]
 
 
@@ -127,68 +106,13 @@ def is_whole(comm: Communicator, printed: Sequence[events.RingOrder]) -> bool:
     return agreed and not printed[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
 
 
-def _printed_trees(comm: Communicator, links_of: Callable[[_Trees], _ByLinks]) -> list[tuple[Tree, list[int]]]:
+def _printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
     """Return what the members print of trees, each with its channels: most channels have the tree of another one."""
-    links: dict[tuple[int, ...], int] = {}
-    by_channels: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
-    for rank, by_links in _group_channels(
-        {rank: links_of(member.trees) for rank, member in comm.members.items() if member.trees}
-    ):
-        for tree_links, channels in by_links:
-            ranks, numbers = by_channels.setdefault(channels, ([], []))
-            ranks.append(rank)
-            numbers.append(links.setdefault(tree_links, len(links)))
-    alike: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
-    for channels, (ranks, numbers) in sorted(by_channels.items()):
-        alike.setdefault((tuple(ranks), tuple(numbers)), []).extend(channels)
-    by_number = list(links)
-    return [
-        ([(rank, by_number[number]) for rank, number in zip(*tree, strict=True)], sorted(channels))
-        for tree, channels in alike.items()
-    ]
-
-
-def _by_links(trees: _Trees) -> _ByLinks:
-    """Return the channels in which a member has the same neighbours."""
-    by_links: dict[tuple[int, ...], list[int]] = {}
-    for tree in trees:
-        by_links.setdefault(tree[1:], []).append(tree[0])
-    return {links: tuple(channels) for links, channels in by_links.items()}
-
-
-def _group_channels(by_rank: dict[int, _ByLinks]) -> Iterator[tuple[int, list[_Links]]]:
-    """Yield the links of each rank with their channels: several at once that have the same links at all ranks."""
-    groupings = {tuple(by_links.values()) for by_links in by_rank.values()}
-    alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
-    for channel in sorted({channel for grouping in groupings for group in grouping for channel in group}):
-        places = [tuple([at for at, group in enumerate(some) if channel in group]) for some in groupings]
-        alike.setdefault(tuple(places), []).append(channel)
-    together = list(map(tuple, alike.values()))
-    of_grouping = {
-        some: [(at, channels) for channels in together for at, group in enumerate(some) if channels[0] in group]
-        for some in groupings
-    }
-    for rank, by_links in by_rank.items():
-        links = list(by_links)
-        yield rank, [(links[at], channels) for at, channels in of_grouping[tuple(by_links.values())]]
-
-
-def _downward(tree: Tree) -> set[tuple[int, int]]:
-    """Return the links (parent, child) that parents print; -1 leads nowhere."""
-    return {(links[-2], child) for _, links in tree for child in links[:-2] if child >= 0}
-
-
-def _upward(tree: Tree) -> set[tuple[int, int]]:
-    """Return the links (parent, child) that children print."""
-    return {(links[-1], links[-2]) for _, links in tree if links[-1] >= 0}
-
-
-def _as_text(link: list[int | None]) -> str:
-    return f"[{link[0]}, {link[1]}]"
-
-
-def _global(comm: Communicator, rank: int) -> int | None:
-    return comm.global_ranks[rank] if 0 <= rank < len(comm.global_ranks) else None
+    by_channel = group_values(
+        (channel, (rank, tuple(links))) for rank, member in comm.members.items() for channel, *links in member.trees
+    )
+    alike = group_values((tuple(by_channel[channel]), channel) for channel in sorted(by_channel))
+    return [(list(tree), channels) for tree, channels in alike.items()]
 
 
 def _global_ranks(comm: Communicator) -> Sequence[int | None]:

@@ -17,7 +17,8 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.model.communicators.communicator import Communicator, has_ranks_elsewhere
 from nccl_inspect.model.communicators.members import Member
-from nccl_inspect.model.fold.process_log import Note, ProcessLog, source_and_line
+from nccl_inspect.model.fold.process_log import ProcessLog, source_and_line
+from nccl_inspect.util.grouping import group_sets, group_values
 
 _LABELS = 2
 """Ranks that lines name at least where a host is placed by them: the line of a single one may be of another host."""
@@ -37,10 +38,15 @@ def make_world(
             beyond it is named.
     """
     nobody = [log for log in logs if not log.process.host]
-    labels = _labels(nobody)
+    labels = group_sets((source, rank) for source, _, rank in find_named_ranks(nobody))
     if largest is not None and max((max(ranks) for ranks in labels.values()), default=0) < largest.nranks:
         return largest
-    return _find_stated(communicators, dict(_workers(nobody)), labels) or largest
+    workers: dict[int, set[int]] = {}  # which ranks torchrun reports for each pid; one that has several names none
+    for event in (note.event for log in nobody for note in log.notes.values()):
+        if isinstance(event, ProcessEnded) and event.dialect == _TORCH and event.ended_pid is not None:
+            workers.setdefault(event.ended_pid, set()).update(event.ranks)
+    ranks = {pid: next(iter(some)) for pid, some in workers.items() if len(some) == 1}
+    return _find_stated(communicators, ranks, labels) or largest
 
 
 def _find_stated(
@@ -53,7 +59,12 @@ def _find_stated(
     width = {len(members) for members in nodes.values()}
     if len(width) != 1 or not all(map(is_named, nodes)):
         return None
-    fixed = _find_hosts(nodes, ranks)
+    fixed: dict[int, str] = {}  # by their number the hosts of which a rank is known
+    for host, here in nodes.items():
+        for local, member in enumerate(here):
+            rank = ranks.get(member.log.process.pid)
+            if rank is not None and rank >= local:
+                fixed.setdefault((rank - local) // len(here), host)
     if (homes := _homes(nodes, labels)) is None or any(fixed.get(at, host) != host for at, host in homes.items()):
         return None
     fixed |= homes
@@ -70,52 +81,37 @@ def _find_stated(
         at * len(nodes[host]) + local: member for at, host in places.items() for local, member in enumerate(nodes[host])
     }
     size = max(members) + 1
-    fits = _is_in_order(communicators, members) and all(
-        ranks.get(member.log.process.pid, rank) == rank for rank, member in members.items()
-    )
+    fits = all(ranks.get(member.log.process.pid, rank) == rank for rank, member in members.items())
+    number = {member.gpu: rank for rank, member in members.items()}
+    for comm in communicators:  # each group lists its ranks in the order of the job
+        own = [number[comm.members[rank].gpu] for rank in sorted(comm.members)]
+        fits = fits and all(first < second for first, second in pairwise(own))
     if not fits or (not is_open and max(ranks.values(), default=0) >= size):
         return None
     return Communicator("world", size, members=members, global_ranks=range(size), is_open=is_open)
 
 
-def _is_in_order(communicators: Iterable[Communicator], members: Mapping[int, Member]) -> bool:
-    """Return whether each group lists its ranks in the order of the job."""
-    number = {member.gpu: rank for rank, member in members.items()}
-    return all(
-        first < second
-        for comm in communicators
-        for first, second in pairwise(number[comm.members[rank].gpu] for rank in sorted(comm.members))
-    )
-
-
-def _labels(nobody: Iterable[ProcessLog]) -> dict[int, set[int]]:
-    """Return the ranks of the job that PyTorch names, by source."""
-    ranks: dict[int, set[int]] = {}
-    for log in nobody:
-        for note in log.notes.values():
-            if (rank := rank_of(note)) is not None:
-                for place in (note.place, *(note.places or ())):
-                    ranks.setdefault(source_and_line(place)[0], set()).add(rank)
-    return ranks
-
-
-def rank_of(note: Note) -> int | None:
-    """Return the rank of the job that a line of PyTorch or torchrun names, as a field or in front."""
-    if note.event is None or note.event.dialect != _TORCH:
-        return None
-    rank = dict(getattr(note.event, "values", ())).get("global_rank", getattr(note.event, "global_rank", None))
-    if rank is None and (label := _LABEL.match(note.message)):
-        return int(label[1])
-    return rank if isinstance(rank, int) else None
+def find_named_ranks(nobody: Iterable[ProcessLog]) -> Iterator[tuple[int, int, int]]:
+    """Yield the ranks of the job that PyTorch and torchrun name, each with its source and its place."""
+    for note in (note for log in nobody for note in log.notes.values()):
+        if note.event is None or note.event.dialect != _TORCH:
+            continue
+        values = dict(getattr(note.event, "values", ()))  # as a field or in front
+        rank = values.get("global_rank", getattr(note.event, "global_rank", None))
+        if rank is None and (label := _LABEL.match(note.message)):
+            rank = int(label[1])
+        if isinstance(rank, int):
+            yield from ((source_and_line(place)[0], place, rank) for place in (note.place, *(note.places or ())))
 
 
 def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]) -> dict[int, str] | None:
     """Return the number of each host with a file of its own, by the ranks named there; None if these disagree."""
-    hosts: dict[int, set[str]] = {}
-    for host, members in nodes.items():
-        for member in members:
-            for place in (member.log.first, member.log.last):
-                hosts.setdefault(source_and_line(place)[0], set()).add(host)
+    hosts = group_sets(
+        (source_and_line(place)[0], host)
+        for host, members in nodes.items()
+        for member in members
+        for place in (member.log.first, member.log.last)
+    )
     own = {source: next(iter(here)) for source in labels if len(here := hosts.get(source, set())) == 1}
     if len(set().union(*(labels[source] for source in own))) < _LABELS:
         return {}
@@ -128,37 +124,15 @@ def _homes(nodes: Mapping[str, Sequence[Member]], labels: Mapping[int, set[int]]
     return homes
 
 
-def _workers(nobody: Iterable[ProcessLog]) -> Iterator[tuple[int, int]]:
-    """Pid and rank of the workers that torchrun reports, as far as each pid has one."""
-    named: dict[int, set[int]] = {}
-    for event in (note.event for log in nobody for note in log.notes.values()):
-        if isinstance(event, ProcessEnded) and event.dialect == _TORCH and event.ended_pid is not None:
-            named.setdefault(event.ended_pid, set()).update(event.ranks)
-    return ((pid, ranks.pop()) for pid, ranks in named.items() if len(ranks) == 1)
-
-
 def _nodes(communicators: Iterable[Communicator]) -> dict[str, list[Member]]:
     """Return one membership of each process, in the order of the GPUs, by host; empty where processes share GPUs."""
     members = {member.gpu: member for comm in communicators for member in comm.members.values()}
     if len({gpu.process for gpu in members}) < len(members):
         return {}
-    nodes: dict[str, list[Member]] = {}
-    for member in members.values():
-        nodes.setdefault(member.log.process.host, []).append(member)
+    nodes = group_values((member.log.process.host, member) for member in members.values())
     for host in nodes:
         nodes[host].sort(key=lambda member: member.init.cuda_dev or 0)
     return nodes
-
-
-def _find_hosts(nodes: Mapping[str, Sequence[Member]], ranks: Mapping[int, int]) -> dict[int, str]:
-    """Return the hosts of which a rank is known, by their number."""
-    fixed: dict[int, str] = {}
-    for host, members in nodes.items():
-        for place, member in enumerate(members):
-            rank = ranks.get(member.log.process.pid)
-            if rank is not None and rank >= place:
-                fixed.setdefault((rank - place) // len(members), host)
-    return fixed
 
 
 def _order(

@@ -12,12 +12,13 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import NO_HOST, Process, is_named
 from nccl_inspect.model.communicators import stated_world
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.fold.fold import Burst, Fold, ProcessLog, Step
+from nccl_inspect.model.fold.fold import Fold, ProcessLog
 from nccl_inspect.model.fold.process_log import position, source_and_line
-from nccl_inspect.model.jobs.shares import Claim, Share, shares
+from nccl_inspect.model.jobs.shares import Claim, Division, Share
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.statements.job_failure import NODE_FAILURE, PREEMPTED, REQUEUED
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.times import are_in_order, moment
@@ -129,7 +130,10 @@ class Part:
         notes = (note for log in self.logs for note in log.notes.values())
         if any(log.bootstraps for log in self.logs) or any(isinstance(note.event, _BEGINNING) for note in notes):
             return True
-        return all(log.steps and log.steps[0].place == log.first and _is_start(log.steps[0]) for log in self.logs)
+        starts = [log.steps[0] for log in self.logs if log.steps and log.steps[0].place == log.first]
+        return len(starts) == len(self.logs) and all(
+            isinstance(step.event, events.CommInit) and step.event.phase == "START" for step in starts
+        )
 
     @cached_property
     def gpus(self) -> set[tuple[str, str]]:
@@ -180,10 +184,6 @@ def join_processes(communicators: Iterable[Communicator]) -> list[Part]:
     return parts
 
 
-def _is_start(step: Step | Burst) -> bool:
-    return isinstance(step, Step) and isinstance(step.event, events.CommInit) and step.event.phase == "START"
-
-
 _AGAIN = compile_later(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
 """What distinguishes the attempts of one job in the names of files."""
 _DIGITS = compile_later(r"\d+")
@@ -204,7 +204,6 @@ class Separation:
         self._parts = parts
         self._fold = fold
         self._unions = Unions(len(parts))
-        self._stated = _find_named_ranks(fold)
         self._by_source: dict[int, list[int]] = {}
         self._by_host: dict[str, list[int]] = {}
         for index, part in enumerate(parts):
@@ -216,27 +215,26 @@ class Separation:
     def groups(self) -> list[list[Part]]:
         """Return the parts of each job."""
         if len(self._parts) > 1:
-            self._by_id()
+            # By the id of a communicator, also where ranks differ on its size; unless a rank comes again.
+            owners: dict[str, tuple[int, set[int]]] = {}
+            for index, part in enumerate(self._parts):
+                for comm in part.roots:
+                    for comm_id in {member.init.comm_id or "" for member in comm.members.values()} - {""}:
+                        first, ranks = owners.get(comm_id, (index, set()))
+                        if ranks.isdisjoint(comm.members):
+                            self._unions.join(first, index)
+                            owners[comm_id] = first, ranks | comm.members.keys()
             self._on_hosts()
             self._join_in_sources()
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
-
-    def _by_id(self) -> None:
-        """Join by the id of a communicator, also where ranks differ on its size; unless a rank comes again."""
-        owners: dict[str, tuple[int, set[int]]] = {}
-        for index, part in enumerate(self._parts):
-            for comm in part.roots:
-                for comm_id in {member.init.comm_id or "" for member in comm.members.values()} - {""}:
-                    first, ranks = owners.get(comm_id, (index, set()))
-                    if ranks.isdisjoint(comm.members):
-                        self._unions.join(first, index)
-                        owners[comm_id] = first, ranks | comm.members.keys()
 
     def _on_hosts(self) -> None:
         """Join parts on one host: each with the one before, that of the same size, and that which ends last."""
         for indexes in self._by_host.values():
             last: dict[object, int] = {}
-            for index in sorted(indexes, key=self._order):
+            times = {index: self._parts[index].began for index in indexes}
+            order = {index: (time.seconds if time else 0.0, self._parts[index].begin) for index, time in times.items()}
+            for index in sorted(indexes, key=order.__getitem__):
                 part = self._parts[index]
                 for other in {last.get("before"), last.get("latest"), last.get(part.size)} - {None}:
                     if other is not None and self._are_one_on_a_host(self._parts[other], part):
@@ -244,10 +242,6 @@ class Separation:
                 latest = last.get("latest", index)
                 last["before"] = last[part.size] = index
                 last["latest"] = index if part.end > self._parts[latest].end else latest
-
-    def _order(self, index: int) -> tuple[float, int]:
-        part = self._parts[index]
-        return (part.began.seconds if part.began else 0.0, part.begin)
 
     def _are_one_on_a_host(self, part: Part, later: Part) -> bool:
         """Return whether two parts with a host in common are of one job."""
@@ -261,7 +255,9 @@ class Separation:
         if part.size != later.size:
             return False
         if self._names(part, _AGAIN) == self._names(later, _AGAIN) or set(part.sources) & set(later.sources):
-            return _is_restart(part, later)
+            # One job started again: most of its hosts are the same, and so are GPUs.
+            common = len(part.hosts & later.hosts)
+            return 2 * common >= min(len(part.hosts), len(later.hosts)) and not part.contradicts(later)
         return at_once is None and not clash and self._names(part, _DIGITS) == self._names(later, _DIGITS)
 
     def _names(self, part: Part, without: re.Pattern[str]) -> set[str]:
@@ -269,22 +265,35 @@ class Separation:
         return {without.sub("", self._fold.sources[source].name) for source in part.sources}
 
     def _join_in_sources(self) -> None:
-        tests = _sources_of_tests(self._fold)
-        reasons = _find_requeues(self._fold)
+        tests: set[int] = set()
+        requeued: dict[int, list[int]] = {}
+        """Where a scheduler says that it ended a job in order to start it again."""
+        for note in (note for log in self._fold.processes.values() for note in log.notes.values()):
+            source = source_and_line(note.place)[0]
+            if note.event is not None and note.event.dialect == "nccl-tests":
+                tests.add(source)
+            if job_failure.reason(note.event) in (PREEMPTED, REQUEUED, NODE_FAILURE):
+                requeued.setdefault(source, []).append(note.place)
+        nobody = (log for log in self._fold.processes.values() if not log.process.host)
+        named = group_values((source, (place, rank)) for source, place, rank in stated_world.find_named_ranks(nobody))
         for source, parts in self._by_source.items():
             indexes = sorted(parts, key=lambda index: self._parts[index].extents[source])
             self._numbered_on(source, indexes)
-            self._join_world(source, indexes)
+            if source in named:
+                self._join_world(source, indexes, sorted(named[source]))
             # What joined parts whose beginning the log lacks may have been there.
             cut = [index for index in indexes if not (self._parts[index].roots and self._parts[index].has_begun_here)]
             for before, after in pairwise(cut):
                 self._unions.join(before, after)
             for before, after in pairwise(indexes):
                 first, second = self._parts[before], self._parts[after]
-                if source in tests and _is_one_misled(first, second):
+                if first.size != second.size or first.contradicts(second):
+                    continue
+                # Two tests of one host each that began at once were meant to be one.
+                if source in tests and len(first.hosts) == len(second.hosts) == 1 and first.overlaps(second):
                     self._unions.join(before, after)
                 end, begin = first.extents[source][1], second.extents[source][0]
-                if any(end < place < begin for place in reasons.get(source, ())) and _is_alike(first, second):
+                if any(end < place < begin for place in requeued.get(source, ())):
                     self._unions.join(before, after)
 
     def _numbered_on(self, source: int, indexes: Sequence[int]) -> None:
@@ -303,11 +312,8 @@ class Separation:
             for before, after in pairwise(labelled):
                 self._unions.join(before, after)
 
-    def _join_world(self, source: int, indexes: Sequence[int]) -> None:
+    def _join_world(self, source: int, indexes: Sequence[int], stated: Sequence[tuple[int, int]]) -> None:
         """Join parts that were there at once and are no more processes than PyTorch names ranks around them."""
-        stated = self._stated.get(source, [])
-        if not stated:
-            return
         at_once = _join_overlapping(indexes, lambda index: self._parts[index].extents[source])
         begins = [self._parts[group[0]].extents[source][0] for group in at_once]
         for number, group in enumerate(at_once):
@@ -320,52 +326,6 @@ class Separation:
             if max(part.size for part in parts) < world and len(gpus) == processes <= world:
                 for before, after in pairwise(group):
                     self._unions.join(before, after)
-
-
-def _is_alike(part: Part, later: Part) -> bool:
-    return part.size == later.size and not part.contradicts(later)
-
-
-def _is_restart(part: Part, later: Part) -> bool:
-    """Return whether a part is one job started again: most of its hosts are the same, and so are GPUs."""
-    common = len(part.hosts & later.hosts)
-    return 2 * common >= min(len(part.hosts), len(later.hosts)) and not part.contradicts(later)
-
-
-def _is_one_misled(part: Part, other: Part) -> bool:
-    """Return whether two tests of one host each that began at once were meant to be one."""
-    return len(part.hosts) == len(other.hosts) == 1 and _is_alike(part, other) and bool(part.overlaps(other))
-
-
-def _sources_of_tests(fold: Fold) -> set[int]:
-    """Return the sources with output of nccl-tests."""
-    return {
-        source_and_line(note.place)[0]
-        for log in fold.processes.values()
-        for note in log.notes.values()
-        if note.event is not None and note.event.dialect == "nccl-tests"
-    }
-
-
-def _find_named_ranks(fold: Fold) -> dict[int, list[tuple[int, int]]]:
-    """By source where PyTorch and torchrun name a rank of the job, and which one, in the order of the lines."""
-    ranks: dict[int, list[tuple[int, int]]] = {}
-    for log in fold.processes.values():
-        for note in log.notes.values() if not log.process.host else ():
-            if (rank := stated_world.rank_of(note)) is not None:
-                for place in (note.place, *(note.places or ())):
-                    ranks.setdefault(source_and_line(place)[0], []).append((place, rank))
-    return {source: sorted(places) for source, places in ranks.items()}
-
-
-def _find_requeues(fold: Fold) -> dict[int, list[int]]:
-    """Return where a scheduler says that it ended a job in order to start it again."""
-    places: dict[int, list[int]] = {}
-    for log in fold.processes.values():
-        for note in log.notes.values():
-            if job_failure.reason(note.event) in (PREEMPTED, REQUEUED, NODE_FAILURE):
-                places.setdefault(source_and_line(note.place)[0], []).append(note.place)
-    return places
 
 
 class Claims:
@@ -391,8 +351,14 @@ class Claims:
         for job, group in enumerate(groups):
             for host in (host for part in group for host in part.hosts):
                 self._hosts.setdefault(host, set()).add(job)
-            self._extents.append(_extents(group))
-            for source in self._extents[job]:
+            spans = group_values((source, part.extents[source]) for part in group for source in part.sources)
+            self._extents.append(
+                {
+                    source: (min(first for first, _ in some), max(last for _, last in some))
+                    for source, some in spans.items()
+                }
+            )
+            for source in spans:
                 self._by_source.setdefault(source, []).append(job)
         for source, jobs in self._by_source.items():
             jobs.sort(key=lambda job: self._extents[job][source])
@@ -444,17 +410,14 @@ class Claims:
                 self._claims[self._nearest(source, log, around(log))].processes.add(log.process)
         for group in groups.values():
             near = {job for log in group for job in around(log)}
-            if len(group) > sum(self._room[job] for job in near) and self._is_job(group):
+            # A program may begin NCCL for others: a job of its own says what kept it from a communicator.
+            may_be_theirs = any(log.process in self._alone or log.process.pid in self._pids for log in group)
+            is_failed = any(note.level in STATEMENTS for log in group for note in log.notes.values())
+            if len(group) > sum(self._room[job] for job in near) and not may_be_theirs and is_failed:
                 self._new({log.process for log in group}, min(log.first for log in group))
                 continue
             for log in group:
                 self._claims[self._nearest(source, log, around(log))].processes.add(log.process)
-
-    def _is_job(self, logs: Sequence[ProcessLog]) -> bool:
-        """Return whether processes say what kept them from a communicator; a program may begin NCCL for others."""
-        if any(log.process in self._alone or log.process.pid in self._pids for log in logs):
-            return False
-        return any(note.level in STATEMENTS for log in logs for note in log.notes.values())
 
     def _nearest(self, source: int, log: ProcessLog, around: Sequence[int]) -> int:
         """Return the job of a process among those around it: same host, missing ranks, still running, the latest."""
@@ -560,17 +523,6 @@ def _join_overlapping(numbers: Sequence[int], extent: Callable[[int], tuple[int,
     return groups
 
 
-def _extents(group: Sequence[Part]) -> dict[int, tuple[int, int]]:
-    """Return the first and the last place of a job in each source."""
-    extents: dict[int, tuple[int, int]] = {}
-    for part in group:
-        for source in part.sources:
-            first, last = part.extents[source]
-            extent = extents.get(source, (first, last))
-            extents[source] = min(extent[0], first), max(extent[1], last)
-    return extents
-
-
 def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
     """Return the jobs of a log, in the order of their lines; none where it holds one only.
 
@@ -584,7 +536,7 @@ def jobs_of(fold: Fold, gathered: Gathered) -> list[Share]:
     ):
         return []
     claims = Claims(fold, gathered, Separation(job_parts, fold).groups()).list_claims()
-    return shares(fold, gathered, claims) if len(claims) > 1 else []
+    return Division(fold, gathered, claims).shares() if len(claims) > 1 else []
 
 
 def runs_of(fold: Fold | Share, gathered: Gathered) -> list[Share]:
@@ -597,7 +549,8 @@ def runs_of(fold: Fold | Share, gathered: Gathered) -> list[Share]:
     earlier = find_earlier_runs(gathered.communicators, gathered.everything)
     over = {process for run in earlier for process in run.processes}
     lives = {life.process for life in gathered.living}
-    return shares(fold, gathered, [*(Claim(run.processes) for run in earlier), Claim(lives - over)])
+    claims = [*(Claim(run.processes) for run in earlier), Claim(lives - over)]
+    return Division(fold, gathered, claims).shares()
 
 
 def is_before(part: Part, other: Part, ends: Sequence[int]) -> bool:

@@ -14,9 +14,10 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nccl_inspect.event.base import Event, Process, is_named
+from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import CommEnd, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine
 from nccl_inspect.model import processes
@@ -24,7 +25,7 @@ from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, p
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
-from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record, record
@@ -142,8 +143,11 @@ class Share:
         self.processes = {log.process: log for log in everything}
         self.unrecognised = unrecognised
         self.alongside = alongside
-        events = (event for log in everything for event in _events(log))
-        own = {(event.dialect, event.production) for event in events}  # as far as something of the lines is kept
+        steps = [step for log in everything for step in log.steps]
+        stated = (note.event for log in everything for note in log.notes.values())
+        edges = (edge.event for step in steps if isinstance(step, Burst) for edge in step.edges.values())
+        events = chain((step.event for step in steps), edges, stated)
+        own = {(event.dialect, event.production) for event in events if event}  # as far as something of them is kept
         self.productions: set[tuple[str, str]] = own & fold.productions
 
     def gather(self) -> Gathered:
@@ -151,19 +155,14 @@ class Share:
         return Gathered(self._everything, self.restored > 0, self._repeated)
 
 
-def shares(fold: Fold | Share, gathered: Gathered, claims: Sequence[Claim]) -> list[Share]:
-    """Return the shares of several jobs, in the order of their claims.
+class Division:
+    """Divides what a fold has among jobs.
 
     Args:
         fold: of all jobs.
         gathered: the processes of the fold; each life that has a host has one claim.
         claims: of the jobs.
     """
-    return _Division(fold, gathered, claims).shares()
-
-
-class _Division:
-    """Divides what a fold has among jobs."""
 
     def __init__(self, fold: Fold | Share, gathered: Gathered, claims: Sequence[Claim]) -> None:
         self._fold, self._gathered, self._claims = fold, gathered, claims
@@ -177,22 +176,28 @@ class _Division:
         self._loose = [log for log in fold.processes.values() if not log.process.host]
         self._everything: list[list[ProcessLog]] = [[] for _ in claims]
         for log, lives in zip(gathered.logs, gathered.lives, strict=True):
-            self._add(log, lives)
-        self._close()
+            jobs = [self._of_process[life.process] for life in lives]
+            for life, job in zip(lives, jobs, strict=True):
+                self._mark(life, job)
+            is_of_one = len(set(jobs)) == 1
+            for life, job in [(log, jobs[0])] if is_of_one else zip(lives, jobs, strict=True):
+                self._everything[job].append(life)
+        for number, marks in self._landmarks.items():
+            source = self._numbered[number]
+            ends = [line for line, text in source.counts.tail if job_failure.end_text(text, fold.has_envelope)]
+            ends += [exception.number for exception in source.raised]
+            marks.closings.extend(position(number, line) for line in ends)
+        for note in (note for log in self._loose for note in log.notes.values()):
+            event = note.event
+            is_closing = job_failure.is_end(event) or note.level in STATEMENTS or isinstance(event, ErrorCascade)
+            if event is not None and not is_closing:
+                is_closing = engine.has_role(event, "test-end") or getattr(event, "tone", "") == "error"
+            for place in _list_places(note) if is_closing else ():  # what follows may be of the next job
+                if marks_there := self._landmarks.get(source_and_line(place)[0]):
+                    marks_there.closings.append(place)
         for marks in self._landmarks.values():
             marks.sort()
         self._mark_ranks()
-
-    def _add(self, log: ProcessLog, lives: list[ProcessLog]) -> None:
-        """Give a process to its job, its lives to theirs where they are of several."""
-        jobs = [self._of_process[life.process] for life in lives]
-        for life, job in zip(lives, jobs, strict=True):
-            self._mark(life, job)
-        if len(set(jobs)) == 1:
-            self._everything[jobs[0]].append(log)
-            return
-        for life, job in zip(lives, jobs, strict=True):
-            self._everything[job].append(life)
 
     def _mark(self, log: ProcessLog, job: int) -> None:
         host, pid, label = log.process
@@ -207,19 +212,6 @@ class _Division:
         ends = (step.event for step in log.steps if isinstance(step, Step) and isinstance(step.event, CommEnd))
         if any(end.how == "Destroy" for end in ends):  # it aborts one when something went wrong
             self._landmarks[source_and_line(log.last)[0]].concluded.add(job)
-
-    def _close(self) -> None:
-        """Note the places of errors and ends."""
-        for number, marks in self._landmarks.items():
-            source = self._numbered[number]
-            ends = (line for line, text in source.counts.tail if job_failure.end_text(text, self._fold.has_envelope))
-            marks.closings.extend(
-                position(number, line) for line in (*ends, *(exception.number for exception in source.raised))
-            )
-        notes = (note for log in self._loose for note in log.notes.values() if _is_closing(note))
-        for place in (place for note in notes for place in _list_places(note)):
-            if marks_there := self._landmarks.get(source_and_line(place)[0]):
-                marks_there.closings.append(place)
 
     def _mark_ranks(self) -> None:
         """Give lines of nobody about a rank that their job cannot have to the nearest one that can.
@@ -264,6 +256,7 @@ class _Division:
         return marks.owner(place, is_end) if marks else _NOBODY
 
     def shares(self) -> list[Share]:
+        """Return the shares of the jobs, in the order of their claims."""
         own_logs = set(map(id, self._gathered.logs))
         for log in self._gathered.everything:
             if id(log) not in own_logs and log.process.host:
@@ -271,7 +264,13 @@ class _Division:
         for log in self._loose:
             for job, piece in self._pieces(log):
                 self._everything[job].append(piece)
-        unrecognised = self._divide_unrecognised()
+        unrecognised: list[dict[bytes, Note]] = [{} for _ in self._claims]
+        for message, note in self._fold.unrecognised.items():
+            owner = self._of_process.get(note.origin.process)
+            if owner is None:
+                owner = self._owner(note.place, note.message, note.origin.label)
+            if owner != _NOBODY:
+                unrecognised[owner][message] = note
         sources, repeated = self._sources(unrecognised), self._gathered.repeated
         together = list(map(processes.apart, self._everything))
         return [
@@ -290,49 +289,37 @@ class _Division:
         """Yield what nobody printed, by the job that it belongs to."""
         pieces: dict[int, ProcessLog] = {}
         for key, note in log.notes.items():
-            for job, share in self._divide_note(note):
+            is_end = job_failure.is_end(note.event)
+            by_job = group_values(
+                (self._owner(place, note.message, note.origin.label, is_end), place) for place in _list_places(note)
+            )
+            by_job.pop(_NOBODY, None)
+            for job, own in by_job.items():
                 piece = pieces.setdefault(job, ProcessLog(log.process, opening=log.opening, closing=log.closing))
-                piece.notes[key] = share
+                piece.notes[key] = (
+                    note
+                    if len(by_job) == 1
+                    else replace(note, place=own[0], last=own[-1], count=len(own), places=array("q", own[1:]))
+                )
         for job, piece in pieces.items():
             places = [place for note in piece.notes.values() for place in _list_places(note)]
             piece.first, piece.last = min(places), max(places)
             yield job, piece
 
-    def _divide_note(self, note: Note) -> Iterator[tuple[int, Note]]:
-        """Yield a statement of nobody, as far as it was made in each job."""
-        by_job: dict[int, list[int]] = {}
-        places = _list_places(note)
-        for place in places:
-            job = self._owner(place, note.message, note.origin.label, job_failure.is_end(note.event))
-            by_job.setdefault(job, []).append(place)
-        by_job.pop(_NOBODY, None)
-        if len(by_job) == 1:
-            yield next(iter(by_job)), note
-            return
-        for job, own in by_job.items():
-            yield job, replace(note, place=own[0], last=own[-1], count=len(own), places=array("q", own[1:]))
-
-    def _divide_unrecognised(self) -> list[dict[bytes, Note]]:
-        by_job: list[dict[bytes, Note]] = [{} for _ in self._claims]
-        for message, note in self._fold.unrecognised.items():
-            job = self._of_process.get(note.origin.process)
-            if job is None:
-                job = self._owner(note.place, note.message, note.origin.label)
-            if job != _NOBODY:
-                by_job[job][message] = note
-        return by_job
-
     def _sources(self, unrecognised: Sequence[Mapping[bytes, Note]]) -> list[dict[int, SourceCounts]]:
         """Return for each job the sources that have lines of it, with its share of the loose ones.
 
         Args:
-            unrecognised: by jobs, their lines that no production knows: a process may have no others in a source.
+            unrecognised: by jobs, their lines that no production knows: a process may have no others in a source, and
+                a job none but those of a launcher that names its host or a pid.
         """
         by_job: list[dict[int, SourceCounts]] = [{} for _ in self._claims]
         of_source: dict[int, set[int]] = {}
-        for job, notes in enumerate(unrecognised):
-            for note in notes.values():
-                of_source.setdefault(source_and_line(note.place)[0], set()).add(job)
+        for job, (notes, logs) in enumerate(zip(unrecognised, self._everything, strict=True)):
+            nobodys = [note for log in logs if not log.process.host for note in log.notes.values()]
+            places = [place for note in nobodys for place in _list_places(note)]
+            for place in (*places, *(note.place for note in notes.values())):
+                of_source.setdefault(source_and_line(place)[0], set()).add(job)
         for number, source in self._numbered.items():
             marks = self._landmarks.get(number)
             jobs = {*of_source.get(number, ()), *(marks.last if marks else ())}
@@ -348,7 +335,16 @@ class _Division:
     def _divide_source(self, number: int, source: SourceCounts, jobs: Iterable[int]) -> dict[int, SourceCounts]:
         """Return a source with lines of several jobs, for each of them; the numbers of lines stay those of all."""
         counts = source.counts
+        marks = self._landmarks.get(number)
         more = counts.damaged_lines - len(counts.broken)
+        behind = {  # jobs with lines behind the last damaged one that is kept: there the others are
+            job
+            for job in jobs
+            if marks is None
+            or job not in marks.last
+            or not counts.broken
+            or source_and_line(marks.last[job])[1] > counts.broken[-1][0]
+        }
         tail = self._by_job(number, counts.tail)
         broken, mended = self._by_job(number, counts.broken), self._by_job(number, counts.mended)
         spared, raised = self._by_job(number, source.spared), self._by_job(number, source.raised)
@@ -360,23 +356,17 @@ class _Division:
                 raised=deque(raised.get(job, ())),
                 benchmarks=benchmarks.get(job, []),
                 at_end=[],
-                until=self._landmarks[number].end(job) if number in self._landmarks else 0,
+                until=marks.end(job) if marks else 0,
                 counts=replace(
                     counts,
                     tail=deque(tail.get(job, ())),
                     broken=broken.get(job, []),
                     mended=mended.get(job, []),
-                    damaged_lines=len(broken.get(job, ())) + (more if self._goes_beyond(number, job, counts) else 0),
+                    damaged_lines=len(broken.get(job, ())) + more * (job in behind),
                 ),
             )
             for job in jobs
         }
-
-    def _goes_beyond(self, number: int, job: int, counts: Counts) -> bool:
-        """Return whether a job has lines behind the last damaged one that is kept: there the others are."""
-        marks = self._landmarks.get(number)
-        last = marks.last.get(job) if marks else None
-        return last is None or not counts.broken or source_and_line(last)[1] > counts.broken[-1][0]
 
     def _by_job(self, number: int, lines: Iterable[_Line]) -> dict[int, list[_Line]]:
         by_job: dict[int, list[_Line]] = {}
@@ -395,26 +385,6 @@ def _rank(note: Note) -> int | None:
     """Return the highest rank that a statement of nobody is about."""
     ended = note.event.ranks if isinstance(note.event, ProcessEnded) else ()
     return max((*ended, *(() if note.origin.rank is None else (note.origin.rank,))), default=None)
-
-
-def _is_closing(note: Note) -> bool:
-    """Return whether a statement is an error or an end: what follows may be of the next job."""
-    event = note.event
-    return (
-        job_failure.is_end(event)
-        or note.level in STATEMENTS
-        or isinstance(event, ErrorCascade)
-        or (event is not None and (engine.has_role(event, "test-end") or getattr(event, "tone", "") == "error"))
-    )
-
-
-def _events(log: ProcessLog) -> Iterator[Event]:
-    for step in log.steps:
-        if isinstance(step, Burst):
-            yield from (edge.event for edge in step.edges.values())
-        else:
-            yield step.event
-    yield from (note.event for note in log.notes.values() if note.event)
 
 
 _END = compile_later(r"[^A-Za-z0-9]*$")

@@ -17,7 +17,7 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import decode, encode
 
 if TYPE_CHECKING:
-    from nccl_inspect.ingest.envelopes import Stated
+    pass
 
 _BEGINS = compile_later(rb"\s*(?:GPU ?\d|MIG )")
 
@@ -37,12 +37,24 @@ def on_hosts(job: Job, role: str) -> Shown:
     lines: dict[str, Notice] = {}
     owners: list[set[str]] = []
     for notice in job.notices:
-        if role in notice.roles and (unwrapped := _without_envelopes(notice.message)):
-            text, stated = unwrapped
-            hosts = _hosts(job, stated)
-            if hosts or stated.label is None:
-                lines.setdefault(text, notice)
-                owners.append(hosts)
+        if role not in notice.roles:
+            continue
+        from nccl_inspect.ingest import envelopes  # few logs show it
+
+        text, stated = next(
+            (inner for inner in envelopes.peel_all(encode(notice.message)) if _BEGINS.match(inner.text)),
+            (b"", envelopes.NOTHING),
+        )
+        # A label or the rank of a launcher stands for hosts.
+        if stated.label is None:
+            hosts = {host.name for host in job.hosts if stated.rank in host.ranks}
+        else:
+            words = set(map(_short, re.split("[/@ ]", stated.label)))
+            hosts = {host.name for host in job.hosts if _short(host.name) in words}
+            hosts = hosts or {last.process.host for last in job.last_lines if last.process.apart == stated.label}
+        if text and (hosts or stated.label is None):
+            lines.setdefault(decode(text.strip()), notice)
+            owners.append(hosts)
     proven = all(owners) and set(chain(*owners)) == {host.name for host in job.hosts}
     return Shown(lines, proven)
 
@@ -54,30 +66,6 @@ def most_gpus(job: Job) -> int:
     for host, rank in (*local.distinct("src_host", "src"), *local.distinct("src_host", "dst")):
         ranks.setdefault(host, set()).add(rank)
     return max([*(host.gpus for host in job.hosts), *map(len, ranks.values())], default=0)
-
-
-def _without_envelopes(line: str) -> tuple[str, Stated] | None:
-    """Return the output of nvidia-smi and the text before it; None if that is not a known envelope."""
-    from nccl_inspect.ingest import envelopes  # few logs show it
-    from nccl_inspect.ingest.envelopes import NOTHING
-
-    text, stated = encode(line), NOTHING
-    for _ in range(envelopes.MAX_DEPTH):
-        if _BEGINS.match(text):
-            return decode(text.strip()), stated
-        layer = envelopes.peel(text)
-        if layer is None:
-            break
-        text, stated = layer.text, layer.stated.add_outer(stated)
-    return None
-
-
-def _hosts(job: Job, stated: Stated) -> set[str]:
-    """Return the hosts that a label or the rank of a launcher stands for."""
-    if stated.label is None:
-        return {host.name for host in job.hosts if stated.rank in host.ranks}
-    named = {host.name for host in job.hosts if _short(host.name) in map(_short, re.split("[/ ]", stated.label))}
-    return named or {last.process.host for last in job.last_lines if last.process.apart == stated.label}
 
 
 def _short(host: str) -> str:

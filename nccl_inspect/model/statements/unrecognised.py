@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
@@ -26,6 +27,8 @@ _CONNECTION = compile_later(
     rb"(?:Channel|Ring) \d+(?:/\d+)? : (?P<src>\d{1,9})\[(?:[^\s\[\]]{1,20}\] -> (?P<dst>\d{1,9})\[)?"
 )
 """How connection lines begin; the order of a ring has lines of its own."""
+_BEGINNING = (events.NcclVersion, events.CudaDriver, events.BootstrapInterface, events.NetworkInUse, events.NetDevices)
+"""What ranks print before they complete a communicator, in every release."""
 _MAX_TEMPLATES = 1000
 _SMALL = 1 << 20
 """Bytes of a log of which all statements may be looked at."""
@@ -53,6 +56,11 @@ def torn(fold: Fold | Share) -> list[Note]:
 
 def cut_widths(fold: Fold) -> dict[str, int]:
     """Return the length of the lines of each source in which none is longer, because all were cut there."""
+
+    def is_beginning(message: bytes) -> bool:
+        """Return whether a message is the beginning of one that the grammar knows."""
+        return any(production.is_cut(message) for production in engine.load_grammar().beginnings(message))
+
     notes = list(fold.unrecognised.values())
     unknown = set(map(id, notes))
     if notes and sum(source.bytes for source in fold.sources) <= _SMALL:
@@ -68,14 +76,9 @@ def cut_widths(fold: Fold) -> dict[str, int]:
         for source, length in longest.items()
         for at in [by_source[source][length]]
         if len({template(decode(note.message)) for note in at}) >= _CUT_SHAPES
-        or sum(_is_beginning(note.message) for note in at if id(note) in unknown) >= _CUT_BEGINNINGS
+        or sum(is_beginning(note.message) for note in at if id(note) in unknown) >= _CUT_BEGINNINGS
     }
     return {fold.sources[source].name: length for source, length in longest.items() if length in proved}
-
-
-def _is_beginning(message: bytes) -> bool:
-    """Return whether a message is the beginning of one that the grammar knows."""
-    return any(production.is_cut(message) for production in engine.load_grammar().beginnings(message))
 
 
 def connections(notes: Iterable[Note], is_shown: Callable[[Process, int, int | None], bool]) -> int:
@@ -130,23 +133,11 @@ def is_excerpt(fold: Fold | Share, settings: Iterable[Setting]) -> bool:
     """
     if any(source.is_cut or (source.elided and source.bytes <= PASTE) for source in fold.sources):
         return True
-    if has_communicator(fold):
-        return _lacks_its_beginning(fold)
+    if has_communicator(fold):  # complete, and nothing is there of what every rank prints before
+        stated = (note.event for log in fold.processes.values() for note in log.notes.values())
+        return not any(
+            isinstance(event, _BEGINNING) or (isinstance(event, events.CommInit) and event.phase == "START")
+            for event in chain(_steps(fold.processes.values()), stated)
+        )
     filtered = any(setting.name == "NCCL_DEBUG_SUBSYS" for setting in settings)
     return fold.restored > 0 or (not filtered and any(log.steps or log.open for log in fold.processes.values()))
-
-
-_BEGINNING = (events.NcclVersion, events.CudaDriver, events.BootstrapInterface, events.NetworkInUse, events.NetDevices)
-"""What ranks print before they complete a communicator, in every release."""
-
-
-def _lacks_its_beginning(fold: Fold | Share) -> bool:
-    """Return whether communicators are complete, and nothing is there of what every rank prints before."""
-    logs = fold.processes.values()
-    if any(isinstance(event, _BEGINNING) or _is_start(event) for event in _steps(logs)):
-        return False
-    return not any(isinstance(note.event, _BEGINNING) for log in logs for note in log.notes.values())
-
-
-def _is_start(event: events.Event) -> bool:
-    return isinstance(event, events.CommInit) and event.phase == "START"
