@@ -48,5 +48,5 @@ def suggestion(word: str, candidates: Iterable[str]) -> str:
     """Return a question that names similar words; empty if there are none."""
     from difflib import get_close_matches  # only for the error
 
-    similar = get_close_matches(word, list(candidates), n=3, cutoff=0.5)
+    similar = get_close_matches(word, list(candidates), n=3)
     return f"did you mean {' or '.join(similar)}?" if similar else ""

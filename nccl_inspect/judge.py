@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import topology
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging import at_end, culprits, machine_type, placeholders, placement, remedies, results
+from nccl_inspect.judging import at_end, culprits, machine_type, placeholders, placement, remedies
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
     Registered,
+    Results,
     Rule,
     causes_of,
     list_rules,
+    run_rules,
     superseding,
 )
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import is_forced, is_propagated_error, value
 from nccl_inspect.model.finding import ACTIONS, Entry, Finding, NotJudged, Suppressed
 from nccl_inspect.model.inventory import Waiting, contents_of
@@ -64,7 +65,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     """
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in list_rules()}
-    returned = results.run_rules(facts, list_rules())
+    returned = run_rules(facts, list_rules())
     all_findings = returned.findings
     if any(artifact.reader == "flight_recorder" for artifact in facts.job.artifacts):
         from nccl_inspect.judging.evidence import flight_recorder  # most jobs are a log alone

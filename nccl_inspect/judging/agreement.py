@@ -52,8 +52,6 @@ class Agreement(Frozen):
     """A variable that makes NCCL ignore this one."""
 
 
-_REFUSALS = (1, 304, 400, 800)
-"""invalid argument, operation not permitted and the like: CUDA's answers to an invalid handle."""
 _TRANSPORT = Effect(
     "the two ends of a connection use different transports: one shares memory in a way that the other does not expect",
     errors=("handle-refused",),
@@ -104,7 +102,9 @@ def errors_of(facts: Facts, effect: Effect | None) -> list[Notice]:
         return []
     failures = cuda.failures(facts)
     ours = [
-        failure for failure in failures if failure.code in _REFUSALS and str(failure.file).endswith(effect.cuda_files)
+        failure
+        for failure in failures
+        if failure.code in cuda.NOT_SHARED and str(failure.file).endswith(effect.cuda_files)
     ]
     if effect.cuda_files and len(ours) < len(failures):
         return []

@@ -40,7 +40,8 @@ class Hit(Frozen):
     """What names in braces stand for, besides fields of the statements: words, or values that have words; what is not
     empty is so, for the conditions of cases."""
     ranks: Iterable[int] | None = None
-    """These, the hosts and the evidence: None for those of the statements, settings and paths."""
+    """These, the hosts and the evidence: None for those of the statements, settings and paths. A hit without any of
+    these is about the hosts of its ranks."""
     hosts: Iterable[str | None] | None = None
     evidence: Iterable[Evidence | Notice | Setting] | None = None
     """Lines, or statements and settings, whose first lines they are."""

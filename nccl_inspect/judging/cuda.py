@@ -41,7 +41,11 @@ FULL = "out of memory"
 ERROR = "CUDA error: "
 """PyTorch's prefix of CUDA's error text."""
 _NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"
-OUT_OF_MEMORY = 2
+OUT_OF_MEMORY, NOT_PERMITTED, PEERS_EXHAUSTED = 2, 800, 711
+NOT_SHARED = (1, 304, 400, NOT_PERMITTED)
+"""CUDA's answers to memory of another GPU that cannot be used: invalid argument, not permitted and the like."""
+NO_HOST_MEMORY = (1, 217, 801)
+"""Its answers where shared host memory cannot be allocated or mapped."""
 _CUDA_ERROR = 1
 
 

@@ -13,8 +13,8 @@ from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN
 from nccl_inspect.judging import culprit_words as words
 from nccl_inspect.judging import transfers
+from nccl_inspect.judging.engine import Results
 from nccl_inspect.judging.facts import Facts, once
-from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Job, Notice, PathKind, Selection, Setting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process, is_named
@@ -316,7 +317,13 @@ def _names_slingshot(setting: Setting) -> bool:
 def over_tcp_provider(facts: Facts) -> Selection:
     """Return paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
     is_tcp = any(map(is_over_tcp, facts.with_event(events.OfiProvider)))
-    return facts.inter_host_net_paths().where(lambda kind: is_tcp and "Libfabric" in kind.detail)
+    return libfabric_paths(facts) if is_tcp else facts.no_paths()
+
+
+@once
+def libfabric_paths(facts: Facts) -> Selection:
+    """Return paths that aws-ofi-nccl carries between hosts, whatever the provider."""
+    return facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail)
 
 
 def tcp_paths(facts: Facts) -> Selection:
@@ -352,7 +359,6 @@ def efa_hints(facts: Facts) -> list[Evidence]:
     """
     if slingshot_signs(facts):
         return []
-    plugin = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
     asked = [
         line
         for setting in facts.settings("FI_PROVIDER", "NCCL_NET", "NCCL_NET_PLUGIN")
@@ -360,7 +366,13 @@ def efa_hints(facts: Facts) -> list[Evidence]:
         for line in setting.evidence[:1]
     ]
     sought = sought_plugin(facts)
-    return [*first_evidence((*plugin[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
+    return [*first_evidence((*ofi_lines(facts)[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
+
+
+@once
+def ofi_lines(facts: Facts) -> list[Notice]:
+    """Return the statements of aws-ofi-nccl."""
+    return [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
 
 
 def unusable_efa(facts: Facts) -> list[Notice]:
@@ -451,8 +463,19 @@ def card_lists(facts: Facts) -> list[Notice]:
     return facts.with_event(events.NetDevices, lambda event: event.net == "IB" and bool(event.devices))
 
 
+def cards_of(notice: Notice) -> tuple[tuple[Any, ...], ...]:
+    """Return the cards in such a list: index, name, port and kind of link, as far as the release prints them."""
+    event = notice.event
+    return event.devices if isinstance(event, NetDevices) and event.net == "IB" else ()
+
+
 _A_PLUGIN = compile_later(r"ccl|plugin")
 """Matches file names of plugins, and of none of the libraries that they need."""
+
+
+def unloadable_plugins(facts: Facts) -> list[Notice]:
+    """Return statements that a network plugin is there and cannot be loaded; probes of older interfaces are none."""
+    return [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
 
 
 def lacks_a_library(notice: Notice) -> bool:

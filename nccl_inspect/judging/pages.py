@@ -24,7 +24,7 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
   (the default) are those whose productions name the rule (``rule: NAME``); else a word of ``SOURCES`` or the
   names of productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or
   ``where FIELD=VALUE, …``. ``¦`` separates texts or values of which one is enough; ``FIELD`` alone stands for any
-  value, ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other.
+  value, ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other. Each statement has a ``level`` and a ``production``.
 * ``beside``: statements that are added to these, and settings that are shown with them, where there are some.
 * ``ranks``: the fields in which these statements name the ranks that they are about.
 * ``unless``: a condition under which the rule is silent.
@@ -77,27 +77,27 @@ from functools import cache, partial, reduce
 from operator import or_
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
-from nccl_inspect.judging import cuda, exceptions, impact, propagated_errors, remedies, stated_errors
+from nccl_inspect.judging import cuda, exceptions, impact, networks, propagated_errors, remedies, stated_errors
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, tell_account, value
-from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Results, Rule
+from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.facts import (
     as_shell,
     evidence_of_settings,
     first_evidence,
     hosts_in,
+    hosts_with,
     lines_of,
     ranks_concerned,
     ranks_in,
     unset_steps,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
-from nccl_inspect.judging.networks import tcp_paths
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs, Reference
@@ -105,10 +105,6 @@ from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import capitalize, conjugate, count, is_or_are, list_words, ranks_word, some_names
-
-if TYPE_CHECKING:
-    pass
-
 
 FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(figure, Rate | Estimate)}
 """Published figures, by the names of :mod:`nccl_inspect.judging.impact`."""
@@ -146,6 +142,8 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "warning": lambda facts, _, words: [
         one for one in facts.job.notices if one.level == "WARN" and _says(one, " ".join(words))
     ],
+    "plugin": lambda facts, _, words: facts.plugin(*words),
+    "unloadable": lambda facts, *_: networks.unloadable_plugins(facts),
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
     "result": lambda facts, _, codes: propagated_errors.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
@@ -153,13 +151,15 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "lines": lambda facts, _, words: list(getattr(facts.job, words[0])),
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
-a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, calls of ``cuda`` that
-failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains. ``settings`` of these
-variables and ``paths`` over a transport have fields, too; ``lines`` that the job has apart (``repeated``) have none."""
+a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
+``plugin`` of a kind with one of these statuses and ``unloadable`` ones of the network, calls of ``cuda`` that failed
+with one of these codes, and frames with a ``result`` of NCCL that nothing explains. ``settings`` of these variables and
+``paths`` over a transport have fields, too; ``lines`` that the job has apart (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
     "running": lambda facts, *_: _is_running(facts),
+    "up": lambda facts, *_: _is_up(facts),
     "connected": lambda facts, *_: bool(facts.job.paths),
     "unconnected": lambda facts, *_: not facts.job.paths,
     "ended": lambda facts, *_: bool(facts.job.ended_by),
@@ -175,13 +175,14 @@ CONDITIONS: dict[str, Condition] = {
     "release": lambda facts, _, words: _are_of_release(facts, *words),
     "deadly": lambda facts, notices, _: stated_errors.is_fatal(facts, notices),
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
-    "tcp": lambda facts, *_: bool(tcp_paths(facts)),
+    "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
     "gpu": lambda facts, _, models: facts.hardware == "certain" and _has_gpus(facts, *models),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
     "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
     "with": lambda _, notices, names: any(notice.production in names for notice in notices),
     "only": lambda _, notices, names: all(notice.production in names for notice in notices),
+    "stated": lambda _, notices, __: bool(notices),
     "preceded": lambda facts, notices, _: any(
         error.place < first.place and error not in notices for first in notices[:1] for error in facts.errors()
     ),
@@ -192,14 +193,15 @@ CONDITIONS: dict[str, Condition] = {
     "says": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices[:1]),
     "mentions": lambda _, notices, words: any(_says(notice, " ".join(words)) for notice in notices),
 }
-"""How the job continued: ``failed``, ``running`` (all communicators in use work), ``connected``, ``unconnected``,
-over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these models for certain, ``ended`` from outside,
-whether NCCL ``printed`` a line, with the ``timeout`` of a collective. Whether there are failures of ``cuda``,
-statements as behind ``about`` (``found``), errors of another ``rule``, paths over a ``net`` (which ``works`` if the
-job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without (``staged``). Whether another error
-comes before the first statement (``preceded``), and whether that is of a ``production``, has a ``role``, ``says`` a
-text or has fields (``first``, as behind ``where``); whether one is of these productions (``with``) or all are
-(``only``); whether one ``mentions`` a text, is of a ``dialect`` or has a ``field``."""
+"""How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
+initialization), ``connected``, ``unconnected``, over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these
+models for certain, ``ended`` from outside, whether NCCL ``printed`` a line, with the ``timeout`` of a collective.
+Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``, paths
+over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without
+(``staged``). Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and
+whether that is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``);
+whether one is of these productions (``with``) or all are (``only``); whether one ``mentions`` a text, is of a
+``dialect`` or has a ``field``."""
 
 
 def find_things(rule: str, facts: Facts, source: str) -> Things:
@@ -234,7 +236,9 @@ def _field(one: Thing, name: str) -> object:
     """Return a field of a statement, a setting or paths; None if there is no such field."""
     if not isinstance(one, Notice):
         return getattr(one, name, None)
-    return value(one, name) if one.event is None or isinstance(one.event, Quoted) else getattr(one.event, name, None)
+    is_typed = one.event is not None and not isinstance(one.event, Quoted)
+    own = getattr(one.event, name, None) if is_typed else value(one, name)
+    return getattr(one, name) if own is None and name in ("level", "production") else own
 
 
 def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:
@@ -248,6 +252,12 @@ def _is_running(facts: Facts) -> bool:
     states = {comm.state for comm in usage.used_communicators(facts.job)}
     failed = facts.job.failed or facts.notices("nccl/proxy-operation-error", "nccl/proxy-operation-failed")
     return bool(states) and states <= {"connected", "destroyed"} and not failed
+
+
+def _is_up(facts: Facts) -> bool:
+    """Return whether ranks finished their initialization, and no call of NCCL failed."""
+    came_up = bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators)
+    return came_up and not facts.job.failed
 
 
 def _has_gpus(facts: Facts, *models: str) -> bool:
@@ -540,7 +550,7 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     return found
 
 
-def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
+def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Iterator[Result]:
     """Judge the statements, settings and paths that a page is about."""
     others = cases(block, rule.name)[1:] if "\nabout: " in block else []
     for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
@@ -557,7 +567,7 @@ def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Results:
     if beside:
         first = [*paths.first_lines()[:_MOST_PATHS]] if paths else []
         shown = [*first, *hit.notices, *settings, *beside]
-        hit = hit.with_fields(named={**named, "settings": beside}, evidence=shown)
+        hit = hit.with_fields(named={**named, "settings": settings or beside}, evidence=shown)
     if not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
         yield _result(rule, facts, hit, block, sources)
 
@@ -572,7 +582,9 @@ def _sort(found: list[Things]) -> tuple[list[Notice], list[Setting], list[Eviden
     return notices, settings, lines, reduce(or_, several) if several else None
 
 
-def _judge_hits(rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object) -> Results:
+def _judge_hits(
+    rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object
+) -> Iterator[Result]:
     """Judge what the function of a page finds in the facts, or in them and all findings."""
     facts = known[0]
     assert isinstance(facts, Facts)
@@ -608,7 +620,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             _needs([fill_in(one, hit).replace(LACKING, "") for one in says.get("needs", ())]),
             hit.paths,
         )
-    fix = list(fill_steps(steps(says), hit))
+    fix = list(dict.fromkeys(fill_steps(steps(says), hit)))
     confirm, confidence = text.get("confirm", ""), hit.confidence or text.get("confidence")
     if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
         found = stated_errors.finding(
@@ -640,8 +652,10 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             ranks={*(hit.ranks or ())},
         )
     else:
-        ranks, hosts = hit.ranks, hit.hosts
+        ranks, hosts = None if hit.ranks is None else {*hit.ranks}, hit.hosts
         evidence = None if hit.evidence is None else list(lines_of(hit.evidence))
+        if hosts is None and ranks is not None and not (hit.notices or hit.paths or hit.settings):
+            hosts = hosts_with(facts.job, ranks)
         if hit.settings and ranks is None:
             ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
         if hit.settings and hosts is None:

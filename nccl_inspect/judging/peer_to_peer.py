@@ -54,25 +54,20 @@ def local_over_net(facts: Facts) -> Selection:
     )
 
 
-_NOT_SHAREABLE = (1, 304, 400, 800)
-_EXHAUSTED = 711
-"""Peer mapping resources."""
-
-
 def find_unshared(facts: Facts) -> list[Notice]:
     """Return CUDA's refusals to export, open or map the memory of another GPU."""
     peers = facts.notices("nccl/p2p-peer-access-failed")
     return [
-        *(notice for notice in cuda.failed_calls(facts, "transport/p2p.cc") if cuda.code_of(notice) in _NOT_SHAREABLE),
+        *(notice for notice in cuda.failed_calls(facts, "transport/p2p.cc") if cuda.code_of(notice) in cuda.NOT_SHARED),
         *(failure.notice for failure in cuda.failures(facts) if _is_of_p2p_with_hip(failure)),
         *facts.notices("nccl/p2p-ipc-handle-failed", "rccl/rccl-direct-exchange-failed"),
-        *(notice for notice in peers if value(notice, "code") != _EXHAUSTED),
+        *(notice for notice in peers if value(notice, "code") != cuda.PEERS_EXHAUSTED),
     ]
 
 
 def _is_of_p2p_with_hip(failure: cuda.Failure) -> bool:
     is_of_p2p = str(failure.file).endswith("transport/p2p.cc")
-    return is_of_p2p and failure.code in _NOT_SHAREABLE and cuda.is_hip(failure.notice)
+    return is_of_p2p and failure.code in cuda.NOT_SHARED and cuda.is_hip(failure.notice)
 
 
 _OTHERS = {2, 802, 919, 214, 220, 226} | (AT_START - {101, 999})

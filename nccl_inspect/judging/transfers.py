@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from nccl_inspect.event.types import BootstrapInterface, NetDevices, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in, once, precedes
+from nccl_inspect.judging.networks import libfabric_paths
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.grouping import group_sets
@@ -154,8 +155,7 @@ def never_connected(facts: Facts) -> bool:
 def is_connected_over_efa(facts: Facts) -> bool:
     """Return whether a communicator has all its connections over libfabric: making them takes messages through EFA."""
     done = {comm.id for comm in facts.job.communicators if not comm.unconnected}
-    paths = facts.inter_host_net_paths().where(lambda kind: "Libfabric" in kind.detail)
-    return any(done.intersection(comms) for (comms,) in paths.distinct("communicators"))
+    return any(done.intersection(comms) for (comms,) in libfabric_paths(facts).distinct("communicators"))
 
 
 def lost_peers(facts: Facts) -> list[Notice]:

@@ -1,14 +1,16 @@
-"""Settings that NCCL cannot use, and what ranks do not agree on."""
+"""Settings that NCCL cannot use, what ranks do not agree on, and in what they differ from their siblings."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclVersion
-from nccl_inspect.judging import stated_errors
+from nccl_inspect.judging import siblings, stated_errors
 from nccl_inspect.judging.agreement import (
     AGREEMENTS,
     Agreement,
@@ -24,9 +26,10 @@ from nccl_inspect.judging.connecting import is_connected
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import evidence_of_settings, ranks_concerned
 from nccl_inspect.judging.remedies import COMMENT
+from nccl_inspect.judging.siblings import Odd
 from nccl_inspect.model import versions
 from nccl_inspect.model.inventory import contents_of
-from nccl_inspect.model.job import Setting
+from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import ranks_word
@@ -233,14 +236,8 @@ def setting_invalid(facts: Facts) -> Iterator[Hit]:
         yield Hit(adjusted, {"names": " ".join(names)})
     if errors := facts.notices(*_NUMBERS):
         names = dict.fromkeys(value(error, "name") for error in errors)
-        numbers = [
-            f"{value(error, 'name')}={value(error, 'given')} and uses its default ({value(error, 'default')})"
-            for error in errors
-        ]
-        yield Hit(
-            errors,
-            {"numbers": numbers, "steps": [f"{name}=<number>   # without a unit; or unset it" for name in names]},
-        )
+        numbers = [f"{value(error, 'name')}={value(error, 'given')}" for error in errors]
+        yield Hit(errors, {"numbers": numbers, "corrected": " ".join(f"{name}=<number>" for name in names)})
 
 
 _STRANGE = ("rank-misfit", "stranger", "garbled-address")
@@ -354,3 +351,37 @@ def _where(release: str, ranks: set[int], by_process: dict[Process, str]) -> str
         return f"{ranks_word(ranks)} {'has' if len(ranks) == 1 else 'have'} {release}"
     places = {f"{process.host}:{process.pid}" for process, text in by_process.items() if text == release}
     return f"{release} on {', '.join(sorted(places)[:4])}" if places else f"{release} in a line without its host"
+
+
+def differs_from_siblings(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
+    """Find what no other finding says of the same ranks and hosts: slower paths, and differences that may cost.
+
+    It is a clue, unless it is a slower path of one among many.
+    """
+    heavy = [finding for finding in findings if finding.severity != "info"]
+    for entries in siblings.find_differences(facts):
+        slow = [one.paths() for odd in entries if odd.is_likely for one in odd.found if one.paths]
+        paths = reduce(or_, slow) if slow else None
+        if not any(_tells(facts, finding, one, paths) for finding in heavy for one in entries):
+            first, checks = entries[0], [one.attribute.check.format(label=one.label) for one in entries]
+            named = {
+                "difference": siblings.tell(entries),
+                "checks": list(dict.fromkeys(checks)),
+                "check": checks[0],
+                "likely": first.is_likely,
+            }
+            lines = [line for one in entries for line in one.lines()]
+            yield Hit([], named, first.ranks, first.hosts, lines, paths)
+
+
+def _tells(facts: Facts, finding: Finding, odd: Odd, slow: Selection | None) -> bool:
+    """Return whether a finding is about the same: slow paths, a line, or the same ranks in a related respect."""
+    if slow is not None and finding.paths is not None and set(slow.rows) <= set(finding.paths.rows):
+        return True
+    shown = {(line.source, line.order) for line in finding.evidence}
+    if any((line.source, line.order) in shown for line in odd.lines()[:1]):
+        return True
+    some = len(finding.ranks) < len(facts.job.ranks_seen)
+    is_named = some and bool(odd.ranks) and odd.ranks <= set(finding.ranks)
+    is_there = bool(finding.hosts) and odd.hosts >= set(finding.hosts)
+    return (is_named or is_there) and finding.category in odd.attribute.told_by

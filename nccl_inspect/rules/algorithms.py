@@ -221,15 +221,12 @@ def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selectio
     return net if is_whole and all(len(nics) == 1 for nics in nics_used(net).values()) else None
 
 
-_NOT_PERMITTED = 800
-
-
 def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
     """Find NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
     stated = facts.notices("nccl/mnnvl-not-working", "rccl/rccl-mnnvl-not-working", "nccl/mnnvl-unsupported")
     domains = _domains(facts)
     calls = cuda.failed_calls(facts, "transport/p2p.cc") if domains or facts.notices("nccl/mnnvl-clique") else []
-    failed = [*stated, *(call for call in calls if cuda.code_of(call) == _NOT_PERMITTED)]
+    failed = [*stated, *(call for call in calls if cuda.code_of(call) == cuda.NOT_PERMITTED)]
     service = facts.errors_of_rule("mnnvl-imex-not-working")
     over_net = facts.paths("inter", "NET")
     slow = over_net.where(lambda kind: bool(domains) and not any(also.transport == "P2P" for also in kind.also))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, ErrorCascade, NetDevices
-from nccl_inspect.judging import exceptions
+from nccl_inspect.judging import exceptions, networks
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.connecting import (
     NO_ROUTE,
@@ -25,20 +25,6 @@ from nccl_inspect.judging.connecting import (
     retried_connections,
 )
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
-from nccl_inspect.judging.networks import (
-    NO_FAMILY,
-    Interface,
-    allows_loopback,
-    card_lists,
-    included_names,
-    is_loopback,
-    is_of_one_machine,
-    is_unreachable_elsewhere,
-    listed_interfaces,
-    network_mismatches,
-    same_address,
-    without_family,
-)
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.grouping import group_sets
@@ -65,7 +51,7 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
     stated = facts.notices("nccl/bootstrap-no-interface")
     if not facts.job.paths:
         stated = [*stated, *facts.errors_of_rule("bootstrap-no-interface")]
-    if notices := stated or without_family(facts):
+    if notices := stated or networks.without_family(facts):
         where = {process for notice in notices for process in notice.processes}
         settings = [one for one in facts.settings("NCCL_SOCKET_IFNAME") if where & set(one.processes)]
         ranks, hosts = ranks_in(notices), hosts_in(notices)
@@ -86,23 +72,25 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
 def _unmatched_settings(facts: Facts) -> list[Setting]:
     """Return settings that match no interface listed for their host, of processes that print none themselves."""
     listed = group_sets(
-        (host, interface.name) for interface in listed_interfaces(facts) for host in interface.notice.hosts
+        (host, interface.name) for interface in networks.listed_interfaces(facts) for host in interface.notice.hosts
     )
     return [
         setting
         for setting in _settings_without_interface(facts)
         if any(listed.get(host) for host in setting.hosts)
         and not any(
-            name.startswith(tuple(included_names(setting))) for host in setting.hosts for name in listed.get(host, ())
+            name.startswith(tuple(networks.included_names(setting)))
+            for host in setting.hosts
+            for name in listed.get(host, ())
         )
     ]
 
 
 def _settings_without_interface(facts: Facts) -> list[Setting]:
     """Return settings that name interfaces, of processes that print none."""
-    choosers = {process for interface in listed_interfaces(facts) for process in interface.notice.processes}
+    choosers = {process for interface in networks.listed_interfaces(facts) for process in interface.notice.processes}
     named = facts.user_settings("NCCL_SOCKET_IFNAME")
-    return [setting for setting in named if included_names(setting) and choosers.isdisjoint(setting.processes)]
+    return [setting for setting in named if networks.included_names(setting) and choosers.isdisjoint(setting.processes)]
 
 
 _BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
@@ -144,7 +132,7 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     """Find addresses of failed connections, then interfaces used for bootstrap or data, that hosts do not share."""
     given_up = [*failed_connections(facts, *REFUSED, *NO_ROUTE), *link_local_refused(facts)]
     again = [] if is_connected(facts) else retried_connections(facts, *REFUSED, *NO_ROUTE)
-    interfaces, ended_by = listed_interfaces(facts), facts.job.ended_by
+    interfaces, ended_by = networks.listed_interfaces(facts), facts.job.ended_by
     if lost := [notice for notice in (*given_up, *again) if _is_unroutable(facts, notice)]:
         used = [one for one in interfaces if one.is_of_one_machine or one.is_loopback]
         is_dead = bool(ended_by) or any(notice in given_up for notice in lost)
@@ -155,13 +143,13 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     failed, is_built = [*given_up, *again], has_built_communicator(facts)
     for_setup = [one for one in interfaces if one.for_setup and not is_built]
     chosen = [] if is_built or interfaces else facts.user_settings("NCCL_SOCKET_IFNAME")
-    named = [setting for setting in chosen if any(map(is_of_one_machine, included_names(setting)))]
+    named = [setting for setting in chosen if any(map(networks.is_of_one_machine, networks.included_names(setting)))]
     spans, net = facts.spans_hosts(), facts.job.network.name
-    may_use_tcp = net in _SOCKETS if net else not (card_lists(facts) or facts.plugin("NET", "loaded"))
+    may_use_tcp = net in _SOCKETS if net else not (networks.card_lists(facts) or facts.plugin("NET", "loaded"))
     only_connections = failed or not (facts.job.failed or facts.errors(forced_ends=False))
     if used := [one for one in for_setup if one.is_of_one_machine or (spans and one.address.startswith(_DOCKER))]:
         has_failed = bool(failed or ended_by)
-        is_sure, is_dead = has_failed or bool(same_address(used)), has_failed and spans
+        is_sure, is_dead = has_failed or bool(networks.same_address(used)), has_failed and spans
         yield _find(facts, used, failed, {"failed": has_failed, "sure": is_sure, "dead": is_dead})
     elif may_use_tcp and (used := [one for one in interfaces if one.is_of_one_machine]):
         unnamed = [notice for notice in failed if not peer(notice)]
@@ -174,19 +162,19 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
         yield _find(facts, used, failed, {"over InfiniBand": True, "failed": has_failed, "light": not has_failed})
 
 
-def _find(facts: Facts, used: list[Interface], failed: list[Notice], known: dict[str, object]) -> Hit:
+def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], known: dict[str, object]) -> Hit:
     """Return what is known about interfaces, or about the addresses of connections that are lost."""
     lost = str(known.get("lost", ""))
     settings = facts.user_settings("NCCL_SOCKET_IFNAME")
     notices, words = [one.notice for one in used], list_words((one.words for one in used), limit=2)
-    good = {one.name for one in listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
-    address, hosts = next(iter(same_address(used).items()), ("", set[str]()))
+    good = {one.name for one in networks.listed_interfaces(facts)} - {one.name for one in used} - {"lo"}
+    address, hosts = next(iter(networks.same_address(used).items()), ("", set[str]()))
     named = {
         "used": words,
         "other": good.pop() if len(good) == 1 else "",
         "shared_address": address,
         "hosts": some_names(sorted(hosts)),
-        "loops": any(is_loopback(peer(notice).partition("<")[0]) for notice in failed if lost),
+        "loops": any(networks.is_loopback(peer(notice).partition("<")[0]) for notice in failed if lost),
         "Docker": any(one.address.startswith(_DOCKER) for one in used),
         "link-local": not used or any(one.is_link_local for one in used),
         "IPv6": "fe80:" in (lost or words),
@@ -204,7 +192,7 @@ def _is_unroutable(facts: Facts, notice: Notice) -> bool:
     """
     address = peer(notice)
     is_own = address.startswith("127.") and has_error(notice, REFUSED) and not facts.spans_hosts()
-    return is_unreachable_elsewhere(address) and not is_own
+    return networks.is_unreachable_elsewhere(address) and not is_own
 
 
 _FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")
@@ -234,13 +222,12 @@ def gloo_not_connected(facts: Facts) -> Iterator[Hit | Effects]:
 
 def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
     """Find the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
-    interfaces = [interface for interface in listed_interfaces(facts) if interface.for_setup and interface.is_loopback]
-    setup = [interface.notice for interface in interfaces]
+    setup = [one.notice for one in networks.listed_interfaces(facts) if one.for_setup and one.is_loopback]
     data = facts.with_event(
         NetDevices, lambda event: event.net == "Socket" and any(str(device[1]) == "lo" for device in event.devices[:1])
     )
     lo = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
-    let_in = list(filter(allows_loopback, facts.user_settings("NCCL_SOCKET_IFNAME")))
+    let_in = list(filter(networks.allows_loopback, facts.user_settings("NCCL_SOCKET_IFNAME")))
     job, is_built = facts.job, has_built_communicator(facts)
     shown = [*first_evidence([*setup, *data])[:4], *evidence_of_settings(lo or let_in, 1)]
     named: dict[str, object] = {"lo": lo, "let_in": let_in, "list": let_in[0].value.removeprefix("^") if let_in else ""}
@@ -274,7 +261,7 @@ def bootstrap_failed(facts: Facts) -> Iterator[Hit]:
     if errors := _find_bootstrap_errors(facts, is_built=is_built):
         named = {
             "working": is_built and not facts.job.failed,
-            "other family": NO_FAMILY in error_of(errors[0]),
+            "other family": networks.NO_FAMILY in error_of(errors[0]),
         }
         yield Hit(errors, named, ranks=ranks_concerned(facts, errors, "rank"))
     elif not is_built and (frames := _find_frames(facts)):
@@ -286,7 +273,7 @@ def _find_bootstrap_errors(facts: Facts, *, is_built: bool) -> list[Notice]:
     links = [] if is_built else link_local_refused(facts)  # for bootstrap-wrong-interface
     lost = set(map(id, [*failed_connections(facts, *REFUSED, *NO_ROUTE), *links]))
     # For mixed-networks and bootstrap-no-interface.
-    judged = set(map(id, [*network_mismatches(facts), *without_family(facts)]))
+    judged = set(map(id, [*networks.network_mismatches(facts), *networks.without_family(facts)]))
     connections = [notice for notice in failed_connections(facts) if id(notice) not in lost]
     system = [] if is_built else [*facts.with_role("socket-refused"), *calls]
     errors = [*facts.errors_of_rule("bootstrap-failed"), *connections, *system]
@@ -308,7 +295,6 @@ def _find_frames(facts: Facts) -> list[Notice]:
     return frames if not is_judged and any(file.startswith(set_up) for file in files) else []
 
 
-_REACH = "nc -vz {address} {port}; getent hosts {address}   # from this host or pod: does it answer?"
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
 _STORE_ERRORS = (
@@ -325,7 +311,7 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
     """Find PyTorch's errors about its store; those before a communicator came up no longer matter."""
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
     if not errors and not facts.job.last_lines and (waits := facts.notices("torch/store-waits")):
-        yield Hit(waits[-1:], {"reach": _reach([])}, ranks=(), hosts=(), evidence=first_evidence(waits))
+        yield Hit(waits[-1:], _place_of_store([]), ranks=(), hosts=(), evidence=first_evidence(waits))
     communicators = facts.job.communicators if errors else ()
     begins = [comm.evidence[0] for comm in communicators if comm.completed and comm.evidence]
     before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
@@ -358,7 +344,7 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
                 "places": [f"{value(error, 'address')}:{value(error, 'port')}" for error in connecting],
                 "unresolved": next((value(notice, "error") for notice in unresolved), None),
                 "refusal": ", ".join(sorted({str(value(notice, "error")) for notice in failed})),
-                "reach": _reach(connecting),
+                **_place_of_store(connecting),
                 "raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else "",
             },
             ranks={rank for error in errors if (rank := rank_prefix(error)) is not None},
@@ -367,10 +353,8 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
         )
 
 
-def _reach(errors: list[Notice]) -> str:
-    """Return the check with the address from the log, if there is exactly one."""
+def _place_of_store(errors: list[Notice]) -> dict[str, object]:
+    """Return address and port of the store for a shell: from the log, if there is exactly one, else the variables."""
     places = {(str(value(error, "address")), str(value(error, "port"))) for error in errors}
-    if len(places) != 1:
-        return _REACH.format(address="$MASTER_ADDR", port="$MASTER_PORT")
-    ((address, port),) = places
-    return _REACH.format(address=shlex.quote(address), port=shlex.quote(port))
+    address, port = map(shlex.quote, places.pop()) if len(places) == 1 else ("$MASTER_ADDR", "$MASTER_PORT")
+    return {"server": address, "server_port": port}

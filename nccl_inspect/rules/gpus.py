@@ -31,32 +31,27 @@ class Generation(Frozen):
     words: str
     names: re.Pattern[str]
     """As the driver and machine types name them."""
-    first: tuple[int, ...]
+    first: str
 
 
 GENERATIONS = (
     Generation(
         "Ampere and Ada (sm_80, sm_86, sm_89)",
         compile_later(r"\b(?:A100|A800|A30|A40|A16|A10G?|A2|L4|L20|L40S?|RTX A\d{3,4}|RTX [34]0\d0|RTX \d{4} Ada)\b"),
-        (2, 7, 3),
+        "2.7.3",
     ),
-    Generation("Hopper (sm_90)", compile_later(r"\b(?:G?H100|G?H200|H800|H20)\b"), (2, 15, 1)),
-    Generation("Blackwell (sm_100, sm_103)", compile_later(r"\b(?:B100|G?B200|G?B300)\b"), (2, 25, 1)),
+    Generation("Hopper (sm_90)", compile_later(r"\b(?:G?H100|G?H200|H800|H20)\b"), "2.15.1"),
+    Generation("Blackwell (sm_100, sm_103)", compile_later(r"\b(?:B100|G?B200|G?B300)\b"), "2.25.1"),
     # The makefile has sm_120 since 2.25.1, whose kernels ask for more shared memory than these GPUs have.
-    Generation("RTX Blackwell (sm_120, sm_121)", compile_later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), (2, 26, 2)),
-    Generation("Thor (sm_110)", compile_later(r"\bThor\b"), (2, 27, 5)),
+    Generation("RTX Blackwell (sm_120, sm_121)", compile_later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), "2.26.2"),
+    Generation("Thor (sm_110)", compile_later(r"\bThor\b"), "2.27.5"),
 )
 
 
 def newest_generation(names: Iterable[str]) -> Generation | None:
     """Return the newest generation among GPUs with these names; None if no name is known."""
     generations = [generation for name in names for generation in GENERATIONS if generation.names.search(name)]
-    return max(generations, key=lambda generation: generation.first, default=None)
-
-
-def _release_in_words(first: tuple[int, ...]) -> str:
-    """Return a release as text: ``2.15.1``."""
-    return ".".join(map(str, first))
+    return max(generations, key=lambda generation: order(generation.first), default=None)
 
 
 _TELLING = (500, 704, 801)
@@ -110,9 +105,7 @@ def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
 
 
 _CONNECT = ("transport", "proxy", "channel")
-_P2P_IMPORT, _SHM = (1, 304, 400, 800), (1, 217, 801)
-"""Codes that rules about one source file cover."""
-_MAPPING, _FABRIC, _NO_SUCH_GPU = 711, (802, 919), 101
+_FABRIC, _NO_SUCH_GPU = (802, 919), 101
 
 
 def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
@@ -127,12 +120,12 @@ def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
 
 def _is_ours(failure: cuda.Failure) -> bool:
     code, file = failure.code, failure.file
-    if file is None or cuda.is_launch(failure) or code in (cuda.OUT_OF_MEMORY, _MAPPING, *_FABRIC):
+    if file is None or cuda.is_launch(failure) or code in (cuda.OUT_OF_MEMORY, cuda.PEERS_EXHAUSTED, *_FABRIC):
         return False
     if file.endswith("transport/p2p.cc"):
-        return code not in _P2P_IMPORT
+        return code not in cuda.NOT_SHARED
     if file.endswith("transport/shm.cc"):
-        return code not in _SHM
+        return code not in cuda.NO_HOST_MEMORY
     if file.endswith("transport/nvls.cc"):
         return not is_of_fabric(failure)
     return code not in AT_START or file.startswith(_CONNECT)
@@ -431,7 +424,7 @@ _NO_KERNEL = (98, 209)
 _TOO_SMALL = ("nccl/shared-memory-exceeded", "nccl/shared-memory-too-small")
 """NCCL detects that its kernels need more shared memory than the GPU has; 2.25.1 prints it at INFO and fails at
 launch."""
-_COUNTS_LINKS = (2, 15, 1)
+_COUNTS_LINKS = "2.15.1"
 """The first release that reads all 18 NVLinks of a Hopper GPU; earlier ones read 12 (src/graph/xml.cc), so that one end
 of a link may be missing."""
 
@@ -445,14 +438,14 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
     gpu, overlooked = newest_generation(gpus), facts.notices("nccl/topology-reverse-path")
-    first = gpu.first if gpu else _COUNTS_LINKS
+    first = order(gpu.first if gpu else _COUNTS_LINKS)
     releases = [order(text) for text in facts.job.nccl_versions if "inferred" not in text]  # which are ranges
     is_old = any(() < release < first for release in releases)
     version = first_evidence(facts.notices("nccl/nccl-version"))[:1]
     named = {
         "release": ", ".join(facts.job.nccl_versions) or "of unknown version",
         "gpu": ", ".join(sorted(gpus)),
-        "needed": "; ".join(f"{one.words} {_release_in_words(one.first)}" for one in GENERATIONS),
+        "needed": "; ".join(f"{one.words} {one.first}" for one in GENERATIONS),
         "likely": not refused,
     }
     if refused:
@@ -467,6 +460,6 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     elif gpu and is_old and facts.job.failed and not facts.job.paths:
         errors, listed = facts.errors(forced_ends=False), facts.with_role("rank-list")
         yield Hit(
-            named=named | {"generation": gpu.words, "first": _release_in_words(gpu.first)},
+            named=named | {"generation": gpu.words, "first": gpu.first},
             evidence=[*version, *listed[:1], *errors[:2]],
         )

@@ -1,24 +1,52 @@
-"""Ranks that started and never finished, without an error."""
+"""Ranks that started and never finished, and calls of collectives that differ, lack a rank, or do not end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
+from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.event.types import CollectiveTimeout, NetDevices, P2pCheck
-from nccl_inspect.judging import at_end
-from nccl_inspect.judging.check import Account, Evidence, Facts, Hit, first_evidence, tell_account
+from nccl_inspect.judging import at_end, exceptions
+from nccl_inspect.judging.check import (
+    Account,
+    Effects,
+    Evidence,
+    Facts,
+    Hit,
+    Notice,
+    first_evidence,
+    tell_account,
+    value,
+)
 from nccl_inspect.judging.ends import process_ends, silent_workers
 from nccl_inspect.judging.engine import sort_lines
-from nccl_inspect.judging.evidence import ras
-from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_in
+from nccl_inspect.judging.evidence import flight_recorder, ras
+from nccl_inspect.judging.evidence.ras import answers, make_hit, ranks_by_pid, who
+from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
-from nccl_inspect.judging.statements import is_propagated_error
-from nccl_inspect.judging.watchdog import waits, without_output
+from nccl_inspect.judging.statements import is_propagated_error, rank_prefix
+from nccl_inspect.judging.watchdog import (
+    Wait,
+    by_time,
+    communicator_of_wait,
+    latecomers,
+    wait_words,
+    waiting_ranks,
+    waits,
+    without_output,
+)
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.model.statements import usage
+from nccl_inspect.model.statements import ages, usage
 from nccl_inspect.model.versions import order
+from nccl_inspect.story.origin import origin
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.wording import count, ranks_word
+from nccl_inspect.util.wording import capitalize, conjugate, count, list_words, ranks_word
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.ras import Answer, Lost, Member, Mismatch, State
+    from nccl_inspect.artifacts.standstill import Standstill
 
 
 def rank_missing(facts: Facts) -> Iterator[Hit]:
@@ -308,3 +336,547 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
         ranks = [rank for rank in comm.ranks if rank is not None]
         lines = [*paths.first_lines()[:2], *first_evidence(stuck[:2]), *tables[-1:], *silent[:1]]
         yield Hit([], named, ranks, comm.hosts, lines)
+
+
+_SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
+"""Operations for which every rank must pass the same number of elements."""
+_PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")
+"""Operations whose names may differ between ranks, or mean nothing."""
+_FINGERPRINT = compile_later(
+    r"Rank (\d+) is running collective: CollectiveFingerPrint"
+    r"\((?:SequenceNumber=(\d+), )?OpType=(\w+)(?:, TensorShape=(\[[^\]]*\]))?"
+)
+"""What PyTorch compares, without the types, which add little."""
+
+
+def collective_mismatch(facts: Facts) -> Iterator[Hit]:
+    """Find messages that NCCL reports as mismatched, and different calls of one number: by dumps or time-outs."""
+    if standstills := flight_recorder.standstills(facts, DIFFERENT):
+        for standstill in standstills:
+            parts = [*standstill.culprits, *standstill.waiting]
+            outliers = flight_recorder.ranks_of(standstill.culprits) if standstill.waiting else set()
+            ranks = outliers or flight_recorder.ranks_of(parts)
+            yield Hit(
+                named={
+                    "recorded": f"work {standstill.seq} of group {standstill.group.label}",
+                    "calls": flight_recorder.by_call(parts),
+                    "places": flight_recorder.list_frames(parts),
+                    "outliers": outliers,
+                    "peers": standstill.group.label if standstill.peers else "",
+                    "usual": flight_recorder.ranks_of(standstill.waiting),
+                },
+                ranks=ranks,
+                evidence=_lines_of_both(facts, standstill),
+            )
+        return
+    sizes = facts.with_role("size-mismatch")
+    stated = [notice for notice in facts.errors_of_rule("collective-mismatch") if notice not in sizes]
+    mismatched = _find_mismatches(waits(facts))
+    if not (sizes or stated or mismatched):
+        return
+    notices = [*stated, *sizes]
+    ranks = ranks_in(notices) | {wait.rank for wait in mismatched if wait.rank is not None}
+    ranks |= {int(match[1]) for notice in notices for match in _FINGERPRINT.finditer(notice.message)}
+    numbers, made = _pytorch_calls(notices)
+    if mismatched:
+        sizes_of = ("" if one.numel is None else f" of {one.numel} elements" for one in mismatched)
+        made = [(f"{one.operation}{size}", one.rank) for one, size in zip(mismatched, sizes_of, strict=True)]
+    outliers, calls = _find_outlier(made), _by_call(made)
+    if mismatched:
+        calls = f"work {mismatched[0].seq} of process group {mismatched[0].group} is {calls}"
+    elif calls and len(numbers) == 1 and None not in numbers:
+        calls = f"call {numbers.pop()} is {calls}"
+    one_of_each = {(wait.operation, wait.numel): wait.notice.evidence[0] for wait in reversed(mismatched)}
+    is_certain = bool(stated or mismatched)
+    yield Hit(
+        named={
+            "calls": calls,
+            "stated": "" if calls else notices[0].message.partition(". If you believe")[0],
+            "outliers": outliers,
+            "sizes": not is_certain,
+        },
+        ranks=outliers or ranks,
+        hosts=hosts_in(notices),
+        evidence=list(one_of_each.values()) or first_evidence(notices),
+        explains=[],
+        confidence="certain" if is_certain else "likely",
+    )
+
+
+def _lines_of_both(facts: Facts, still: Standstill) -> list[Evidence]:
+    """Return lines of those that hold the others up, and of those that wait."""
+    return [line for parts in (still.culprits, still.waiting) for line in flight_recorder.lines(facts, parts, 2)]
+
+
+def _find_mismatches(pending: list[Wait]) -> list[Wait]:
+    """Return the waits of one group for one work number, but in different calls."""
+    joint = [wait for wait in pending if wait.operation not in _PAIRWISE and wait.group is not None]
+    for same in group_values(((wait.group, wait.seq), wait) for wait in joint).values():
+        calls = {(wait.operation, wait.numel if wait.operation in _SAME_SIZE else None) for wait in same}
+        if len(calls) > 1 and len({wait.rank for wait in same}) > 1:
+            return same
+    return []
+
+
+def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], list[tuple[str, int | None]]]:
+    """Return the numbers of the calls that differ according to PyTorch, and the call of each rank."""
+    fingerprints = {match.groups() for notice in notices for match in _FINGERPRINT.finditer(notice.message)}
+    numbers = {number for _, number, _, _ in fingerprints}
+    if len({operation for _, _, operation, _ in fingerprints}) > 1:
+        return numbers, [(operation, int(rank)) for rank, _, operation, _ in fingerprints]
+    if len({shape for *_, shape in fingerprints}) > 1:
+        return numbers, [(f"{operation} of shape {shape}", int(rank)) for rank, _, operation, shape in fingerprints]
+    return numbers, []
+
+
+def _find_outlier(calls: Iterable[tuple[str, int | None]]) -> set[int]:
+    """Return the only rank whose call differs from that of two or more others; of two ranks, either may be wrong."""
+    by_call: dict[str, set[int]] = {}
+    for call, rank in calls:
+        if rank is None:
+            return set()
+        by_call.setdefault(call, set()).add(rank)
+    few, *others = sorted(by_call.values(), key=len) or [set()]
+    return few if len(others) == 1 and len(few) == 1 < len(others[0]) else set()
+
+
+def _by_call(calls: Iterable[tuple[str, int | None]]) -> str:
+    by_call: dict[str, set[int]] = {}
+    for call, rank in calls:
+        by_call.setdefault(call, set()).update(() if rank is None else (rank,))
+    words = ((call, ranks_word(ranks) if ranks else "a rank that is not named") for call, ranks in by_call.items())
+    return "; ".join(f"{call} on {who}" for call, who in sorted(words))
+
+
+def collective_not_called(facts: Facts) -> Iterator[Hit]:
+    """Find in the dumps of all ranks which wait in a call, and which never made it and wait for nobody."""
+    for standstill in flight_recorder.standstills(facts, MISSING):
+        absent = flight_recorder.ranks_of(standstill.culprits)
+        missing = absent or set(standstill.unknown)
+        last_calls = [
+            f"the last call of rank {part.rank} was {flight_recorder.describe_call(part.call)}"
+            + (f" from {part.call.frame}" if part.call.frame else "")
+            + ", which is complete"
+            if part.call
+            else f"rank {part.rank} has made no call at all"
+            for part in standstill.culprits[:3]
+        ]
+        more = (flight_recorder.not_known(standstill), flight_recorder.chain(facts, standstill))
+        yield Hit(
+            named={
+                "absent": absent,
+                "missing": missing,
+                "waiting": flight_recorder.ranks_of(standstill.waiting),
+                "call": flight_recorder.work(standstill.waiting[0].call, standstill.group, standstill.seq),
+                "last": "; ".join(last_calls),
+                "more": ". ".join(filter(None, more)),
+                "place": min(
+                    (part.call.frame for part in standstill.culprits if part.call and part.call.frame), default=""
+                ),
+                "dumps": list(flight_recorder.fixes_of_dumps(standstill)),
+                "silent": standstill.silent,
+                "one": len(missing) == 1,
+            },
+            ranks=missing,
+            evidence=_lines_of_both(facts, standstill),
+            confidence=flight_recorder.confidence(standstill),
+        )
+
+
+def collective_unfinished(facts: Facts) -> Iterator[Hit]:
+    """Find calls that all ranks made alike: the device, the network or earlier work blocks them."""
+    if flight_recorder.is_running(facts):
+        yield Hit(named={"running": True})
+    for standstill in flight_recorder.standstills(facts, PARTLY, UNFINISHED):
+        stuck = flight_recorder.ranks_of(standstill.culprits)  # all ranks whose call is still open
+        call = standstill.culprits[0].call
+        yield Hit(
+            named={
+                "stuck": stuck,
+                "finished": flight_recorder.ranks_of(standstill.waiting),
+                "call": flight_recorder.work(call, standstill.group, standstill.seq),
+                "pair": call and call.is_p2p,
+                "partly": standstill.kind == PARTLY,
+            },
+            ranks=stuck,
+            evidence=[
+                *flight_recorder.lines(facts, standstill.culprits, 3),
+                *flight_recorder.lines(facts, standstill.waiting, 2),
+            ],
+        )
+
+
+def groups_out_of_order(facts: Facts) -> Iterator[Hit]:
+    """Find calls in which ranks wait for each other in a cycle."""
+    for standstill in flight_recorder.standstills(facts, CYCLE):
+        ring = [part for part in standstill.culprits if part.call]
+        odd = set(standstill.odd)
+        waits = [
+            f"rank {part.rank} waits for rank {after.rank} in {flight_recorder.operation(part.call.operation)} of "
+            f"group {flight_recorder.label(facts, part)}"
+            for part, after in zip(ring, [*ring[1:], *ring[:1]], strict=True)
+            if part.call
+        ]
+        named = {
+            "waits": waits,
+            "odd": capitalize(ranks_word(odd)) if odd else "",
+            "places": flight_recorder.list_frames(ring),
+        }
+        ranks = odd or flight_recorder.ranks_of(ring)
+        yield Hit(named=named, ranks=ranks, evidence=flight_recorder.lines(facts, ring, 4))
+
+
+def p2p_without_partner(facts: Facts) -> Iterator[Hit]:
+    """Find sends and receives that are pending on one side only, counted where the other side has all its calls."""
+    for still in flight_recorder.standstills(facts, NO_PARTNER):
+        culprits, call = flight_recorder.ranks_of(still.culprits), still.waiting[0].call
+        missing = culprits | set(still.silent)
+        yield Hit(
+            named={
+                "waiting": flight_recorder.ranks_of(still.waiting),
+                "operation": still.operation,
+                "group": still.group.label,
+                "missing": missing,
+                "one": len(missing) == 1,
+                "number": call.nth if call and still.made is not None else None,
+                "others": culprits or set(still.silent),
+                "made": still.made or "none",
+                "place": flight_recorder.list_frames(still.waiting),
+                "last": flight_recorder.list_frames(still.culprits),
+                "open": flight_recorder.not_known(still),
+                "sure": flight_recorder.confidence(still),
+            },
+            ranks=missing,
+            evidence=_lines_of_both(facts, still),
+        )
+
+
+_MOST_STRAGGLERS = 3
+"""Ranks that are reported; if there are more, the time is lost elsewhere."""
+
+
+def straggler(facts: Facts) -> Iterator[Hit]:
+    """Find who is late, by how long the calls took on each rank, if PyTorch measured it."""
+    dumps = flight_recorder.dumps_of(facts)
+    if len(dumps) < 2:
+        return
+    from nccl_inspect.artifacts import stragglers  # most logs have no dumps
+
+    for late in stragglers.find_stragglers(dumps)[:_MOST_STRAGGLERS]:
+        others = set(late.group.ranks) - {late.rank}
+        yield Hit(
+            named={
+                "rank": late.rank,
+                "late": f"{late.late} of {late.compared}",
+                "group": late.group.label,
+                "others": others,
+                "who": f"the other {len(others)} ranks" if len(others) > 1 else ranks_word(others),
+                "share": f"{late.share:.0%}",
+                "gap": f"{late.gap_ms:.0f} ms",
+            },
+            ranks={late.rank},
+            evidence=[
+                Evidence(
+                    call.dump,
+                    call.order,
+                    f"rank {call.rank}: work {call.seq} of group {late.group.label} took {call.milliseconds:.1f} ms",
+                )
+                for call in late.calls
+            ],
+        )
+
+
+_FEW = 3
+"""Ranks that somebody looks at one after the other."""
+
+
+def ranks_out_of_step(facts: Facts) -> Iterator[Hit]:
+    """Find the mismatches of one communicator in the newest answer that has any, and who waits for nobody by them."""
+    differing = [answer for answer in answers(facts) if answer.mismatches]
+    if not differing:
+        return
+    whole = ([answer for answer in differing if answer.sizes] or differing)[-1]
+    ranks, held, proved = ranks_by_pid(facts), flight_recorder.waiting(facts), flight_recorder.blocking_ranks(facts)
+    # All that are behind where each of them is ahead elsewhere.
+    late = whole.last_to_come() or [member for mismatch in whole.mismatches for member in mismatch.behind]
+    late = [member for member in late if ranks.get(member.pid or -1) not in held]
+    late = [member for member in late if not proved or ranks.get(member.pid or -1) in {*proved, None}]
+    behind = {rank for member in late if (rank := ranks.get(member.pid or -1)) is not None}
+    lagging = _select_mismatches(differing[-1], late)
+    if not lagging:
+        return  # the dumps show that these wait for others
+    # They may wait for ranks in communicators in which all counts are equal: then one of these is at fault.
+    pids = [member.pid for member in late if member.pid and not proved]
+    beside = [other for pid in pids for other in whole.ranks_in_step(pid)]
+    in_step = {rank for member in beside if (rank := ranks.get(member.pid or -1)) is not None} - behind - held
+    is_waiting = bool(behind) and not proved and behind <= waiting_ranks(facts)
+    is_either = bool(in_step) and len(behind | in_step) <= _FEW
+    named = {
+        "counts": "; ".join(_counts(mismatch, ranks) for mismatch in lagging[:3]),
+        "comm": lagging[0].comm_id,
+        "behind": list_words(dict.fromkeys(who(member, ranks) for member in late), limit=4),
+        "mixed": len(lagging) > 1 and all(mismatch.behind != lagging[0].behind for mismatch in lagging[1:]),
+        "step": in_step if is_either else "",
+        "waits": is_waiting,
+    }
+    answer = differing[-1]
+    texts = [f"communicator {one.comm_id}: launched {_counts(one, ranks)}" for one in lagging]
+    places = [answer.lines.get(one.comm_id, 1) for one in lagging]
+    lines = [Evidence(answer.name, place, text) for place, text in zip(places, texts, strict=True)]
+    hit = make_hit(facts, named, behind | in_step if is_either else behind, lines)
+    yield hit.with_fields(confidence="possible") if is_either or is_waiting else hit
+
+
+def _select_mismatches(answer: Answer, late: list[Member]) -> list[Mismatch]:
+    """Return the mismatches of the communicator in which most of these are behind, the largest first."""
+    pids = {member.pid for member in late}
+    late_ones = (one for one in answer.mismatches if any(member in late or member.pid in pids for member in one.behind))
+    by_comm = group_values((mismatch.comm_id, mismatch) for mismatch in late_ones)
+    most = max(reversed(by_comm), key=lambda comm_id: len(by_comm[comm_id][0].behind), default="")
+    return by_comm.get(most, [])
+
+
+def _counts(mismatch: Mismatch, ranks: dict[int, int]) -> str:
+    by_count = group_values((member.launched, member) for member in mismatch.members)
+    counts = []
+    for number, members in sorted(by_count.items()):
+        known = {ranks[member.pid] for member in members if member.pid in ranks}
+        unknown = [who(member, ranks) for member in members if member.pid not in ranks]
+        counts.append(f"{number} on {list_words([*([ranks_word(known)] if known else []), *unknown], limit=3)}")
+    if mismatch.usual is not None and mismatch.usual not in by_count:
+        counts.append(f"{mismatch.usual} on the others")
+    return f"{mismatch.operation} {list_words(counts, limit=3)}"
+
+
+def process_unresponsive(facts: Facts) -> Iterator[Hit]:
+    """Find the processes that RAS lists as missing or dead in its newest answer, unless all left in order."""
+    lost = group_values((one.pid, (answer.name, one)) for answer in answers(facts) for one in answer.lost if one.pid)
+    if facts.is_over() or not lost:
+        return
+    known = ranks_by_pid(facts)
+    for pid, entries in lost.items():  # what RAS states where the log, which may count ranks in another one, has none
+        stated = {entry.rank for _, entry in entries if entry.rank is not None}
+        if pid and pid not in known and len(stated) == 1 and not facts.job.communicators:
+            known[pid] = stated.pop()
+    newest = {pid: entries[-1] for pid, entries in lost.items() if pid}
+    ranks = {known[pid] for pid in newest if pid in known}
+    is_known, is_dead = len(ranks) == len(newest), any(entry.is_dead for _, entry in newest.values())
+    alive = list(_alive(facts, {known[pid]: name for pid, (name, _) in newest.items() if pid in known}))
+    yield Hit(
+        named={
+            "silent": ranks_word(ranks) if is_known else list_words([f"pid {pid}" for pid in newest]),
+            "number": count(len(newest), "process"),
+            "pid": next(iter(newest)),
+            "dead": is_dead,
+            "alive": "".join(words for words, _ in alive),
+        },
+        ranks=ranks if is_known else (),
+        hosts=hosts_with(facts.job, ranks),
+        evidence=[*(line for _, line in alive), *map(_line_of_lost, newest.values(), range(len(newest)))],
+        confidence="possible" if alive else "certain" if is_dead else "likely",
+    )
+
+
+def _alive(facts: Facts, answer_of: Mapping[int, str]) -> Iterator[tuple[str, Evidence]]:
+    """Yield evidence against it: a rank that made a call after the answer was written was alive then."""
+    dumps = {dump.rank: dump for dump in flight_recorder.dumps_of(facts)}
+    for rank, name in answer_of.items():
+        dump, written = dumps.get(rank), ages.write_time(name)
+        if dump is None or dump.last is None or written is None:
+            continue
+        later = dump.active_ns / 1e9 - written
+        if later > flight_recorder.CLOCKS:
+            words = f". But its dump contradicts that: rank {rank} was active {later:.0f} s after this answer"
+            text = f"rank {rank}: {flight_recorder.describe_call(dump.last)}, {dump.last.state}"
+            yield words, Evidence(dump.name, dump.last.order, text)
+
+
+def _line_of_lost(found: tuple[str, Lost], place: int) -> Evidence:
+    """Return the line of the answer; JSON has only one, whose processes stay in their order."""
+    name, entry = found
+    where = f"rank {entry.rank} of communicator {entry.comm_id}: " if entry.rank is not None else ""
+    text = f"{where}process {entry.pid} on {entry.host}: {'considered dead' if entry.is_dead else 'no answer'}"
+    return Evidence(name, entry.line, text, order=max(entry.line, place + 1))
+
+
+_REMOTE_ERROR = "Remote process error"
+"""Reported by a rank that lost its peer."""
+_LEAVING = ("NOCOMM", "FINALIZE")
+_STATES = {
+    "NOCOMM": "no longer in it (ncclCommDestroy, ncclCommAbort)",
+    "FINALIZE": "in ncclCommFinalize or ncclCommDestroy",
+    "ABORT": "aborted (ncclCommAbort)",
+    "INIT": "still initializing",
+    "RUNNING": "in use",
+}
+
+
+def ranks_in_error(facts: Facts) -> Iterator[Hit]:
+    """Find the errors that ranks report, first those that do not blame a peer, else their different states."""
+    if answer := next((answer for answer in reversed(answers(facts)) if answer.errors), None):
+        own = [state for state in answer.errors if state.what != _REMOTE_ERROR]
+        remote = [state for state in answer.errors if state.what == _REMOTE_ERROR]
+        blamed, shown = _ranks_in_state(facts, own), own or answer.errors
+        reports = (
+            f"{_who(facts, state)} {conjugate(state.count, 'report')} '{state.what}'"
+            + " during initialization" * (state.stage[:4] == "Init")
+            for state in shown[:3]
+        )
+        yield Hit(
+            named={
+                "errors": "; ".join(reports),
+                "comm": shown[0].comm_id,
+                "blamed": blamed,
+                "one": len(blamed) == 1,
+                "nobody": not blamed,
+            },
+            ranks=blamed or None,
+            evidence=[_line_of_state(facts, answer, state) for state in [*own, *remote][:4]],
+        )
+        return
+    for answer in reversed(answers(facts)):
+        states = [state for state in answer.states if state.what in _STATES]
+        first = [state for state in states if state.comm_id == states[0].comm_id]
+        odd = [state for state in first if state.what in _LEAVING] or [state for state in first if state.what == "INIT"]
+        if odd and len(first) > 1:  # a rank that aborted it had waited for others before
+            is_are = (("is" if state.count == 1 else "are", state) for state in first[:4])
+            shown_states = "; ".join(f"{_who(facts, state)} {be} {_STATES[state.what]}" for be, state in is_are)
+            behind = _ranks_in_state(facts, odd)
+            named = {"states": shown_states, "comm": first[0].comm_id, "behind": behind}
+            yield make_hit(facts, named, behind, [_line_of_state(facts, answer, state) for state in first])
+            return
+
+
+def _ranks_in_state(facts: Facts, states: Iterable[State]) -> set[int]:
+    """Return the ranks of the job; those of the communicator if the process is not in the log."""
+    ranks = ranks_by_pid(facts)
+    return {ranks.get(member.pid or -1, member.rank) for state in states for member in state.members}
+
+
+def _who(facts: Facts, state: State) -> str:
+    return ranks_word(_ranks_in_state(facts, [state])) if state.members else count(state.count, "rank")
+
+
+def _line_of_state(facts: Facts, answer: Answer, state: State) -> Evidence:
+    where = list_words([f"pid {member.pid} on {member.host}" for member in state.members if member.pid], limit=2)
+    stage = f"{state.stage.lower()} error: " if state.stage else ""
+    text = f"communicator {state.comm_id}: {_who(facts, state)}: {stage}{state.what}{f' ({where})' if where else ''}"
+    return Evidence(answer.name, state.line, text)
+
+
+def watchdog_timeout(facts: Facts) -> Iterator[Hit]:
+    """Find the process group that timed out first; the story decides for whom its ranks waited."""
+    if waits(facts):
+        yield _find_timeout(facts)
+        return
+    signals = [notice for notice in facts.with_role("watchdog-dump") if "timeout" in notice.message]
+    if signals:  # only the dump signals on other ranks report it
+        own = [notice for notice in signals if value(notice, "__self") is not None]
+        origins = {value(notice, "origin_rank") for notice in signals if notice not in own} - {None}
+        origins |= {rank for notice in own for rank in _rank_of_exception(notice)}
+        yield Hit(
+            named={
+                "origins": origins,
+                "reporters": {rank for notice in signals for rank in _rank_of_exception(notice)},
+                "reported": True,
+            },
+            ranks=origins,
+            hosts=(),
+            evidence=first_evidence(signals),
+        )
+
+
+def tell_watchdog_timeout(facts: Facts, account: Account) -> Hit:
+    """Return the ranks for which, by what all ranks say, the others waited."""
+    return _find_timeout(facts, account) if waits(facts) else tell_account(facts, account)
+
+
+def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
+    """Return who waited in which call of the group that timed out first, and who held them up by the story."""
+    everything = by_time(waits(facts))
+    group = everything[0].group
+    own = [wait for wait in everything if wait.group == group]
+    late = latecomers(own)
+    own = [wait for wait in own if wait not in late]
+    comm = communicator_of_wait(facts, own)
+    waiting = {wait.rank for wait in own if wait.rank is not None}
+    of_group = f" of process group {group}" if group is not None else ""
+    in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
+    ranks = set(account.ranks) if account else flight_recorder.blocking_ranks(facts)
+    who = account.who if account else ranks_word(ranks) if ranks else ""
+    told = account.words if account else ""
+    alone = origin(facts, waits(facts)) if ranks and not account else None
+    alone = alone if alone and alone.suspects and alone.suspects != ranks else None
+    others = [name for name in dict.fromkeys(wait.group for wait in everything) if name not in (group, None)]
+    others = [name for name in others if name and name not in f"{told} {alone.words if alone else ''}"]
+    ended = exceptions.exceptions_of(facts).of_threads
+    return Hit(
+        named={
+            "timeout": wait_words(own, of_group + in_comm),
+            "who": who,
+            "told_first": told.partition(",")[0] if not who else "",
+            "by_all": told,
+            "proved": ranks if not account else set(),
+            "alone": alone.suspects if alone else set(),
+            "alone_words": alone.words if alone else "",
+            "suspects": at_end.suspects(facts),
+            "thread": f"{ended[0].text} ({cite_line(ended[0].line)})" if ended else "",
+            "others": others,
+            "groups": list_words(filter(None, others)),
+            **({} if account or ranks else _find_absent(own, waiting, comm)),
+            "began": account and account.kind == "call-unfinished",
+            "others several": len(others) > 1,
+        },
+        ranks=ranks or waiting,
+        evidence=[
+            *first_evidence([wait.notice for wait in own][: 2 if who else 3]),
+            *(account.evidence[:2] if account else ()),
+        ],
+        confidence=account.confidence if account and ranks else "certain",
+    )
+
+
+def _find_absent(own: list[Wait], waiting: set[int], comm: CommunicatorInfo | None) -> dict[str, object]:
+    """Return which ranks of the group did not time out, without a guess at one of them."""
+    members = global_ranks(comm, range(comm.nranks)) if comm else set[int]()
+    if members and members == waiting:
+        return {"all": True}
+    if absent := members - waiting if waiting else None:
+        return {"absent": absent}
+    numbers = {wait.member for wait in own if wait.member is not None}
+    few = set(range(max(numbers, default=0))) - numbers
+    return {"few": capitalize(ranks_word(few)) if few and len(few) < len(numbers) else ""}
+
+
+def _rank_of_exception(notice: Notice) -> list[int]:
+    """Return the rank that a line of PyTorch names, if any."""
+    rank = value(notice, "global_rank")
+    rank = rank_prefix(notice) if rank is None else rank
+    return [rank] if isinstance(rank, int) else []
+
+
+def watchdog_stuck(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find the messages of the thread that monitors the watchdog, unless its process continues."""
+    notices = facts.errors_of_rule("watchdog-stuck")
+    survived = [notice for notice in notices if exceptions.came_up_below(facts, notice)]
+    yield Effects(survived)
+    stuck = [notice for notice in notices if notice not in survived]
+    if not stuck:
+        return
+    is_over = _is_at_end(facts, stuck)
+    ranks = {rank for notice in stuck if (rank := rank_prefix(notice)) is not None}
+    seconds = next((limit for notice in stuck if (limit := value(notice, "seconds")) is not None), "")
+    yield Hit(
+        stuck,
+        named={"ranks": ranks, "seconds": seconds, "over": is_over, "harmless": is_over and not facts.job.failed},
+        ranks=ranks,
+        hosts=hosts_with(facts.job, ranks),
+    )
+
+
+def _is_at_end(facts: Facts, stuck: list[Notice]) -> bool:
+    """Return whether the work was done; communicators may be aborted at the normal end, but also after a hang."""
+    if process_ends(facts):
+        return False
+    destroyed = all(comm.state == "destroyed" for comm in usage.used_communicators(facts.job))
+    return facts.is_over() and (destroyed or not any(exceptions.is_used_below(facts, notice) for notice in stuck))

@@ -3,31 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging import networks
+from nccl_inspect.judging import networks, transfers
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.connecting import is_single_host
 from nccl_inspect.judging.facts import evidence_of_settings, first_of_each, hosts_in, ranks_in
 from nccl_inspect.judging.impact import over_tcp
-from nccl_inspect.judging.networks import (
-    clue_evidence,
-    efa_hints,
-    fallback,
-    ib_cards,
-    ib_hints,
-    is_for_rdma,
-    listed_interfaces,
-    notices_naming,
-    settings_without_ib,
-    tcp_paths,
-)
-from nccl_inspect.judging.transfers import (
-    OPENING_CALLS,
-    OTHER_ROOTS,
-    REFUSED_CALLS,
-    UNANSWERED,
-    echoes_of_another,
-    silent_peers,
-)
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.wording import conjugate, list_words, some_names
 
@@ -39,7 +19,7 @@ _TO_THE_PEER = (
     *("Invalid argument", "No data available"),
     *("Connection timed out", "No route to host", "Network is unreachable"),
 )
-"""What ib-gid-index judges of modify_qp."""
+"""What ib-gid-index judges of modify_qp; the second is that of an empty row of the GID table."""
 _NO_MEMORY = "Cannot allocate memory"
 _FILES = "Too many open files"
 """What open-files-limit judges."""
@@ -65,9 +45,9 @@ def _follows(facts: Facts, notices: list[Notice]) -> bool:
 
 def _is_left(facts: Facts, notice: Notice) -> bool:
     name, error = value(notice, "name"), value(notice, "error")
-    if name in OPENING_CALLS:
+    if name in transfers.OPENING_CALLS:
         return error != _FILES and not facts.notices("nccl/ib-device-not-usable")
-    if name in _JUDGED or error in (*REFUSED_CALLS, _FILES):
+    if name in _JUDGED or error in (*transfers.REFUSED_CALLS, _FILES):
         return False
     if name in _LOCKING:
         return error not in (None, _NO_MEMORY)
@@ -105,19 +85,19 @@ def ib_completion_error(facts: Facts) -> Iterator[Hit]:
 
 def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     """Find settings by effect: they matter where hosts use TCP; EFA and other plugins ignore NCCL_IB_DISABLE."""
-    settings = settings_without_ib(facts)
+    settings = networks.settings_without_ib(facts)
     if not settings:
         return
     network = facts.platform.network if facts.platform else None
-    by_plugin = bool(efa_hints(facts)) if network is None else network not in ("ib", "roce")
-    slow = tcp_paths(facts).where(lambda _: not by_plugin)
-    hardware = bool(ib_hints(facts)) or network in ("ib", "roce")
-    ipoib = [interface.notice for interface in listed_interfaces(facts) if interface.is_ipoib]
-    proved = [*ib_cards(facts), *first_evidence(ipoib[:2])]
+    by_plugin = bool(networks.efa_hints(facts)) if network is None else network not in ("ib", "roce")
+    slow = networks.tcp_paths(facts).where(lambda _: not by_plugin)
+    hardware = bool(networks.ib_hints(facts)) or network in ("ib", "roce")
+    ipoib = [interface.notice for interface in networks.listed_interfaces(facts) if interface.is_ipoib]
+    proved = [*networks.ib_cards(facts), *first_evidence(ipoib[:2])]
     lines, cost = evidence_of_settings(settings), over_tcp(facts.platform)
     if (hardware or proved) and not (by_plugin or facts.job.paths or is_single_host(facts)):
         named = {"cards": True, "cost": cost, "sure": (proved or network in ("ib", "roce")) and facts.spans_hosts()}
-        yield Hit([], named, evidence=[*lines, *(proved or ib_hints(facts))], settings=settings)
+        yield Hit([], named, evidence=[*lines, *(proved or networks.ib_hints(facts))], settings=settings)
         return
     # From 2.29 on, GPU-initiated networking requests InfiniBand, which was never loaded.
     warned = facts.notices("nccl/library-not-initialized")
@@ -133,10 +113,6 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     )
 
 
-_ERRORS = (
-    *("Invalid argument", "No data available"),  # the second for an empty row of the GID table
-    *("Connection timed out", "No route to host", "Network is unreachable"),
-)
 _NEEDS_ADDRESS = (None, "RTR")
 """The step that names the peer; before 2.24 the step is not printed."""
 _MAPPED = "::ffff:"
@@ -145,18 +121,17 @@ _MAPPED = "::ffff:"
 def ib_gid_index(facts: Facts) -> Iterator[Hit]:
     """Find queue pairs that cannot reach their peer; InfiniBand uses LIDs instead of the GID index."""
     calls = facts.notices("nccl/ib-call-failed")
-    failed = [n for n in calls if value(n, "name") == "query_gid" and value(n, "error") not in REFUSED_CALLS]
+    failed = [n for n in calls if value(n, "name") == "query_gid" and value(n, "error") not in transfers.REFUSED_CALLS]
     failed += [
         notice
         for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
         if (notice not in calls or value(notice, "name") == "modify_qp")
-        and str(value(notice, "error")).startswith(_ERRORS)  # markup may follow
+        and str(value(notice, "error")).startswith(_TO_THE_PEER)  # markup may follow
         and value(notice, "to_state") in _NEEDS_ADDRESS
         and value(notice, "local_gid") != "N/A"
     ]
     failed += facts.errors_of_rule("ib-gid-index")
-    cards = facts.with_event(NetDevices, lambda event: event.net == "IB")
-    links = {str(device[-1]) for notice in cards for device in getattr(notice.event, "devices", ())}
+    links = {str(card[-1]) for notice in networks.card_lists(facts) for card in networks.cards_of(notice)}
     if not failed or links == {"IB"}:
         return
     chosen = [setting for setting in facts.user_settings("NCCL_IB_GID_INDEX") if setting.value != "-1"]
@@ -184,7 +159,7 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
     # NCCL continues and uses the ports separately.
     unmerged = [notice for notice in clashes if value(notice, "__step") == "merge"]
     failed = [notice for notice in clashes if notice not in unmerged]
-    lists = [n for n in facts.with_event(NetDevices) if set(_links(n).values()) >= _BOTH]
+    lists = [n for n in networks.card_lists(facts) if set(_links(n).values()) >= _BOTH]
     kinds = {name: link for notice in lists for name, link in _links(notice).items()}
     paths = facts.inter_host_net_paths().where(lambda kind: kind.nic in kinds)
     used = sorted({kind.nic for kind in paths.kinds if kind.nic})
@@ -207,7 +182,7 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
 
 def _find_apart(facts: Facts) -> Iterator[Hit]:
     """Find hosts that list only InfiniBand ports while others list only RoCE ports, before hosts connect."""
-    lists = [notice for notice in facts.with_event(NetDevices) if _links(notice)]
+    lists = networks.card_lists(facts)
     kinds = group_sets((host, link) for notice in lists for link in _links(notice).values() for host in notice.hosts)
     one_kind = {kind: sorted(host for host, links in kinds.items() if links == {kind}) for kind in sorted(_BOTH)}
     if all(one_kind.values()) and not facts.paths(transport="NET"):
@@ -220,10 +195,7 @@ def _find_apart(facts: Facts) -> Iterator[Hit]:
 
 def _links(notice: Notice) -> dict[str, str]:
     """Return the kind of link of each InfiniBand or RoCE device in a list."""
-    event = notice.event
-    if not isinstance(event, NetDevices) or event.net != "IB":
-        return {}
-    return {str(device[1]): str(device[-1]) for device in event.devices}
+    return {str(card[1]): str(card[-1]) for card in networks.cards_of(notice)}
 
 
 _USUAL_WAIT = 18
@@ -232,14 +204,16 @@ _USUAL_WAIT = 18
 
 def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     """Find the first failed transfers; where failover took over, NCCL continues and it is a warning."""
-    late = echoes_of_another(facts)
+    late = transfers.echoes_of_another(facts)
     yield Effects(late)
-    failed = [notice for notice in facts.completions(UNANSWERED) if notice not in late]
-    survived = [n for n in facts.notices("nccl/ib-resilient-completion-error") if value(n, "status") == UNANSWERED]
+    failed = [notice for notice in facts.completions(transfers.UNANSWERED) if notice not in late]
+    survived = [
+        n for n in facts.notices("nccl/ib-resilient-completion-error") if value(n, "status") == transfers.UNANSWERED
+    ]
     lost = facts.notices("nccl/ib-error-fatal", "nccl/ib-failover-impossible")
-    if not failed and (not survived or facts.completions(UNANSWERED)):
+    if not failed and (not survived or facts.completions(transfers.UNANSWERED)):
         return
-    notices, silent = [*failed, *survived], silent_peers(facts, failed)
+    notices, silent = [*failed, *survived], transfers.silent_peers(facts, failed)
     waits = [one for one in facts.user_settings("NCCL_IB_TIMEOUT") if one.value.isdigit()]
     short = [setting for setting in waits if 0 < int(setting.value) < _USUAL_WAIT]
     chosen = [*short, *(one for one in facts.user_settings("NCCL_IB_GID_INDEX") if one.value != "-1")]
@@ -251,7 +225,7 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
         "silent": list_words(silent),
         "chosen": chosen,
         "survived": not (failed or lost),
-        "refused by others": facts.completions(*OTHER_ROOTS),
+        "refused by others": facts.completions(*transfers.OTHER_ROOTS),
     }
     ranks = _ranks_at(facts, silent, {str(value(notice, "device")) for notice in failed})
     lines = [*first_evidence([*notices, *lost])[:4], *evidence_of_settings(chosen, 1)]
@@ -295,9 +269,9 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
         named |= {"disabled": off, "shown": hints, "certain": expected and off, "doubtful": not (expected or devices)}
         shown = [*first_evidence(without)[:1], *hints[: 1 if without else 3], *evidence_of_settings(off, 1)]
         yield Hit(named=named, evidence=[*paths.first_lines()[:2], *shown], paths=paths)
-    tcp = None if paths else fallback(facts)
+    tcp = None if paths else networks.fallback(facts)
     settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
-    named_for = notices_naming(facts, is_for_rdma)
+    named_for = networks.notices_naming(facts, networks.is_for_rdma)
     wishes = [*evidence_of_settings(settings, 1), *first_evidence([*facts.notices("hpcx/hpcx-p2p-plugin"), *named_for])]
     is_wanted = bool(expected or cards or wishes)
     is_likely = is_wanted or (verbs and facts.platform is None)
@@ -309,4 +283,4 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
             "doubtful": tcp.may_be_idle or not (expected or cards),
         }
         signs = [*cards[:2], *first_evidence(verbs)[:1], *wishes[:1]]
-        yield Hit(named=named, ranks=tcp.ranks, hosts=tcp.hosts, evidence=clue_evidence(signs, tcp))
+        yield Hit(named=named, ranks=tcp.ranks, hosts=tcp.hosts, evidence=networks.clue_evidence(signs, tcp))

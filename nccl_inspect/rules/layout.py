@@ -112,9 +112,9 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
     machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
     machine = facts.platform or next(filter(None, machines), None)
     shared = next((node for node in nodes if nodes.count(node) > 1), None)
-    hints = f"the manifest has several of these pods on {shared}" if shared else _hints(facts)
+    index = 0 if shared else _find_high_index(facts)
     gpus = machine.gpus if machine else None
-    if gpus is None and not hints:
+    if gpus is None and not shared and not index:
         yield Hit(named={"unknown": True})
     elif gpus != 1:
         net, fast = current_rate(paths, machine), p2p(machine) if machine and machine.nvlink else None
@@ -126,8 +126,8 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
                 "machine": machine.name if machine else "the machine",
                 "gpus": gpus or "several",
                 "nvlink": machine and machine.nvlink,
-                "hints": hints,
                 "shared": shared,
+                "index": index,
                 "net": net,
                 "fast": fast,
                 "less": compare_rates(net, fast) if net and fast else "",
@@ -149,14 +149,12 @@ def _is_spread(comm: CommunicatorInfo) -> bool:
     return len(set(filter(is_named, comm.hosts))) == comm.nranks  # before 2.20 NCCL does not print the number of nodes
 
 
-def _hints(facts: Facts) -> str:
-    """Return what suggests machines with several GPUs: device indices above 0 although each host shows only one GPU."""
+def _find_high_index(facts: Facts) -> int:
+    """Return the highest index of a GPU: above 0, a machine has several, although each host shows only one GPU."""
     if len(_bus_ids(facts)) < 2:
-        return ""  # all hosts may use the same GPU of a machine
+        return 0  # all hosts may use the same GPU of a machine
     ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}
-    indices = [index for end in ends if (index := facts.gpu(*end).nvml_dev) is not None]
-    highest = max(indices, default=0)
-    return f"a host with one rank has GPU index {highest}" if highest else ""
+    return max((facts.gpu(*end).nvml_dev or 0 for end in ends), default=0)
 
 
 _SYSTEM_ERROR = 2
@@ -221,68 +219,6 @@ def rings_disagree(facts: Facts) -> Iterator[Hit]:
             hosts=comm.hosts,
             evidence=[*comm.layout.contradiction()[:3], *comm.evidence[:2]],
         )
-
-
-_DOUBTFUL = "doubtful-topology"
-"""Role of errors about the file if one is read, otherwise about the detected topology. At INFO they are optional."""
-_OF_FILES = compile_later(r"of node cpu not found|^XML |^KV Convert")
-"""Errors that only files cause: NCCL detects CPUs itself, and its own topology has no channels."""
-_OF_GRAPHS = ("XML graph file", "XML Graph")
-
-
-def topo_file_bad(facts: Facts) -> Iterator[Hit]:
-    """Find NCCL's errors about these files: all but a missing topology file stop the rank.
-
-    A graph file is valid for one set of GPUs only: it counts before the log shows that ranks came up with it.
-    """
-    unread, broken = facts.notices("nccl/topology-file-not-opened"), facts.with_role("file-refused")
-    settings, finished = facts.settings("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE"), _finished_init(facts)
-    doubtful = [notice for notice in facts.with_role(_DOUBTFUL) if notice.level != "INFO"]
-    if not (settings or broken):  # without a file, the machine itself may have too many components
-        doubtful = [notice for notice in doubtful if notice.production != "nccl/topology-too-large"]
-    if errors := [*broken, *doubtful] or unread:
-        named = {
-            "graph": any(text in error.message for text in _OF_GRAPHS for error in errors),
-            "set": settings,
-            "unnamed": doubtful and not settings,
-            "steps": [f"unset {setting.name}   # or correct it: {setting.value}" for setting in settings[:2]],
-            "finished": finished,
-            "certain": settings or unread,
-            "of files": any(_DOUBTFUL not in one.roles or _OF_FILES.search(one.message) for one in errors),
-        }
-        yield Hit(errors, named, evidence=[*settings, *errors])
-    elif (graphs := facts.user_settings("NCCL_GRAPH_FILE")) and not finished and not facts.job.paths:
-        yield Hit(settings=graphs, evidence=graphs)
-
-
-_RING_AND_TREES = range(1, 5)
-"""Numbers of the patterns that every job needs; higher numbers are NVLS and CollNet."""
-_OLD = "nccl/ring-search-old"
-_OLD_ENDS = ("Could not find transport", "links mismatch", "Recursive P2P", "CUDA device")
-_OLD_COSTS = ("falling back on simple ring", "Disabling other rings", "found in group")
-"""Up to 2.4: messages that return an error, and those that lead to a slow order; others only limit numbers."""
-
-
-def topology_mismatch(facts: Facts) -> Iterator[Hit]:
-    """Find faults that stop the job, first rings that do not close, and searches that found nothing."""
-    broken = [*facts.with_role("rings-broken"), *_old(facts, _OLD_ENDS)]
-    faults = [notice for notice in facts.errors_of_rule("topology-mismatch") if notice.production != _OLD]
-    without = [one for one in facts.notices("nccl/topology-no-path") if value(one, "pattern") in _RING_AND_TREES]
-    files = facts.settings("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
-    if errors := [*broken, *faults]:
-        named = {
-            "broken": broken,
-            "files": files,
-            "finished": _finished_init(facts),
-            "steps": [f"unset {setting.name}   # as a test: {setting.value}" for setting in files[:2]],
-        }
-        yield Hit(errors, named, evidence=[*errors, *files])
-    elif simple := [*without, *_old(facts, _OLD_COSTS)]:
-        yield Hit(simple, {"simple": True, "steps": []})
-
-
-def _old(facts: Facts, parts: tuple[str, ...]) -> list[Notice]:
-    return [notice for notice in facts.notices(_OLD) if any(part in notice.message for part in parts)]
 
 
 _IS_TP = compile_later(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
@@ -357,9 +293,3 @@ def _ranks_of_a_node(facts: Facts) -> int | None:
     if world.local_ranks is not None:
         return world.local_ranks
     return max(len(host.ranks) for host in facts.job.hosts) if len(world.started) == world.nranks else None
-
-
-def _finished_init(facts: Facts) -> bool:
-    """Return whether ranks finished their initialization all the same."""
-    came_up = bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators)
-    return came_up and not facts.job.failed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from nccl_inspect.event.types import NetDevices, OfiProvider
+from nccl_inspect.event.types import OfiProvider
 from nccl_inspect.judging import networks
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import (
@@ -25,7 +25,7 @@ from nccl_inspect.judging.facts import (
     ranks_in,
 )
 from nccl_inspect.judging.networks import is_google_network
-from nccl_inspect.judging.transfers import silent_peers
+from nccl_inspect.judging.transfers import UNANSWERED, silent_peers
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES, End, Link
@@ -42,8 +42,8 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     On a flat fabric such connections cost nothing, and an all-to-all group without PXN connects every NIC with every
     other: without evidence of rails there is nothing to act on.
     """
-    listed = facts.with_event(NetDevices, lambda event: bool(_rails_of(event)))
-    rails = {(host, nic): rail for one in listed for host in one.hosts for nic, rail in _rails_of(one.event)}
+    listed = [one for one in networks.card_lists(facts) if _rails_of(one)]
+    rails = {(host, nic): rail for one in listed for host in one.hosts for nic, rail in _rails_of(one)}
     warned = [] if listed else facts.notices("nccl/ib-rail-mismatch")[:1]
     settings = [one for one in facts.user_settings("NCCL_CROSS_NIC") if one.value in ("0", "1")]
     signs = first_evidence(listed[:1] or warned) or evidence_of_settings(settings, 1)
@@ -75,11 +75,9 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     yield Hit([], named, evidence=[*signs, *paths.first_lines()[:4]], paths=paths)
 
 
-def _rails_of(event: object) -> list[tuple[int, str]]:
+def _rails_of(notice: Notice) -> list[tuple[int, str]]:
     """Return the rails in a list of NICs: 2.30 writes ``mlx5_0:port:rail:plane``."""
-    if not isinstance(event, NetDevices) or event.net != "IB":
-        return []
-    numbers = ((device[0], device[2].split(":")) for device in event.devices if len(device) > 2)
+    numbers = ((card[0], card[2].split(":")) for card in networks.cards_of(notice) if len(card) > 2)
     return [(index, number[1]) for index, number in numbers if len(number) > 1 and number[1]]
 
 
@@ -241,17 +239,17 @@ def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
 
     A link layer that only some hosts have is left out. Of EFA devices the plugin prints only the number.
     """
-    lists = [notice for notice in facts.job.notices if _cards(notice)]
-    kinds = [{device[-1] for device in _cards(notice)} for notice in lists]
+    lists = networks.card_lists(facts)
+    kinds = [{card[-1] for card in networks.cards_of(notice)} for notice in lists]
     common = set.intersection(*kinds) if kinds else set()
     nics: dict[str, dict[object, Notice]] = {}
     for notice in lists or facts.with_event(
         OfiProvider, lambda event: event.provider == "efa" and event.nics is not None and event.nics <= _MOST_NICS
     ):
         number = getattr(notice.event, "nics", None) or 0
-        names = [d[1:3] for d in _cards(notice) if not common or d[-1] in common] or [(i,) for i in range(number)]
+        cards = [card[1:3] for card in networks.cards_of(notice) if not common or card[-1] in common]
         for host in notice.hosts:
-            for name in names:
+            for name in cards or [(index,) for index in range(number)]:
                 nics.setdefault(host, {}).setdefault(name, notice)
     return nics
 
@@ -260,17 +258,12 @@ def _some_are_left_out(facts: Facts) -> bool:
     """Return whether ranks of a host list different NICs, and hosts show more or fewer ranks: each has its own NICs."""
     lists: dict[str, set[object]] = {}
     ranks: dict[str, set[object]] = {}
-    for notice in facts.job.notices:
-        if cards := _cards(notice):
-            for process in notice.processes:
-                lists.setdefault(process.host, set()).add(tuple(device[1:3] for device in cards))
-                ranks.setdefault(process.host, set()).add(process)
+    for notice in networks.card_lists(facts):
+        cards = tuple(card[1:3] for card in networks.cards_of(notice))
+        for process in notice.processes:
+            lists.setdefault(process.host, set()).add(cards)
+            ranks.setdefault(process.host, set()).add(process)
     return any(len(members) > 1 for members in lists.values()) and len({len(members) for members in ranks.values()}) > 1
-
-
-def _cards(notice: Notice) -> tuple[tuple[object, ...], ...]:
-    event = notice.event
-    return event.devices if isinstance(event, NetDevices) and event.net == "IB" else ()
 
 
 def nic_link_bad(facts: Facts) -> Iterator[Hit]:
@@ -390,13 +383,13 @@ def _stray(facts: Facts) -> Selection:
     return crossing_paths(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
 
 
-_TIMED_OUT, _NO_ANSWER = 110, 12
+_TIMED_OUT = 110
 
 
 def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     """Find whether the ranks with timeouts are those that connect different NIC numbers."""
     connecting = [one for one in facts.notices("nccl/ib-modify-qp-failed") if value(one, "errno") == _TIMED_OUT]
-    lost = facts.completions(_NO_ANSWER)
+    lost = facts.completions(UNANSWERED)
     lost = [] if silent_peers(facts, lost) else lost  # a fabric fails both ways; here a process or a host was lost
     errors, hints = [*connecting, *lost], facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*errors, *hints])
@@ -491,7 +484,7 @@ def idle_nics(facts: Facts) -> list[Idle]:
     hosts with more ranks than others: the others set the number of channels.
     """
     used = nics_used(facts.inter_host_rdma_paths())
-    listing = facts.with_event(NetDevices, lambda event: bool(_devices(event)))
+    listing = filter(_devices, networks.card_lists(facts))
     lists = group_values((name, notice) for notice in listing for name in notice.hosts)
     results = (
         _find_idle(facts, candidate, lists.get(candidate.host.name, []), used.get(candidate.host.name, {}))
@@ -557,7 +550,7 @@ def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[
 
 
 def _find_idle(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]]) -> Idle | None:
-    kinds = {_devices(notice.event) for notice in lists}
+    kinds = {_devices(notice) for notice in lists}
     if len(kinds) != 1 or not used:
         return None  # no list, or lists for single ranks
     devices = {device[0]: device for device in kinds.pop()}
@@ -585,11 +578,9 @@ def _find_idle(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[in
     return Idle(judged.host, list(unused.values()), judged.absent, used, meant, shared, name, lists[0].evidence[0])
 
 
-def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:
+def _devices(notice: Notice) -> tuple[tuple[Any, ...], ...]:
     """Return the devices in a list of IB or RoCE ports; empty for one virtual device, as subsystem NET prints it."""
-    if not isinstance(event, NetDevices) or event.net != "IB":
-        return ()
-    return tuple(device for device in event.devices if len(device) > 3)
+    return tuple(card for card in networks.cards_of(notice) if len(card) > 3)
 
 
 @once

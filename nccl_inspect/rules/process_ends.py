@@ -421,8 +421,8 @@ def driver_shutting_down(facts: Facts) -> Iterator[Hit]:
     yield Hit(
         notices,
         named={
-            "who": ranks_word(ending) if ending else "a process whose rank is not in the log",
-            "others": f", nor what became of {ranks_word(left)}" if left else "",
+            "ending": ending,
+            "left": left,
             "not all": left or not ending,
         },
     )

@@ -90,7 +90,7 @@ def hosts_in(facts: Facts, notices: Iterable[Notice]) -> set[str]:
 
 def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
     """Return the ranks that use a GPU named by the driver; without a host, that of the only process with the pid."""
-    from nccl_inspect.judging.evidence.machines import rank_of  # most jobs have no such line
+    from nccl_inspect.judging.evidence.settled import rank_of  # most jobs have no such line
 
     return {
         rank

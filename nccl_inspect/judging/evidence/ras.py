@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, cite_line, hosts_with
+from nccl_inspect.judging.facts import Facts, cite_line
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
@@ -61,7 +61,6 @@ def make_hit(facts: Facts, named: Mapping[str, object], ranks: Set[int], evidenc
     return Hit(
         named={**named, "running": running},
         ranks=ranks,
-        hosts=hosts_with(facts.job, ranks),
         evidence=evidence,
         confidence="possible" if running else "likely",
     )

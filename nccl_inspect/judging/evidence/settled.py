@@ -1,20 +1,35 @@
-"""Findings settled by files from machines: their cause, fix and confidence."""
+"""Findings settled by files from machines: faults of ports, modules, limits and GPUs that concern the job.
+
+Each function finds sightings of one kind. ``faults.toml`` has the findings that they explain: if a file shows a fault
+on a host of such a finding, the finding takes its words, its fix and its line. If the log shows no effect, most faults
+are ignored; those that are sure to affect NCCL become clues of the rule that the fault names.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TypeAlias
 
-from nccl_inspect.judging import gdr
+from nccl_inspect.artifacts.machine import Item, Report, number
+from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging import gdr, remedies
 from nccl_inspect.judging.check import Hit
-from nccl_inspect.judging.evidence.machines import CERTAIN, FAULTS, LIKELY, Fault, Sighting, all_cards
 from nccl_inspect.judging.facts import Facts, cite_line, once
 from nccl_inspect.judging.remedies import COMMENT
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
+from nccl_inspect.topology import bus_number
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import list_words
 
+CERTAIN, LIKELY = "certain", "likely"
 _ORDER = (CERTAIN, LIKELY, "possible")
 _MAX_LINES = 5
 _NIC = "<NIC>"
@@ -22,10 +37,408 @@ _OWN_LINES = 3
 """Lines of the log that a settled finding keeps as evidence."""
 
 
+_FAULTS = Path(__file__).with_name("faults.toml")
+MIB, GIB = 1 << 20, 1 << 30
+_UP = {"ACTIVE", ""}
+_LINKED = {"LINKUP", ""}
+_FEWEST_INODES = 16
+"""Files that a rank may have to create."""
+_SHM = "/dev/shm"  # noqa: S108 - it is not opened
+
+
+@frozen
+class Sighting(Frozen):
+    """A fault seen on a machine."""
+
+    words: str
+    """The fault, for the middle of a sentence."""
+    host: str | None
+    """None if the host of the file is unknown."""
+    evidence: Evidence
+    part: str = ""
+    """The name of the NIC concerned, if any: statements about other NICs are unrelated."""
+    ranks: tuple[int, ...] = ()
+    """The ranks that use the GPU concerned, if any."""
+    is_in_use: bool = True
+    """Whether the job is known to use the NIC: otherwise it only counts if a line names it."""
+
+
+def items(facts: Facts, *parts: str) -> list[tuple[str, Item]]:
+    """Return the items of such parts, with the names of their files."""
+    return [(name, item) for part in parts for name, item in _by_part(facts).get(part, ())]
+
+
+@once
+def _by_part(facts: Facts) -> dict[str, list[tuple[str, Item]]]:
+    reports = [(one.name, one.value) for one in facts.job.artifacts if isinstance(one.value, Report)]
+    return group_values((item.part, (name, item)) for name, report in reports for item in report.items)
+
+
+def sighting(name: str, item: Item, words: str, part: str = "", ranks: Iterable[int] = ()) -> Sighting:
+    """Create a sighting from an item of a file.
+
+    Args:
+        name: of the file.
+        item: of the file.
+        words: the fault, without the host.
+        part: the NIC concerned.
+        ranks: that use the part.
+    """
+    return Sighting(words, item.host, Evidence(name, item.line, item.text), part, tuple(ranks))
+
+
+@once
+def cards_in_use(facts: Facts) -> dict[str, set[str]]:
+    """Return the InfiniBand and RoCE cards that NCCL lists on each host."""
+    by_host: dict[str, set[str]] = {}
+    for notice in facts.with_event(NetDevices, lambda event: event.net == "IB"):
+        names = {str(device[1]) for device in getattr(notice.event, "devices", ()) if len(device) > 1}
+        for host in notice.hosts:
+            by_host.setdefault(host, set()).update(part for name in names for part in name.split("+"))
+    return by_host
+
+
+def all_cards(facts: Facts) -> set[str]:
+    """Return all cards named in the log or a file."""
+    names = {item.name for _, item in items(facts, "port", "gid", "counter") if item.name}
+    return names.union(*cards_in_use(facts).values())
+
+
+def _is_down(item: Item) -> bool:
+    return item.values.get("state", "") not in _UP or item.values.get("physical", "") not in _LINKED
+
+
+def ports_down(facts: Facts) -> Iterator[Sighting]:
+    """Ports that NCCL listed at the start and that are down now; all that are down if the log has no list."""
+    in_use = cards_in_use(facts)
+    for name, item in items(facts, "port"):
+        listed = in_use.get(item.host or "")
+        if _is_down(item) and (listed is None or item.name in listed):
+            seen = sighting(name, item, _state(item), item.name)
+            yield replace(seen, is_in_use=listed is not None)
+
+
+def ports_missing(facts: Facts) -> Iterator[Sighting]:
+    """Ports that are down and that NCCL does not list, if other hosts list them or all ports of the host are down."""
+    in_use = cards_in_use(facts)
+    elsewhere = {card for names in in_use.values() for card in names}
+    ports = items(facts, "port")
+    alive = {item.host for _, item in ports if not _is_down(item)}
+    for name, item in ports:
+        own = in_use.get(item.host or "", set())
+        if _is_down(item) and item.name not in own and (item.name in elsewhere or item.host not in alive):
+            yield sighting(name, item, _state(item))
+
+
+def _state(item: Item) -> str:
+    physical = str(item.values.get("physical", ""))
+    state = str(item.values.get("state", "")).capitalize()
+    more = "" if physical in _LINKED else f" (physical state {physical.capitalize()})"
+    return f"{item.name} port {item.values['port']} is {state}{more}"
+
+
+def ports_slow(facts: Facts) -> Iterator[Sighting]:
+    """Ports in use with a lower rate than most of their kind."""
+    in_use = cards_in_use(facts)
+    used = [
+        (name, item)
+        for name, item in items(facts, "port")
+        if not _is_down(item) and item.values.get("rate") and item.name in in_use.get(item.host or "", ())
+    ]
+    for name, item, usual in _find_lower(
+        used, lambda item: (item.values.get("model"), item.values.get("layer")), "rate"
+    ):
+        words = f"{item.name} runs at {item.values['rate']:g} Gb/s, and others of its kind at {usual:g}"
+        yield sighting(name, item, words, item.name)
+
+
+def _find_lower(
+    entries: Sequence[tuple[str, Item]], kind: Callable[[Item], object], key: str
+) -> Iterator[tuple[str, Item, float]]:
+    """Yield items with a lower value than most of their kind, with the value of these."""
+    groups: dict[object, Counter[float]] = {}
+    for _, item in entries:
+        groups.setdefault(kind(item), Counter())[item.values[key]] += 1
+    for name, item in entries:
+        counts = groups[kind(item)]
+        usual, number = max(counts.items(), key=lambda entry: (entry[1], entry[0]))
+        if item.values[key] < usual and counts[item.values[key]] < number:
+            yield name, item, usual
+
+
+def gids_missing(facts: Facts) -> Iterator[Sighting]:
+    """Yield NICs in use without RoCE v2 and an IPv4 address in the configured row of the GID table, else in any row."""
+    chosen = {s.value for s in facts.user_settings("NCCL_IB_GID_INDEX") if s.value.isdigit()}
+    index = int(chosen.pop()) if len(chosen) == 1 else None
+    in_use = cards_in_use(facts)
+    rows = group_values(
+        ((name, item.host, item.name, item.values["port"]), item)
+        for name, item in items(facts, "gid")
+        if not in_use.get(item.host or "") or item.name in in_use[item.host or ""]
+    )
+    for (name, _, card, _), table in rows.items():
+        good = [row.values["index"] for row in table if row.values["ipv4"] and row.values["version"] in ("v2", "v2.0")]
+        wrong = next((row for row in table if row.values["index"] == index), table[0])
+        advice = f"; rows {', '.join(map(str, good))} are" if good else "; no row is"
+        if index is not None and index not in good:
+            words = f"row {index} of the GID table of {card} is not RoCE v2 with an IPv4 address{advice}"
+            yield sighting(name, wrong, words, card)
+        elif index is None and not good:
+            yield sighting(name, wrong, f"the GID table of {card} has no row of RoCE v2 with an IPv4 address", card)
+
+
+def find_absent(facts: Facts, part: str, names: list[str], words: str, *, against: bool = False) -> Iterator[Sighting]:
+    """Yield hosts without any of these kernel modules or providers; as evidence against that, those that have one."""
+    present = [(name, item) for name, item in items(facts, part) if item.name in names]
+    if against:
+        yield from (sighting(name, item, f"the {part} {item.name} is present") for name, item in present)
+        return
+    there = {(name, item.host) for name, item in present}
+    for name, item in items(facts, "list"):
+        if item.name == part and (name, item.host) not in there:
+            yield sighting(name, replace(item, text=f"{item.text}; no {part} {' or '.join(names)}"), words)
+
+
+def find_limits(
+    facts: Facts, limit: str, least: int, unit: int, words: str, no_limit: str = "", *, against: bool = False
+) -> Iterator[Sighting]:
+    """Yield hosts with a limit that is too low; as evidence against that, those without this limit.
+
+    Args:
+        facts: about the job.
+        limit: its name.
+        least: the lowest acceptable value.
+        unit: divides the value in the text.
+        words: with ``{}`` for the value.
+        no_limit: the words for a host without it.
+        against: whether to find these.
+    """
+    for name, item in items(facts, "limit"):
+        value = item.values["value"] if item.name == limit else least
+        if against and value is None:
+            yield sighting(name, item, no_limit)
+        elif not against and value is not None and value < least:
+            yield sighting(name, item, words.format(value // unit))
+
+
+def shared_memory(facts: Facts, *, against: bool = False) -> Iterator[Sighting]:
+    """Yield hosts and containers whose /dev/shm is small or full; as evidence against that, those where it has room."""
+    inodes = [(name, item) for name, item in items(facts, "inodes") if item.name == _SHM]
+    # Some file systems do not count them.
+    without = [(n, one) for n, one in inodes if one.values["size"] and one.values["free"] < _FEWEST_INODES]
+    for name, item in () if against else without:
+        yield sighting(name, item, f"{_SHM} has {item.values['free']} of {item.values['size']:,} inodes free")
+    full = {item.host for _, item in without}
+    for name, item in items(facts, "filesystem"):
+        size, free = item.values["size"], item.values["free"]
+        is_small = size < GIB or free < 64 * MIB
+        if item.name == _SHM and item.host not in full and is_small is not against:
+            yield sighting(name, item, f"{_SHM} has {_size(size)}, {_size(free)} of it free")
+
+
+def _size(size: int) -> str:
+    return f"{size / GIB:.3g} GiB" if size >= GIB else f"{size / MIB:.3g} MiB"
+
+
+def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | None) -> tuple[int, ...]:
+    """Return the ranks on a host that use a GPU, given by its bus id or else its index."""
+    on_host = _ranks_by_host(facts).get(host or "", [])
+    wanted = bus_number(_with_function(bus_id)) if bus_id else None
+    ranks = []
+    for rank in sorted(on_host):
+        gpu = facts.job.gpus.get(rank)
+        by_bus = gpu and gpu.bus_id and wanted is not None and bus_number(_with_function(gpu.bus_id)) == wanted
+        by_index = gpu and wanted is None and index is not None and gpu.nvml_dev == index
+        if by_bus or by_index:
+            ranks.append(rank)
+    return tuple(ranks)
+
+
+@once
+def _ranks_by_host(facts: Facts) -> dict[str, list[int]]:
+    return {host.name: host.ranks for host in facts.job.hosts}
+
+
+def _with_function(bus_id: str) -> str:
+    """Return a bus id with its function, which an Xid omits: ``0000:18:00`` is ``0000:18:00.0``."""
+    return bus_id if bus_id.count(".") or bus_id.count(":") == 0 else f"{bus_id}.0"
+
+
+def gpu_values(facts: Facts, paths: list[str], bad: str, words: str) -> Iterator[Sighting]:
+    """Yield GPUs of ranks with a bad value in ``nvidia-smi -q``.
+
+    Args:
+        facts: about the job.
+        paths: suffixes of the headings and keys.
+        bad: a pattern of values that are a fault.
+        words: with ``{gpu}``, ``{key}`` and ``{value}``.
+    """
+    for part, entries in _by_part(facts).items():
+        for name, item in entries if part.startswith("gpu ") and part.endswith(tuple(paths)) else ():
+            value = item.values["value"]
+            ranks = rank_of(facts, item.host, item.values["bus_id"], None)
+            if re.fullmatch(bad, value) and (ranks or not item.host):
+                text = words.format(gpu=item.name, key=part.rpartition("/")[2], value=value)
+                yield sighting(name, item, text, ranks=ranks)
+
+
+def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
+    """GPUs of ranks with fewer PCIe lanes than the other GPUs."""
+    widths = [
+        (name, replace(item, values={**item.values, "lanes": lanes}))
+        for name, item in items(facts, "gpu PCI/GPU Link Info/Link Width/Current")
+        if (lanes := number(item.values["value"]))
+    ]
+    for name, item, usual in _find_lower(widths, lambda _: None, "lanes"):
+        if ranks := rank_of(facts, item.host, item.values["bus_id"], None):
+            words = f"GPU {item.name} has {item.values['lanes']:g} PCIe lanes, and others have {usual:g}"
+            yield sighting(name, item, words, ranks=ranks)
+
+
+def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
+    """GPUs with fewer active NVLinks than most GPUs of the job."""
+    active, last = _active_links(facts)
+    gpus = [(name, Item("", gpu, {"links": active[name, host, gpu]}, 1, "", host)) for name, host, gpu in active]
+    for name, odd, usual in _find_lower(gpus, lambda _: None, "links"):
+        item = last[name, odd.host, odd.name]
+        ranks = rank_of(facts, item.host, None, item.values["index"])
+        if ranks or item.host is None:
+            links = odd.values["links"]
+            words = f"{usual - links:g} NVLinks of {odd.name} are inactive, and {links} are active"
+            yield sighting(name, item, words, ranks=ranks)
+
+
+def nvlinks_off(facts: Facts) -> Iterator[Sighting]:
+    """Machines without any active NVLink."""
+    active, last = _active_links(facts)
+    for file, host in dict.fromkeys((name, host) for name, host, _ in active):
+        own = {place: number for place, number in active.items() if place[:2] == (file, host)}
+        if not any(own.values()):
+            yield sighting(file, last[next(iter(own))], "no NVLink of any GPU is active")
+
+
+_Place = tuple[str, str | None, str]
+
+
+@once
+def _active_links(facts: Facts) -> tuple[dict[_Place, int], dict[_Place, Item]]:
+    """Return the number of active links of each GPU, with the last line of an inactive one."""
+    active: dict[_Place, int] = {}
+    last: dict[_Place, Item] = {}
+    for name, item in items(facts, "nvlink"):
+        if "active" in item.values:
+            place = (name, item.host, item.name)
+            active[place] = active.get(place, 0) + item.values["active"]
+            if place not in last or not item.values["active"]:
+                last[place] = item
+    return active, last
+
+
+def nvlink_errors(facts: Facts) -> Iterator[Sighting]:
+    """GPUs of ranks with recovery or fatal errors of NVLinks."""
+    for name, item in items(facts, "nvlink"):
+        if item.values.get("errors") and str(item.values["kind"]).lower() in ("recovery", "fatal"):
+            ranks = rank_of(facts, item.host, None, item.values["index"])
+            if ranks or item.host is None:
+                yield sighting(name, item, f"NVLinks had errors ({item.text})", ranks=ranks)
+
+
+_Port = tuple[str | None, str, str]
+_Values: TypeAlias = "dict[str, dict[str, Item]]"
+
+
+def grown_counters(facts: Facts, counters: str) -> Iterator[Sighting]:
+    """Yield NICs with such counters that grew from one file to the other: they only grow, so values order files."""
+    cards = cards_in_use(facts)
+    for (host, card, _), files in _by_card(facts).items():
+        in_use = cards.get(host or "")
+        if len(files) < 2 or (in_use and card and card not in in_use and not card.startswith(("eth", "en", "ib"))):
+            continue
+        ordered = sorted(files.items(), key=lambda entry: sum(item.values["value"] for item in entry[1].values()))
+        (_, first), (name, last) = ordered[0], ordered[-1]
+        grew = {
+            counter: (item, item.values["value"] - first[counter].values["value"])
+            for counter, item in last.items()
+            if counter in first
+        }
+        if any(change < 0 for _, change in grew.values()):
+            continue  # reset in between
+        bad = {counter: (item, by) for counter, (item, by) in grew.items() if by and re.fullmatch(counters, counter)}
+        if bad:
+            item, by = next(iter(bad.values()))
+            words = list_words([f"{counter} by {change}" for counter, (_, change) in bad.items()], limit=3)
+            text = f"{item.text} ({item.values['value'] - by} before)"
+            yield Sighting(f"{card or 'a NIC'} counted errors ({words})", host, Evidence(name, item.line, text), card)
+
+
+@once
+def _by_card(facts: Facts) -> dict[_Port, _Values]:
+    """Return the counters of each port of a card, by file and name."""
+    counters: dict[_Port, _Values] = {}
+    for name, item in items(facts, "counter"):
+        file = counters.setdefault((item.host, item.name, item.values["port"]), {}).setdefault(name, {})
+        file.setdefault(item.values["counter"], item)
+    return counters
+
+
+_FINDERS: dict[str, Callable[..., Iterator[Sighting]]] = {
+    find.__name__: find
+    for find in (
+        *(ports_down, ports_missing, ports_slow, gids_missing, grown_counters),
+        *(find_absent, find_limits, shared_memory),
+        *(gpu_values, pcie_narrow, nvlinks_down, nvlinks_off, nvlink_errors),
+    )
+}
+"""By the names in the table of faults."""
+
+
+@frozen
+class Fault(Frozen):
+    """A possible fault of a machine."""
+
+    find: Callable[..., Iterator[Sighting]]
+    explains: Mapping[str, str]
+    """Rules whose findings it explains, each with the confidence."""
+    fix: tuple[str, ...]
+    has_opposite: bool = False
+    """Whether the function also finds evidence against the fault."""
+    where_it_hurts: bool = True
+    """Whether only hosts of the finding count; otherwise any host, such as the other end of a transfer."""
+    unless: str = ""
+    """A pattern in the lines of findings that have another reason."""
+    clue: str = ""
+    """The rule that reports it if it explains no finding; empty for none."""
+    costs: str = ""
+    """The impact, for a clue."""
+
+
+@cache
+def _load_faults() -> list[Fault]:
+    """Return the faults of the table; ``@NAME`` is one of its lists, or a step that several rules share."""
+    import tomllib  # few logs have files beside them
+
+    table = tomllib.loads(_FAULTS.read_text(encoding="utf-8"))
+
+    def expand(given: list[str]) -> Iterator[str]:
+        for one in given:
+            listed = table["lists"].get(one[1:]) if one.startswith("@") else [one]
+            yield from listed or [getattr(remedies, one[1:])]
+
+    return [
+        Fault(
+            partial(_FINDERS[fault.pop("find")], **fault.pop("of", {})),
+            {rule: sure for sure in (CERTAIN, LIKELY) for rule in expand(fault.pop(sure, []))},
+            tuple(expand(fault.pop("fix"))),
+            **fault,
+        )
+        for fault in table["faults"]
+    ]
+
+
 @once
 def sightings(facts: Facts) -> list[tuple[Fault, list[Sighting]]]:
     """Return the sightings in files of this job's machines, by fault."""
-    return [(fault, list(fault.find(facts))) for fault in FAULTS] if facts.job.artifacts else []
+    return [(fault, list(fault.find(facts))) for fault in _load_faults()] if facts.job.artifacts else []
 
 
 def find_clues(facts: Facts, rule: str) -> Iterator[Hit]:
@@ -79,9 +492,11 @@ def _settle_finding(facts: Facts, finding: Finding, used: set[int]) -> Finding:
 def _doubt_finding(facts: Facts, finding: Finding) -> Finding:
     """Return a finding with evidence against its cause from all its hosts; the file may be from another shell."""
     for fault, _ in sightings(facts):
-        if finding.rule not in fault.explains or fault.against is None:
+        if finding.rule not in fault.explains or not fault.has_opposite:
             continue
-        seen = [sighting for sighting in fault.against(facts) if sighting.host and sighting.host in finding.hosts]
+        seen = [
+            sighting for sighting in fault.find(facts, against=True) if sighting.host and sighting.host in finding.hosts
+        ]
         if seen and {sighting.host for sighting in seen} == set(finding.hosts):
             cause = f"{finding.cause}. But {_words(seen)} ({list_words(_lines(seen), limit=3)})"
             lines = [*finding.evidence[: _MAX_LINES - 1], seen[0].evidence]

@@ -1,0 +1,590 @@
+"""Network plugins that do not load or do not fit, and the networks behind them: EFA, GPUDirect-TCPX and TCPXO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from nccl_inspect.event import types as events
+from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import ErrorCascade, NetDevices, OfiPlatform, OfiProvider
+from nccl_inspect.judging import exceptions, networks, propagated_errors, transfers
+from nccl_inspect.judging.check import Effects, Evidence, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.facts import evidence_of_settings, hosts_in
+from nccl_inspect.judging.impact import over_tcp
+from nccl_inspect.judging.statements import message_of
+from nccl_inspect.platforms import find_network
+from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.wording import some_names
+
+if TYPE_CHECKING:
+    from nccl_inspect.platforms import Platform
+
+
+def nccl_lib_missing(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find the errors of PyTorch and the linker, unless NCCL is used later: then the program had a fallback."""
+    notices = facts.errors_of_rule("nccl-lib-missing")
+    used = {id(notice) for notice in notices if facts.job.communicators or exceptions.is_used_below(facts, notice)}
+    yield Effects([notice for notice in notices if id(notice) in used])
+    kinds = group_values((notice.production, notice) for notice in notices if id(notice) not in used)
+    yield from map(Hit, kinds.values())
+
+
+def network_not_found(facts: Facts) -> Iterator[Hit]:
+    """Find the warning: without NCCL_NET, Socket always works, so a setting excludes it."""
+    if failed := facts.errors_of_rule("network-not-found"):
+        asked = facts.settings("NCCL_NET")
+        named = [str(name) for notice in failed if (name := value(notice, "net"))]
+        there = facts.with_event(NetDevices, lambda event: bool(event.devices))
+        broken = [notice for notice in facts.plugin("NET", "failed") if notice.level != "INFO"]
+        yield Hit(
+            failed,
+            {
+                "names": [*named, *(setting.value for setting in asked)],
+                "available": [getattr(notice.event, "net", "") for notice in there],
+                "broken": broken[0].message if broken else "",
+            },
+            evidence=[*broken[:1], *failed, *asked],
+        )
+
+
+_DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
+"""Files that NCCL and RCCL look for by default; 2.27 prints 'set by env' although nothing is set."""
+
+
+def plugin_not_found(facts: Facts) -> Iterator[Hit]:
+    """Find a plugin that was requested by name or that the platform's network needs; it is normal that none is there.
+
+    Up to 2.27 NCCL looks for plugins that a setting disables, and reports them missing (src/plugin/net.cc).
+    """
+    missing = [notice for notice in facts.plugin("NET", "not-found") if not networks.lacks_a_library(notice)]
+    machine, off = facts.platform, networks.plugins_off(facts)
+    needed = machine is not None and bool(find_network(machine.network).plugin)
+    is_on_one_host = bool(facts.job.communicators) and not facts.spans_hosts()  # a fragment may be part of a larger job
+    named = {"tcp": networks.tcp_paths(facts), "needed": needed, "machine": machine and machine.name}
+    if off:
+        if not is_on_one_host and not facts.inter_host_rdma_paths() and (machine is None or needed):
+            yield Hit(named=named, settings=off, hosts=(), evidence=evidence_of_settings(off))
+    elif missing and not facts.plugin("NET", "loaded"):
+        requested = any(setting.value not in ("IB", "Socket") for setting in facts.settings("NCCL_NET"))
+        is_named = requested or any(set(_files(notice)) - _DEFAULTS for notice in missing)
+        tcp, verbs = networks.fallback(facts), networks.lacking_verbs(facts)
+        if is_named or (needed and not is_on_one_host):
+            files = [name for notice in missing for name in _files(notice) or [notice.message]]
+            named |= {"files": files, "named": is_named, "several hosts": facts.spans_hosts()}
+            yield Hit(missing, named, evidence=[*facts.plugin("NET", "requested")[:1], *missing[:3]])
+        elif tcp and verbs and not tcp.is_near:
+            shown = first_evidence([*missing[:2], *verbs[:1]])
+            yield Hit(named={"without verbs": True}, ranks=tcp.ranks, hosts=tcp.hosts, evidence=shown)
+
+
+def _files(notice: Notice) -> list[str]:
+    """Return the files that NCCL tried: NCCL_NET_PLUGIN=foo makes it look for ``foo`` and ``libnccl-net-foo.so``."""
+    return str(getattr(notice.event, "plugin", None) or "").split()
+
+
+def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
+    """Find TCP paths between hosts of an unknown machine type, or an available network that did not come up."""
+    signs, verbs, machine = networks.slingshot_signs(facts), networks.lacking_verbs(facts), facts.platform
+    network = find_network(machine.network if machine else None)
+    google = network.plugin if network.vendor == "GCP" else ""
+    paths = networks.tcp_paths(facts) | networks.over_tcp_provider(facts).where(lambda _: bool(signs))
+    sure = paths.where(lambda kind: kind.scope == "inter")
+    shown, better = sure or paths, google or ("Slingshot" if signs else "")
+    named = {
+        "words": networks.paths_in_words(shown) if shown else "",
+        "cost": over_tcp(machine),
+        "better": better,
+        "google": google,
+        "machine": machine and machine.name,
+        "verbs": verbs,
+        "none found": facts.notices("nccl/net-ib-none"),
+        "unsought": not verbs and not facts.notices("nccl/net-ib-none") and _is_not_sought(facts),
+    }
+    if signs and not google:
+        dialects = {notice.event.dialect for notice in facts.job.notices if notice.event}
+        named |= {
+            "slingshot": True,
+            "other provider": networks.over_tcp_provider(facts) or facts.with_event(events.OfiProvider),
+            "without provider": facts.notices("aws-ofi-nccl/ofi-no-eligible-providers")
+            or facts.with_role("no-provider"),
+            "tried": "aws-ofi-nccl" in dialects,
+            "steps": [networks.INSTALL_SLINGSHOT, networks.CHECK_SLINGSHOT],
+        }
+    if paths:
+        searches = [*facts.notices("nccl/net-ib-none"), *verbs][:1]
+        yield Hit(
+            named=named | {"poor": machine is not None and not network.rdma, "doubtful": not sure},
+            evidence=[*shown.first_lines()[:3], *searches, *signs[:1]],
+            paths=shown,
+            open_paths=paths.exclude(sure).where(lambda _: bool(sure)),
+        )
+        return
+    tcp, failed = (
+        networks.fallback(facts),
+        [one for one in networks.failed_plugins(facts) if not networks.is_of_libfabric(one)],
+    )
+    if tcp and network.rdma and (better or failed) and not networks.settings_without_ib(facts):
+        names = [str(getattr(notice.event, "plugin", "")) for notice in failed]
+        named |= {"names": names, "plugins": failed and not better, "idle": tcp.may_be_idle}
+        lines = [*signs, *first_evidence(failed), *first_evidence(verbs)]
+        named |= {"doubtful": tcp.may_be_idle or not better}
+        yield Hit(named=named, ranks=tcp.ranks, hosts=tcp.hosts, evidence=networks.clue_evidence(lines, tcp))
+
+
+def _is_not_sought(facts: Facts) -> bool:
+    """Return whether NCCL lists its sockets without a search for NICs, which comes first (src/plugin/net.cc)."""
+    sockets = facts.with_event(events.NetDevices, lambda event: event.net == "Socket")
+    if not sockets or facts.plugin("NET", "loaded") or facts.is_rccl():
+        return False
+    searches = (notice for notice in facts.job.notices if "NET/IB" in notice.message or "NET/OFI" in notice.message)
+    return not any(searches) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")
+
+
+_INSTEAD = "tuner instead"
+"""The end of the message about the last search for an interface."""
+_TUNED = ("p5", "p6")
+"""Types for which aws-ofi-nccl has tuning data."""
+
+
+def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find the plugin's messages, and a library that was requested but not loaded; no tuner at all is normal.
+
+    NCCL also looks for a tuner in the network plugin's library, and reports if the last search finds none.
+    """
+    failed = facts.errors_of_rule("tuner-plugin-not-loaded")
+    overridden = facts.notices("aws-ofi-nccl/ofi-tuner-overridden")
+    unavailable = facts.notices("aws-ofi-nccl/ofi-tuner-not-available")
+    requested = [one for one in facts.settings("NCCL_TUNER_PLUGIN") if one.value not in ("none", "")]
+    missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
+    is_tuned = facts.platform is not None and facts.platform.name.startswith(_TUNED)
+    has_data = is_tuned and bool(networks.libfabric_paths(facts))
+    probes = facts.plugin("TUNER", "probe")
+    ended = [notice for notice in missed if _INSTEAD in notice.message and notice in probes]
+    is_missing = not (failed or overridden or unavailable) and bool(requested or has_data)
+    yield Effects(failed)
+    if notices := failed or overridden or unavailable or (missed if is_missing else ended):
+        named = {
+            "failed": failed,
+            "given": facts.user_settings("NCCL_ALGO", "NCCL_PROTO"),
+            "tuned": any(str(value(notice, "platform")).startswith(_TUNED) for notice in notices),
+            "missing": is_missing,
+            "requested": requested,
+        }
+        shown = evidence_of_settings(requested, 1) if is_missing else []
+        yield Hit(notices, named, evidence=[*shown, *notices[:3]])
+
+
+_SPECIFIC = (4, 5, 7, 10, 18, 4097, 4098, 4099, 4105, 4125)
+"""Those whose cause is known."""
+
+
+def efa_completion_error(facts: Facts) -> Iterator[Hit]:
+    """Find codes other than those of a lost peer, which are echoes of peer-death; else the lines around them."""
+    failed = [notice for notice in transfers.efa_completions(facts) if not transfers.is_peer_gone(notice)]
+    if failed:
+        specific = [notice for notice in failed if transfers.efa_code(notice) in _SPECIFIC]
+        first = (specific or failed)[0]
+        code = transfers.efa_code(first)
+        named = {
+            "peer": value(first, "peer_host"),
+            "error": value(first, "error"),
+            "code": "" if code is None else str(code),
+            "specific": specific,
+            "zero-copy": code == 4125,
+        }
+        yield Hit(failed, named, evidence=specific or failed)
+        return
+    notices = facts.with_role("beside-completion")
+    providers = {getattr(notice.event, "provider", "") for notice in facts.with_event(OfiProvider)}
+    if notices and not facts.with_role("efa-completion") and (not providers or "efa" in providers):
+        yield Hit(notices, {"error": notices[0].message.removeprefix("NET/OFI "), "without code": True})
+
+
+_NO_MEMORY = -12
+_CONNECTING = ("transport/net.cc", "include/net.h")
+"""Until 2.11 NCCL calls plugins through the second."""
+_BUILT_IN = (None, "Socket", "IB")
+
+
+def efa_init_failed(facts: Facts) -> Iterator[Hit]:
+    """Find a failed initialization, and set-up errors if no network of the plugin came up."""
+    unregistered = facts.with_role("memory-not-registered")  # for lack of locked memory, it explains later failures
+    if networks.slingshot_signs(facts) or any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in unregistered):
+        return  # the plugin also supports Slingshot
+    failed = [one for one in networks.ofi_lines(facts) if getattr(one.event, "status", "") == "failed"]
+    stated = [*facts.notices("aws-ofi-nccl/ofi-gdr-disabled-on-capable"), *facts.errors_of_rule("efa-init-failed")]
+    reasons = sorted(stated, key=attrgetter("place"))
+    notices = [*reasons, *facts.notices("aws-ofi-nccl/ofi-protocol-failed"), *failed]
+    broken = _find_broken(facts, reasons)
+    if notices and (failed or facts.job.failed or broken or not _came_up(facts)):
+        named = {
+            "reason": reasons[0].message.removeprefix("NET/OFI ") if reasons else "",
+            "broken": broken,
+        }
+        yield Hit(notices, named, evidence=[*reasons[:3], *notices[-2:], *broken[:1]])
+
+
+def _came_up(facts: Facts) -> bool:
+    is_named = any(comm.network not in _BUILT_IN for comm in facts.job.communicators)
+    return is_named or bool(networks.libfabric_paths(facts))
+
+
+def _find_broken(facts: Facts, reasons: list[Notice]) -> list[Notice]:
+    """Find NCCL's frames of connections that then failed, after it had chosen the plugin.
+
+    If the reason comes after the first connection, frames of other ranks may precede it.
+    """
+    if not reasons or not (facts.with_event(OfiProvider) or _came_up(facts)):
+        return []
+    first = min((line.order for line in networks.libfabric_paths(facts).first_lines()), default=None)
+    is_late = first is not None and reasons[0].evidence[0].order > first
+    broken = propagated_errors.frames(facts, files=_CONNECTING)
+    return [frame for frame in broken if is_late or frame.place > reasons[0].place]
+
+
+_SEVERE = 4
+"""Factor of missing devices from which it is an error."""
+
+
+def efa_nics_missing(facts: Facts) -> Iterator[Hit]:
+    """Find hosts that communicate over EFA with fewer devices than their machine has for these GPUs."""
+    machine = facts.platform
+    if machine is None or machine.network != "efa" or not (machine.nics and machine.gpus):
+        return
+    ranks = {host.name: len(host.ranks) for host in facts.job.hosts}
+    short = []
+    for notice in facts.with_event(OfiProvider) if facts.inter_host_rdma_paths() else ():
+        gpus = min((ranks.get(host, 0) for host in notice.hosts), default=0)
+        match notice.event:
+            case OfiProvider(provider="efa", nics=int(nics)) if gpus and 0 < nics < _share(machine, gpus):
+                short.append((gpus, nics, notice))
+    if short:
+        gpus, nics, _ = short[0]
+        notices, expected = [notice for _, _, notice in short], _share(machine, gpus)
+        named = {
+            "nics": nics,
+            "machine": machine.name,
+            "expected": expected,
+            "share": f"{nics}/{expected}",
+            "gpus": gpus,
+            "severe": expected >= _SEVERE * nics,
+        }
+        yield Hit(notices, named, evidence=[*facts.with_event(OfiPlatform)[:1], *notices[:2]])
+
+
+def _share(machine: Platform, gpus: int) -> int:
+    """Return the devices of a machine for this number of GPUs, rounded down: half of it may have half of them."""
+    return max((machine.nics or 0) * min(gpus, machine.gpus or 1) // (machine.gpus or 1), 1)
+
+
+def efa_not_supported_instance(facts: Facts) -> Iterator[Hit]:
+    """Find a failed search for a provider if the machine has no EFA, or the whole job is on one host."""
+    failed = facts.with_role("searches-failed")
+    platform = facts.platform
+    without = platform is not None and platform.network not in (None, "efa")
+    comms = facts.job.communicators
+    alone = bool(comms) and hosts_in(failed) <= {host for comm in comms for host in comm.hosts}
+    for comm in comms:
+        is_whole = len(comm.hosts) == 1 and len(comm.completed) == comm.nranks
+        alone &= is_whole if comm.nnodes is None else comm.nnodes == 1
+    if failed and not facts.job.failed and (without or alone):
+        named = {"platform": platform.name, "network": str(platform.network)} if platform else {}
+        yield Hit(failed, named | {"without EFA": without, "across hosts": without and facts.spans_hosts()})
+
+
+_NOT_AWS = "Default"
+"""What the plugin calls a machine that is not one of AWS."""
+
+
+def efa_provider_missing(facts: Facts) -> Iterator[Hit]:
+    """Find the end of the search: 'No eligible providers' alone is normal, as RDMA is tried before SENDRECV.
+
+    Slingshot has no EFA: socket-instead-of-rdma reports what is missing there.
+    """
+    if networks.slingshot_signs(facts):
+        return
+    searched, missing = facts.notices("aws-ofi-nccl/ofi-no-eligible-providers"), facts.with_role("searches-failed")
+    failed = [one for one in networks.ofi_lines(facts) if getattr(one.event, "status", "") == "failed"]
+    providers, net = facts.with_event(OfiProvider), facts.paths(transport="NET")
+    if not (missing or (searched and failed)):
+        if searched and not providers and not any("Libfabric" in kind.detail for kind in net.kinds):
+            yield Hit(named={"open": True})
+        return
+    served = {rank for notice in providers for rank in notice.ranks}
+    hosts = {host for notice in providers for host in notice.hosts}
+    unserved = [
+        n
+        for n in (*searched, *missing)
+        if not providers or (n.ranks and set(n.ranks) - served) or (not n.ranks and set(n.hosts) - hosts)
+    ]
+    if not unserved:
+        return
+    silent = not facts.job.paths and _is_last(facts, unserved)
+    stopped = silent and networks.dies_silently(facts)
+    # Without hosts that communicate over another network, the machine may not have EFA: other images have the plugin.
+    on_efa = facts.platform is not None and facts.platform.network == "efa"
+    elsewhere = facts.with_event(OfiPlatform, lambda event: event.platform == _NOT_AWS)
+    named = {
+        "silent": silent,
+        "stopped": stopped,
+        "needed": stopped or on_efa or net or facts.job.failed,
+        "FI_PROVIDER": facts.settings("FI_PROVIDER"),
+        "elsewhere": [] if on_efa else elsewhere,
+    }
+    ranks = {rank for notice in unserved for rank in notice.ranks} - served
+    yield Hit(unserved, named, ranks=ranks, evidence=[*unserved[:3], *failed[:2]])
+
+
+def _is_last(facts: Facts, unserved: list[Notice]) -> bool:
+    """Return whether the processes that found no provider print nothing after the failure of the plugin."""
+    who = {process for notice in unserved for process in notice.processes}
+    last_lines: dict[Process, int] = {}
+    for notice in (*unserved, *facts.plugin("NET", "failed"), *facts.with_event(ErrorCascade)):
+        for process, last in zip(notice.processes, notice.until, strict=True):
+            last_lines[process] = max(last, last_lines.get(process, 0))
+    return all(last.order <= last_lines.get(last.process, 0) for last in facts.job.last_lines if last.process in who)
+
+
+def efa_security_group(facts: Facts) -> Iterator[Hit]:
+    """Find failures of the first transfers, or addresses of peers that the device rejects.
+
+    Failures after connections were made mean that the peer is gone. Before 1.16, libfabric prints the same text for all
+    reasons.
+    """
+    rejected, apart = facts.errors_of_rule("efa-security-group"), transfers.never_connected(facts)
+    unexplained = transfers.efa_completions(facts) if apart else []
+    failed = transfers.unreachable_peers(facts) or (unexplained if all(map(_is_unknown, unexplained)) else [])
+    if failed:
+        banner = facts.notices("aws-ofi-nccl/ofi-security-group-banner")
+        banner = [notice for notice in banner if "security group" in notice.message]
+        named = {
+            "error": value(failed[0], "error"),
+            "banner": banner,
+            "unknown": any(map(_is_unknown, failed)),
+            "unreachable": apart and transfers.efa_code(failed[0]) == transfers.EFA_UNREACHABLE,
+        }
+        yield Hit(failed, named, evidence=[*failed[:3], *banner[:1]])
+    elif rejected and not transfers.is_connected_over_efa(facts):
+        yield Hit(rejected, {"rejected": rejected[0].message.removeprefix("NET/OFI ")})
+
+
+def _is_unknown(notice: Notice) -> bool:
+    return transfers.efa_code(notice) is None and value(notice, "error") == "unknown error"
+
+
+_SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
+_NAMES = ("efa", "libfabric", "aws libfabric")
+
+
+def socket_instead_of_efa(facts: Facts) -> Iterator[Hit]:
+    """Find TCP paths that aws-ofi-nccl, a setting or the platform shows EFA should carry, or signs before hosts talk.
+
+    Another rule judges platforms with another network.
+    """
+    provider = networks.over_tcp_provider(facts)
+    paths = networks.tcp_paths(facts) | provider
+    network = facts.platform.network if facts.platform else None
+    hints, lines = networks.efa_hints(facts), networks.ofi_lines(facts)
+    providers = facts.settings("FI_PROVIDER")
+    named = {
+        "words": networks.paths_in_words(paths) if paths else "",
+        "cost": over_tcp(facts.platform),
+        "off": networks.plugins_off(facts),
+        "other": next((one.value for one in providers if one.value and "efa" not in one.value), None),
+        "sought": networks.sought_plugin(facts),
+    }
+    if network not in (None, "efa"):
+        return
+    if not paths:
+        yield from _suspect(facts, named, lines)
+    elif network or hints:
+        named |= {"provider": provider, "tried": lines, "certain": network and lines}
+        yield Hit(named=named, evidence=[*paths.first_lines()[:2], *hints[:3]], paths=paths)
+
+
+def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Iterator[Hit]:
+    """Find the signs before hosts talk: a plugin that did not come up or found TCP, or a platform with EFA."""
+    tcp, expected = networks.fallback(facts), bool(facts.platform and facts.platform.network)
+    signs, hints, refused = _signs(facts), networks.efa_hints(facts), _refusals(facts)
+    if not tcp or networks.ib_cards(facts) or networks.slingshot_signs(facts):
+        return
+    in_ec2 = tcp.is_spread and bool(tcp.stated) and any(map(networks.is_ec2, tcp.hosts))
+    points_at_efa = expected or signs or hints or refused
+    gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
+    if not points_at_efa and (not in_ec2 or networks.settings_without_ib(facts)):
+        return
+    if lines and not tcp.stated and (networks.dies_silently(facts) or not gave_up):
+        return  # the log ends before the plugin has chosen a provider, or NCCL ends
+    over_tcp_only = [notice for notice in facts.with_event(OfiProvider) if networks.is_over_tcp(notice)]
+    is_sure = bool(expected or signs or over_tcp_only or refused)
+    yield Hit(
+        named=named
+        | {
+            "provider": over_tcp_only,
+            "tried": lines or refused,
+            "idle": tcp.may_be_idle or not points_at_efa,
+            "doubtful": tcp.may_be_idle or not is_sure,
+        },
+        ranks=tcp.ranks,
+        hosts=tcp.hosts,
+        evidence=networks.clue_evidence([*first_evidence([*over_tcp_only, *refused]), *signs, *hints], tcp),
+    )
+
+
+def _signs(facts: Facts) -> list[Evidence]:
+    """Signs stronger than the plugin's presence: images for all kinds of machines contain it."""
+    requests = [s for s in facts.settings("FI_PROVIDER", "NCCL_NET") if s.value.lower() in _NAMES]
+    own = [s for s in facts.job.environment if s.name.startswith("FI_EFA_") and s.source != "plugin"]
+    of_efa = [n for n in facts.job.notices if isinstance(n.event, OfiPlatform) or _is_of_efa(n)]
+    on_aws = [n for n in _refusals(facts) if any(map(networks.is_ec2, n.hosts))]
+    notices = [*of_efa[:2], *on_aws[:1], *networks.sought_plugin(facts)[:1], *networks.unusable_efa(facts)[:1]]
+    return first_evidence(notices) + evidence_of_settings([*requests, *own], 1)
+
+
+def _is_of_efa(notice: Notice) -> bool:
+    """Return whether it is a message of libfabric about its EFA provider."""
+    is_named = value(notice, "provider") == "efa" or "provider efa" in str(value(notice, "text"))
+    return notice.production == "libfabric/libfabric-warning" and is_named
+
+
+def _refusals(facts: Facts) -> list[Notice]:
+    """Return the lines that show that aws-ofi-nccl does not come up, and why."""
+    lines = networks.ofi_lines(facts)
+    reasons = [n for n in lines if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
+    broken = networks.unloadable_plugins(facts)
+    without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
+    return [*reasons[:2], *[*filter(networks.is_of_libfabric, networks.failed_plugins(facts)), *without][:1]]
+
+
+_PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
+_RETURNS = "tcpxResult_t"
+"""TCPX prints the signature of a function where other warnings have their source location."""
+_TIMED_OUT = ("timed out", "timeout", "deadline exceeded")
+_OF_DAEMON = ("daemon-ends", "daemon-gone")
+_WAITS, _ABORTED = "tcpxo/fastrak-rxdm-not-ready", "tcpxo/fastrak-init-failed"
+_ABORTS_OF_WAITS = ("DEADLINE_EXCEEDED: ", "connect() error", "receive() error")
+
+
+def tcpx_timeout(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find a daemon that does not become ready or ends, and warnings about timeouts.
+
+    The TCPX plugin is recognized by its texts only: its WARN about a timeout counts.
+    """
+    own = facts.with_role("daemon-ends")
+    gone = [*facts.with_role("daemon-gone"), *networks.find_aborts(facts, *_ABORTS_OF_WAITS)]
+    late = [notice for notice in facts.job.notices if _is_timeout(notice)]
+    ready = {process for notice in facts.notices("tcpxo/fastrak-rxdm-ready") for process in notice.processes}
+    waiting = [one for one in facts.notices(_WAITS) if not one.processes or set(one.processes) - ready]
+    works, is_failure = networks.google_plugin_works(facts), bool(own or gone or late)
+    ended = facts.job.failed or bool(facts.job.ended_by)
+    if facts.is_over():
+        yield Effects(gone)  # the daemon may end before the job
+    if works and not facts.job.failed and (facts.is_over() or not is_failure):
+        return
+    if waiting and not is_failure and not ended:
+        yield Hit(named={"open": True})
+    elif notices := [*own, *gone, *late, *waiting]:
+        where = {str(value(notice, "host")) for notice in gone if value(notice, "host")} or hosts_in(gone)
+        nanos = value(late[0], "nanos") if late else None
+        texts = [message_of(notice) for notice in gone]
+        yield Hit(
+            notices,
+            {
+                "own": _text(own[0]) if own else "",
+                "gone": own or gone,
+                "where": sorted(where),
+                "late": _text(late[0]) if late else "",
+                "waiting": waiting,
+                "nanos": nanos and int(nanos) // 10**9,
+                **({name: value(late[0], name) for name in ("peer", "interface", "what")} if nanos else {}),
+                "seconds": max((int(value(notice, "seconds") or 0) for notice in waiting), default=0),
+                "refused": any("111" in text or "refused" in text for text in texts) and not own,
+                "works": works and not ended,
+                "certain": own or facts.notices("tcpxo/fastrak-rxdm-timeout"),
+                "fatal": ended or (is_failure and not works),
+            },
+        )
+
+
+def _is_timeout(notice: Notice) -> bool:
+    """Return whether a peer does not answer; messages about the daemon or the machine do not count."""
+    own = notice.message.startswith(_PLUGINS) or (notice.location or "").startswith(_RETURNS)
+    own = own or notice.rule == "tcpx-timeout"
+    if notice.level != "WARN" or not own or notice.rule not in ("", "tcpx-timeout"):
+        return False
+    if not notice.roles.isdisjoint(_OF_DAEMON) or notice.production in (_WAITS, _ABORTED):
+        return False
+    return any(phrase in notice.message.lower() for phrase in _TIMED_OUT)
+
+
+def _text(notice: Notice) -> str:
+    """Return the message without its head: the plugin's name and time, or the prefix of a line of the daemon."""
+    mark = "] " if notice.production.startswith("tcpxo/rxdm-") else ": "
+    return message_of(notice).partition(mark)[2].strip() or notice.message
+
+
+_NONE, _NO_NIC = "tcpxo/fastrak-no-interface", "tcpxo/fastrak-no-closest-nic"
+
+
+def tcpxo_no_interface(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find interfaces that the plugin does not find, and the daemon's NICs that it does not see."""
+    missing = [
+        *facts.notices(_NONE, _NO_NIC, "tcpxo/fastrak-dxs-interface", "tcpxo/fastrak-interface-path"),
+        *facts.errors_of_rule("tcpxo-no-interface"),
+        *networks.find_aborts(facts, "Could not find closest netdev", "No interface found for source IP"),
+    ]
+    unknown = facts.notices("tcpxo/fastrak-address-unknown")
+    if missing:
+        named = {
+            "control": next((value(notice, "interface") for notice in missing if notice.production == _NONE), None),
+            "gpus": [str(value(notice, "gpu")) for notice in missing if notice.production == _NO_NIC],
+            "addresses": _addresses(missing),
+            "works": networks.google_plugin_works(facts) and not facts.job.failed,
+        }
+        yield Hit([*missing, *unknown], named)
+    elif facts.enabled_settings("NCCL_FASTRAK_ALLOW_NIC_SUBSET"):
+        yield Effects(unknown)
+    elif unknown:
+        yield Hit(unknown, {"unknown": _addresses(unknown)})
+
+
+def _addresses(notices: list[Notice]) -> list[str]:
+    return [str(address) for notice in notices if (address := value(notice, "address"))]
+
+
+_MEMORY = ("registration", "daemon-memory", "daemon-request")
+_ABORTS_OF_ENGINE = ("Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler")
+
+
+def tcpxo_offload_failed(facts: Facts) -> Iterator[Hit | Effects]:
+    """Find failures between plugin and offload engine; at the end of a job, connections close normally."""
+    errors = [*facts.errors_of_rule("tcpxo-offload-failed"), *networks.find_aborts(facts, *_ABORTS_OF_ENGINE)]
+    if facts.is_over():
+        yield Effects(errors)  # connections that closed in between
+    if errors and (facts.job.failed or not networks.google_plugin_works(facts)):
+        first = errors[0]
+        named = {
+            "words": networks.abort_reason(first) or message_of(first).partition(": ")[2],
+            "memory": any(part in first.production for part in _MEMORY),
+            "socket": first.production == "tcpxo/fastrak-dxs-socket",
+        }
+        yield Hit(errors, named)
+
+
+_HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
+
+
+def tcpxo_version_mismatch(facts: Facts) -> Iterator[Hit]:
+    """Find the plugin's errors about releases, and plugins of several releases in a job that did not connect."""
+    peers = facts.errors_of_rule("tcpxo-version-mismatch")
+    refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in message_of(n) for text in _HOST)]
+    loading = [notice for notice in facts.plugin("NET", "loading") if notice.production == "tcpxo/fastrak-initializing"]
+    releases = group_values((str(getattr(n.event, "detail", None) or ""), host) for n in loading for host in n.hosts)
+    releases.pop("", None)
+    if errors := [*peers, *refused]:
+        yield Hit(errors, {"peers": peers})
+    elif len(releases) > 1 and not networks.google_plugin_works(facts):
+        nodes = (f"{release} on {some_names(sorted({*releases[release]}))}" for release in sorted(releases))
+        yield Hit(loading, {"releases": sorted(releases), "nodes": "; ".join(nodes)})
