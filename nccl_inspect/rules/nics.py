@@ -47,11 +47,13 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     warned = [] if listed else facts.notices("nccl/ib-rail-mismatch")[:1]
     settings = [one for one in facts.user_settings("NCCL_CROSS_NIC") if one.value in ("0", "1")]
     signs = first_evidence(listed[:1] or warned) or evidence_of_settings(settings, 1)
+    if not signs:
+        return
     joined = ("kind", "src_host", "dst_host")
     paths = crossing_paths(facts).filter_values(
         joined, lambda kind, *hosts: any(_leaves_rail(hosts, link, rails) for link in kind.links)
     )
-    if not signs or not paths:
+    if not paths:
         return
     links = [
         link for kind, *hosts in paths.distinct(*joined) for link in kind.links if _leaves_rail(hosts, link, rails)

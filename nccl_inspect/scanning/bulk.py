@@ -22,7 +22,7 @@ from nccl_inspect.ingest.lines.torn import Mended
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.scanning import sparse
 from nccl_inspect.scanning.counts import TAIL, Counts, Text
-from nccl_inspect.scanning.found import Collector, Edge, Found, Printed, Repeated, Thread, edge_of
+from nccl_inspect.scanning.found import Collector, Edge, Found, Printed, Repeated, Template, Thread
 from nccl_inspect.scanning.records import RecordFrame, Records, clock_of
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.patterns import compile_later
@@ -113,8 +113,7 @@ class _Printer(NamedTuple):
 _CHANNEL = b"INFO Channel "
 _CONNECTS = prefix.MARK + _CHANNEL
 _DIGITS_END = len(_CHANNEL) + 2
-_CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
-_BITS = {digits: 1 << channel for digits, channel in _CHANNELS.items()}
+_BITS = {b"%02d" % channel: 1 << channel for channel in range(100)}
 _MAX_TEMPLATES = 50_000
 _LOOK = 1 << 16
 """Bytes of a block that show what most of it is."""
@@ -133,7 +132,7 @@ class BulkScanner(Scanner):
     def __init__(self, grammar: Grammar, collector: Collector) -> None:
         super().__init__(grammar)
         self._collector = collector
-        self._templates: dict[bytes, Text] = {}
+        self._templates: dict[bytes, Template] = {}
         """Texts of connection lines by what follows the number of the channel."""
         self._records = Records()
         self._sieve = sparse.Sieve(lambda: (*grammar.signs(), *envelopes.SIGNS_OF_PARTIALS, prefix.FATAL))
@@ -175,56 +174,65 @@ class BulkScanner(Scanner):
         """What the next connection lines with a prefix may continue."""
         last_of: dict[bytes, int] = {}
         """The last line with a prefix, as far as it continued an edge."""
-        quick = unknown = 0
+        scanned = unknown = 0
+        """Lines that the scanner counts; others that no production knows."""
         texts, templates = self._texts.young, self._templates
         without = self._choose_masking(cleaned)
-        shown = map(without, cleaned) if without else cleaned
-        for at, line, timeless in zip(range(len(cleaned)), cleaned, shown, strict=True):
-            head, _, rest = timeless.partition(_CONNECTS)
-            if (edges := edges_of.get(head)) and (edge := edges.get(rest[2:])) and (bit := _BITS.get(rest[:2])):
+        for at, line in enumerate(map(without, cleaned) if without else cleaned):
+            head, is_connection, rest = line.partition(_CONNECTS)
+            edges = edges_of.get(head) if is_connection else None
+            if edges and (edge := edges.get(rest[2:])) and (bit := _BITS.get(rest[:2])):
                 edge.channels |= bit
                 edge.lines += 1
                 last_of[head] = at
-                quick += 1
                 continue
-            head, _, rest = timeless.partition(prefix.MARK)
+            printer = printers.get(head) if is_connection else None
+            if (
+                printer
+                and printer.lines.rows
+                and (template := templates.get(rest[2:]))
+                and (bit := _BITS.get(rest[:2]))
+            ):
+                printed = printer.origin if printer.frame is None else printer.at(cleaned[at], len(head))
+                printer.lines.connect(printer.thread, numbers[at], printed, bit, template)
+                continue
+            head, _, said = line.partition(prefix.MARK)
             printer = printers.get(head)
-            if printer is None and rest[:5] in prefix.BEGINNINGS:
-                printer = self._printer(head, line, block)
+            if printer is None and said[:5] in prefix.BEGINNINGS:
+                printer = self._printer(head, cleaned[at], block)
                 texts = self._texts.young
                 if printer is not None and (printer.frame is not None or not without):
                     printers[head] = printer
                     edges_of[head] = printer.thread.edges
             if printer is not None:
-                channel = _CHANNELS.get(rest[_DIGITS_END - 2 : _DIGITS_END]) if rest.startswith(_CHANNEL) else None
-                template = None if channel is None else templates.get(rest[_DIGITS_END:])
-                text = template or texts.get(rest)
-                if text is None and rest[:5] in prefix.BEGINNINGS:
-                    text = self._text(rest, printer.origin)
+                bit = _BITS.get(said[_DIGITS_END - 2 : _DIGITS_END]) if said.startswith(_CHANNEL) else None
+                template = templates.get(said[_DIGITS_END:]) if bit else None
+                text = template.text if template else texts.get(said)
+                if text is None and said[:5] in prefix.BEGINNINGS:
+                    text = self._text(said, printer.origin)
                     texts = self._texts.young
-                    template = None if channel is None else templates.get(rest[_DIGITS_END:])
+                    template = templates.get(said[_DIGITS_END:]) if bit else None
                 if text is not None and not text.damaged:
-                    printed, number, lines = printer.at(line, len(head)), numbers[at], printer.lines
+                    number, lines = numbers[at], printer.lines
+                    printed = printer.origin if printer.frame is None else printer.at(cleaned[at], len(head))
                     if not lines.rows:
                         block.by_process[printer.origin.process] = lines
-                    if channel is not None and template is not None:
-                        edge = edge_of(number, printed, template, channel)
-                        lines.connect(printer.thread, edge, template, rest[_DIGITS_END:])
-                        last_of[head] = at
+                    if bit and template:
+                        lines.connect(printer.thread, number, printed, bit, template)
                     else:
                         lines.keep(number, printed, text)
                         if text.parsed is None:
                             block.unknown.append((number, printed, text))
                             unknown += 1
-                    quick += 1
                     continue
-            self._line(numbers[at], line, counts, block.keep)
+            self._line(numbers[at], cleaned[at], counts, block.keep)
             texts = self._texts.young
+            scanned += 1
         for head, at in last_of.items():
-            printer = printers.get(head) or self._printer(head, cleaned[at], block)
-            if printer is not None and printer.lines.last[0] < numbers[at]:
+            printer = printers[head]
+            if printer.lines.last[0] < numbers[at]:
                 printer.lines.last = numbers[at], printer.at(cleaned[at], len(head))
-        counts.add(quick, unknown)
+        counts.add(len(cleaned) - scanned, unknown)
 
     def _choose_masking(self, lines: Sequence[bytes]) -> Callable[[bytes], bytes] | None:
         """Return what takes the time from lines, where most have one: then few have the same prefix."""
@@ -259,7 +267,7 @@ class BulkScanner(Scanner):
         if _is_template(rest, text):
             if len(self._templates) >= _MAX_TEMPLATES:
                 self._templates.clear()
-            self._templates[rest[_DIGITS_END:]] = text
+            self._templates[rest[_DIGITS_END:]] = Template(rest[_DIGITS_END:], text)
         return text
 
     def _flood(self, repeats: sparse.Repeats, counts: Counts) -> bool:
@@ -341,6 +349,6 @@ def _is_template(rest: bytes, text: Text) -> bool:
         and text.parsed.kind is ChannelConnect
         and rest == b"INFO " + text.message
         and rest.startswith(_CHANNEL)
-        and rest[_DIGITS_END - 2 : _DIGITS_END] in _CHANNELS
+        and rest[_DIGITS_END - 2 : _DIGITS_END] in _BITS
         and rest[_DIGITS_END : _DIGITS_END + 1] in (b"/", b" ")
     )

@@ -47,18 +47,27 @@ class Edge(Record):
         self.lines += other.lines
 
 
-def edge_of(number: int, printed: Origin | Late, text: Text, channel: int | None = None) -> Edge:
-    """Return the edge that a connection line begins.
+def edge_of(number: int, printed: Origin | Late, text: Text) -> Edge:
+    """Return the edge that a connection line begins, by its number, who printed it, and its text."""
+    event: ChannelConnect = text.parsed.event  # type: ignore[union-attr,assignment]
+    return Edge(event, event.channel, printed, number, 1 << event.channel, 1, text.level)
+
+
+class Template:
+    """A text that stands for those of all channels.
 
     Args:
-        number: of the line.
-        printed: who printed it.
-        text: of it, or of that of another channel.
-        channel: its own in this case.
+        rest: what follows the number of the channel.
+        text: of one of them.
     """
-    event: ChannelConnect = text.parsed.event  # type: ignore[union-attr,assignment]
-    channel = event.channel if channel is None else channel
-    return Edge(event, channel, printed, number, 1 << channel, 1, text.level)
+
+    __slots__ = ("event", "key", "rest", "text")
+
+    def __init__(self, rest: bytes, text: Text) -> None:
+        self.rest, self.text = rest, text
+        self.event: ChannelConnect = text.parsed.event  # type: ignore[union-attr,assignment]
+        self.key = self.event.conn, self.event.rank
+        """What is the same in all lines of a run."""
 
 
 Run: TypeAlias = list[tuple[Text, Edge]]
@@ -70,9 +79,11 @@ Row: TypeAlias = tuple[int, Origin | Late, Text, Run | None]
 class Thread:
     """Holds the connection lines that a thread printed last, as long as nothing else of its process follows."""
 
-    __slots__ = ("edges", "run")
+    __slots__ = ("edges", "key", "run")
 
     def __init__(self) -> None:
+        self.key: tuple[int | None, int] | None = None
+        """That of the templates of the run."""
         self.edges: dict[bytes, Edge] = {}
         """Those that the next lines may continue, by what follows the number of the channel."""
         self.run: Run = []
@@ -96,23 +107,24 @@ class Printed:
         for thread in self.threads.values():
             thread.edges.clear()
 
-    def connect(self, thread: Thread, edge: Edge, text: Text, rest: bytes) -> None:
+    def connect(self, thread: Thread, number: int, printed: Origin | Late, bit: int, template: Template) -> None:
         """Add the first line of an edge.
 
         Args:
             thread: that printed it.
-            edge: that begins.
-            text: of the line, or of that of another channel.
-            rest: what follows the number of the channel.
+            number: of the line.
+            printed: who printed it.
+            bit: its channel.
+            template: of its text.
         """
-        edges, event = thread.edges, edge.event
-        before = next(iter(edges.values())).event if edges else None
-        if before is None or before.conn != event.conn or before.rank != event.rank:
-            edges.clear()
-            thread.run = []
-            self.rows.append((edge.place, edge.printed, text, thread.run))
-        edges[rest] = edge
-        thread.run.append((text, edge))
+        edge = Edge(template.event, bit.bit_length() - 1, printed, number, bit, 1, template.text.level)
+        if not thread.edges or thread.key != template.key:
+            thread.edges.clear()
+            thread.key, thread.run = template.key, []
+            self.rows.append((number, printed, template.text, thread.run))
+        self.last = number, printed
+        thread.edges[template.rest] = edge
+        thread.run.append((template.text, edge))
 
 
 class Known(NamedTuple):

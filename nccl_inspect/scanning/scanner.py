@@ -6,6 +6,7 @@ message.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from sys import intern
 from typing import TypeAlias
 
 from nccl_inspect.event.types import ChannelConnect, Connected, ProcessEnded, join_lines
@@ -397,8 +398,10 @@ class Scanner:
 
     def _key(self, rest: bytes, origin: Origin | None) -> bytes:
         """Return what level and message are remembered by: with a mark where the printer decides what they mean."""
+        if not self.wrapped:
+            return rest
         message = rest.partition(b" ")[2]
-        if not self.wrapped or len(envelopes.without_trailer(message)) == len(message):
+        if len(envelopes.without_trailer(message)) == len(message):
             return rest
         return rest + (_TRAILED if origin is not None and origin.wrapped else _UNTRAILED)
 
@@ -413,7 +416,7 @@ class Scanner:
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
         if parsed is None and not glued and b"&" in message:
             parsed = self._grammar.parse(message := envelopes.without_entities(message))
-        return Text(level.decode("ascii"), message, parsed, glued)
+        return Text(intern(level.decode("ascii")), message, parsed, glued)
 
 
 def _by_worth(line: bytes, layers: Iterable[bytes]) -> list[bytes]:

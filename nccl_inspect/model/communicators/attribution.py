@@ -61,8 +61,8 @@ class _ClaimsOfEvents(dict[int, Claims]):
 def _fits(member: Member, claims: Claims, channels: int) -> bool:
     """Return whether a connection of the rank of a member, with that number of channels, can be one of it."""
     other, own_device, other_device, is_local = claims
-    comm, counts = member.communicator, member.counts
-    if comm is None or (own_device and not member.is_called(own_device)):
+    comm, counts, names = member.communicator, member.counts, member.device_names
+    if comm is None or (own_device and names and own_device not in names):  # as is_called, asked for every connection
         return False
     if counts and channels > counts.coll and channels > counts.p2p:
         return False
@@ -73,7 +73,7 @@ def _fits(member: Member, claims: Claims, channels: int) -> bool:
     mate = comm.members.get(other) or comm.mate(other)
     if mate is None:
         return True
-    if other_device and not mate.is_called(other_device):
+    if other_device and mate.device_names and other_device not in mate.device_names:
         return False
     return not is_local or mate.log.process.host == member.log.process.host
 
@@ -115,6 +115,10 @@ class _Lives:
         return [members[index] for index in groups if index < begun and ends[index] >= place]
 
 
+_FEW = 16
+"""Members that are asked about each connection; of more, what they answered is remembered."""
+
+
 class _Candidates:
     """Finds the members of a process that connections fit; most of its communicators have the same ones.
 
@@ -146,15 +150,26 @@ class _Candidates:
 
     def find_each(self, burst: Burst) -> Iterator[list[Member]]:
         """Yield for each connection of a burst the members in which it fits."""
-        rank, is_free, fitting = burst.key.rank, burst.key.conn != RINGS_AND_TREES, self._fitting
+        _, conn, rank = burst.key
+        members, claims_of = self._by_rank[rank], self._claims
+        if len(members) > _FEW:
+            for edge in burst.edges.values():
+                yield self.find((edge,), rank, edge.place, conn)
+            return
+        members = [member for member in members if not (conn == RINGS_AND_TREES and member.eager)]
         for edge in burst.edges.values():
-            key = id(edge.event), edge.channels.bit_length()
-            found = (fitting.get(key) or self._fit(key, (edge,), rank)).at(edge.place)
-            yield found if is_free else [member for member in found if not member.eager]
+            place, channels = edge.place, edge.channels.bit_length()
+            claims = claims_of.get(id(edge.event)) or claims_of.find(edge.event)
+            if len(members) == 1:  # as in most processes; this takes half the time of what follows
+                yield members if _fits(members[0], claims, channels) and members[0].lives_at(place) else []
+            else:
+                yield [member for member in members if _fits(member, claims, channels) and member.lives_at(place)]
 
     def _fit(self, key: tuple[int, ...], edges: Iterable[Edge], rank: int) -> _Lives:
         members = self._by_rank[rank]
         for edge in edges:
+            if not members:
+                break
             event, channels = edge.event, edge.channels.bit_length()
             claims = self._claims.get(id(event)) or self._claims.find(event)
             members = [member for member in members if _fits(member, claims, channels)]
@@ -223,7 +238,8 @@ class _OtherEnds:
         off before such an end.
         """
         wanted: dict[int, set[_End]] = {}
-        for (conn, src, dst, receives), _ in _list_ends(unit.bursts):
+        for event in _list_network_events(unit.bursts):
+            conn, src, dst, receives = _find_end(event)
             if dst is not None:
                 wanted.setdefault(src if receives else dst, set()).add((conn, src, dst, not receives))
         has_all = {key: self._has_all(member, wanted) for key, member in unit.left.items()}
@@ -245,25 +261,36 @@ class _OtherEnds:
         return has_all
 
     def _list_printed(self, process: Process) -> set[_End]:
-        return {end for end, _ in _list_ends(self._bursts[process])}
+        return set(map(_find_end, _list_network_events(self._bursts[process])))
 
     @cached_property
     def _broken_pairs(self) -> set[tuple[object, ...]]:
         """Return the connections that all senders do not print in as many channels as the receivers."""
-        balance = Counter[tuple[object, ...]]()
+        printed: dict[int, tuple[ChannelConnect, list[int]]] = {}
+        """The channels of lines of the same event, by its id: a job has far fewer events than connections."""
         for bursts in self._bursts.values():
-            for end, channels in _list_ends(bursts):
-                balance[end[:3]] += -channels if end[3] else channels
+            for burst in bursts:
+                for edge in burst.edges.values():
+                    event = edge.event
+                    if event.direction:
+                        if (found := printed.get(id(event))) is None:
+                            found = printed[id(event)] = event, []
+                        found[1].append(edge.channels)
+        balance = Counter[tuple[object, ...]]()
+        for event, channels in printed.values():
+            *connection, receives = _find_end(event)
+            count = sum(map(int.bit_count, channels))
+            balance[tuple(connection)] += -count if receives else count
         return {connection for connection, left in balance.items() if left}
 
 
-def _list_ends(bursts: Iterable[Burst]) -> Iterator[tuple[_End, int]]:
-    """Yield the ends of network connections, and how many channels they have."""
-    for burst in bursts:
-        for edge in burst.edges.values():
-            event = edge.event
-            if event.direction:
-                yield (event.conn, event.src, event.dst, event.direction == "receive"), edge.channels.bit_count()
+def _list_network_events(bursts: Iterable[Burst]) -> list[ChannelConnect]:
+    """Return what the ends of network connections say."""
+    return [edge.event for burst in bursts for edge in burst.edges.values() if edge.event.direction]
+
+
+def _find_end(event: ChannelConnect) -> _End:
+    return event.conn, event.src, event.dst, event.direction == "receive"
 
 
 class _FirstUses:
@@ -446,15 +473,17 @@ class _ProcessWork:
     def _divide(self, burst: Burst) -> Iterator[Unit]:
         """Yield the connections of a burst by what they fit, and those that fit several as one doubtful rest."""
         conn = burst.key.conn
-        by_member: dict[int | None, tuple[Member | None, list[tuple[object, ...]]]] = {}
+        by_member: dict[Member | None, list[tuple[object, ...]]] = {}
         rest: list[tuple[object, ...]] = []
         for key, members in zip(burst.edges, self._candidates.find_each(burst), strict=True):
             if len(members) > 1:
                 rest.append(key)
             else:
                 member = members[0] if members else None
-                by_member.setdefault(id(member), (member, []))[1].append(key)
-        for member, keys in by_member.values():
+                if (keys := by_member.get(member)) is None:
+                    keys = by_member[member] = []
+                keys.append(key)
+        for member, keys in by_member.items():
             if member is None:
                 for key in keys:
                     yield Unit([burst.some([key])], conn, {})

@@ -172,6 +172,8 @@ class Fold:
         self.begun_with = self.known = begun_with
         """What its lines show about how others are to be read."""
         self._wordings = Wordings()
+        self._channels: dict[int, int] = {}
+        """The channels of edges: the same object for all that have the same, as most of thousands have."""
         self.takes_leads = False
         """Whether it has lines from which what unknown launchers put in front is taken."""
 
@@ -215,17 +217,18 @@ class Fold:
         """Take in connection lines of one thread for one communicator; those that cannot be true are damaged."""
         edges: dict[tuple[object, ...], Edge] | None = None
         for text, edge in run:
-            use: Use = text.use or find_use(text)
+            how, key = text.use or find_use(text)
             edge.place |= base
-            if use.how == REFUSED:
+            if how == REFUSED:
                 self._refuse(edge.place, edge.lines)
                 continue
             if edges is None:
                 edges = log.burst(edge.place, edge.printed, edge.event).edges
-            if own := edges.get(use.edge):
+            if own := edges.get(key):
                 own.add(edge)
             else:
-                edges[use.edge] = edge
+                edges[key] = edge
+                edge.channels = self._channels.setdefault(edge.channels, edge.channels)
 
     def _keep(self, log: ProcessLog, place: int, printed: Origin | Late, text: Text) -> None:
         """Take in a line that matters, and whose order does not."""

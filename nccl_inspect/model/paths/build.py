@@ -160,6 +160,7 @@ def _names_are_ambiguous(comm: Communicator) -> bool:
     return comm.nnodes is not None and len(comm.members) == comm.nranks and comm.nnodes > len(names)
 
 
+_PLACE = attrgetter("place")
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
 _MAX_CHANNELS = 4096
 
@@ -188,6 +189,8 @@ def build(
     kinds: dict[object, tuple[PathKind, bool]] = {}
     """By what lines say: the kind of path, and whether all of the lines are of it."""
     alike: dict[object, PathKind] = {}
+    named: dict[tuple[str, ...], tuple[str, ...]] = {}
+    """The communicators of paths: the same object for all that have the same."""
     rows, ways = [], []
     for pair in sorted(placed.pairs):
         src, dst, space = pair
@@ -200,10 +203,12 @@ def build(
             kinds[wording] = alike.setdefault(key_of(kind), kind), is_whole
         kind, is_whole = kinds[wording]
         way = lines if is_whole else [line for line in lines if line.edge.event.detail == kind.detail]
-        first = _first_line(way).edge.event
-        names = [line.placement.communicator for line in way]
-        rows.append((src, dst, *hosts, first.src_dev, first.dst_dev, tuple(dict.fromkeys(names)), kind))
-        ways.append(way)
+        edges = tuple([line.edge for line in way])
+        first = _find_first(edges).event
+        names = tuple(dict.fromkeys([line.placement.communicator for line in way]))
+        rows.append((src, dst, *hosts, first.src_dev, first.dst_dev, named.setdefault(names, names), kind))
+        ways.append(edges)
+    placed.pairs.clear()  # paths keep the edges only, and what is judged needs the room
     quotes = _Quotes(ways, evidence)
     return Paths(Table(rows, quotes.list_first, quotes.list_first_of_end))
 
@@ -220,44 +225,44 @@ class _Wordings:
         self._scope, self._nic_name = scope, nic_name
         self._numbers: dict[object, int] = {}
         """By what events say of paths."""
-        self._events: dict[int, tuple[int, bool]] = {}
-        """By the id of an event the number of what it says, and whether both ranks are on one host."""
+        self._events: dict[int, tuple[int, bool, str]] = {}
+        """By the id of an event the number of what it says, whether both ranks are on one host, and its detail."""
         self._nics: dict[tuple[int, str, int], str | None] = {}
         """By the id of a process, network and index."""
 
     def find_wording(self, lines: Sequence[Line], hosts: tuple[str | None, str | None]) -> object:
         """Return what the lines of a pair of ranks say, of which the hosts are known or None."""
         is_between = hosts[0] != hosts[1] and None not in hosts
-        wordings: list[tuple[object, ...]] = []
+        wordings: list[object] = []
+        details = set()
         for line in lines:
-            edge = line.edge
+            _, _, edge, placement, doubt = line
             event = edge.event
-            number, is_local = self._events.get(id(event)) or self._read(event)
+            number, is_local, detail = self._events.get(id(event)) or self._read(event)
+            details.add(detail)
             if is_local:
-                wordings.append((number, edge.channels, line.doubt))
+                wordings.append((number, edge.channels, doubt))
             else:
                 nic = None
                 if event.net is not None and event.nic_index is not None:
-                    key = id(line.placement.log), event.net, event.nic_index
+                    key = id(placement.log), event.net, event.nic_index
                     nic = self._nics[key] if key in self._nics else self._find_nic(key, line)
                 proxy = None if event.pxn_rank is None else line.pxn_rank
                 scope = "inter" if is_between else self._scope.find_scope(line)
-                wordings.append((number, edge.channels, line.doubt, nic, proxy, scope))
+                wordings.append((number, edge.channels, doubt, nic, proxy, scope))
         if len(lines) == 1:
             return wordings[0]
         # Which communicators they are of matters where several ways are named with theirs; else that they are several.
-        names: list[object] = [line.placement.communicator for line in lines]
-        if len(set(names)) > 1 and len({line.edge.event.detail for line in lines}) == 1:
-            names = list(map(names.index, names))
-        return *wordings, *names
+        names = [line.placement.communicator for line in lines]
+        return *wordings, *(map(names.index, names) if len(details) == 1 else names)
 
     def _find_nic(self, key: tuple[int, str, int], line: Line) -> str | None:
         nic = self._nics[key] = self._nic_name(line.placement.log, *key[1:])
         return nic
 
-    def _read(self, event: ChannelConnect) -> tuple[int, bool]:
+    def _read(self, event: ChannelConnect) -> tuple[int, bool, str]:
         number = self._numbers.setdefault(_SAID(event), len(self._numbers))
-        read = self._events[id(event)] = number, event.is_local
+        read = self._events[id(event)] = number, event.is_local, event.detail
         return read
 
 
@@ -268,22 +273,22 @@ _SAID = attrgetter("detail", "transport", "net", "nic_index", "conn", "direction
 class _Quotes(NamedTuple):
     """Quotes the first lines of paths and of their ends; jobs can be pickled with it."""
 
-    ways: list[list[Line]]
+    ways: list[tuple[Edge, ...]]
     """The lines that each path is read from."""
     evidence: Callable[[Edge], Evidence]
 
     def list_first(self, row: int) -> list[Evidence]:
         """Return the first line of a path, in a list."""
-        return [self.evidence(_first_line(self.ways[row]).edge)]
+        return [self.evidence(_find_first(self.ways[row]))]
 
     def list_first_of_end(self, row: int, side: str) -> list[Evidence]:
         """Return the first line that an end of a path prints, in a list; empty if none is known."""
-        there = [line for line in self.ways[row] if line.event.direction == side]
-        return [self.evidence(_first_line(there).edge)] if there else []
+        there = [edge for edge in self.ways[row] if edge.event.direction == side]
+        return [self.evidence(_find_first(there))] if there else []
 
 
-def _first_line(way: Sequence[Line]) -> Line:
-    return way[0] if len(way) == 1 else min(way, key=lambda line: line.edge.place)
+def _find_first(edges: Sequence[Edge]) -> Edge:
+    return edges[0] if len(edges) == 1 else min(edges, key=_PLACE)
 
 
 def _slowness(way: list[Line]) -> tuple[int, bool, bool]:
@@ -297,7 +302,7 @@ def _kind(lines: Iterable[Line], scope: Scope, nic_name: NicName) -> PathKind:
     for line in lines:
         ways.setdefault(line.event.detail, []).append(line)
     way, *others = sorted(ways.values(), key=_slowness, reverse=True)
-    event = _first_line(way).event
+    event = _find_first([line.edge for line in way]).event
     # The NIC and the proxy of a path are those of its sending end; its links have both ends.
     sender = next((line for line in way if line.event.direction != "receive"), way[0])
     index, net = sender.event.nic_index, sender.event.net
