@@ -88,7 +88,7 @@ class ProcessEnd(Frozen):
     def who(self) -> str:
         """Return the process in words."""
         parts = [*([self.host] if self.host else []), *([f"pid {self.pid}"] if self.pid is not None else [])]
-        return self._who + (f" ({', '.join(parts)})" if parts else "")
+        return self._who + (f" ({', '.join(parts)})" if parts and self.report.process != "spawned" else "")
 
     @property
     def _who(self) -> str:
