@@ -44,9 +44,15 @@ class TopologyError(NcclInspectError):
     """A topology file cannot be understood."""
 
 
-def suggestion(word: str, candidates: Iterable[str]) -> str:
-    """Return a question that names similar words; empty if there are none."""
+def suggestion(word: str, candidates: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return a question that names similar words; empty if there are none.
+
+    Args:
+        word: as written.
+        candidates: what there is.
+        cutoff: how similar a word must be, from 0 to 1: more where there are many.
+    """
     from difflib import get_close_matches  # only for the error
 
-    similar = get_close_matches(word, list(candidates), n=3)
+    similar = get_close_matches(word, list(candidates), n=3, cutoff=cutoff)
     return f"did you mean {' or '.join(similar)}?" if similar else ""

@@ -161,6 +161,6 @@ def _unknown(text: str) -> NcclInspectError:
         )
         return NcclInspectError(f"{name} is a setting, not a rule or a log line", hint)
     if len(text.split()) == 1:
-        similar = suggestion(text, [entry.rule.name for entry in list_rules()])
+        similar = suggestion(text, [entry.rule.name for entry in list_rules()], 0.6)
         return NcclInspectError(f"no rule '{text}'", similar or LIST_RULES)
     return NcclInspectError("no such rule, and not a recognized log line", LIST_RULES)

@@ -57,7 +57,7 @@ def _rules() -> str:
 def _rule(name: str) -> str:
     page = explaining.rule_page(name)
     if page is None:
-        hint = suggestion(name, [entry.rule.name for entry in list_rules()])
+        hint = suggestion(name, [entry.rule.name for entry in list_rules()], 0.6)
         raise ResourceNotFoundError(f"no rule '{name[:80]}'; {hint or f'{_SCHEME}://rules lists them'}")
     return add_proofs(page)
 

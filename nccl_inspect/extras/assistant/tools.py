@@ -330,7 +330,7 @@ def _choose_findings(job: Job, rule: str | None) -> list[Finding]:
         return chosen
     names = [entry.rule.name for entry in list_rules()]
     if rule not in names:
-        raise NcclInspectError(f"no rule '{rule}'", suggestion(rule, names) or "'rules' lists them")
+        raise NcclInspectError(f"no rule '{rule}'", suggestion(rule, names, 0.6) or "'rules' lists them")
     there = ", ".join(dict.fromkeys(finding.rule for finding in job.findings)) or "none"
     open_question = next((entry for entry in job.not_judged if entry.rule == rule), None)
     if open_question:

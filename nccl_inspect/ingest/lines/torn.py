@@ -75,7 +75,7 @@ class LineReader:
 
     def __init__(self) -> None:
         self.lines = 0
-        """Line ends seen."""
+        """Lines seen."""
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Numbered]:
@@ -89,6 +89,7 @@ class LineReader:
     def finish(self) -> Iterator[Numbered]:
         """Yield what is left at the end of the source."""
         if self._rest:
+            self.lines += 1
             yield from self._take(self._rest)
         yield from self._end()
 

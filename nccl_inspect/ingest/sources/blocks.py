@@ -344,7 +344,7 @@ def may_be_export(head: bytes) -> bool:
 def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
     """Yield the lines that a reader gives, with their numbers in the order of reading."""
     total = 0
-    piece, problem = b"\n", None
+    problem = None
     try:
         for piece in data:
             entries = list(reader.feed(piece))
@@ -352,8 +352,7 @@ def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
             total += len(entries)
     except NoInputError as error:
         problem = error
-    lines = reader.lines + (not piece.endswith(b"\n"))  # the last one has no end
-    yield number_lines(list(reader.finish()), total, 0, lines)
+    yield number_lines(list(reader.finish()), total, 0, reader.lines)
     if problem:
         raise problem
 

@@ -84,7 +84,8 @@ class Document:
         """Where the message of the record before stood."""
         self._step = -1 if turned else 1
         self.lines = 0
-        """Line ends seen."""
+        """Lines seen."""
+        self._is_in_line = False
         self.records = 0
         """Records given."""
         self.others = 0
@@ -105,6 +106,7 @@ class Document:
     def feed(self, data: bytes) -> Iterator[Numbered]:
         """Yield the records that are whole by now."""
         self.lines += data.count(b"\n")
+        self._is_in_line = not data.endswith(b"\n")
         self._forget(max(self._since, self._at - _MAX_RECORD))
         self._text += self._decoder.decode(data)
         if len(self._text) - self._at >= self._wanted:
@@ -112,6 +114,7 @@ class Document:
 
     def finish(self) -> Iterator[Numbered]:
         """Yield the records that are left at the end of the source."""
+        self.lines += self._is_in_line
         yield from self._records(ended=True)
         self._text = ""
 
