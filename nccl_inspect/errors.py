@@ -49,7 +49,7 @@ def suggestion(word: str, candidates: Iterable[str], cutoff: float = 0.5) -> str
 
     Args:
         word: as written.
-        candidates: what there is.
+        candidates: the words that exist.
         cutoff: how similar a word must be, from 0 to 1: more where there are many.
     """
     from difflib import get_close_matches  # only for the error
