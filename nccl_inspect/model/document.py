@@ -82,7 +82,7 @@ def _document(job: Job) -> dict[str, Any]:
             "hosts": [asdict(host) for host in job.hosts],
             "network": asdict(job.network),
             "environment": [pick_fields(setting, "name", "value", "source", "ranks") for setting in job.environment],
-            **pick_fields(job, "unplaced_lines", "partial", "excerpt", "earlier_runs"),
+            **pick_fields(job, "unplaced_lines", "unplaced_paths", "partial", "excerpt", "earlier_runs"),
         },
         "communicators": [pick_fields(comm, *_COMMUNICATOR) | traits(comm) for comm in job.communicators],
         "paths": job.paths,

@@ -270,6 +270,8 @@ class Job(Deferring):
     """What the job asked NCCL to do, where the log has subsystem COLL."""
     unplaced_lines: int = 0
     """Connection lines whose communicator or global ranks the log does not show, or that are cut off."""
+    unplaced_paths: dict[str, int] = field(default_factory=dict)
+    """How many of them show which path, such as ``NET/IB`` or ``NET/IB with GDR``; the cut ones may show none."""
     platform: str | None = None
     processes: int = 0
     failed: bool = False

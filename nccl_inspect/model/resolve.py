@@ -131,8 +131,10 @@ class _Builder:
         unknown = [note for note in self._fold.unrecognised.values() if id(note) not in torn]
         counts = [source.counts for source in self._fold.sources_by_number.values()]
         in_doubt = sum(source.damaged_lines + len(source.doubtful) for source in counts)
-        unplaced = self._lines.unplaced_count  # in a torn log a few of these are pieces of two
-        unplaced = unplaced if unplaced * _TORN_PER_PIECE > in_doubt else 0
+        shown = self._lines.unplaced
+        unplaced = self.attribution.given_up + shown.total()
+        if unplaced * _TORN_PER_PIECE <= in_doubt:  # in a torn log a few of these are pieces of two
+            unplaced, shown = 0, Counter()
         world_size = self._world.nranks if self._world else names.ranks_of_nccl_tests(notices)
         return Job(
             sources=self._sources(),
@@ -153,6 +155,7 @@ class _Builder:
                 Unrecognised(shape, count, self.quotes.note(note))
                 for shape, count, note in unrecognised.group_templates(unknown)
             ],
+            unplaced_paths=dict(shown.most_common()),
             unplaced_lines=unplaced + unrecognised.connections(unknown, self._shows(built)),
             processes=len(self._processes),
             failed=any(job_failure.failed_calls(notices)),

@@ -30,7 +30,7 @@ from nccl_inspect.report.head import label_lines, step_command
 from nccl_inspect.report.tables import KIND_HEAD, align_table, rows_by_kind
 from nccl_inspect.report.words import NARROW, block, paint, step_block, verdict_color
 from nccl_inspect.util.text import cut, escape_controls
-from nccl_inspect.util.wording import count
+from nccl_inspect.util.wording import count, list_words
 
 _MAX_ERRORS = 5
 _MAX_HEADLINE, _MAX_LABELLED, _MAX_SINCE = 4, 2, 5
@@ -159,7 +159,8 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
             text = f"{scope} {detail}: pairs {pairs}, GDR {gdr}, channels {channels}, {verdict}"
             yield from block("path", text, style, indent=0)
     if job.unplaced_lines:
-        lines = count(job.unplaced_lines, "connection line")
+        paths = list_words((f"{path} {lines}" for path, lines in job.unplaced_paths.items()), limit=4)
+        lines = count(job.unplaced_lines, "connection line") + (f" ({paths})" if paths else "")
         text = f"{lines} could not be placed: cut off, or of a communicator or ranks that the log does not show"
         yield from block("", text, style, indent=0, hang=0)
     yield ""

@@ -98,7 +98,7 @@ def outcome(log: list[LINE]) -> Outcome:
     comms = {comm.name: comm for comm in built._communicators}
     assert len(comms) == len(built._communicators), "names are unique"
     found = Outcome()
-    found.lines["unplaced"] = built._lines.unplaced_count
+    found.lines["unplaced"] = built._lines.unplaced.total()
     for line in (line for lines in built._lines.pairs.values() for line in lines):
         text, said = log[source_and_line(line.edge.place)[1] - 1]
         assert said is not None

@@ -121,8 +121,8 @@ class Placed:
         self.placements: list[Placement] = []
         self.hosts: dict[tuple[str, int], str] = {}
         self.fragments: list[Fragment] = []
-        self.unplaced_count = found_by.given_up
-        """How many lines could not be placed."""
+        self.unplaced = Counter[str]()
+        """How many lines could not be placed, by the path that they show; without those of bursts given up."""
         self.pairs: dict[tuple[int, int, str], list[Line]] = {}
         """The lines by the ranks that they join and the space of these; one of CollNet joins no ranks."""
         self.networks = Counter[str]()
@@ -135,7 +135,12 @@ class Placed:
 
     def give_up(self, burst: Burst) -> None:
         """Count connections that belong nowhere."""
-        self.unplaced_count += sum(edge.lines for edge in burst.edges.values() if edge.event.transport != "COLLNET")
+        for edge in burst.edges.values():
+            if edge.event.transport != "COLLNET":
+                self._count_unplaced(edge)
+
+    def _count_unplaced(self, edge: Edge) -> None:
+        self.unplaced[edge.event.detail + (" with GDR" if edge.event.gdr else "")] += edge.lines
 
     def join_pairs(self) -> None:
         """Gather the lines of each pair of ranks.
@@ -164,7 +169,7 @@ class Placed:
                 src = ranks[event.src] if event.src < len(ranks) else None
                 dst = ranks[event.dst] if event.dst is not None and event.dst < len(ranks) else None
                 if src is None or dst is None:
-                    self.unplaced_count += edge.lines
+                    self._count_unplaced(edge)
                     continue
                 pair = src, dst, placement.space
                 line = _new_line(Line, (src, dst, edge, placement, doubt))
