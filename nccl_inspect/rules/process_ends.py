@@ -47,7 +47,7 @@ from nccl_inspect.judging.transfers import echoes_of_another, lost_peers
 from nccl_inspect.judging.watchdog import without_output
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.statements import job_failure
-from nccl_inspect.story.silence import Silence, closed_by_others, peers_lost, silence_of
+from nccl_inspect.story.silence import Silence, closed_by_others, find_early_aborts, peers_lost, silence_of
 from nccl_inspect.util import signals
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import expand, list_words, ranges, ranks_word
@@ -130,6 +130,10 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
                 named = {"loose": last.text, "labelled": ranks}
                 sure = "likely" if ranks else "possible"
                 yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence=sure)
+        if not facts.is_over() and (aborted := find_early_aborts(facts, [])):
+            ranks = {rank for last in aborted for rank in last.ranks}
+            lines = [line for last in aborted if (line := last.evidence)]
+            yield Hit(named={"gone": ranks, "alone": True}, ranks=ranks, evidence=lines, confidence="possible")
         return
     if facts.is_over():
         return  # every rank finalized its communicators: connections close then
@@ -286,6 +290,7 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
     return Hit(
         named={
             "gone": gone if silence.gone else "",
+            "aborted": silence.has_aborted,
             "barrier": exceptions.absent_ranks(facts),
             "victims": victims,
             "peers": list_words(peers_lost(echoes)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nccl_inspect.event.types import BootstrapInterface
+from nccl_inspect.judging.exceptions import absent_ranks
 from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.inventory import LastLine
@@ -34,6 +35,8 @@ class Silence(Frozen):
     """The processes that did: a single one is certain; of several, one or all did."""
     candidates: list[int]
     """Ranks of which one did, if no more is known."""
+    has_aborted: bool = False
+    """Whether these gave up a communicator, before any other lost a connection."""
 
 
 def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
@@ -44,6 +47,8 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
     """
     if facts.job.excerpt:
         return Silence([], [])  # the last line of a process may have been left out
+    if not absent_ranks(facts) and (aborted := find_early_aborts(facts, echoes)):
+        return Silence(aborted, [], has_aborted=True)
     # Several runs in a log may have a rank 0 on different hosts.
     finished = ((comm, global_ranks(comm, comm.ended)) for comm in facts.job.communicators if comm.ended)
     ended = group_values((host, ranks) for comm, ranks in finished for host in comm.hosts)
@@ -67,6 +72,22 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
     if missing and peers_lost(echoes) and not hosts:
         left = []  # connections to a host that is not in the log were lost
     return Silence([], sorted({rank for last in left for rank in last.ranks} | missing))
+
+
+def find_early_aborts(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
+    """Return the processes that aborted a communicator before the first echo of their source, where they are few.
+
+    An exception of the program ends a rank like that: the others lose it, or time out.
+    """
+    first: dict[str, int] = {}
+    for notice in echoes:
+        for line in notice.evidence:
+            first[line.source] = min(line.order, first.get(line.source, line.order))
+    begun = (notice for notice in facts.notices("nccl/comm-start-28") if value(notice, "how") == "Abort")
+    lines = [(process, line) for notice in begun for process, line in zip(notice.processes, notice.lines, strict=False)]
+    early = {process for process, line in lines if line.order < first.get(line.source, line.order + 1)}
+    found = [last for last in facts.job.last_lines if last.process in early]
+    return found if len(found) * 2 <= len(facts.job.last_lines) else []
 
 
 def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:

@@ -27,6 +27,7 @@ from nccl_inspect.util.wording import list_words, strip_stop
 
 _CONFIDENCES = ("certain", "likely", "possible")
 _SILENT = "fell silent before the others lost a connection"
+_ABORTED = "aborted its communicator before the others lost a connection"
 _ABSENT = "did not reach a barrier (monitoredBarrier), and the others gave up"
 _WHERE = ("call-unfinished", "no-answer")
 """Kinds that show where to look first."""
@@ -299,7 +300,7 @@ def _gone_silent(facts: Facts, edges: Edges, actors: Actors) -> Incident | None:
         Layer.END,
         frozenset(who),
         last or first.line,
-        f"{name_of(who)} {_SILENT if is_silent else _ABSENT}",
+        f"{name_of(who)} {(_ABORTED if silence.has_aborted else _SILENT) if is_silent else _ABSENT}",
         is_report=True,
         confidence="likely",
     )
