@@ -310,7 +310,8 @@ def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
     left = [last for last in facts.job.last_lines if last.process.pid not in ended_by_launcher]
     if len(stated) == len(left) == 1 and ended_by_launcher:  # it is the one that its launcher did not have to end
         ranks, host, pid = left[0].ranks, left[0].process.host, left[0].process.pid
-        return [ProcessEnd(ranks, host, pid, code, notice, raised=raised) for notice, raised, code in stated]
+        if len(facts.hosts()) == 1 and ranks == [value(stated[0][0], "index")]:
+            return [ProcessEnd(ranks, host, pid, code, notice, raised=raised) for notice, raised, code in stated]
     return [ProcessEnd([], None, None, code, notice, raised=raised) for notice, raised, code in stated]
 
 

@@ -296,10 +296,13 @@ class Collector:
             raised = end.raised
             if end.report.exception and not (actors or raised or end.echo):
                 continue  # nobody's, and its text is not here: it may be the loss of another one
-            is_own_line = (
-                actors and end.report.process != "spawned"
-            )  # the launcher prints it, after it ended the others
-            if raised is not None and is_own_line and not (raised.is_loss_of_peer or exceptions.is_of_nccl(raised)):
+            is_retold = end.report.process == "spawned"  # by its launcher, after it ended the others
+            if (
+                raised is not None
+                and actors
+                and not is_retold
+                and not (raised.is_loss_of_peer or exceptions.is_of_nccl(raised))
+            ):
                 yield self._describe_exception(raised, actors)
             elif end.echo is not None and actors:
                 layer = Layer.WAIT if _TIMED_OUT.search(end.echo.whole) else Layer.LOSS

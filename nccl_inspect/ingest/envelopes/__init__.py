@@ -191,14 +191,17 @@ def has_partials(block: bytes) -> bool:
 def _take_last_part(line: bytes) -> bytes:
     """Return the line from the last part that holds NCCL's (printed raw memory may follow), else the last part.
 
-    What a collector put in front of the first part is about the last one, too: a progress bar was overwritten.
+    A time or a pod that a collector put in front of the first part is about the last one, too: a progress bar was
+    overwritten, which may look like another envelope itself.
     """
     parts = line.rstrip(b"\r").split(b"\r")
     nccl = [at for at, part in enumerate(parts) if _NCCL.search(part)] if b"NCCL " in line else []
     if len(parts) == 1 or (nccl and nccl[-1] == 0):
         return b"\r".join(parts)
-    *_, inner = peel_all(parts[0])
-    return parts[0][: len(parts[0]) - len(inner.text)] + (b"\r".join(parts[nccl[-1] :]) if nccl else parts[-1])
+    bar = parts[0]
+    while (layer := peel(bar)) and layer.stated.rank is None and (layer.stated.label is None or bar[:5] == b"[pod/"):
+        bar = layer.text
+    return parts[0][: len(parts[0]) - len(bar)] + (b"\r".join(parts[nccl[-1] :]) if nccl else parts[-1])
 
 
 def peel(line: bytes) -> Inner | None:
