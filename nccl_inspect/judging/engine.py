@@ -249,7 +249,7 @@ def _expand(patterns: Iterable[str]) -> set[str]:
             available = [entry.rule.name for entry in list_rules()]
             raise NcclInspectError(
                 f"no rule '{pattern}'",
-                suggestion(pattern, available, 0.6) or "see 'nccl-inspect rules' for names and categories",
+                suggestion(pattern, available) or "see 'nccl-inspect rules' for names and categories",
             )
         names |= fits
     return names

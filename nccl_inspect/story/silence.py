@@ -77,7 +77,7 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
 def find_early_aborts(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
     """Return the processes that aborted a communicator before the first echo of their source, where they are few.
 
-    An exception of the program ends a rank like that: the others lose it, or time out.
+    An exception of the program ends a rank like that: the others lose it, or time out. Those abort as well, and later.
     """
     first: dict[str, int] = {}
     for notice in echoes:
@@ -85,7 +85,7 @@ def find_early_aborts(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
             first[line.source] = min(line.order, first.get(line.source, line.order))
     begun = (notice for notice in facts.notices("nccl/comm-start-28") if value(notice, "how") == "Abort")
     lines = [(process, line) for notice in begun for process, line in zip(notice.processes, notice.lines, strict=False)]
-    early = {process for process, line in lines if line.order < first.get(line.source, line.order + 1)}
+    early = {process for process, line in lines if not first or line.order < first.get(line.source, 0)}
     found = [last for last in facts.job.last_lines if last.process in early]
     return found if len(found) * 2 <= len(facts.job.last_lines) else []
 
