@@ -205,6 +205,16 @@ def test_a_job_has_the_source_in_which_a_launcher_names_its_host(tmp_path: Path)
     first, _ = judge_lines(str(tmp_path))
     cited = {line.source for notice in first.notices for line in notice.evidence}
     assert str(tmp_path / "job1.log") in cited <= {source.name for source in first.sources}
+    assert [job.name for job in nccl_inspect.read(str(tmp_path)).jobs] == ["job0", "job1"]
+
+
+def test_a_file_of_one_job_that_lacks_ranks_is_its_own() -> None:
+    """In the first, torchrun names the host of the ranks that did not reach NCCL; the second job printed from it."""
+    files = [str(sample_data.FOLDER / "faults" / f"{name}.log.gz") for name in ("no-gpu", "node-lost")]
+    job = nccl_inspect.read(files)
+    assert [one.name for one in job.jobs] == ["no-gpu", "node-lost"]
+    sources = [[source.name for source in one.detail.sources] for one in job.jobs if one.detail]
+    assert sources == [[file] for file in files]
 
 
 @FEW

@@ -2,8 +2,9 @@
 
 Lines of processes are those of the job that has the process. What nobody is known to have printed (launchers,
 exceptions, the version line of old releases) goes to the job whose host, pid or label it names, and else by its place:
-to the job whose lines stand around it. Between two jobs that follow each other, all up to the last error or end is of
-the first.
+to the job whose lines stand around it. Where a source has processes of one job only and that one lacks ranks, the place
+alone counts: a host that is named may be theirs. Between two jobs that follow each other, all up to the last error or
+end is of the first.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.text import escape_controls
 
 if TYPE_CHECKING:
+    from nccl_inspect.model.communicators.communicator import Communicator
     from nccl_inspect.model.fold.fold import Fold
 
 
@@ -118,6 +120,7 @@ class Share:
     Args:
         fold: of all jobs.
         sources: those with lines of the job, by their numbers.
+        visited: the numbers of those in which only processes of other jobs print, and a launcher names this one.
         everything: what its processes said, and what nobody did.
         repeated: what was left out of it, by process.
         unrecognised: lines of it that no production knows.
@@ -128,6 +131,7 @@ class Share:
         self,
         fold: Fold | Share,
         sources: Mapping[int, SourceCounts],
+        visited: set[int],
         everything: list[ProcessLog],
         repeated: Mapping[Process, list[Step | Burst]],
         unrecognised: dict[bytes, Note],
@@ -139,6 +143,7 @@ class Share:
         self.has_envelope: bool = fold.has_envelope
         self.sources_by_number = sources
         self.sources = list(sources.values())
+        self.visited = visited
         self._everything, self._repeated = everything, repeated
         self.processes = {log.process: log for log in everything}
         self.unrecognised = unrecognised
@@ -173,6 +178,8 @@ class Division:
         self._hosts: dict[bytes, set[int]] = {}
         self._pids: dict[bytes, set[int]] = {}
         self._labels: dict[str, set[int]] = {}
+        self._lacking = {self._job_of(comm) for comm in gathered.communicators if len(comm.members) < comm.nranks}
+        """Jobs of which the log does not show all ranks, nor perhaps all hosts."""
         self._loose = [log for log in fold.processes.values() if not log.process.host]
         self._everything: list[list[ProcessLog]] = [[] for _ in claims]
         for log, lives in zip(gathered.logs, gathered.lives, strict=True):
@@ -213,6 +220,9 @@ class Division:
         if any(end.how == "Destroy" for end in ends):  # it aborts one when something went wrong
             self._landmarks[source_and_line(log.last)[0]].concluded.add(job)
 
+    def _job_of(self, comm: Communicator) -> int:
+        return self._of_process[next(iter(comm.members.values())).log.process]
+
     def _mark_ranks(self) -> None:
         """Give lines of nobody about a rank that their job cannot have to the nearest one that can.
 
@@ -220,7 +230,7 @@ class Division:
         """
         sizes = [0] * len(self._claims)
         for comm in self._gathered.communicators:
-            job = self._of_process[next(iter(comm.members.values())).log.process]
+            job = self._job_of(comm)
             sizes[job] = max(sizes[job], comm.nranks)
         about = [
             (place, _rank(note)) for log in self._loose for note in log.notes.values() for place in _list_places(note)
@@ -248,11 +258,13 @@ class Division:
         number = source_and_line(place)[0]
         if number in self._of_source:
             return self._of_source[number]
+        marks = self._landmarks.get(number)
+        if marks and len(marks.last) == 1 and self._lacking.issuperset(marks.last):
+            return marks.owner(place, is_end)
         for words, owners in ((_WORD.findall(text), self._hosts), (_PID.findall(text), self._pids)):
             named = {next(iter(jobs)) for word in words if len(jobs := owners.get(word, set())) == 1}
             if len(named) == 1:
                 return named.pop()
-        marks = self._landmarks.get(number)
         return marks.owner(place, is_end) if marks else _NOBODY
 
     def shares(self) -> list[Share]:
@@ -277,6 +289,7 @@ class Division:
             Share(
                 self._fold,
                 sources[job],
+                {at for at in sources[job] if at in self._landmarks and job not in self._landmarks[at].last},
                 everything,
                 {log.process: repeated[log.process] for log in everything if log.process in repeated},
                 unrecognised[job],
@@ -337,14 +350,10 @@ class Division:
         counts = source.counts
         marks = self._landmarks.get(number)
         more = counts.damaged_lines - len(counts.broken)
-        behind = {  # jobs with lines behind the last damaged one that is kept: there the others are
-            job
-            for job in jobs
-            if marks is None
-            or job not in marks.last
-            or not counts.broken
-            or source_and_line(marks.last[job])[1] > counts.broken[-1][0]
-        }
+        # Damaged lines that are not kept stand behind those that are: a job that was over by then has none of them.
+        last_kept = counts.broken[-1][0] if counts.broken else 0
+        last_lines = {job: source_and_line(place)[1] for job, place in marks.last.items()} if marks else {}
+        over = {job for job, line in last_lines.items() if line <= last_kept}
         tail = self._by_job(number, counts.tail)
         broken, mended = self._by_job(number, counts.broken), self._by_job(number, counts.mended)
         spared, raised = self._by_job(number, source.spared), self._by_job(number, source.raised)
@@ -362,7 +371,7 @@ class Division:
                     tail=deque(tail.get(job, ())),
                     broken=broken.get(job, []),
                     mended=mended.get(job, []),
-                    damaged_lines=len(broken.get(job, ())) + more * (job in behind),
+                    damaged_lines=len(broken.get(job, ())) + more * (job not in over),
                 ),
             )
             for job in jobs
@@ -395,12 +404,13 @@ _SUFFIX = compile_later(r"(?:\.(?:log|txt|out|err|gz|bz2|xz|zst))+$")
 
 def titles(shares: Sequence[Share]) -> list[str]:
     """Return a name for each job, all different, in the order of the jobs."""
-    owners = Counter(number for share in shares for number in share.sources_by_number)
+    sources = [[number for number in share.sources_by_number if number not in share.visited] for share in shares]
+    owners = Counter(chain.from_iterable(sources))
     files = _short({number: source.name for share in shares for number, source in share.sources_by_number.items()})
     names = []
-    for index, share in enumerate(shares, 1):
-        own = [files[number] for number in share.sources_by_number if owners[number] == 1]
-        is_split = len(own) < len(share.sources_by_number) or len(files) == 1
+    for index, (share, numbers) in enumerate(zip(shares, sources, strict=True), 1):
+        own = [files[number] for number in numbers if owners[number] == 1]
+        is_split = len(own) < len(numbers) or len(files) == 1
         names.append(("" if is_split else _common(own)) or _common(_labels(share)) or f"job {index}")
     return _different(names)
 

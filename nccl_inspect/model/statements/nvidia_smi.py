@@ -9,15 +9,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import decode, encode
-
-if TYPE_CHECKING:
-    pass
 
 _BEGINS = compile_later(rb"\s*(?:GPU ?\d|MIG )")
 
