@@ -61,9 +61,9 @@ only kept if that is so. A step that is empty, or has a value that is, is left o
 a step for each of its values.
 
 A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its
-number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{settings unset}`` for the step that removes settings
-and ``{settings source}`` for where they come from. The sources of rates in ``impact`` are those of the finding;
-``{SHM}`` is a figure of :mod:`nccl_inspect.judging.impact`.
+number with a noun, ``{NAME does VERB}`` for the verb that fits. Of settings, ``{settings unset}`` stands for the step
+that removes them, and ``name``, ``value`` and ``source`` for what they are and where they come from. The sources of
+rates in ``impact`` are those of the finding; ``{SHM}`` is a figure of :mod:`nccl_inspect.judging.impact`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
     "count": lambda notices: str(len(notices)),
 }
 """What names in braces stand for, besides the fields of the statements."""
-PLACEHOLDER = compile_later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|source)(?: ([\w -]+))?)?\}")
+PLACEHOLDER = compile_later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|name|value|source)(?: ([\w -]+))?)?\}")
 PART = compile_later(r"«(not )?([\w -]+)\?([^«»]*)»")
 """A part of a text that is only kept if something is so."""
 Thing = Notice | Setting | Evidence | PathKind
@@ -343,8 +343,10 @@ def _value_words(given: object, form: str | None, word: str) -> str:
     if not isinstance(given, list):
         return str(given)
     settings = [one for one in given if isinstance(one, Setting)]
-    if form == "source":
-        return list_words(one.source for one in settings)
+    if form == "name":
+        return " ".join(dict.fromkeys(one.name for one in settings))
+    if form in ("value", "source"):
+        return list_words(dict.fromkeys(getattr(one, form) for one in settings))
     if form == "unset":
         return "".join(unset_steps(settings))
     return as_shell(settings) if settings else list_words(given)
@@ -430,6 +432,8 @@ _MOST_PATHS = 3
 """Paths whose lines are shown beside those of settings."""
 _ALONE = compile_later(r"«(\w+)\?\{\1\}»")
 """A value in a sentence or a command that is complete without it."""
+_TWICE = compile_later(r"\b(\w[\w ]+), or \1\b")
+"""Two parts that read the same in general."""
 _EITHER = compile_later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
 
 
@@ -777,7 +781,7 @@ IN_GENERAL = {
     **{"where": "the address", "side": "the side that lacks it", "variable": "the variable", "name": "the option"},
     **{"other": "the provider", "google": "Google's network", "paths": "these paths", "nets": "these networks"},
     **{"net": "less", "times": "several", "worst": "several", "least": "once per host", "left": "half or less"},
-    **{"share": "a part", "source": "measured"},
+    **{"share": "a part", "source": "measured", "gone": "the ranks that are gone"},
 }
 """How values of names in braces read in sentences about all jobs; commands have ``<NAME>``."""
 
@@ -791,20 +795,23 @@ def _general_text(text: str) -> str:
             return f"several {count(2, word or name).removeprefix('2 ')}"
         if form == "does":
             return "are" if word == "be" else word
-        in_command = match.end() <= match.string.find(remedies.COMMENT)
-        return str(FIGURES.get(name) or (f"<{name}>" if in_command else IN_GENERAL.get(name, f"<{name}>")))
+        in_command, named = match.end() <= match.string.find(remedies.COMMENT), f"<{form or name}>"
+        return str(FIGURES.get(name) or (named if in_command else IN_GENERAL.get(name, named)))
 
     text = _ALONE.sub("", _EITHER.sub(r"«\1?\2, or \3»", text))
     while PART.search(text):
         text = PART.sub(r"\3", text)
-    return PLACEHOLDER.sub(name_in_general, text)
+    return _TWICE.sub(r"\1", PLACEHOLDER.sub(name_in_general, text))
 
 
 def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
     from itertools import groupby  # only for a page
 
+    filled_in = set[str]()  # steps with values, which the page shows once
     for case in says:
-        advised = dict.fromkeys(_general_text(step) for step in steps(case) if not PLACEHOLDER.fullmatch(step))
+        fitting = [step for step in steps(case) if not PLACEHOLDER.fullmatch(step) and step not in filled_in]
+        filled_in.update(filter(PLACEHOLDER.search, fitting))
+        advised = dict.fromkeys(map(_general_text, fitting))
         if advised and "case" in case:
             yield _wrap(f"If {case['case'][0]}:")
         for is_sentence, group in groupby(advised, remedies.is_sentence):
