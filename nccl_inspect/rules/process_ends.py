@@ -182,6 +182,12 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     message = next((words[rank] for rank in first.ranks if rank in words), None)
     is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught(facts, first.notice)
     is_doubtful |= first.trace is not None and first.trace.is_cut_off and first.notice is first.trace.begin
+    # A rank that gave up waiting aborts as well, and its words may be missing.
+    is_doubtful |= first.code == -signal.SIGABRT and first.raised is None and message is None
+    others = set(facts.job.ranks_seen) - ranks
+    over = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
+    is_last_one = bool(ranks and others) and others <= over and others.isdisjoint(ranks_in(echoes))
+    ends_others = first.report.ends_others and not (first.echo or unordered or first.is_undecided)
     return Hit(
         named={
             "ended": ended,
@@ -197,7 +203,8 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
             **_name_cause(facts, first, message),
             "gave up": first.echo,
             "unordered": unordered,
-            "ends others": first.report.ends_others and not (first.echo or unordered or first.is_undecided),
+            "ends others": ends_others and not is_last_one,
+            "last": ends_others and is_last_one,
             "over": facts.is_over(),
             "loader": first.is_loader,
         },

@@ -123,7 +123,7 @@ def _find_by_rule(
         return candidate if _went_to_launcher(roots) else candidate.with_fields(ranks=ranks)
     finding = entry.tell(facts, account)
     if candidate is not None and is_surer:
-        shown = [*candidate.evidence, *(line for line in finding.evidence if line not in candidate.evidence)]
+        shown = [*finding.evidence, *(line for line in candidate.evidence if line not in finding.evidence)]
         finding = finding.with_fields(evidence=shown[:_MOST_LINES])
     beside = [one for one in roots if one not in same]
     if not beside:

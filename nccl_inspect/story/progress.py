@@ -53,6 +53,8 @@ _OPERATIONS = {"ALLREDUCE": "all_reduce", "BROADCAST": "broadcast", "_ALLGATHER_
 
 _MOST_IN_RING = 16
 _DISORDER = "Ranks call the groups in different orders, one skips a call, or their calls differ in size or type"
+_REPORTING = 2.0
+"""Seconds within which the watchdogs of all ranks report a time-out."""
 _FEW = 4
 """Ranks of a group that are named where any of them may have begun it."""
 
@@ -127,7 +129,8 @@ class Table:
         if not found:  # ranks whose output is missing are where to look only if nobody else is
             found = [one for still, line in lines if (one := self._judge_lines(still, busy, line, of_unseen=True))]
         for incident in found:
-            incident.teller = "watchdog-timeout"
+            if incident.kind != "calls-differ":
+                incident.teller = "watchdog-timeout"
             yield incident
 
     def _line(self, still: Standstill, names: set[str]) -> Evidence | None:
@@ -157,6 +160,7 @@ class Table:
             # Who waits in a call has made its connections: a rank that still connects to it is in another call.
             elsewhere = {rank for rank, peer in at_end.connecting(self.facts).items() if peer in came and len(came) > 1}
             waiting = self._standing | (busy - elsewhere)
+            waiting |= self._find_unreported(still)
             known, unknown, most = known - waiting, unknown - waiting, max(most, len(waiting))
         culprits = known or unknown
         is_two_sided = still.kind in (causes.UNFINISHED, causes.PARTLY, causes.CYCLE)
@@ -236,7 +240,7 @@ class Table:
         """Return a call for which ranks wait that wait elsewhere, or for each other."""
         for still in stills:
             named = words.ranks_of(still.culprits)
-            if not 0 < len(named) <= max(1, len(still.waiting)) or self._unseen:
+            if not 0 < len(named) <= max(1, len(still.waiting)) or self._unseen or self._find_unreported(still):
                 continue
             line = self._line(still, set())
             elsewhere = sorted({wait.group for wait in self._waits if wait.rank in named and wait.group})
@@ -302,6 +306,25 @@ class Table:
         standing = {wait.rank for wait in self._waits if wait.rank is not None}
         said = (one for one in statuses(self.facts) if one.is_in_call and self._is_in_time(one.notice.evidence[0]))
         return standing | {one.stated for one in said if one.stated is not None and one.stated not in came_late}
+
+    @cached_property
+    def _unreported(self) -> set[int]:
+        """Return the ranks whose watchdog may only not have reported yet: the log ends while those of others do."""
+        lines = (notice.evidence[-1] for notice in self.facts.job.notices if notice.evidence)
+        times = [when for line in lines if (when := line_seconds(line.text)) is not None]
+        began = min(
+            (when for wait in self._waits if (when := line_seconds(wait.notice.evidence[0].text))), default=None
+        )
+        if self._end or self.facts.job.excerpt or began is None or max(times) - began > _REPORTING:
+            return set()
+        reported = {one.rank for one in statuses(self.facts)} | {wait.rank for wait in self._waits}
+        return {rank for rank in self.actors.printing if rank not in reported}
+
+    def _find_unreported(self, still: Standstill) -> set[int]:
+        """Return the ranks of a group that may only not have reported yet; one that alone is missing is the suspect."""
+        ranks = self._unreported.intersection(still.group.ranks)
+        others = set(still.group.ranks) - self._standing - ranks
+        return ranks if len(ranks) > 1 or others else set()
 
     def _rows_from_watchdog(self, known: set[int]) -> dict[int, Dump]:
         """Return rows made from the watchdog's lines, for ranks without a dump."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from functools import partial
 from typing import Any
 
 import large_job
 import pytest
+import sample_data
 from answers import read_stored
 from call_count import calls
 
@@ -76,6 +78,21 @@ def test_a_failed_job_has_a_finding_that_says_so() -> None:
 
 def _says_that_it_failed(finding: dict[str, Any]) -> bool:
     return finding["severity"] == "error" or finding["rule"] in ("failure-unexplained", "ended-from-outside")
+
+
+def test_a_log_that_ends_while_watchdogs_report_accuses_nobody_else() -> None:
+    wrong = []
+    for name in ("data-exhausted", "extra-call"):
+        lines = gzip.decompress((sample_data.FOLDER / "faults" / f"{name}.log.gz").read_bytes()).splitlines(
+            keepends=True
+        )
+        first = next(at for at, line in enumerate(lines, 1) if b"Watchdog caught" in line)
+        for end in range(first, first + 40, 2):
+            job = nccl_inspect.read(b"".join(lines[:end]))
+            suspects = re.search(r"suspect: (.*)", job.head.headline if job.head else "")
+            if suspects and suspects[1] != "rank 2":
+                wrong.append(f"{name}, {end} lines: {suspects[0]}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_entries_say_what_happened_and_name_each_process_that_a_launcher_ended() -> None:
