@@ -160,7 +160,7 @@ class Table:
             # Who waits in a call has made its connections: a rank that still connects to it is in another call.
             elsewhere = {rank for rank, peer in at_end.connecting(self.facts).items() if peer in came and len(came) > 1}
             waiting = self._standing | (busy - elsewhere)
-            waiting |= self._find_unreported(still)
+            waiting |= self._find_late_reporters(still)
             known, unknown, most = known - waiting, unknown - waiting, max(most, len(waiting))
         culprits = known or unknown
         is_two_sided = still.kind in (causes.UNFINISHED, causes.PARTLY, causes.CYCLE)
@@ -240,7 +240,7 @@ class Table:
         """Return a call for which ranks wait that wait elsewhere, or for each other."""
         for still in stills:
             named = words.ranks_of(still.culprits)
-            if not 0 < len(named) <= max(1, len(still.waiting)) or self._unseen or self._find_unreported(still):
+            if not 0 < len(named) <= max(1, len(still.waiting)) or self._unseen or self._find_late_reporters(still):
                 continue
             line = self._line(still, set())
             elsewhere = sorted({wait.group for wait in self._waits if wait.rank in named and wait.group})
@@ -308,7 +308,7 @@ class Table:
         return standing | {one.stated for one in said if one.stated is not None and one.stated not in came_late}
 
     @cached_property
-    def _unreported(self) -> set[int]:
+    def _late_reporters(self) -> set[int]:
         """Return the ranks whose watchdog may only not have reported yet: the log ends while those of others do."""
         lines = (notice.evidence[-1] for notice in self.facts.job.notices if notice.evidence)
         times = [when for line in lines if (when := line_seconds(line.text)) is not None]
@@ -320,9 +320,9 @@ class Table:
         reported = {one.rank for one in statuses(self.facts)} | {wait.rank for wait in self._waits}
         return {rank for rank in self.actors.printing if rank not in reported}
 
-    def _find_unreported(self, still: Standstill) -> set[int]:
+    def _find_late_reporters(self, still: Standstill) -> set[int]:
         """Return the ranks of a group that may only not have reported yet; one that alone is missing is the suspect."""
-        ranks = self._unreported.intersection(still.group.ranks)
+        ranks = self._late_reporters.intersection(still.group.ranks)
         others = set(still.group.ranks) - self._standing - ranks
         return ranks if len(ranks) > 1 or others else set()
 
