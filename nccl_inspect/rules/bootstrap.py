@@ -297,6 +297,7 @@ def _find_frames(facts: Facts) -> list[Notice]:
 
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
+_STORE_WAITS = ("torch/store-waits", "torch/store-name-unresolved", "torch/store-connect-failed")
 _STORE_ERRORS = (
     "torch/store-listen-failed",
     "torch/store-join-timeout",
@@ -310,7 +311,7 @@ _AFTER_THE_END = {"torch/rendezvous-closed", "torch/store-closed", "torch/store-
 def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
     """Find PyTorch's errors about its store; those before a communicator came up no longer matter."""
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
-    if not errors and not facts.job.last_lines and (waits := facts.notices("torch/store-waits")):
+    if not errors and not facts.job.last_lines and (waits := facts.notices(*_STORE_WAITS)):
         yield Hit(waits[-1:], _place_of_store([]), ranks=(), hosts=(), evidence=first_evidence(waits))
     communicators = facts.job.communicators if errors else ()
     begins = [comm.evidence[0] for comm in communicators if comm.completed and comm.evidence]
