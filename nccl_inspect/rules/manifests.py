@@ -60,7 +60,7 @@ def cuda_ipc_isolated_gpus(facts: Facts) -> Iterator[Hit]:
         several = any(len({pid for name, pid, *_ in processes if name == host}) > 1 for host in hosts_in(unfound))
         split = any(notice.earliest.device for notice in unfound)
         stopped = propagated_errors.frames(facts, files=_FILLS_GPU)
-        named |= {"hidden": True, "split": split, "several": several and not split, "stopped": stopped}
+        named |= {"hidden": True, "split": split, "several": several, "stopped": stopped}
         yield Hit([*unfound, *stopped[:1]], named)
 
 
