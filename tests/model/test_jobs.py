@@ -143,6 +143,15 @@ def test_many_jobs_at_once() -> None:
         assert sum(one.detail is not None for one in job.jobs) == 3
 
 
+def test_a_job_that_starts_again_keeps_half_of_its_hosts() -> None:
+    first = b"".join(small(0))
+    for replaced, jobs in (((b"node-00001",), 1), ((b"node-00000", b"node-00001"), 2)):
+        again = first.replace(b"0xabc0000000000000", b"0xabc0000000000009")
+        for host in replaced:
+            again = again.replace(host, host.replace(b"node-0000", b"node-0070"))
+        assert len(judge_lines(first + again)) == jobs, replaced
+
+
 def split_by_machine(number: int, name: str, many_jobs: bool) -> Callable[[], object]:
     """Return the work to join files with the machines of many jobs, or of one."""
     lines = mix_logs([small(at) for at in range(number)]) if many_jobs else b"".join(small(0, 2 * number, 1))
