@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from nccl_inspect.model.fold import process_log
 from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.pipeline.reading import Judge, Options
 
@@ -118,6 +119,16 @@ def test_both_ends_of_a_path_have_their_line() -> None:
         assert lines
         assert all(f"[{side}]" in line.text for line in lines)
     assert not list(job.paths.where(lambda kind: kind.transport == "P2P").end_lines("send"))
+
+
+def test_what_one_part_of_a_source_shows_is_kept() -> None:
+    flags = ("newest_first", "crowded", "elided", "decorated", "is_cut")
+    for flag in flags:
+        for shows_first in (True, False):
+            parts = [SourceCounts("job.log"), SourceCounts("job.log")]
+            setattr(parts[not shows_first], flag, True)
+            parts[0].merge(parts[1])
+            assert [getattr(parts[0], name) for name in flags] == [name == flag for name in flags]
 
 
 # --- the order of steps and bursts
