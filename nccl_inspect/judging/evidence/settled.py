@@ -183,7 +183,7 @@ def gids_missing(facts: Facts) -> Iterator[Sighting]:
         if index is not None and index not in good:
             words = f"row {index} of the GID table of {card} is not RoCE v2 with an IPv4 address{advice}"
             yield sighting(name, wrong, words, card)
-        elif index is None and not good:
+        elif not good:
             yield sighting(name, wrong, f"the GID table of {card} has no row of RoCE v2 with an IPv4 address", card)
 
 
