@@ -45,8 +45,9 @@ from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_
 from nccl_inspect.judging.statements import EXTERNAL, FLUSHED, is_forced, is_propagated_error, message_of, report_of
 from nccl_inspect.judging.transfers import echoes_of_another, lost_peers
 from nccl_inspect.judging.watchdog import without_output
-from nccl_inspect.model.inventory import contents_of
+from nccl_inspect.model.inventory import LastLine, contents_of
 from nccl_inspect.model.statements import job_failure
+from nccl_inspect.model.versions import order
 from nccl_inspect.story.silence import Silence, closed_by_others, find_early_aborts, peers_lost, silence_of
 from nccl_inspect.util import signals
 from nccl_inspect.util.records import Frozen, frozen
@@ -116,6 +117,10 @@ def _closed_connections(facts: Facts) -> list[Notice]:
     return [notice for notice in closed if notice.evidence[0].text.partition(" ")[0] not in helpers]
 
 
+_TELLS_EXIT = (2, 28, 7), (2, 30)
+"""The first release that prints at exit that it closes its plugin for settings, and the first that no longer does."""
+
+
 def _find_silenced(facts: Facts) -> Iterator[Hit]:
     """Find lost connections if no report says which process ended."""
     local = closed_by_others(facts)
@@ -142,6 +147,19 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
     is_aborted = any(comm.state == "aborted" for comm in facts.job.communicators)
     if closed or given_up or (silence.gone and is_aborted):  # local connections close at every exit
         yield _find_loss(facts, silence, notices, sure=bool(closed) or len(silence.gone) == 1)
+    elif not facts.job.failed and _skipped_exit(facts, silence.gone):
+        loss = _find_loss(facts, silence, notices, sure=False)
+        yield loss.with_fields(named={**loss.named, "unannounced": True})
+
+
+def _skipped_exit(facts: Facts, gone: list[LastLine]) -> bool:
+    """Return whether processes ended without the line that their release prints at every orderly exit."""
+    first, later = _TELLS_EXIT
+    releases = facts.job.nccl_versions
+    is_told = bool(releases) and all(first <= order(release) < later for release in releases)
+    exited = {process for notice in facts.notices("nccl/plugin-closed") for process in notice.processes}
+    is_told = is_told and not facts.settings("NCCL_DEBUG_SUBSYS")
+    return is_told and bool(gone) and exited.isdisjoint(last.process for last in gone)
 
 
 def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
