@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from nccl_inspect.event.base import is_named
+from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import at_end, cuda, exceptions, placement, propagated_errors
 from nccl_inspect.judging.check import (
     Account,
@@ -147,7 +148,7 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
     is_aborted = any(comm.state == "aborted" for comm in facts.job.communicators)
     if closed or given_up or (silence.gone and is_aborted):  # local connections close at every exit
         yield _find_loss(facts, silence, notices, sure=bool(closed) or len(silence.gone) == 1)
-    elif not facts.job.failed and _skipped_exit(facts, silence.gone):
+    elif not facts.with_event(ProcessEnded) and _skipped_exit(facts, silence.gone):
         loss = _find_loss(facts, silence, notices, sure=False)
         yield loss.with_fields(named={**loss.named, "unannounced": True})
 
