@@ -29,7 +29,7 @@ from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.wording import list_words, some_names
+from nccl_inspect.util.wording import list_words, ranks_word, some_names
 
 _START = 5
 """Attempts that a rank may need while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth."""
@@ -334,9 +334,12 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
             if (raised.line.source, raised.line.order) not in lines and not raised.is_loss_of_peer
         ]
         first = [error for production in _STORE_ERRORS for error in errors if error.production == production]
+        ranks = {rank for error in errors if (rank := rank_prefix(error)) is not None}
+        missing = _find_missing_clients(errors, ranks)
         yield Hit(
             errors,
             {
+                "missing": ranks_word(missing) if missing else "",
                 "begun": begins,
                 "keys": keys,
                 "of NCCL": len(waiting) < len(errors) or any("cuda//" in key or "ncclUniqueId" in key for key in keys),
@@ -348,10 +351,18 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
                 **_place_of_store(connecting),
                 "raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else "",
             },
-            ranks={rank for error in errors if (rank := rank_prefix(error)) is not None},
+            ranks=missing or ranks,
             hosts=(),
             evidence=first_evidence([*first, *errors]),
         )
+
+
+def _find_missing_clients(errors: list[Notice], ranks: set[int]) -> set[int]:
+    """Return the ranks that did not join the store, if all that did are known: rank 0 has it, and others complain."""
+    joined = next((error for error in errors if error.production == "torch/store-join-timeout"), None)
+    if joined is None or not ranks or len(ranks | {0}) != value(joined, "present"):
+        return set()
+    return set(range(int(value(joined, "expected")))) - ranks - {0}
 
 
 def _place_of_store(errors: list[Notice]) -> dict[str, object]:
