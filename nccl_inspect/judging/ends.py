@@ -125,6 +125,11 @@ class ProcessEnd(Frozen):
         return self.pid is None and not self.ranks and self.report.process not in ("spawned", "task")
 
     @property
+    def is_vague(self) -> bool:
+        """Return whether a report without a pid may be about one of the processes that others name."""
+        return self.pid is None and (not self.ranks or self.report.order == "any")
+
+    @property
     def is_by_exception(self) -> bool:
         """Return whether an exception ended it; PyTorch's clean-up after one may end with an abort."""
         is_stated = self.report.exception and self.echo is None and not self.is_cause_unknown
@@ -135,6 +140,11 @@ class ProcessEnd(Frozen):
     def is_crash(self) -> bool:
         """Return whether it crashed with a signal of its own making."""
         return -self.code in _CRASHES
+
+    @property
+    def is_killed(self) -> bool:
+        """Return whether it crashed, or somebody killed it."""
+        return self.is_crash or self.code == -signal.SIGKILL
 
     @property
     def is_cause_unknown(self) -> bool:
@@ -173,33 +183,39 @@ class ProcessEnd(Frozen):
 
 @once
 def process_ends(facts: Facts) -> list[ProcessEnd]:
-    """Return each process once, in the order of its source, without those that a launcher ended."""
-    traces = exceptions.exceptions_of(facts).traces
-    ends = [*_identified_ends(facts), *_spawned_ends(facts)]
-    of_ends = [next((t for t in traces if t.rank in end.ranks and not end.is_loader), None) for end in ends]
-    ends = [end.with_fields(trace=trace) for end, trace in zip(ends, of_ends, strict=True)]
-    ranks = {rank for end in ends for rank in end.ranks}
-    ends += [_end_with_trace(facts, trace) for trace in traces if trace.rank not in ranks]
-    pids, ranks = {end.pid for end in ends if end.pid is not None}, {rank for end in ends for rank in end.ranks}
-    of_ray = [end for end in _ends_of_ray(facts) if end.pid not in pids]  # those without any other report
-    of_ray = [end for end in of_ray if not (end.ranks and ranks.issuperset(end.ranks))]
-    ends += [end for end in of_ray if not ends or end.ranks or end.pid is not None]
-    if ends:  # tasks of Slurm that crashed or were killed first, without any other report
-        codes, ranks = {end.code for end in ends}, {rank for end in ends for rank in end.ranks}
-        tasks = [end for end in _without_pid(facts) if end.report.process == "task"]
-        tasks = [end for end in tasks if end.is_crash or end.code == -signal.SIGKILL]
-        ends += [end for end in tasks if end.code not in codes and ranks.isdisjoint(end.ranks)]
-    ends = _with_echoes(facts, [end.with_fields(raised=end.trace.last) if end.trace else end for end in ends])
-    # The rank of a loader ends after it, and a process that lost another after that one.
-    ends.sort(key=lambda end: (not end.is_loader, end.echo is not None, end.begin.place))
-    ends += _nameless(facts, {end.code for end in ends})
-    return ends or _with_echoes(facts, _without_pid(facts)) or [end for end in _spared_ends(facts) if end.is_undecided]
-
-
-def _with_echoes(facts: Facts, ends: list[ProcessEnd]) -> list[ProcessEnd]:
-    lost = {trace.rank: trace.last for trace in exceptions.exceptions_of(facts).echoes}
-    own = [filter(None, (lost.get(rank) for rank in end.ranks if not end.is_loader)) for end in ends]
-    return [end.with_fields(echo=next(some, end.echo)) for end, some in zip(ends, own, strict=True)]
+    """Return each process that ended on its own once, as the surest report has it; none that a launcher ended."""
+    raised = exceptions.exceptions_of(facts)
+    traces = {trace.rank: trace for trace in raised.traces}
+    grades = (
+        [*_identified_ends(facts), *_spawned_ends(facts)],
+        [ProcessEnd([rank], *find_process(facts, rank), EXCEPTION, traces[rank].begin) for rank in traces],
+        _ends_of_ray(facts),
+        _crashes(facts),
+        _without_pid(facts),
+        [end for end in _spared_ends(facts) if end.is_undecided],
+    )
+    ends: list[ProcessEnd] = []
+    at: dict[tuple[str, int], int] = {}
+    for grade in grades:
+        codes = {end.code for end in ends}
+        for end in grade:
+            names = [*(("rank", rank) for rank in end.ranks), *([("pid", end.pid)] if end.pid is not None else [])]
+            place = next((at[name] for name in names if name in at), len(ends))
+            if place < len(ends):
+                ends[place] = end if end.ranks and not ends[place].ranks else ends[place]
+            elif codes and end.is_vague and (end.code in codes or not end.is_killed):
+                continue
+            else:
+                ends.append(end)
+            at.update(dict.fromkeys(names, place))
+    lost = {trace.rank: trace.last for trace in raised.echoes}
+    for place, end in enumerate(ends):
+        ranks = () if end.is_loader else end.ranks
+        trace = next((traces[rank] for rank in ranks if rank in traces), None)
+        echo = next((lost[rank] for rank in ranks if lost.get(rank)), end.echo)
+        ends[place] = end.with_fields(trace=trace, raised=trace.last if trace else end.raised, echo=echo)
+    # The rank of a loader ends after it, a process that lost another after that one, and nobody knows who crashed.
+    return sorted(ends, key=lambda end: (not end.is_loader, end.echo is not None, end.is_nameless, end.begin.place))
 
 
 def _is_own(event: ProcessEnded) -> bool:
@@ -219,27 +235,13 @@ def _is_failure(code: int | None) -> bool:
     return code is not None and code != 0 and code not in EXTERNAL
 
 
-def _identified_ends(facts: Facts) -> list[ProcessEnd]:
-    """Return the processes that a report names: one with two reports counts once, even if one of these has no pid."""
-    found = [end for end in _spared_ends(facts) if not end.is_undecided]
-    stated = []
+def _identified_ends(facts: Facts) -> Iterator[ProcessEnd]:
+    """Yield the processes that a report names."""
     for notice in facts.with_event(ProcessEnded, _is_identified):
         code, words = report_of(notice).code, _words(facts, notice)
         if (words or _is_failure(code)) and not _is_foreign(facts, report_of(notice)):
-            stated.append(_identify(facts, notice, code or 0).with_fields(words=words))
-    ends: list[ProcessEnd] = []
-    at: dict[tuple[str, tuple[int, ...]], int] = {}
-    for end in (*stated, *found):
-        keys: list[tuple[str, tuple[int, ...]]] = [("pid", (end.pid,))] if end.pid is not None else []
-        keys += [("ranks", tuple(end.ranks))] if end.ranks else []
-        place = next((at[key] for key in keys if key in at), None)
-        if place is None:
-            place = len(ends)
-            ends.append(end)
-        elif end.ranks and not ends[place].ranks:  # the process itself does not report its rank
-            ends[place] = end
-        at.update(dict.fromkeys(keys, place))
-    return ends
+            yield _identify(facts, notice, code or 0).with_fields(words=words)
+    yield from (end for end in _spared_ends(facts) if not end.is_undecided)
 
 
 def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
@@ -297,10 +299,6 @@ def _find_node(facts: Facts, notice: Notice) -> str | None:
     return (owner.hosts_of(tuple(facts.hosts())).match_host(name) or name) if is_one else None
 
 
-def _end_with_trace(facts: Facts, trace: Trace) -> ProcessEnd:
-    return ProcessEnd([trace.rank], *find_process(facts, trace.rank), EXCEPTION, trace.begin, trace)
-
-
 def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
     """Return the processes of torch.multiprocessing.spawn, without those that only report the loss of another."""
     own = [(notice, raised) for notice, raised in _find_spawned(facts) if not (raised and raised.is_loss_of_peer)]
@@ -331,15 +329,12 @@ def loss_exceptions(facts: Facts) -> list[Notice]:
     return [*own, *(notice for notice, raised in _find_spawned(facts) if raised and raised.is_loss_of_peer)]
 
 
-def _nameless(facts: Facts, codes: set[int]) -> list[ProcessEnd]:
-    """Crashes without a pid; a process that crashed before the ranks started, or after their end, was not a rank."""
-    texts = {end.text for end in facts.job.ended_by}
-    by_code: dict[int, ProcessEnd] = {}
-    for notice in facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order == "own"):
-        code = report_of(notice).code
-        if code is not None and code not in codes and notice.message in texts and not facts.is_over():
-            by_code.setdefault(code, ProcessEnd([], None, None, code, notice))
-    return list(by_code.values())
+def _crashes(facts: Facts) -> list[ProcessEnd]:
+    """Return crashes without a pid; one before the ranks started, or after their end, was not that of a rank."""
+    texts = {end.text for end in facts.job.ended_by} if not facts.is_over() else set[str]()
+    own = facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order == "own")
+    by_code = {report_of(one).code: one for one in reversed(own) if one.message in texts}
+    return [ProcessEnd([], None, None, code, one) for code, one in by_code.items() if code is not None]
 
 
 def _without_pid(facts: Facts) -> list[ProcessEnd]:
@@ -352,7 +347,8 @@ def _without_pid(facts: Facts) -> list[ProcessEnd]:
             if _is_end_of_task(facts, notice):
                 ends.append(ProcessEnd(ranks_of_tasks(facts, notice), None, None, code or 0, notice, words=words))
         elif lost:  # each of these ended with that code
-            ends += [_end_with_trace(facts, trace).with_fields(trace=None, echo=trace.last) for trace in lost]
+            own = [(trace, *find_process(facts, trace.rank)) for trace in lost]
+            ends += [ProcessEnd([trace.rank], host, pid, EXCEPTION, trace.begin) for trace, host, pid in own]
         elif words or code is None or _is_failure(code):
             code = EXCEPTION if words or code is None else code
             ends.append(ProcessEnd(list(event.ranks), None, None, code, notice, words=words))
