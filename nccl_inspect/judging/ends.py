@@ -495,14 +495,8 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
     if not (facts.notices(_RAISE) or is_raised):
         return []
     retries = _lines(facts.notices(_RETRY))
-    lost = [
-        ProcessEnd(
-            *_look_up_pid(facts, report_of(one).ended_pid), report_of(one).ended_pid, report_of(one).code or 0, one
-        )
-        for one in facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "raylet")
-        if _not_before(one.evidence, retries)
-    ]
-    lost = lost or [ProcessEnd([], None, None, 0, notice) for notice in by_driver[:1]]  # the raylet's may be elsewhere
+    deaths = facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "raylet")
+    lost = [_identify(facts, one, report_of(one).code or 0) for one in deaths if _not_before(one.evidence, retries)]
     snippets = _snippets(facts)
     unhealthy = [
         ProcessEnd(list(ranks), None, None, 0, notice)
@@ -510,17 +504,11 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
         if report_of(notice).how == _UNHEALTHY
     ]
     if len(lost) == len(unhealthy) == 1 and not lost[0].ranks:  # a pid and a rank: a single one of each is the same
-        dead = [lost[0].with_fields(ranks=unhealthy[0].ranks)]
-    else:
-        lost = [end for end in lost if end.ranks or not unhealthy]
-        ranks = {rank for end in lost for rank in end.ranks}
-        dead = [*lost, *(end for end in unhealthy if not ranks.issuperset(end.ranks))]
-    ranks = {rank for end in dead for rank in end.ranks}
-    raised = [*_read_snippets(facts, snippets), *_raised_by_tasks(facts, tasks)]
-    raised = [end for end in raised if not ranks.intersection(end.ranks)]
-    if any(end.ranks and end.raised for end in raised):
-        dead = [end for end in dead if end.ranks]  # others are not ranks, and Ray may have restarted them
-    return [*dead, *raised] or [ProcessEnd([], None, None, EXCEPTION, notice) for notice in given_up[:1]]
+        lost = [lost[0].with_fields(ranks=unhealthy[0].ranks)]
+    found = [*lost, *unhealthy, *_read_snippets(facts, snippets), *_raised_by_tasks(facts, tasks)]
+    found = [end for end in found if end.ranks] or found  # others are not ranks, and Ray may have restarted them
+    nobody = [*((0, one) for one in by_driver), *((EXCEPTION, one) for one in given_up)]
+    return found or [ProcessEnd([], None, None, code, one) for code, one in nobody[:1]]
 
 
 def raised_in_ray(facts: Facts, notice: Notice) -> set[int]:
