@@ -41,6 +41,9 @@ _WORDS = {
 _MPI_ABORT, _UNHEALTHY = "MPI_Abort", "unhealthy"
 _LEFT = "exited on its own: it is the only one that Hydra does not report as killed"
 _KILLED_OTHERS = "ended, and Hydra (mpiexec) killed the others: the log does not show which one ended first"
+_FAILED = "failed, according to Ray Train"
+GAVE_UP, LOST = "gave up", "lost"
+"""Manners of ends: it lost another process, or timed out waiting for it; it is gone for an unknown reason."""
 _LAST_WORDS = (
     "torch/watchdog-terminated",
     "torch/async-error",
@@ -130,11 +133,21 @@ class ProcessEnd(Frozen):
         return self.pid is None and (not self.ranks or self.report.order == "any")
 
     @property
-    def is_by_exception(self) -> bool:
-        """Return whether an exception ended it; PyTorch's clean-up after one may end with an abort."""
-        is_stated = self.report.exception and self.echo is None and not self.is_cause_unknown
-        is_raised = self.raised is not None or self.trace is not None or is_stated
-        return is_raised and (self.code >= 0 or self.code == -signal.SIGABRT)
+    def manner(self) -> str:
+        """Return how it ended in a word or two; a signal by its name.
+
+        PyTorch's clean-up after an exception may end with an abort.
+        """
+        if self.is_undecided:
+            return "undecided"
+        if self.words and self.raised is None:
+            return "words"
+        if self.code >= 0 or self.code == -signal.SIGABRT:
+            if self.echo is not None:
+                return GAVE_UP
+            if self.raised or self.trace or (self.report.exception and self.code):
+                return "exception"
+        return signals.name(-self.code) if self.code < 0 else "code" if self.code else LOST
 
     @property
     def is_crash(self) -> bool:
@@ -147,38 +160,27 @@ class ProcessEnd(Frozen):
         return self.is_crash or self.code == -signal.SIGKILL
 
     @property
-    def is_cause_unknown(self) -> bool:
-        """Return whether the process is gone for an unknown reason."""
-        return self.code == 0 and self.raised is None and not self.words
-
-    @property
     def is_rank_unconfirmed(self) -> bool:
         """Return whether only a launcher names its rank, which may only have lost another: a crash never does."""
-        is_unconfirmed = self.report.order == "any" and self.raised is None and not self.is_cause_unknown
+        is_unconfirmed = self.report.order == "any" and self.raised is None and self.manner != LOST
         return is_unconfirmed and ((bool(self.ranks) and self.report.process == "task") or not self.is_crash)
-
-    @property
-    def has_given_up(self) -> bool:
-        """Return whether it ended after it lost another one or timed out waiting for it, without a crash."""
-        return self.echo is not None and (self.code >= 0 or self.code == -signal.SIGABRT)
 
     @property
     def how(self) -> str:
         """Return how it ended, in words."""
-        if self.words and self.raised is None:
-            return self.words
-        if self.has_given_up and self.echo is not None:
-            return f"gave up: {self.echo.text}"
-        if self.report.process == "training":
-            return "failed, according to Ray Train"
-        if self.is_by_exception:
-            return f"ended with {self.raised.text if self.raised else 'an exception'}"
-        if self.is_cause_unknown:
-            return "stopped responding to Ray Train" if self.report.exception else "died, according to Ray"
-        if self.code >= 0:
-            return f"ended with exit code {self.code}"
-        name = signals.name(-self.code)
-        return f"was ended by {name if name.startswith('SIG') else f'signal {name}'}"
+        match self.manner:
+            case "words" | "undecided":
+                return self.words
+            case "gave up":
+                return f"gave up: {self.echo.text if self.echo else ''}"
+            case "exception":
+                return f"ended with {self.raised.text if self.raised else 'an exception'}"
+            case "code":
+                return f"ended with exit code {self.code}"
+            case "lost":
+                return "stopped responding to Ray Train" if self.report.exception else "died, according to Ray"
+            case name:
+                return f"was ended by {name if name.startswith('SIG') else f'signal {name}'}"
 
 
 @once
@@ -280,14 +282,27 @@ def _aborts(facts: Facts) -> dict[tuple[int, ...], Notice]:
 
 
 def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
-    """Return the process of a report: its rank is that of NCCL's lines with its pid, else that of the report."""
-    event = report_of(notice)
-    if event.ended_pid is None and len(event.ranks) == 1:
+    """Return the process of a report: its rank is that of NCCL's lines with its pid, else that of the report.
+
+    On one host, a process without a line is the rank without a line that has its local rank.
+    """
+    event, pid = report_of(notice), report_of(notice).ended_pid
+    if pid is None and len(event.ranks) == 1:
         host, pid = find_process(facts, event.ranks[0])
-        return ProcessEnd([*event.ranks], host, pid, code, notice, node=host or _find_node(facts, notice))
-    ranks, host = _look_up_pid(facts, event.ended_pid)
-    ranks = list(event.ranks) if host is None else ranks
-    return ProcessEnd(ranks, host, event.ended_pid, code, notice, node=host or _find_node(facts, notice))
+        ranks = [*event.ranks]
+    else:
+        ranks, host = _look_up_pid(facts, pid)
+        local = value(notice, "local_rank")
+        is_absent = not with_pid(facts, pid) and _absent_ranks(facts) == {local} and not facts.spans_hosts()
+        ranks = ranks if host is not None else list(event.ranks) or ([local] if is_absent else [])
+    return ProcessEnd(ranks, host, pid, code, notice, node=host or _find_node(facts, notice))
+
+
+@once
+def _absent_ranks(facts: Facts) -> set[int]:
+    """Return the ranks of the job without any line."""
+    world = facts.job.world_size if facts.job.rank_space == "global" else None
+    return set(range(world or 0)) - set(facts.job.ranks_seen) if (world or 0) <= _MOST_TASKS else set()
 
 
 def _find_node(facts: Facts, notice: Notice) -> str | None:
@@ -507,8 +522,8 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
         lost = [lost[0].with_fields(ranks=unhealthy[0].ranks)]
     found = [*lost, *unhealthy, *_read_snippets(facts, snippets), *_raised_by_tasks(facts, tasks)]
     found = [end for end in found if end.ranks] or found  # others are not ranks, and Ray may have restarted them
-    nobody = [*((0, one) for one in by_driver), *((EXCEPTION, one) for one in given_up)]
-    return found or [ProcessEnd([], None, None, code, one) for code, one in nobody[:1]]
+    nobody = [*((0, one, "") for one in by_driver), *((EXCEPTION, one, _FAILED) for one in given_up)]
+    return found or [ProcessEnd([], None, None, code, one, words=words) for code, one, words in nobody[:1]]
 
 
 def raised_in_ray(facts: Facts, notice: Notice) -> set[int]:
