@@ -15,6 +15,7 @@ ROLES = {
     "ends-job": "A launcher, a scheduler, a shell or the process itself says that processes have ended, or ends them.",
     "forced-end": "Somebody ended processes from outside: that is not a failure of theirs.",
     "ends-one": "It is known of one process only that somebody ended it: others may run on.",
+    "restart": "A launcher starts the processes anew after a failure.",
     "memory-kill": "The kernel, a scheduler or Ray killed processes because memory ran out.",
     "propagated-error": "A caller, a launcher or a shell passes on that something failed: the cause is elsewhere.",
     "failed-call": "A program prints the error that a call of NCCL returned to it.",

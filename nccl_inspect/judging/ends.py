@@ -41,6 +41,9 @@ _WORDS = {
 _MPI_ABORT, _UNHEALTHY = "MPI_Abort", "unhealthy"
 _LEFT = "exited on its own: it is the only one that Hydra does not report as killed"
 _KILLED_OTHERS = "ended, and Hydra (mpiexec) killed the others: the log does not show which one ended first"
+_FAILED = "failed, according to Ray Train"
+GAVE_UP, LOST = "gave up", "lost"
+"""Manners of ends: it lost another process, or timed out waiting for it; it is gone for an unknown reason."""
 _LAST_WORDS = (
     "torch/watchdog-terminated",
     "torch/async-error",
@@ -125,11 +128,26 @@ class ProcessEnd(Frozen):
         return self.pid is None and not self.ranks and self.report.process not in ("spawned", "task")
 
     @property
-    def is_by_exception(self) -> bool:
-        """Return whether an exception ended it; PyTorch's clean-up after one may end with an abort."""
-        is_stated = self.report.exception and self.echo is None and not self.is_cause_unknown
-        is_raised = self.raised is not None or self.trace is not None or is_stated
-        return is_raised and (self.code >= 0 or self.code == -signal.SIGABRT)
+    def is_vague(self) -> bool:
+        """Return whether a report without a pid may be about one of the processes that others name."""
+        return self.pid is None and (not self.ranks or self.report.order == "any")
+
+    @property
+    def manner(self) -> str:
+        """Return how it ended in a word or two; a signal by its name.
+
+        PyTorch's clean-up after an exception may end with an abort.
+        """
+        if self.is_undecided:
+            return "undecided"
+        if self.words and self.raised is None:
+            return "words"
+        if self.code >= 0 or self.code == -signal.SIGABRT:
+            if self.echo is not None:
+                return GAVE_UP
+            if self.raised or self.trace or (self.report.exception and self.code):
+                return "exception"
+        return signals.name(-self.code) if self.code < 0 else "code" if self.code else LOST
 
     @property
     def is_crash(self) -> bool:
@@ -137,69 +155,69 @@ class ProcessEnd(Frozen):
         return -self.code in _CRASHES
 
     @property
-    def is_cause_unknown(self) -> bool:
-        """Return whether the process is gone for an unknown reason."""
-        return self.code == 0 and self.raised is None and not self.words
+    def is_killed(self) -> bool:
+        """Return whether it crashed, or somebody killed it."""
+        return self.is_crash or self.code == -signal.SIGKILL
 
     @property
     def is_rank_unconfirmed(self) -> bool:
         """Return whether only a launcher names its rank, which may only have lost another: a crash never does."""
-        is_unconfirmed = self.report.order == "any" and self.raised is None and not self.is_cause_unknown
+        is_unconfirmed = self.report.order == "any" and self.raised is None and self.manner != LOST
         return is_unconfirmed and ((bool(self.ranks) and self.report.process == "task") or not self.is_crash)
-
-    @property
-    def has_given_up(self) -> bool:
-        """Return whether it ended after it lost another one or timed out waiting for it, without a crash."""
-        return self.echo is not None and (self.code >= 0 or self.code == -signal.SIGABRT)
 
     @property
     def how(self) -> str:
         """Return how it ended, in words."""
-        if self.words and self.raised is None:
-            return self.words
-        if self.has_given_up and self.echo is not None:
-            return f"gave up: {self.echo.text}"
-        if self.report.process == "training":
-            return "failed, according to Ray Train"
-        if self.is_by_exception:
-            return f"ended with {self.raised.text if self.raised else 'an exception'}"
-        if self.is_cause_unknown:
-            return "stopped responding to Ray Train" if self.report.exception else "died, according to Ray"
-        if self.code >= 0:
-            return f"ended with exit code {self.code}"
-        name = signals.name(-self.code)
-        return f"was ended by {name if name.startswith('SIG') else f'signal {name}'}"
+        match self.manner:
+            case "words" | "undecided":
+                return self.words
+            case "gave up":
+                return f"gave up: {self.echo.text if self.echo else ''}"
+            case "exception":
+                return f"ended with {self.raised.text if self.raised else 'an exception'}"
+            case "code":
+                return f"ended with exit code {self.code}"
+            case "lost":
+                return "stopped responding to Ray Train" if self.report.exception else "died, according to Ray"
+            case name:
+                return f"was ended by {name if name.startswith('SIG') else f'signal {name}'}"
 
 
 @once
 def process_ends(facts: Facts) -> list[ProcessEnd]:
-    """Return each process once, in the order of its source, without those that a launcher ended."""
-    traces = exceptions.exceptions_of(facts).traces
-    ends = [*_identified_ends(facts), *_spawned_ends(facts)]
-    of_ends = [next((t for t in traces if t.rank in end.ranks and not end.is_loader), None) for end in ends]
-    ends = [end.with_fields(trace=trace) for end, trace in zip(ends, of_ends, strict=True)]
-    ranks = {rank for end in ends for rank in end.ranks}
-    ends += [_end_with_trace(facts, trace) for trace in traces if trace.rank not in ranks]
-    pids, ranks = {end.pid for end in ends if end.pid is not None}, {rank for end in ends for rank in end.ranks}
-    of_ray = [end for end in _ends_of_ray(facts) if end.pid not in pids]  # those without any other report
-    of_ray = [end for end in of_ray if not (end.ranks and ranks.issuperset(end.ranks))]
-    ends += [end for end in of_ray if not ends or end.ranks or end.pid is not None]
-    if ends:  # tasks of Slurm that crashed or were killed first, without any other report
-        codes, ranks = {end.code for end in ends}, {rank for end in ends for rank in end.ranks}
-        tasks = [end for end in _without_pid(facts) if end.report.process == "task"]
-        tasks = [end for end in tasks if end.is_crash or end.code == -signal.SIGKILL]
-        ends += [end for end in tasks if end.code not in codes and ranks.isdisjoint(end.ranks)]
-    ends = _with_echoes(facts, [end.with_fields(raised=end.trace.last) if end.trace else end for end in ends])
-    # The rank of a loader ends after it, and a process that lost another after that one.
-    ends.sort(key=lambda end: (not end.is_loader, end.echo is not None, end.begin.place))
-    ends += _nameless(facts, {end.code for end in ends})
-    return ends or _with_echoes(facts, _without_pid(facts)) or [end for end in _spared_ends(facts) if end.is_undecided]
-
-
-def _with_echoes(facts: Facts, ends: list[ProcessEnd]) -> list[ProcessEnd]:
-    lost = {trace.rank: trace.last for trace in exceptions.exceptions_of(facts).echoes}
-    own = [filter(None, (lost.get(rank) for rank in end.ranks if not end.is_loader)) for end in ends]
-    return [end.with_fields(echo=next(some, end.echo)) for end, some in zip(ends, own, strict=True)]
+    """Return each process that ended on its own once, as the surest report has it; none that a launcher ended."""
+    raised = exceptions.exceptions_of(facts)
+    traces = {trace.rank: trace for trace in raised.traces}
+    grades = (
+        [*_identified_ends(facts), *_spawned_ends(facts)],
+        [ProcessEnd([rank], *find_process(facts, rank), EXCEPTION, traces[rank].begin) for rank in traces],
+        _ends_of_ray(facts),
+        _crashes(facts),
+        _without_pid(facts),
+        [end for end in _spared_ends(facts) if end.is_undecided],
+    )
+    ends: list[ProcessEnd] = []
+    at: dict[tuple[str, int], int] = {}
+    for grade in grades:
+        codes = {end.code for end in ends}
+        for end in grade:
+            names = [*(("rank", rank) for rank in end.ranks), *([("pid", end.pid)] if end.pid is not None else [])]
+            place = next((at[name] for name in names if name in at), len(ends))
+            if place < len(ends):
+                ends[place] = end if end.ranks and not ends[place].ranks else ends[place]
+            elif codes and end.is_vague and (end.code in codes or not end.is_killed):
+                continue
+            else:
+                ends.append(end)
+            at.update(dict.fromkeys(names, place))
+    lost = {trace.rank: trace.last for trace in raised.echoes}
+    for place, end in enumerate(ends):
+        ranks = () if end.is_loader else end.ranks
+        trace = next((traces[rank] for rank in ranks if rank in traces), None)
+        echo = next((lost[rank] for rank in ranks if lost.get(rank)), end.echo)
+        ends[place] = end.with_fields(trace=trace, raised=trace.last if trace else end.raised, echo=echo)
+    # The rank of a loader ends after it, a process that lost another after that one, and nobody knows who crashed.
+    return sorted(ends, key=lambda end: (not end.is_loader, end.echo is not None, end.is_nameless, end.begin.place))
 
 
 def _is_own(event: ProcessEnded) -> bool:
@@ -219,27 +237,13 @@ def _is_failure(code: int | None) -> bool:
     return code is not None and code != 0 and code not in EXTERNAL
 
 
-def _identified_ends(facts: Facts) -> list[ProcessEnd]:
-    """Return the processes that a report names: one with two reports counts once, even if one of these has no pid."""
-    found = [end for end in _spared_ends(facts) if not end.is_undecided]
-    stated = []
+def _identified_ends(facts: Facts) -> Iterator[ProcessEnd]:
+    """Yield the processes that a report names."""
     for notice in facts.with_event(ProcessEnded, _is_identified):
         code, words = report_of(notice).code, _words(facts, notice)
         if (words or _is_failure(code)) and not _is_foreign(facts, report_of(notice)):
-            stated.append(_identify(facts, notice, code or 0).with_fields(words=words))
-    ends: list[ProcessEnd] = []
-    at: dict[tuple[str, tuple[int, ...]], int] = {}
-    for end in (*stated, *found):
-        keys: list[tuple[str, tuple[int, ...]]] = [("pid", (end.pid,))] if end.pid is not None else []
-        keys += [("ranks", tuple(end.ranks))] if end.ranks else []
-        place = next((at[key] for key in keys if key in at), None)
-        if place is None:
-            place = len(ends)
-            ends.append(end)
-        elif end.ranks and not ends[place].ranks:  # the process itself does not report its rank
-            ends[place] = end
-        at.update(dict.fromkeys(keys, place))
-    return ends
+            yield _identify(facts, notice, code or 0).with_fields(words=words)
+    yield from (end for end in _spared_ends(facts) if not end.is_undecided)
 
 
 def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
@@ -278,14 +282,27 @@ def _aborts(facts: Facts) -> dict[tuple[int, ...], Notice]:
 
 
 def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
-    """Return the process of a report: its rank is that of NCCL's lines with its pid, else that of the report."""
-    event = report_of(notice)
-    if event.ended_pid is None and len(event.ranks) == 1:
+    """Return the process of a report: its rank is that of NCCL's lines with its pid, else that of the report.
+
+    On one host, a process without a line is the rank without a line that has its local rank.
+    """
+    event, pid = report_of(notice), report_of(notice).ended_pid
+    if pid is None and len(event.ranks) == 1:
         host, pid = find_process(facts, event.ranks[0])
-        return ProcessEnd([*event.ranks], host, pid, code, notice, node=host or _find_node(facts, notice))
-    ranks, host = _look_up_pid(facts, event.ended_pid)
-    ranks = list(event.ranks) if host is None else ranks
-    return ProcessEnd(ranks, host, event.ended_pid, code, notice, node=host or _find_node(facts, notice))
+        ranks = [*event.ranks]
+    else:
+        ranks, host = _look_up_pid(facts, pid)
+        local = value(notice, "local_rank")
+        is_absent = not with_pid(facts, pid) and _absent_ranks(facts) == {local} and not facts.spans_hosts()
+        ranks = ranks if host is not None else list(event.ranks) or ([local] if is_absent else [])
+    return ProcessEnd(ranks, host, pid, code, notice, node=host or _find_node(facts, notice))
+
+
+@once
+def _absent_ranks(facts: Facts) -> set[int]:
+    """Return the ranks of the job without any line."""
+    world = facts.job.world_size if facts.job.rank_space == "global" else None
+    return set(range(world or 0)) - set(facts.job.ranks_seen) if (world or 0) <= _MOST_TASKS else set()
 
 
 def _find_node(facts: Facts, notice: Notice) -> str | None:
@@ -295,10 +312,6 @@ def _find_node(facts: Facts, notice: Notice) -> str | None:
     name = report_of(notice).node or str(value(notice, "nodes") or "")
     is_one = name not in ("", "localhost") and not {"[", ","}.intersection(name)
     return (owner.hosts_of(tuple(facts.hosts())).match_host(name) or name) if is_one else None
-
-
-def _end_with_trace(facts: Facts, trace: Trace) -> ProcessEnd:
-    return ProcessEnd([trace.rank], *find_process(facts, trace.rank), EXCEPTION, trace.begin, trace)
 
 
 def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
@@ -331,15 +344,12 @@ def loss_exceptions(facts: Facts) -> list[Notice]:
     return [*own, *(notice for notice, raised in _find_spawned(facts) if raised and raised.is_loss_of_peer)]
 
 
-def _nameless(facts: Facts, codes: set[int]) -> list[ProcessEnd]:
-    """Crashes without a pid; a process that crashed before the ranks started, or after their end, was not a rank."""
-    texts = {end.text for end in facts.job.ended_by}
-    by_code: dict[int, ProcessEnd] = {}
-    for notice in facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order == "own"):
-        code = report_of(notice).code
-        if code is not None and code not in codes and notice.message in texts and not facts.is_over():
-            by_code.setdefault(code, ProcessEnd([], None, None, code, notice))
-    return list(by_code.values())
+def _crashes(facts: Facts) -> list[ProcessEnd]:
+    """Return crashes without a pid; one before the ranks started, or after their end, was not that of a rank."""
+    texts = {end.text for end in facts.job.ended_by} if not facts.is_over() else set[str]()
+    own = facts.with_event(ProcessEnded, lambda event: _is_unidentified(event) and event.order == "own")
+    by_code = {report_of(one).code: one for one in reversed(own) if one.message in texts}
+    return [ProcessEnd([], None, None, code, one) for code, one in by_code.items() if code is not None]
 
 
 def _without_pid(facts: Facts) -> list[ProcessEnd]:
@@ -352,7 +362,8 @@ def _without_pid(facts: Facts) -> list[ProcessEnd]:
             if _is_end_of_task(facts, notice):
                 ends.append(ProcessEnd(ranks_of_tasks(facts, notice), None, None, code or 0, notice, words=words))
         elif lost:  # each of these ended with that code
-            ends += [_end_with_trace(facts, trace).with_fields(trace=None, echo=trace.last) for trace in lost]
+            own = [(trace, *find_process(facts, trace.rank)) for trace in lost]
+            ends += [ProcessEnd([trace.rank], host, pid, EXCEPTION, trace.begin) for trace, host, pid in own]
         elif words or code is None or _is_failure(code):
             code = EXCEPTION if words or code is None else code
             ends.append(ProcessEnd(list(event.ranks), None, None, code, notice, words=words))
@@ -499,14 +510,8 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
     if not (facts.notices(_RAISE) or is_raised):
         return []
     retries = _lines(facts.notices(_RETRY))
-    lost = [
-        ProcessEnd(
-            *_look_up_pid(facts, report_of(one).ended_pid), report_of(one).ended_pid, report_of(one).code or 0, one
-        )
-        for one in facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "raylet")
-        if _not_before(one.evidence, retries)
-    ]
-    lost = lost or [ProcessEnd([], None, None, 0, notice) for notice in by_driver[:1]]  # the raylet's may be elsewhere
+    deaths = facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "raylet")
+    lost = [_identify(facts, one, report_of(one).code or 0) for one in deaths if _not_before(one.evidence, retries)]
     snippets = _snippets(facts)
     unhealthy = [
         ProcessEnd(list(ranks), None, None, 0, notice)
@@ -514,17 +519,11 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
         if report_of(notice).how == _UNHEALTHY
     ]
     if len(lost) == len(unhealthy) == 1 and not lost[0].ranks:  # a pid and a rank: a single one of each is the same
-        dead = [lost[0].with_fields(ranks=unhealthy[0].ranks)]
-    else:
-        lost = [end for end in lost if end.ranks or not unhealthy]
-        ranks = {rank for end in lost for rank in end.ranks}
-        dead = [*lost, *(end for end in unhealthy if not ranks.issuperset(end.ranks))]
-    ranks = {rank for end in dead for rank in end.ranks}
-    raised = [*_read_snippets(facts, snippets), *_raised_by_tasks(facts, tasks)]
-    raised = [end for end in raised if not ranks.intersection(end.ranks)]
-    if any(end.ranks and end.raised for end in raised):
-        dead = [end for end in dead if end.ranks]  # others are not ranks, and Ray may have restarted them
-    return [*dead, *raised] or [ProcessEnd([], None, None, EXCEPTION, notice) for notice in given_up[:1]]
+        lost = [lost[0].with_fields(ranks=unhealthy[0].ranks)]
+    found = [*lost, *unhealthy, *_read_snippets(facts, snippets), *_raised_by_tasks(facts, tasks)]
+    found = [end for end in found if end.ranks] or found  # others are not ranks, and Ray may have restarted them
+    nobody = [*((0, one, "") for one in by_driver), *((EXCEPTION, one, _FAILED) for one in given_up)]
+    return found or [ProcessEnd([], None, None, code, one, words=words) for code, one, words in nobody[:1]]
 
 
 def raised_in_ray(facts: Facts, notice: Notice) -> set[int]:

@@ -781,7 +781,7 @@ IN_GENERAL = {
     **{"where": "the address", "side": "the side that lacks it", "variable": "the variable", "name": "the option"},
     **{"other": "the provider", "google": "Google's network", "paths": "these paths", "nets": "these networks"},
     **{"net": "less", "times": "several", "worst": "several", "least": "once per host", "left": "half or less"},
-    **{"share": "a part", "source": "measured", "gone": "the ranks that are gone"},
+    **{"share": "a part", "source": "measured", "gone": "the ranks that are gone", "line": "the exception"},
 }
 """How values of names in braces read in sentences about all jobs; commands have ``<NAME>``."""
 

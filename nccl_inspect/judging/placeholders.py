@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from nccl_inspect.event.base import is_named
+from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.judging import networks
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.places import POD, Places, culprit_ranks
@@ -26,6 +27,8 @@ _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
 _ON_RANK = compile_later(r"(?:\bon )?\brank (\d+)\b")
 _ITS_HOST = re.compile(r"\b(on|of) (?:its (?:host|node)|the host of (?:this rank|that rank|rank \d+))\b")
 """A host that the comment of a command leaves open."""
+_LIVE = "py-spy "
+"""Begins a step that looks at a running process."""
 _MOST = 4
 """The most values to list; nobody would read more."""
 _DEVICES = ("device", "hca", "name")
@@ -59,9 +62,20 @@ class _Scene(Frozen):
 
 def fill(facts: Facts, findings: Iterable[Finding]) -> None:
     """Fill the placeholders of all fixes with values from the log."""
+    job = facts.job
+    has_ended = bool(job.ended_by or facts.with_role("forced-end") or facts.with_event(ProcessEnded))
     for finding in findings:
         if any(_PLACEHOLDER.search(step) or _ITS_HOST.search(step) for step in finding.fix):
-            finding.fix = [_fill_step(step, facts, finding) for step in finding.fix]
+            finding.fix = [
+                _postpone(step) if has_ended and step.startswith(_LIVE) else _fill_step(step, facts, finding)
+                for step in finding.fix
+            ]
+
+
+def _postpone(step: str) -> str:
+    """Return a step that needs a running process, of a job that has ended."""
+    code, _, words = step.replace(" now?", " then?").partition(COMMENT)
+    return f"{code}{COMMENT}next time, before the job ends" + (f": {words}" if words else "")
 
 
 def _fill_step(step: str, facts: Facts, finding: Finding) -> str:

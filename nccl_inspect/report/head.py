@@ -93,7 +93,10 @@ def _describe_culprit(job: Job, lead: Finding | None, places: list[Place], repor
         )
         words = ranks_word(lead.ranks) + (f"; reported by {by}" if by else "")
     culprits = lead.culprits if lead else []
-    if culprits and culprits[0].kind == "rank" and all(culprit.kind in _THINGS for culprit in culprits):
+    are_ranks = bool(culprits) and culprits[0].kind == "rank" and all(one.kind in _THINGS for one in culprits)
+    if lead and not lead.paths and 0 < len(places) <= _MOST_PLACES:  # the words name their host
+        are_ranks |= bool(culprits) and all(one.kind == "host" and f"on {one.name}" in words for one in culprits)
+    if are_ranks:
         others = culprits[0].good_elsewhere
         beside = [culprit.name for culprit in culprits if culprit.kind in _BESIDE]
         is_apart = bool(others) and not words.endswith(_NO_LINE)  # else the words show it

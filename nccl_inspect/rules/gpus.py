@@ -369,6 +369,7 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
         "XLA": facts.notices("frameworks/xla-nccl-failed"),
         "NVLS": any(str(failure.file).endswith("transport/nvls.cc") for failure in failures),
         "vague": not failures and not any(cuda.FULL in notice.message for notice in torch),
+        **({} if failures else _find_excess(torch[0])),
         "asked by others": asked,
         "harmless": asked and not facts.job.failed,
     }
@@ -377,6 +378,21 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
         rank = rank_prefix(notice)
         ranks |= raised_in_ray(facts, notice) if rank is None else {rank}
     yield Hit(notices, named, ranks, hosts_in(notices), [*notices, *sizes])
+
+
+_REQUEST = compile_later(
+    r"Tried to allocate ([\d.]+) (.?)i?B.{0,20}? (?:has a total capacity of|\(GPU \d+;) ([\d.]+) (.?)i?B"
+)
+_UNITS = " KMGTPE"
+
+
+def _find_excess(notice: Notice) -> dict[str, object]:
+    """Return what was asked for and what the GPU has in all, where that is less."""
+    if not (match := _REQUEST.search(notice.message)):
+        return {}
+    sizes = [float(size) * 1024.0 ** max(_UNITS.find(unit), 0) for size, unit in (match.group(1, 2), match.group(3, 4))]
+    asked, whole = (f"{size} {unit}iB" for size, unit in (match.group(1, 2), match.group(3, 4)))
+    return {"asked": asked, "whole": whole} if sizes[0] > sizes[1] else {}
 
 
 def _has_ended(facts: Facts, notice: Notice) -> bool:

@@ -24,6 +24,8 @@ from nccl_inspect.judging.check import (
 )
 from nccl_inspect.judging.ends import (
     EXCEPTION,
+    GAVE_UP,
+    LOST,
     ProcessEnd,
     is_last,
     is_maybe_caught,
@@ -42,7 +44,7 @@ from nccl_inspect.judging.ends import (
 )
 from nccl_inspect.judging.evidence import kernel_log, workloads
 from nccl_inspect.judging.evidence.workloads import Case, Change
-from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, ranks_in
+from nccl_inspect.judging.facts import cite_line, global_ranks, hosts_in, hosts_with, is_before, ranks_in
 from nccl_inspect.judging.statements import EXTERNAL, FLUSHED, is_forced, is_propagated_error, message_of, report_of
 from nccl_inspect.judging.transfers import echoes_of_another, lost_peers
 from nccl_inspect.judging.watchdog import without_output
@@ -102,7 +104,14 @@ def tell_peer_death(facts: Facts, account: Account) -> Hit:
     elif ends:
         return _find_departed(facts, ends, []).with_fields(ranks=sorted(ranks))
     hit = tell_account(facts, account)
-    return hit.with_fields(named={**hit.named, account.kind: True, "over": facts.is_over()})
+    return hit.with_fields(named={**hit.named, account.kind: True, **_name_state(facts, account.evidence)})
+
+
+def _name_state(facts: Facts, failed: Sequence[Evidence]) -> dict[str, object]:
+    """Return what became of the job after these lines."""
+    restarts = [line for notice in facts.with_role("restart") for line in notice.evidence]
+    is_restarted = any(all(not is_before(restart, line) for line in failed) for restart in restarts)
+    return {"over": facts.is_over(), "restarts": is_restarted}
 
 
 def _closed_connections(facts: Facts) -> list[Notice]:
@@ -186,7 +195,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     ranks = {rank for end in departed for rank in end.ranks}
     suspected = _waited_for(facts, departed) if first.echo else set()
     who = first.who
-    if first.echo and first.has_given_up and ranks and more:
+    if first.manner == GAVE_UP and ranks and more:
         who, more = ranks_word(ranks), 0
     ended = f"{who} {first.how}"
     unordered = not first.echo and is_unordered(departed)
@@ -194,10 +203,11 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
         ended, more = list_words((f"{end.who} {end.how}" for end in departed), limit=2), 0
     elif first.is_undecided and not first.echo:
         more = 0
-    manner = {-signal.SIGKILL: "SIGKILL", -signal.SIGBUS: "SIGBUS"}.get(first.code, "error")
-    if first.is_by_exception:
+    manner = {"lost": "lost by Ray", "undecided": "undecided", "SIGKILL": "SIGKILL", "SIGBUS": "SIGBUS"}.get(
+        first.manner, "error"
+    )
+    if first.manner == "exception":
         manner = "exception of CUDA" if first.raised and first.raised.is_of_cuda else "exception"
-    manner = "undecided" if first.is_undecided else "lost by Ray" if first.is_cause_unknown else manner
     message = next((words[rank] for rank in first.ranks if rank in words), None)
     is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught(facts, first.notice)
     is_doubtful |= first.trace is not None and first.trace.is_cut_off and first.notice is first.trace.begin
@@ -224,7 +234,7 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
             "unordered": unordered,
             "ends others": ends_others and not is_last_one,
             "last": ends_others and is_last_one,
-            "over": facts.is_over(),
+            **_name_state(facts, first.notice.evidence),
             "loader": first.is_loader,
         },
         # It may not be a rank, or only one that lost another.
@@ -246,7 +256,7 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
         return {"why": "undecided", "whole": value(whole, "how") if whole else ""}
     if end.code == -signal.SIGBUS:
         return {"why": "SIGBUS", "shares": bool(facts.paths(transport="SHM"))}
-    if end.is_by_exception:
+    if end.manner == "exception":
         raised, first = end.raised, end.trace.first if end.trace else None
         if raised and raised.is_of_cuda:
             return {"why": "exception", "cuda": cuda.find_cause(cuda.code_in(raised.text))}
@@ -259,7 +269,7 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
     names = {
         "SIGKILL": end.code == -signal.SIGKILL,
         "training": end.report.process == "training",
-        "lost by Ray": end.is_cause_unknown,
+        "lost by Ray": end.manner == LOST,
         "crash": end.is_crash,
         "SIGABRT": end.code == -signal.SIGABRT,
         "waited": end.echo is not None and exceptions.WAITED in end.echo.text,
@@ -276,6 +286,7 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
         "likely": last.text,
         "line": cite_line(last.line),
         "others": "" if len(maybe) == 1 else "above" if last is maybe[-1] else "near",
+        "sole": len(maybe) == 1 and last.is_error,
     }
 
 
@@ -327,6 +338,7 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
             "process": process,
             "line": first.line if first else "",
             "lost": True,
+            "unsure": not sure,
             "over": facts.is_over(),
             "elsewhere": bool(candidates) and seen.isdisjoint(candidates),
             "few": 1 < len(candidates) < world,

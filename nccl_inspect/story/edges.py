@@ -231,7 +231,8 @@ class Edges:
         """Explain by settings what nothing else explains."""
         settings = [one for one in self.incidents if self._is_setting(one) and _is_fatal(one)]
         for root in self.roots if settings else ():
-            classes = {root.layer.name.lower(), "stage" if root.kind == "never-began" else ""}
+            is_absent = bool(root.peers) and not any(map(self._actors.find_process, root.peers))  # no setting does that
+            classes = {root.layer.name.lower(), "stage" if root.kind == "never-began" and not is_absent else ""}
             if root in settings or root.kind in _COMPARED or (root.is_kill and root.words.endswith("SIGKILL")):
                 continue
             why = [

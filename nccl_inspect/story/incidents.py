@@ -11,7 +11,7 @@ from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascad
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import cuda, exceptions
-from nccl_inspect.judging.ends import is_last, process_ends, since_start, terminations
+from nccl_inspect.judging.ends import LOST, is_last, process_ends, since_start, terminations
 from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
@@ -315,7 +315,7 @@ class Collector:
                 end.notice.evidence[0],
                 end.how,
                 is_report=True,
-                is_kill=is_killed or end.is_cause_unknown,
+                is_kill=is_killed or end.manner == LOST,
                 confidence="likely" if end.report.kills_with else "certain",  # it names some that it killed itself
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from nccl_inspect.event.types import CollectiveTimeout
@@ -191,18 +191,16 @@ class Story:
             is_said = effect.layer == Layer.END if effect.actors else _sentence(effect) in said
             if not (is_shown or (is_said and effect.actors <= who) or _ONLY_NAME.fullmatch(effect.words)):
                 groups[effect.kind, effect.words if effect.layer in _WORDED else effect.layer.name].append(effect)
+        late = {actor for one in lead if one.kind == "never-called" for actor in one.peers}
+        groups = {key: _without_late(some, late) for key, some in groups.items()}
         telling = sorted(groups.values(), key=_says_little)[: _MOST_ENTRIES - 1]
-        ordered = [lead, *sorted(telling, key=_when)]
+        ordered = [lead, *_sort_by_causes(sorted(telling, key=_when))]
         number = {id(one): place for place, some in enumerate(ordered) for one in some}
         return [self._entry(some, number, place, found) for place, some in enumerate(ordered)]
 
     def _entry(self, incidents: list[Incident], number: dict[int, int], place: int, found: Collection[str]) -> Entry:
-        events = [(one, one.notice.event) for one in incidents if one.notice]
-        waits = [(one, event) for one, event in events if isinstance(event, CollectiveTimeout)]
-        worded = [one for one, _ in waits] or [
-            one for one in incidents if not (one.notice and one.notice.production in HELPERS)
-        ]
-        first = first_of(worded or incidents) or incidents[0]
+        first = _find_telling(incidents)
+        waits = [(one, event) for one in incidents if (event := _wait_of(one))]
         causes = (number.get(id(cause), place) for one in incidents for cause in one.because)
         who = {actor for one in incidents for actor in one.actors or one.peers}
         ranks = ranks_among(who) if place else self.ranks_in(incidents)
@@ -344,13 +342,30 @@ def _rank(incident: Incident) -> tuple[object, ...]:
     return tier + doubt, 0 if tier in (0, 2, 3) else incident.layer, incident.is_retold, Order(incident)
 
 
+def _without_late(incidents: list[Incident], late: set[Actor]) -> list[Incident]:
+    """Return who waited in a call, without those that came to it when the others had given up."""
+    calls = {event.operation for one in incidents if (event := _wait_of(one))}
+    return [one for one in incidents if len(calls) != 1 or not one.actors <= late] or incidents
+
+
 def _sentence(incident: Incident) -> str:
     """Return what happened in words, without who printed it."""
-    event = incident.notice.event if incident.notice else None
-    if isinstance(event, CollectiveTimeout):
+    if event := _wait_of(incident):
         return f"{_waiting_words(event)} for {event.operation} and timed out"
     words = _PRINTER.sub("", incident.words)
-    return _BEFORE.get(incident.kind, "") + words if event is not None else words
+    return _BEFORE.get(incident.kind, "") + words if incident.notice and incident.notice.event else words
+
+
+def _wait_of(incident: Incident) -> CollectiveTimeout | None:
+    event = incident.notice.event if incident.notice else None
+    return event if isinstance(event, CollectiveTimeout) else None
+
+
+def _find_telling(incidents: list[Incident]) -> Incident:
+    """Return the incident that says what happened: the first, of calls if there are some, rather not of a helper."""
+    waits = [one for one in incidents if _wait_of(one)]
+    worded = waits or [one for one in incidents if not (one.notice and one.notice.production in HELPERS)]
+    return first_of(worded or incidents) or incidents[0]
 
 
 def _waiting_words(event: CollectiveTimeout) -> str:
@@ -377,6 +392,25 @@ def _says_little(incidents: list[Incident]) -> tuple[object, ...]:
     return is_of_nobody, incidents[0].kind in _VAGUE, *_when(incidents)
 
 
+def _sort_by_causes(groups: list[list[Incident]]) -> Iterator[list[Incident]]:
+    """Yield what happened in order: effects after their causes, else by time; what has no order stays as it is."""
+    left = list(groups)
+    while left:
+        free = (some for some in left if not any(_comes_before(other, some) for other in left if other is not some))
+        chosen = next(free, left[0])
+        left.remove(chosen)
+        yield chosen
+
+
+def _comes_before(some: list[Incident], others: list[Incident]) -> bool:
+    first, other = _find_telling(some), _find_telling(others)
+    if any(cause in some for cause in other.because):
+        return True
+    if first.layer == Layer.END and other.is_signal:
+        return True  # a launcher reports that a process ended after it has ended the others because of that
+    return not other.is_report and first.actors != other.actors and before(first, other) is True
+
+
 def _when(incidents: list[Incident]) -> tuple[object, ...]:
-    first = first_of(incidents) or incidents[0]
+    first = _find_telling(incidents)
     return first.is_report and first.layer != Layer.PROGRAM, Order(first)

@@ -18,14 +18,18 @@ class Moment(NamedTuple):
 
 
 def show_time(text: str) -> str:
-    """Return a time stamp for people, to the second: ``2026-11-20 23:15:18Z``, also where it counts from 1970."""
+    """Return a time stamp for people, to the second: ``2026-11-20 23:15:18Z``; ``47 s`` if it counts from a start."""
     text = text.strip("[]")
     when = moment(text) if text.replace(".", "", 1).isdigit() else None
+    if when is not None and when.seconds < _LONGEST:
+        return f"{when.seconds:.0f} s"
     if when is not None:
         return f"{datetime.fromtimestamp(when.seconds, UTC):%Y-%m-%d %H:%M:%S}Z"
     return _FRACTION.sub("", text).replace("T", " ", 1)
 
 
+_LONGEST = 3.2e8
+"""Seconds that may count from the start of a machine: ten years. More of them count from 1970."""
 _FRACTION = compile_later(r"(?<=:\d\d)[.,]\d+")
 _FORMS = (
     ("day", "%Y %b %d %H:%M:%S"),

@@ -42,7 +42,7 @@ def _view(view: View, style: Style) -> list[str]:
     for host, ranks in view.hosts.items():
         gpus = {} if view.is_folded else {rank: gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
         named = ", ".join(f"{rank} ({gpu})" if gpu else str(rank) for rank, gpu in gpus.items())
-        lines += block("host", f"{escape_controls(host)}: ranks {named or ranges(ranks)}", style)
+        lines += block("host", f"{escape_controls(host)}: rank{'s' * (len(ranks) > 1)} {named or ranges(ranks)}", style)
     by_pair = {(link.kind, link.src, link.dst): link for link in view.links}
     if view.is_folded:
         for kind in view.kinds:  # the links between hosts, not ranks

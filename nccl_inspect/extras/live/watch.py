@@ -382,7 +382,11 @@ class Watch:
         if self._reported is None:
             self._reported = job
             return [Verdict(job)], job
-        return [*self._changes(self._reported, job), End(job)], job
+        has_grown = any(
+            one.lines > other.lines for one, other in zip(job.sources, self._reported.sources, strict=False)
+        )
+        news = list(self._changes(self._reported, job))
+        return [*news, *([End(job)] if news or has_grown or beside.evidence else [])], job
 
     def status(self) -> Status:
         """Return how far the job got, cheap enough to be asked at any time."""

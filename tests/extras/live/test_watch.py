@@ -259,6 +259,11 @@ def test_an_export_is_watched_as_it_is_summarized(tmp_path: Path) -> None:
         assert invoke("watch", "--until-end", str(log)).stdout == invoke("summarize", str(log)).stdout
 
 
+def test_a_log_that_is_whole_gets_its_verdict_once(tmp_path: Path) -> None:
+    (log := tmp_path / "job.log").write_bytes(sample_data.contents("p2p-nvlink-8gpu")[0])
+    assert invoke("watch", "--until-end", str(log)).stdout.count("OK: ") == 1
+
+
 def following(pieces: Iterator[Piece]) -> list[Any]:
     """Return what comes until nothing comes any more; notes as whether a log begins, and their words."""
     found: list[Any] = []
