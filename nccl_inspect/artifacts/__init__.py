@@ -86,11 +86,6 @@ class Inventory(NamedTuple):
 NOTHING = Inventory([], [], [])
 
 
-def split_inventory(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]:
-    """Return the logs and the evidence of an :func:`inventory`."""
-    return inventory(inputs)[:2]
-
-
 def inventory(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Inventory:
     """Tell the logs from the evidence beside them, and read the latter.
 

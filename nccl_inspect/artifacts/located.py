@@ -130,7 +130,11 @@ class _Reader:
         elif name in ("MappingEndEvent", "SequenceEndEvent"):
             self._end()
         elif name == "AliasEvent":
-            self._alias(event.anchor)
+            node = self._anchors.get(event.anchor)
+            if node is None:
+                raise ValueError(f"the alias *{event.anchor[:40]} stands for nothing, or for itself")
+            self._count(self._sizes[id(node)])
+            self._put(node)
 
     def _begin(self, event: Any, node: Node) -> None:
         self._count(1)
@@ -150,13 +154,6 @@ class _Reader:
             _, anchor, before = self._named.pop()
             self._anchors[anchor] = node
             self._sizes[id(node)] = self._values - before + 1
-        self._put(node)
-
-    def _alias(self, anchor: str) -> None:
-        node = self._anchors.get(anchor)
-        if node is None:
-            raise ValueError(f"the alias *{anchor[:40]} stands for nothing, or for itself")
-        self._count(self._sizes[id(node)])
         self._put(node)
 
     def _count(self, number: int) -> None:

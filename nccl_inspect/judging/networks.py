@@ -407,12 +407,7 @@ def ib_cards(facts: Facts) -> list[Evidence]:
         *facts.notices("nccl/net-ib-merged"),
         *(notice for notice in facts.notices("nccl/ib-device-not-usable") if not _is_efa(notice)),
     ]
-    return first_evidence([*cards[:2], *over_infiniband(facts)[:2]])
-
-
-def over_infiniband(facts: Facts) -> list[Notice]:
-    """Return lines that name an IPoIB interface, which implies an InfiniBand card."""
-    return notices_naming(facts, is_over_infiniband)
+    return first_evidence([*cards[:2], *notices_naming(facts, is_over_infiniband)[:2]])
 
 
 def settings_without_ib(facts: Facts) -> list[Setting]:

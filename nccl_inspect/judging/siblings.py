@@ -324,7 +324,13 @@ class _Observer:
         self._compare_channels()
         ranks = set(chain.from_iterable(start.ranks for start in self._starts.values()))
         if self._is_global and len(ranks) == self._facts.job.world_size:
-            self._compare_paths()  # else lines of other pairs may be taken for those of ranks that are not there
+            paths = self._facts.paths_with_hardware.where(lambda kind: not kind.doubtful)
+            self._compare_pairs(paths.where(lambda kind: kind.scope == "intra"))
+            between = paths.where(lambda kind: kind.scope == "inter")
+            for side in SIDES:
+                self._compare_ways(between, side)
+                self._compare_gdr(between, side)
+            self._compare_nics(between)
         return join(self._found, self._ranks_on)
 
     def _check(
@@ -527,16 +533,6 @@ class _Observer:
         return len(processes) == len(set(processes))
 
     # Paths
-
-    def _compare_paths(self) -> None:
-        """Compare GPU by GPU, on hosts of one kind."""
-        paths = self._facts.paths_with_hardware.where(lambda kind: not kind.doubtful)
-        self._compare_pairs(paths.where(lambda kind: kind.scope == "intra"))
-        between = paths.where(lambda kind: kind.scope == "inter")
-        for side in SIDES:
-            self._compare_ways(between, side)
-            self._compare_gdr(between, side)
-        self._compare_nics(between)
 
     def _compare_pairs(self, inside: Selection) -> None:
         """Compare the connections between the same GPUs of hosts."""

@@ -85,10 +85,6 @@ class Topology(Frozen):
         """Return how many GPUs there are."""
         return len(self.devices)
 
-    def link_class(self, src: int, dst: int) -> str | None:
-        """Return the class of a pair of nvmlDev indices, None when it is not known."""
-        return self.pair(inventory.Gpu(src, None), inventory.Gpu(dst, None))
-
     def pair(self, src: inventory.Gpu, dst: inventory.Gpu) -> str | None:
         """Return the class of a pair of GPUs, None when it is not known, or when the names fit several that differ."""
         ends = ((a, b) for a in self._find_places(src) for b in self._find_places(dst))
