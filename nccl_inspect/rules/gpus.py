@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import cuda, exceptions
-from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.cuda import AT_START, is_of_kernel, make_cuda_hit
 from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
 from nccl_inspect.judging.evidence import kernel_log
@@ -441,7 +441,7 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     first = order(gpu.first if gpu else _COUNTS_LINKS)
     releases = [order(text) for text in facts.job.nccl_versions if "inferred" not in text]  # which are ranges
     is_old = any(() < release < first for release in releases)
-    version = first_evidence(facts.notices("nccl/nccl-version"))[:1]
+    version = facts.notices("nccl/nccl-version")[:1]
     named = {
         "release": ", ".join(facts.job.nccl_versions) or "of unknown version",
         "gpu": ", ".join(sorted(gpus)),

@@ -9,13 +9,12 @@ from typing import Any, TypeAlias
 
 from nccl_inspect.event.types import OfiProvider
 from nccl_inspect.judging import networks
-from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import (
     ENDS,
     HOSTS,
     RANKS,
     ends_of,
-    evidence_of_settings,
     global_ranks,
     hosts_in,
     hosts_with,
@@ -46,8 +45,7 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     rails = {(host, nic): rail for one in listed for host in one.hosts for nic, rail in _rails_of(one)}
     warned = [] if listed else facts.notices("nccl/ib-rail-mismatch")[:1]
     settings = [one for one in facts.user_settings("NCCL_CROSS_NIC") if one.value in ("0", "1")]
-    signs = first_evidence(listed[:1] or warned) or evidence_of_settings(settings, 1)
-    if not signs:
+    if not (listed or warned or settings):
         return
     joined = ("kind", "src_host", "dst_host")
     paths = crossing_paths(facts).filter_values(
@@ -72,6 +70,7 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
         "settings": settings if not listed and not warned else [],
         "allowed": [setting for setting in settings if setting.value == "1"],
     }
+    signs = listed[:1] or warned or settings
     yield Hit([], named, evidence=[*signs, *paths.first_lines()[:4]], paths=paths)
 
 
@@ -162,10 +161,10 @@ def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:
     )
 
 
-def _find_refusals(facts: Facts) -> list[Evidence]:
-    """NCCL's lines where a connection of one network reaches a listener of another."""
+def _find_refusals(facts: Facts) -> list[Notice]:
+    """Find NCCL's lines where a connection of one network reaches a listener of another."""
     wrong_type = [notice for notice in facts.with_role("stranger") if value(notice, "got_type") is not None]
-    return first_evidence([*wrong_type, *facts.with_role("garbled-address")])
+    return [*wrong_type, *facts.with_role("garbled-address")]
 
 
 def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
@@ -367,8 +366,7 @@ def pxn_unused(facts: Facts) -> Iterator[Hit]:
     old = facts.notices("nccl/pxn-disabled-by-plugin")
     slow = paths if paths and (off or old) else _stray(facts) if paths else paths
     if slow:
-        shown = [*evidence_of_settings(off, 1), *first_evidence(old[:1]), *slow.first_lines()[:3]]
-        yield Hit(named={"off": off, "old plugin": old}, evidence=shown, paths=slow)
+        yield Hit(named={"off": off, "old plugin": old}, evidence=[*off, *old[:1], *slow.first_lines()[:3]], paths=slow)
 
 
 def _stray(facts: Facts) -> Selection:

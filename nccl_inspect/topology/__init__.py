@@ -91,11 +91,6 @@ class Topology(Frozen):
         kinds = {self.classes[pair] for pair in ends if pair in self.classes}
         return kinds.pop() if len(kinds) == 1 else None
 
-    def gpu(self, gpu: inventory.Gpu) -> Gpu | None:
-        """Return the GPU of that name, None when there is none or several."""
-        places = self._find_places(gpu)
-        return self.devices[places[0]] if len(places) == 1 else None
-
     def _find_places(self, gpu: inventory.Gpu) -> list[int]:
         """Return where a GPU may be in ``devices``: by its bus id where that is known here, else by its index."""
         if gpu.bus_id is not None:

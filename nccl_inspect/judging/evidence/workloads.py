@@ -160,11 +160,6 @@ def are_one_pod(cases: Sequence[Case]) -> bool:
     return len({case.pod.label for case in cases}) == 1
 
 
-def verb(cases: Sequence[Case], singular: str, plural: str) -> str:
-    """Return the form of a verb that agrees with the number of pods."""
-    return singular if are_one_pod(cases) else plural
-
-
 def finding_of(
     rule: Rule,
     facts: Facts,
