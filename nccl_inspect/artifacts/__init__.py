@@ -186,8 +186,10 @@ def one_by_one(
 
 def read_one(file: File, kind: Kind) -> list[Artifact] | None:
     """Return what a file holds; None where it proves to be a log."""
+    if (file.size or 0) > MAX_BYTES:
+        return [_artifact(file.name, kind, problem=TOO_LARGE)]
     try:
-        return _read(file, kind)
+        return contents(file.name, kind, file.open())
     except NotOfKindError:
         return None
 
@@ -209,13 +211,6 @@ def head_of(file: File) -> bytes:
             return log_detection.unpack_head(stream.read(HEAD)) or b""
     except OSError:  # reading it as a log says why
         return b""
-
-
-def _read(file: File, kind: Kind) -> list[Artifact]:
-    """Return what a file holds."""
-    if (file.size or 0) > MAX_BYTES:
-        return [_artifact(file.name, kind, problem=TOO_LARGE)]
-    return contents(file.name, kind, file.open())
 
 
 def contents(name: str, kind: Kind, pieces: Pieces) -> list[Artifact]:

@@ -656,17 +656,6 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             ranks={*(hit.ranks or ())},
         )
     else:
-        ranks, hosts = None if hit.ranks is None else {*hit.ranks}, hit.hosts
-        evidence = None if hit.evidence is None else list(lines_of(hit.evidence))
-        if hosts is None and ranks is not None and not (hit.notices or hit.paths or hit.settings):
-            hosts = hosts_with(facts.job, ranks)
-        if hit.settings and ranks is None:
-            ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
-        if hit.settings and hosts is None:
-            hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
-        if hit.settings and evidence is None:
-            shown = hit.paths.first_lines() if hit.paths else ()
-            evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
         found = rule.finding(
             text["summary"],
             cause=text["cause"],
@@ -676,9 +665,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             severity=text.get("severity"),
             confidence=confidence,
             notices=hit.notices,
-            ranks=ranks,
-            hosts=hosts,
-            evidence=evidence,
+            **_find_subject(facts, hit),
             paths=hit.paths,
             open_paths=hit.open_paths,
             explains_errors=[*hit.notices, *hit.explains],
@@ -686,6 +673,22 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             open_end=hit.open_end,
         )
     return found.with_fields(action=text.get("action", ""))
+
+
+def _find_subject(facts: Facts, hit: Hit) -> dict[str, Any]:
+    """Return the ranks, hosts and lines that a finding is about, as far as the hit gives them or has settings."""
+    ranks, hosts = None if hit.ranks is None else {*hit.ranks}, hit.hosts
+    evidence = None if hit.evidence is None else list(lines_of(hit.evidence))
+    if hosts is None and ranks is not None and not (hit.notices or hit.paths or hit.settings):
+        hosts = hosts_with(facts.job, ranks)
+    if hit.settings and ranks is None:
+        ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
+    if hit.settings and hosts is None:
+        hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
+    if hit.settings and evidence is None:
+        shown = hit.paths.first_lines() if hit.paths else ()
+        evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
+    return {"ranks": ranks, "hosts": hosts, "evidence": evidence}
 
 
 def _needs(given: Iterable[str]) -> Needs:
