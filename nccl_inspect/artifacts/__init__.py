@@ -176,7 +176,6 @@ def one_by_one(
     """Yield what files hold, in their order; None for one that is a log.
 
     Args:
-        files_of_kind: on disk, with their kinds.
         count: called with the size of each file that was read.
     """
     for file, kind in files_of_kind:
@@ -215,11 +214,6 @@ def head_of(file: File) -> bytes:
 
 def contents(name: str, kind: Kind, pieces: Pieces) -> list[Artifact]:
     """Return what a file holds: one artifact, or one for each tool whose output is in it.
-
-    Args:
-        name: of the file.
-        kind: by its first bytes.
-        pieces: its bytes, packed or not.
 
     Raises:
         NotOfKindError: it is a log.

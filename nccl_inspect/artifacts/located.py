@@ -190,8 +190,6 @@ def find(node: Node, *, key: str, having: str) -> Iterator[tuple[str, Node, Node
     """Yield all mappings under a key that have another one: their paths, the mappings around them, and they themselves.
 
     Args:
-        node: to begin with.
-        key: under which they stand.
         having: a key in them with a sequence that is not empty.
     """
     waiting = [("", node)]
@@ -221,11 +219,6 @@ def is_json(head: bytes) -> bool:
 
 def slot(node: Node, path: str, keys: Sequence[str]) -> tuple[Node, str, list[str]]:
     """Return where a value under these keys belongs: the existing part of the path is kept.
-
-    Args:
-        node: that is there.
-        path: where it stands.
-        keys: below it.
 
     Returns:
         the innermost node that is there, its path, and the keys that are missing.

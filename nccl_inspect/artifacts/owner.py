@@ -107,7 +107,6 @@ def identity(artifact: Artifact, hosts: Hosts) -> Identity | None:
     """Return the hosts that a file about machines names; None for all others.
 
     Args:
-        artifact: any.
         hosts: of the jobs that it may be about: where all have one, it is about that one.
     """
     if not isinstance(artifact.value, Report | Topology):

@@ -331,7 +331,6 @@ class _Chains:
     A call waits for the ranks that did not make it, and for those that made it but are in an earlier one.
 
     Args:
-        calls: all that are blocked.
         busy: ranks that wait for others outside of these calls.
     """
 

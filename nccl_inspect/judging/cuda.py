@@ -233,10 +233,8 @@ def make_cuda_hit(
     """Return the hit of some failed calls.
 
     Args:
-        facts: about the job.
         failed: the calls; the first one decides the cause.
         steps: show more, where the error itself is not the cause.
-        known: more values.
     """
     first = failed[0]
     named = {

@@ -56,6 +56,9 @@ with values for names in braces; what is not empty is so for the condition ``is 
 compares). ``NAME(facts, findings)`` sees those of all other
 rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
 ``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it.
+A fault in files from machines whose ``clue`` names the rule (``evidence/faults.toml``) gives its ``file``, ``lines``,
+``costs`` and ``steps``.
+
 ``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is
 only kept if that is so. A step that is empty, or has a value that is, is left out; the name of a list alone stands for
 a step for each of its values.
@@ -455,7 +458,10 @@ def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Register
         judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
         tell = partial(_tell, rule, block, checks.get(f"tell_{name}") or tell_account) if rule.tells else None
         takes_findings = check and check.__code__.co_argcount > 1
-        yield Registered(rule, None if takes_findings else judge, judge if takes_findings else None, tell)
+        if takes_findings:
+            yield Registered(rule, None, judge, tell)
+        else:
+            yield Registered(rule, partial(_judge_with_clues, rule, judge, block), None, tell)
 
 
 def _read(folder: Path, name: str) -> tuple[Rule, _Entries, str]:
@@ -594,6 +600,18 @@ def _judge_hits(
     assert isinstance(facts, Facts)
     for hit in find(*known):
         yield _result(rule, facts, hit, block) if isinstance(hit, Hit) else hit
+
+
+def _judge_with_clues(
+    rule: Rule, judge: Callable[[Facts], Iterator[Result]], block: str, facts: Facts
+) -> Iterator[Result]:
+    """Judge a page, and the faults in files from machines that name its rule."""
+    yield from judge(facts)
+    if facts.job.artifacts:
+        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
+
+        for hit in settled.find_clues(facts, rule.name):
+            yield _result(rule, facts, hit, block)
 
 
 def _tell(rule: Rule, block: str, tell: Callable[[Facts, Account], Hit], facts: Facts, account: Account) -> Finding:

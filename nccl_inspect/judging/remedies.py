@@ -23,12 +23,7 @@ _OPEN_PLACEHOLDER = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>"
 
 
 def order_steps(findings: list[Finding], most: int) -> list[Finding]:
-    """Return the findings, each with the best step first: that of a nested cause, else one to type as it is.
-
-    Args:
-        findings: with their causes.
-        most: steps of each.
-    """
+    """Return the findings, each with the best step first: that of a nested cause, else one to type as it is."""
     ordered = []
     for finding in findings:
         nests = finding.root and not (finding.confidence == "certain" and finding.fatal)

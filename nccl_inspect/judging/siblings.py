@@ -113,9 +113,6 @@ def find_odd(
     """Return what is odd in a group of siblings, if anything is.
 
     Args:
-        attribute: in which they are compared.
-        values: what each has.
-        group: what they are called.
         label: of the attribute, if it is several.
         may_lack: whether it counts that one has nothing.
     """
@@ -162,12 +159,7 @@ def _keep_common_host(found: Iterable[Odd]) -> list[Odd]:
 
 
 def join(found: Iterable[Odd], ranks_of: Mapping[str, frozenset[int]]) -> list[list[Odd]]:
-    """Return what is odd by who is odd, the narrowest statement first.
-
-    Args:
-        found: in all groups.
-        ranks_of: hosts.
-    """
+    """Return what is odd by who is odd, the narrowest statement first."""
     alike = group_values(((one.label, one.hosts, one.is_likely), one) for one in _keep_common_host(found)).values()
     by_hosts = group_values((one.hosts, one) for one in (_merge(entries, ranks_of) for entries in alike)).values()
     results = []

@@ -104,7 +104,6 @@ def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> 
     """Yield unused evidence and the reasons; files of the same kind and reason together.
 
     Args:
-        artifacts: used or not.
         short: without folders and without "not used", which the label of the row says.
     """
     groups = group_values(((entry.kind, entry.problem), entry.name) for entry in artifacts if entry.problem)

@@ -258,17 +258,13 @@ _WRONG = {
 
 
 def gpu_degraded(facts: Facts) -> Iterator[Hit]:
-    """Find what monitors, NCCL's health masks (it warns of degraded bandwidth since 2.32) and files from hosts show."""
+    """Find what monitors and NCCL's health masks show; it warns of degraded bandwidth since 2.32."""
     if stated := facts.errors_of_rule("gpu-degraded"):
         yield Hit(stated)
     masks = facts.notices("nccl/mnnvl-fabric")
     if sick := [notice for notice in masks if _mask_of(notice) & 3 == _TRUE]:
         faults = dict.fromkeys(fault for notice in sick for fault in decode_health(_mask_of(notice)))
         yield Hit(sick, {"faults": list(faults), "mask": value(sick[0], "health")})
-    if facts.job.artifacts:
-        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
-
-        yield from settled.find_clues(facts, "gpu-degraded")
 
 
 def _mask_of(notice: Notice) -> int:

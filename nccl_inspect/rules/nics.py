@@ -265,14 +265,6 @@ def _some_are_left_out(facts: Facts) -> bool:
     return any(len(members) > 1 for members in lists.values()) and len({len(members) for members in ranks.values()}) > 1
 
 
-def nic_link_bad(facts: Facts) -> Iterator[Hit]:
-    """Find the ports that NCCL lists in files from their hosts."""
-    if facts.job.artifacts:
-        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
-
-        yield from settled.find_clues(facts, "nic-link-bad")
-
-
 def nic_merge_mismatch(facts: Facts) -> Iterator[Hit]:
     """Find the warnings; NCCL continues with the ports it has, unless it is forced to fuse them.
 

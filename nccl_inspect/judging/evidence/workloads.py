@@ -177,14 +177,9 @@ def finding_of(
     """Create a finding from files beside the log, with the findings that it explains.
 
     Args:
-        rule: that found it.
-        facts: about the job.
         cases: the containers with the fault; empty if the file has none.
         shown: its effects in the log.
         summary: what is missing, in one line.
-        cause: why that leads to the effects.
-        fix: step by step.
-        evidence: lines of the files.
         confidence: in the cause; at most likely if the log only suggests the effect.
         confirm: how to confirm it if the log only suggests the effect.
         ranks: that have the fault; empty for those of the effects that are on hosts of these containers.
