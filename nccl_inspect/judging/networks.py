@@ -19,7 +19,7 @@ from nccl_inspect.platforms import find_network
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import count, some_names
+from nccl_inspect.util.wording import count
 
 _OF_ONE_MACHINE = compile_later(
     r"docker|br-[0-9a-f]{12}|veth[0-9a-f]{4}|cni|cbr|virbr|lxc|lxdbr|podman|nerdctl|flannel|cali[0-9a-f]|cilium|weave|"
@@ -328,14 +328,6 @@ def without_cards(facts: Facts) -> list[Notice]:
     none = [*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)]
     listed_by = hosts_in(card_lists(facts))
     return none if listed_by and not listed_by & hosts_in(none) else []
-
-
-def no_cards_on(notices: list[Notice]) -> str:
-    """Return what the hosts of :func:`without_cards` lack, in words."""
-    return (
-        f"on {some_names(sorted(hosts_in(notices)))} NCCL found no InfiniBand or RoCE card, though others have one: "
-        "device nodes or verbs libraries are missing in the container, the card is down, or the host has none"
-    )
 
 
 def efa_hints(facts: Facts) -> list[Evidence]:

@@ -305,7 +305,7 @@ def fill_steps(steps: Iterable[str], hit: Hit) -> Iterator[str]:
     for step in steps:
         several = value_of(hit, step[1:-1])
         if isinstance(several, list):
-            yield from several
+            yield from (choose_parts(one, hit) for one in several)
         elif (text := fill_in(step, hit).strip()) and LACKING not in text:
             yield text
 
@@ -437,7 +437,8 @@ _ALONE = compile_later(r"«(\w+)\?\{\1\}»")
 """A value in a sentence or a command that is complete without it."""
 _TWICE = compile_later(r"\b(\w[\w ]+), or \1\b")
 """Two parts that read the same in general."""
-_EITHER = compile_later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
+_BOTH = r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»"
+_EITHER, _EITHER_STEP = compile_later(_BOTH), compile_later(f"^{_BOTH}$")
 
 
 def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Registered]:
@@ -832,7 +833,9 @@ def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
     for case in says:
         fitting = [step for step in steps(case) if not PLACEHOLDER.fullmatch(step) and step not in filled_in]
         filled_in.update(filter(PLACEHOLDER.search, fitting))
-        advised = dict.fromkeys(map(_general_text, fitting))
+        # One step for a job and another one for other jobs are two.
+        each = (one for step in fitting for one in _EITHER_STEP.sub(r"\2\n\3", step).split("\n"))
+        advised = dict.fromkeys(map(_general_text, each))
         if advised and "case" in case:
             yield _wrap(f"If {case['case'][0]}:")
         for is_sentence, group in groupby(advised, remedies.is_sentence):

@@ -95,10 +95,8 @@ def nccl_tests_failed(facts: Facts) -> Iterator[Hit]:
     errors = [error for error in facts.errors(forced_ends=False) if not is_propagated_error(error)]
     if notices and all(error.production in _ENDS for error in errors):
         code = cuda.code_of_text(str(value(notices[0], "error")))
-        steps = cuda.find_fix(code, (cuda.DO_THEY_FIT, cuda.IS_BROKEN))
-        yield Hit(
-            notices, {"cause": cuda.find_cause(code), "steps": steps, "out of memory": code == cuda.OUT_OF_MEMORY}
-        )
+        named = {"cause": cuda.find_cause(code), "out of memory": code == cuda.OUT_OF_MEMORY}
+        yield Hit(notices, named | cuda.find_fixes(code))
 
 
 def wrong_results(facts: Facts) -> Iterator[Hit]:

@@ -65,17 +65,8 @@ def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
     without_file = [one for one in cuda.failures(facts) if one.file is None]
     of_nccl = [one for one in without_file if _is_cause(one.code) or cuda.has_meaning(one.code)]
     if failed := of_nccl or _find_pytorch_failures(facts):
-        kernel = [cuda.WHICH_KERNEL] if is_of_kernel(failed[0].code) else []
-        place = [cuda.WHICH_PLACE, cuda.DO_THEY_FIT] if of_nccl else []
-        yield make_cuda_hit(
-            facts,
-            failed,
-            [*kernel, *place, cuda.IS_BROKEN],
-            {
-                "PyTorch": not of_nccl,
-                "cause itself": any(one.code in _TELLING or _is_cause(one.code) for one in failed),
-            },
-        )
+        is_told = any(one.code in _TELLING or _is_cause(one.code) for one in failed)
+        yield make_cuda_hit(facts, failed, {"PyTorch": not of_nccl, "cause itself": is_told})
 
 
 def _is_cause(code: int | None) -> bool:
@@ -111,11 +102,8 @@ _FABRIC, _NO_SUCH_GPU = (802, 919), 101
 def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
     """Find failed calls during set-up that no more specific rule covers."""
     if failed := [failure for failure in cuda.failures(facts) if _is_ours(failure)]:
-        first = failed[0]
-        which = [cuda.WHICH_KERNEL] if is_of_kernel(first.code) else [cuda.SAME_DRIVER, cuda.ALL_GPUS]
-        is_hidden = first.code == _NO_SUCH_GPU and str(first.file).endswith("transport/p2p.cc")
-        steps = [cuda.IS_BROKEN, *which, cuda.WHICH_CONNECTION]
-        yield make_cuda_hit(facts, failed, steps, {"hidden": is_hidden})
+        is_hidden = failed[0].code == _NO_SUCH_GPU and str(failed[0].file).endswith("transport/p2p.cc")
+        yield make_cuda_hit(facts, failed, {"hidden": is_hidden})
 
 
 def _is_ours(failure: cuda.Failure) -> bool:
@@ -134,8 +122,7 @@ def _is_ours(failure: cuda.Failure) -> bool:
 def cuda_failure_in_launch(facts: Facts) -> Iterator[Hit]:
     """Find failed calls in source files that launch kernels and copies."""
     if failed := list(filter(cuda.is_launch, cuda.failures(facts))):
-        which = cuda.WHICH_KERNEL if is_of_kernel(failed[0].code) else cuda.DO_THEY_FIT
-        yield make_cuda_hit(facts, failed, [which, cuda.IS_BROKEN, cuda.EARLIER_OUTPUT])
+        yield make_cuda_hit(facts, failed)
 
 
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100

@@ -252,7 +252,7 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
         "words": networks.paths_in_words(paths) if paths else "",
         "cost": over_tcp(facts.platform),
         "unusable": unusable[0].message if unusable else "",
-        "without": without and networks.no_cards_on(without),
+        "without": hosts_in(without),
         "verbs": verbs,
         "listed": listed,
         "named": [] if verbs else listed,
