@@ -120,10 +120,8 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
             open_paths=paths.exclude(sure).where(lambda _: bool(sure)),
         )
         return
-    tcp, failed = (
-        networks.fallback(facts),
-        [one for one in networks.failed_plugins(facts) if not networks.is_of_libfabric(one)],
-    )
+    tcp = networks.fallback(facts)
+    failed = [one for one in networks.failed_plugins(facts) if not networks.is_of_libfabric(one)]
     if tcp and network.rdma and (better or failed) and not networks.settings_without_ib(facts):
         names = [str(getattr(notice.event, "plugin", "")) for notice in failed]
         named |= {"names": names, "plugins": failed and not better, "idle": tcp.may_be_idle}
