@@ -48,8 +48,6 @@ def suggestion(word: str, candidates: Iterable[str], cutoff: float = 0.5) -> str
     """Return a question that names similar words; empty if there are none.
 
     Args:
-        word: as written.
-        candidates: the words that exist.
         cutoff: how similar a word must be, from 0 to 1: more where there are many.
     """
     from difflib import get_close_matches  # only for the error

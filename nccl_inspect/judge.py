@@ -205,7 +205,6 @@ def _is_repeated(
     """Return whether it is a symptom whose lines all appear in findings that say more.
 
     Args:
-        findings: all.
         joining: whether findings that join statements of several processes count.
     """
     if by_name[symptom.rule].reach != Layer.CALL:
@@ -361,8 +360,6 @@ def judge_paths(
     weighs less, which does not make its paths better.
 
     Args:
-        facts: about the job.
-        results: of all rules.
         findings: that are shown, with the severities that the user gives them.
         counting: the findings that are not accepted, with the severities that their rules gave them.
         suppressed: the findings that are accepted.
@@ -402,7 +399,6 @@ def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiti
     healthy.
 
     Args:
-        job: that is judged.
         judgement: its findings, and the verdicts of its paths.
         is_dead: a rank died of an error, whether or not a finding reports it.
         is_waiting: the log ends while ranks wait for each other: still starting, stuck, or cut there.
@@ -436,7 +432,6 @@ def set_actions(findings: Iterable[Finding], is_dead: bool, has_ended: bool, hos
         findings: in the order of the report.
         is_dead: whether the verdict is that the job failed.
         has_ended: whether the log shows that it ended.
-        hosts: of the job.
     """
     rules = {entry.rule.name: entry.rule for entry in list_rules()}
     return [
@@ -461,10 +456,8 @@ def choose_action(finding: Finding, rule: Rule, is_dead: bool, *, has_ended: boo
 
     Args:
         finding: with its causes.
-        rule: its rule.
         is_dead: whether the job ended for it, or never continues.
         has_ended: whether the log shows that the job ended.
-        hosts: of the job.
     """
     if not finding.root:
         return NO_ACTION  # that of its cause counts

@@ -132,7 +132,12 @@ def list_nics(job: Job) -> list[NicRow]:
     busy = {(host, network) for host, network, _ in nics}
     _add_listed(nics, listed, busy)
     _add_counted(nics, job, busy)
-    speeds = _find_speeds(job)
+    speeds = {
+        (host, str(value(notice, _SPEEDS[notice.production]))): int(value(notice, "speed"))
+        for notice in job.notices
+        if notice.production in _SPEEDS
+        for host in notice.hosts
+    }
     # In an excerpt, the lines that use a NIC may be missing.
     hosts_in_use = set() if job.excerpt else {host for host, _ in busy}
     places = {host.name: place for place, host in enumerate(job.hosts)}
@@ -237,15 +242,6 @@ def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, 
         for host in notice.hosts if single.issuperset(notice.hosts) else ():
             for index in range(notice.event.nics or 0) if host in networks else ():
                 nics.setdefault((host, networks[host], str(index)), _Nic(None, index))
-
-
-def _find_speeds(job: Job) -> dict[tuple[str, str], int]:
-    return {
-        (host, str(value(notice, _SPEEDS[notice.production]))): int(value(notice, "speed"))
-        for notice in job.notices
-        if notice.production in _SPEEDS
-        for host in notice.hosts
-    }
 
 
 _WEIGHTS = {"error": 3, "warning": 2, "info": 1}

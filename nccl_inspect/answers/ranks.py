@@ -338,11 +338,6 @@ def list_timings(job: Job) -> list[TimingRow]:
     return sorted(table, key=lambda row: -row.total)
 
 
-def slowest_phase(timing: InitTiming) -> str:
-    """Return the phase that took most of the time."""
-    return max(timing.phases, key=timing.phases.__getitem__, default="")
-
-
 def _timing_row(comm: CommunicatorInfo, timing: InitTiming) -> TimingRow:
     host, line = timing.process.host, timing.evidence
     return TimingRow(
@@ -350,7 +345,7 @@ def _timing_row(comm: CommunicatorInfo, timing: InitTiming) -> TimingRow:
         rank=comm.ranks[timing.rank] if timing.rank < len(comm.ranks) else None,
         host=host if is_named(host) else None,
         total=timing.total,
-        slowest=slowest_phase(timing),
+        slowest=max(timing.phases, key=timing.phases.__getitem__, default=""),
         **{name: timing.phases.get(name) for name in PHASES},
         source=line.source if line else "",
         line=line.line if line else 0,

@@ -86,11 +86,6 @@ class Inventory(NamedTuple):
 NOTHING = Inventory([], [], [])
 
 
-def split_inventory(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]:
-    """Return the logs and the evidence of an :func:`inventory`."""
-    return inventory(inputs)[:2]
-
-
 def inventory(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Inventory:
     """Tell the logs from the evidence beside them, and read the latter.
 
@@ -181,7 +176,6 @@ def one_by_one(
     """Yield what files hold, in their order; None for one that is a log.
 
     Args:
-        files_of_kind: on disk, with their kinds.
         count: called with the size of each file that was read.
     """
     for file, kind in files_of_kind:
@@ -191,8 +185,10 @@ def one_by_one(
 
 def read_one(file: File, kind: Kind) -> list[Artifact] | None:
     """Return what a file holds; None where it proves to be a log."""
+    if (file.size or 0) > MAX_BYTES:
+        return [_artifact(file.name, kind, problem=TOO_LARGE)]
     try:
-        return _read(file, kind)
+        return contents(file.name, kind, file.open())
     except NotOfKindError:
         return None
 
@@ -216,20 +212,8 @@ def head_of(file: File) -> bytes:
         return b""
 
 
-def _read(file: File, kind: Kind) -> list[Artifact]:
-    """Return what a file holds."""
-    if (file.size or 0) > MAX_BYTES:
-        return [_artifact(file.name, kind, problem=TOO_LARGE)]
-    return contents(file.name, kind, file.open())
-
-
 def contents(name: str, kind: Kind, pieces: Pieces) -> list[Artifact]:
     """Return what a file holds: one artifact, or one for each tool whose output is in it.
-
-    Args:
-        name: of the file.
-        kind: by its first bytes.
-        pieces: its bytes, packed or not.
 
     Raises:
         NotOfKindError: it is a log.

@@ -123,7 +123,6 @@ def read(name: str, data: bytes) -> Dump:
 
     Args:
         name: of the file: the number at its end is the rank.
-        data: its contents.
 
     Raises:
         ValueError: it is damaged, or asks for more than plain values.

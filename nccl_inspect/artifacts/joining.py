@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import product
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nccl_inspect.artifacts import owner
 from nccl_inspect.artifacts.calls import Call
 from nccl_inspect.artifacts.identity import HOST, NEVER, NOTHING, Identity, Traits, contradiction, strength
+from nccl_inspect.artifacts.owner import set_aside
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
@@ -48,14 +48,9 @@ def identify(artifact: Artifact) -> Identity:
     return named
 
 
-def set_aside(artifact: Artifact, why: str) -> Artifact:
-    """Return a file with the reason why it is not used."""
-    return replace(artifact, value=None, problem=why)
-
-
 def _newest(artifacts: Sequence[Artifact]) -> list[Artifact]:
     """Return the newest dump of each rank; one that is days older than those of others was left by an earlier run."""
-    dumps = [entry for entry in artifacts if entry.reader == "flight_recorder" and entry.value is not None]
+    dumps = list(filter(_is_dump, artifacts))
     last = max((entry.value.active_ns for entry in dumps), default=0)
     newest: dict[int, Artifact] = {}
     for entry in dumps:
@@ -65,7 +60,7 @@ def _newest(artifacts: Sequence[Artifact]) -> list[Artifact]:
     kept = []
     for entry in artifacts:
         reason = None
-        if entry.reader == "flight_recorder" and entry.value is not None:
+        if _is_dump(entry):
             rank, active = entry.value.rank, entry.value.active_ns
             other = newest.get(rank) if rank is not None else None
             if other is not None and other is not entry:

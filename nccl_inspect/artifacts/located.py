@@ -130,7 +130,11 @@ class _Reader:
         elif name in ("MappingEndEvent", "SequenceEndEvent"):
             self._end()
         elif name == "AliasEvent":
-            self._alias(event.anchor)
+            node = self._anchors.get(event.anchor)
+            if node is None:
+                raise ValueError(f"the alias *{event.anchor[:40]} stands for nothing, or for itself")
+            self._count(self._sizes[id(node)])
+            self._put(node)
 
     def _begin(self, event: Any, node: Node) -> None:
         self._count(1)
@@ -150,13 +154,6 @@ class _Reader:
             _, anchor, before = self._named.pop()
             self._anchors[anchor] = node
             self._sizes[id(node)] = self._values - before + 1
-        self._put(node)
-
-    def _alias(self, anchor: str) -> None:
-        node = self._anchors.get(anchor)
-        if node is None:
-            raise ValueError(f"the alias *{anchor[:40]} stands for nothing, or for itself")
-        self._count(self._sizes[id(node)])
         self._put(node)
 
     def _count(self, number: int) -> None:
@@ -193,8 +190,6 @@ def find(node: Node, *, key: str, having: str) -> Iterator[tuple[str, Node, Node
     """Yield all mappings under a key that have another one: their paths, the mappings around them, and they themselves.
 
     Args:
-        node: to begin with.
-        key: under which they stand.
         having: a key in them with a sequence that is not empty.
     """
     waiting = [("", node)]
@@ -224,11 +219,6 @@ def is_json(head: bytes) -> bool:
 
 def slot(node: Node, path: str, keys: Sequence[str]) -> tuple[Node, str, list[str]]:
     """Return where a value under these keys belongs: the existing part of the path is kept.
-
-    Args:
-        node: that is there.
-        path: where it stands.
-        keys: below it.
 
     Returns:
         the innermost node that is there, its path, and the keys that are missing.

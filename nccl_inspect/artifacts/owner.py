@@ -38,14 +38,14 @@ class Hosts:
         ordered = sorted(self.names, key=len, reverse=True)
         self._place = {name: place for place, name in enumerate(ordered)}
         self._by_name: dict[str, str] = {}
-        for shape in (str, _short):
+        for shape in (str.lower, short):
             for name in ordered:
-                self._by_name.setdefault(shape(name).lower(), name)
+                self._by_name.setdefault(shape(name), name)
         self._longest = max(map(len, self._by_name), default=0)
 
     def match_host(self, name: str) -> str | None:
         """Return the host of that name, with or without its domain."""
-        return self._by_name.get(name.lower()) or self._by_name.get(_short(name).lower())
+        return self._by_name.get(name.lower()) or self._by_name.get(short(name))
 
     def find_host(self, path: str) -> str | None:
         """Return the host that a path names; None where it names none.
@@ -107,7 +107,6 @@ def identity(artifact: Artifact, hosts: Hosts) -> Identity | None:
     """Return the hosts that a file about machines names; None for all others.
 
     Args:
-        artifact: any.
         hosts: of the jobs that it may be about: where all have one, it is about that one.
     """
     if not isinstance(artifact.value, Report | Topology):
@@ -131,7 +130,7 @@ def _join_host(artifact: Artifact, hosts: Hosts, gpus: int, parts: _Parts) -> Ar
         return _by_lines(artifact, value, hosts)
     host = hosts.find_host(artifact.name)
     if host is None and (other := foreign(artifact.name)):
-        return _set_aside(artifact, [other], hosts)
+        return _reject_host(artifact, [other], hosts)
     host = host or _only_host(hosts)
     if isinstance(value, Report):
         # It is about another machine where none of its GPUs, or of its cards, is one of the log.
@@ -139,15 +138,17 @@ def _join_host(artifact: Artifact, hosts: Hosts, gpus: int, parts: _Parts) -> Ar
         cards = {item.name for item in value.items if item.part in _CARDS and item.name}
         own, mine = parts.gpus.get(host or "", set()), parts.nics.get(host or "", set())
         if buses and own and not {bus_number(bus) for bus in buses} & {bus_number(bus) for bus in own}:
-            why = f"its GPUs ({some(sorted(buses))}) are not those of the log ({some(sorted(own))})"
-            return replace(artifact, value=None, problem=why)
+            return set_aside(
+                artifact, f"its GPUs ({some(sorted(buses))}) are not those of the log ({some(sorted(own))})"
+            )
         if cards and mine and not cards & mine:
-            why = f"its NICs ({some(sorted(cards))}) are not those of the log ({some(sorted(mine))})"
-            return replace(artifact, value=None, problem=why)
+            return set_aside(
+                artifact, f"its NICs ({some(sorted(cards))}) are not those of the log ({some(sorted(mine))})"
+            )
         value = replace(value, items=tuple(replace(item, host=host) for item in value.items))
         return replace(artifact, value=value, host=host)
     if 0 < value.gpus < gpus:
-        return replace(artifact, value=None, problem=f"it has {value.gpus} GPUs, and the log shows {gpus} on a host")
+        return set_aside(artifact, f"it has {value.gpus} GPUs, and the log shows {gpus} on a host")
     return replace(artifact, value=replace(value, host=host), host=host)
 
 
@@ -156,18 +157,21 @@ def _by_lines(artifact: Artifact, report: Report, hosts: Hosts) -> Artifact:
     names = {item.host: hosts.match_host(item.host) for item in report.items if item.host}
     items: list[Item] = [replace(item, host=host) for item in report.items if (host := names.get(item.host or ""))]
     if not items:
-        return _set_aside(artifact, names, hosts)
+        return _reject_host(artifact, names, hosts)
     hosts_named = {host for host in names.values() if host}
     return replace(
         artifact, value=Report(report.name, tuple(items)), host=hosts_named.pop() if len(hosts_named) == 1 else None
     )
 
 
-def _set_aside(artifact: Artifact, names: Iterable[str | None], hosts: Hosts) -> Artifact:
+def _reject_host(artifact: Artifact, names: Iterable[str | None], hosts: Hosts) -> Artifact:
     about, hosts_in_log = (", ".join(list(map(str, some))[:_MAX_NAMES]) for some in (names, hosts.names))
-    return replace(
-        artifact, value=None, problem=f"about host {about}, which is not in the log ({hosts_in_log or 'no host'})"
-    )
+    return set_aside(artifact, f"about host {about}, which is not in the log ({hosts_in_log or 'no host'})")
+
+
+def set_aside(artifact: Artifact, why: str) -> Artifact:
+    """Return a file with the reason why it is not used."""
+    return replace(artifact, value=None, problem=why)
 
 
 def foreign(path: str) -> str | None:
@@ -175,8 +179,3 @@ def foreign(path: str) -> str | None:
     parts: Sequence[str] = PurePath(path).parts
     places = [place for place, part in enumerate(parts[:-2]) if part == _FOLDER]
     return parts[places[-1] + 1] if places else None
-
-
-def _short(host: str) -> str:
-    """Return a host without its domain; an address is not a name with a domain."""
-    return host if re.fullmatch(r"[\d.:]+", host) else host.partition(".")[0]

@@ -21,7 +21,6 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
     What is wrong with the archive itself is said where its logs are read.
 
     Args:
-        file: on disk.
         passed: takes the name of each member that is neither a log nor evidence, with the reason.
     """
     choice = _Choice(file.name, passed)

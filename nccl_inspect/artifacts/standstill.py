@@ -164,19 +164,15 @@ def _part(rank: int, rows: _Rows, call: Call | None) -> Part:
 # Collectives
 
 
-def _collectives(group: str, ranks: Iterable[int], rows: _Rows) -> dict[int, dict[int, Call]]:
-    return {
-        rank: {call.seq: call for call in rows[rank].calls.get(group, ()) if not call.is_p2p}
-        for rank in ranks
-        if rank in rows and group in rows[rank].groups
-    }
-
-
 def _blocked_collectives(every: _Groups, rows: _Rows) -> Iterator[_Blocked]:
     """Yield the first collective of each group that is not over on a rank that called it."""
     usual = _Usual(every, rows)
     for group, members in every:
-        calls = _collectives(group.name, members, rows)
+        calls = {
+            rank: {call.seq: call for call in rows[rank].calls.get(group.name, ()) if not call.is_p2p}
+            for rank in members
+            if rank in rows and group.name in rows[rank].groups
+        }
         seq = min((one.seq for made in calls.values() for one in made.values() if not one.is_completed), default=None)
         if seq is None:
             continue
@@ -335,7 +331,6 @@ class _Chains:
     A call waits for the ranks that did not make it, and for those that made it but are in an earlier one.
 
     Args:
-        calls: all that are blocked.
         busy: ranks that wait for others outside of these calls.
     """
 

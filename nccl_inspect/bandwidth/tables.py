@@ -184,11 +184,7 @@ class _Cells(NamedTuple):
 
 
 class _Reader:
-    """Goes through the lines; a table ends where the next one begins.
-
-    Args:
-        lines: that may belong to results, in their order.
-    """
+    """Goes through the lines; a table ends where the next one begins."""
 
     def __init__(self, lines: Sequence[Evidence]) -> None:
         self._lines = lines

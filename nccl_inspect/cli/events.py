@@ -36,14 +36,7 @@ Exit status: 130 Ctrl-C; FILE is not written.
 
 @click.command(epilog=_EXAMPLES, short_help="Export typed events as parquet, arrow, csv or jsonl.")
 @shared.inputs
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=shared.FILE,
-    default="-",
-    help="Write to FILE; its suffix sets the format. FILE.gz is compressed.",
-)
+@shared.target_option("Write to FILE; its suffix sets the format. FILE.gz is compressed.")
 @click.option(
     "--format",
     "form",

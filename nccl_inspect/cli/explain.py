@@ -41,7 +41,16 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
     quoted or piped in, are explained one by one. For part of a line, the closest known line is explained.
     """
     if what in ((), ("-",)):
-        texts = _read_stdin()
+        if sys.stdin is None or sys.stdin.isatty():
+            raise NcclInspectError("nothing to explain", f"name a rule or give a line; {explaining.LIST_RULES}")
+        nonempty = [line for line in decode(sys.stdin.buffer.read(_MAX_PIPED)).splitlines() if line.strip()]
+        if not nonempty:
+            raise NcclInspectError("standard input is empty", "name a rule, or pipe in a line")
+        texts = _join_wrapped(nonempty)
+        if len(texts) > _MAX_LINES:
+            raise NcclInspectError(
+                f"standard input holds more than {_MAX_LINES} lines", "use 'nccl-inspect annotate' for a whole log"
+            )
     else:  # one line given as separate words, or several lines and rules
         lines = [line for text in what for line in text.splitlines() if line.strip()]
         are_words = all(len(text.split()) == 1 for text in what) and explaining.rule_page(what[0]) is None
@@ -51,21 +60,6 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
         out.write(_explain_text(mask_secrets(texts[0]), out.style, width, is_shown))
         return
     out.write("\n".join(_explain_each([mask_secrets(text) for text in texts], out.style, width, is_shown)))
-
-
-def _read_stdin() -> list[str]:
-    """Return the lines of standard input."""
-    if sys.stdin is None or sys.stdin.isatty():
-        raise NcclInspectError("nothing to explain", f"name a rule or give a line; {explaining.LIST_RULES}")
-    nonempty = [line for line in decode(sys.stdin.buffer.read(_MAX_PIPED)).splitlines() if line.strip()]
-    if not nonempty:
-        raise NcclInspectError("standard input is empty", "name a rule, or pipe in a line")
-    lines = _join_wrapped(nonempty)
-    if len(lines) > _MAX_LINES:
-        raise NcclInspectError(
-            f"standard input holds more than {_MAX_LINES} lines", "use 'nccl-inspect annotate' for a whole log"
-        )
-    return lines
 
 
 def _join_wrapped(lines: list[str]) -> list[str]:

@@ -36,7 +36,6 @@ def question(
     """Make a command of a function that takes a job, a test of ranks and hosts, and its own options.
 
     Args:
-        answer: makes the rows.
         noun: of one row: ``host``.
     """
 

@@ -116,7 +116,6 @@ def _pack_options(command: _Command, into: str, pack: Callable[..., object], **p
     """Return the command with some of its options packed into one argument.
 
     Args:
-        command: that takes the argument.
         pack: makes the argument from the options.
         parts: names of the options, with defaults for those that the command lacks.
     """
@@ -319,11 +318,14 @@ def color_option(command: _Command) -> _Command:
     )(command)
 
 
+def target_option(words: str, default: str = "-") -> Callable[[_Command], _Command]:
+    """Add --output; it is parsed first, since its suffix may imply the format."""
+    return click.option("-o", "--output", metavar="FILE", type=FILE, default=default, is_eager=True, help=words)
+
+
 def output_options(command: _Command) -> _Command:
     """Add --output and --no-color; they become the argument ``out``."""
-    words = "Write to FILE instead of standard output; FILE.gz is compressed."
-    # It is parsed first: its suffix may imply the format.
-    target = click.option("-o", "--output", metavar="FILE", type=FILE, default="-", is_eager=True, help=words)
+    target = target_option("Write to FILE instead of standard output; FILE.gz is compressed.")
     return color_option(
         target(_pack_options(command, "out", Output.from_options, output="-", no_color=False, verbose=False))
     )

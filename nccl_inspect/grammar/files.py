@@ -142,6 +142,10 @@ def _value(block: str, mark: str) -> str:
 def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
     own = _entries("production: " + block, name)
     event, *constants = own.get("event", ["Message"])[0].split()
+    given = frozenset(" ".join(own.get("role", ())).split())
+    if unknown := sorted(given - ROLES.keys()):
+        label, roles = own["production"][0], ", ".join(sorted(ROLES))
+        raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; choose from {roles}")
     return Details(
         event=event,
         constants=dict(_constant(text, name) for text in constants),
@@ -149,20 +153,11 @@ def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
         subsys=_entry("subsys", own, common) or "INIT",
         says=_entry("says", own, {}),
         rule=_entry("rule", own, {}),
-        roles=_roles(own, name),
+        roles=given,
         layer=_layer(own, name),
         samples=tuple(sample.replace("␣", " ") for sample in own.get("sample", ())),
         fragments=dict(_fragment(value, name) for value in (*common.get("fragment", ()), *own.get("fragment", ()))),
     )
-
-
-def _roles(own: dict[str, list[str]], name: str) -> frozenset[str]:
-    """Return the roles of a production, checked."""
-    given = frozenset(" ".join(own.get("role", ())).split())
-    if unknown := sorted(given - ROLES.keys()):
-        label, roles = own["production"][0], ", ".join(sorted(ROLES))
-        raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; choose from {roles}")
-    return given
 
 
 def _layer(own: dict[str, list[str]], name: str) -> str:

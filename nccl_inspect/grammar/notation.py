@@ -138,9 +138,9 @@ def leads(nodes: Sequence, limit: int = MAX_LEADS) -> list[str]:
     return [text for text, _ in _starts(nodes, limit)]
 
 
-def quick_leads(source: str, limit: int = MAX_LEADS) -> list[str]:
+def quick_leads(source: str) -> list[str]:
     """Return the same, of a line that is not parsed: most lines are only asked for their leads."""
-    starts, ended, _ = _option(iter(_PIECE.findall(source)), limit, is_whole=True)
+    starts, ended, _ = _option(iter(_PIECE.findall(source)), MAX_LEADS, is_whole=True)
     return starts + ended
 
 

@@ -119,8 +119,6 @@ def crashes_of(facts: Facts, effect: Effect | None, ranks: Collection[int]) -> l
     """Return the crashes of processes whose connection to or from some ranks uses another transport in each direction.
 
     Args:
-        facts: about the job.
-        effect: of the disagreement.
         ranks: those that differ from the others.
     """
     if effect is None or not effect.may_crash:

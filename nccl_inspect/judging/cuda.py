@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from nccl_inspect.event.types import CudaFailure, ErrorCascade
+from nccl_inspect.judging import remedies
 from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
@@ -17,26 +18,9 @@ from nccl_inspect.util.records import Frozen, frozen
 _ERRORS = Path(__file__).with_name("cuda_errors.txt")
 AT_START = frozenset((3, 34, 35, 46, 100, 101, 102, 127, 216, *range(803, 810), 999))
 """Errors from starting CUDA; a process that already connects has CUDA, and another fault."""
-DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA match?"
-VISIBLE_GPUS = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are visible?"
 _LAUNCH = ("enqueue", "ce_coll", "device/", "rma/", "scheduler/", "sym_kernels", "misc/strongstream")
 """Prefixes of source files that launch kernels and copies or wait for streams; all others build communicators and
 connections."""
-IS_BROKEN = "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?"
-WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer shows more"
-WHICH_PLACE = (
-    "NCCL_DEBUG=INFO   # on all ranks, and rerun: the WARN of this rank names the place, the lines above it the step"
-)
-WHICH_CONNECTION = "NCCL_DEBUG=INFO   # on all ranks: the lines above the warning show which connection was being made"
-SAME_DRIVER = "nvidia-smi   # on the host and in the container: same driver, all GPUs, a matching CUDA?"
-ALL_GPUS = "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container"
-EARLIER_OUTPUT = "Look at the earlier output of this rank: its own traceback is closer to the cause than NCCL."
-_ON_AMD = {
-    IS_BROKEN: "dmesg -T | grep -i amdgpu; rocm-smi --showrasinfo   # is a GPU broken?",
-    DO_THEY_FIT: "rocm-smi; rocminfo | grep gfx; ls -l /dev/kfd /dev/dri   # in the container: all GPUs, one release?",
-    WHICH_KERNEL: "AMD_SERIALIZE_KERNEL=3   # the traceback then names the kernel",
-}
-"""The same steps with the commands of AMD's GPUs."""
 FULL = "out of memory"
 ERROR = "CUDA error: "
 """PyTorch's prefix of CUDA's error text."""
@@ -72,7 +56,7 @@ def _list_errors() -> dict[int | None, dict[str, list[str]]]:
             given[-1] += f" {line.strip()}"
         elif line.startswith("  "):
             given = own.setdefault(key, [])
-            given.append(str(globals()[text[1:]]) if text.startswith("@") else text)
+            given.append(str(getattr(remedies, text[1:])) if text.startswith("@") else text)
         elif key.isdigit():
             own = errors.setdefault(int(key), {})
             given = own.setdefault("text", [])
@@ -196,11 +180,6 @@ def is_out_of_memory(notice: Notice) -> bool:
     return error == FULL or error.startswith(_NO_HANDLE)
 
 
-def on_hardware(steps: Iterable[str], facts: Facts) -> list[str]:
-    """Steps with the commands of the GPUs of the job."""
-    return [_ON_AMD.get(step, step) for step in steps] if facts.is_rccl() else list(steps)
-
-
 def failure_in_words(failure: Failure) -> str:
     """Return CUDA's error text, with its code if printed or known."""
     return f"'{failure.error}'" + (f" ({failure.code})" if failure.code is not None else "")
@@ -221,29 +200,23 @@ def find_cause(code: int | None) -> str:
     return "unknown from this log; likely: driver, container or GPU"
 
 
-def find_fix(code: int | None, otherwise: Iterable[str]) -> list[str]:
-    """Return the fix if the error is the cause; otherwise steps that show more."""
+def find_fixes(code: int | None) -> dict[str, object]:
+    """Return the ``fix`` if the error is the cause, otherwise what to ``try``."""
     known = _list_errors().get(code, {})
-    return list(known["fix"] if "cause" in known else [*known.get("try", ()), *otherwise])
+    is_cause = "cause" in known
+    return {"fix": list(known["fix"]) if is_cause else [], "try": [] if is_cause else list(known.get("try", ()))}
 
 
-def make_cuda_hit(
-    facts: Facts, failed: list[Failure], steps: Iterable[str], known: Mapping[str, object] | None = None
-) -> Hit:
-    """Return the hit of some failed calls.
-
-    Args:
-        facts: about the job.
-        failed: the calls; the first one decides the cause.
-        steps: show more, where the error itself is not the cause.
-        known: more values.
-    """
+def make_cuda_hit(facts: Facts, failed: list[Failure], known: Mapping[str, object] | None = None) -> Hit:
+    """Return the hit of some failed calls; the first one decides the cause."""
     first = failed[0]
     named = {
         "file": first.file,
         "errors": list(dict.fromkeys(map(failure_in_words, failed))),
         "cause": find_cause(first.code),
-        "steps": on_hardware(find_fix(first.code, steps), facts),
+        "kernel": is_of_kernel(first.code),
+        "AMD": facts.is_rccl(),
+        **find_fixes(first.code),
         **(known or {}),
     }
     return Hit([failure.notice for failure in failed], named, explains=matching_exceptions(facts, failed))

@@ -64,7 +64,6 @@ def line(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
     Args:
         named: the culprits that explain the fault.
         beside: traits that coincide with the only culprit.
-        scene: what was compared.
         job: names the ranks of GPUs.
     """
     if scene.noun in ("rank", "host") and all(culprit.kind == scene.noun for culprit in named):

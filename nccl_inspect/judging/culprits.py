@@ -404,9 +404,7 @@ def locate(facts: Facts, results: Results, findings: Iterable[Finding], names_fa
     """Add the culprits to findings, with a sentence and a first step.
 
     Args:
-        facts: about the job.
         results: of all rules: which paths are bad.
-        findings: to report.
         names_fault: says whether the fault is in the ranks and hosts that a finding names.
     """
     findings = list(filter(_is_doubtful, findings))

@@ -116,7 +116,6 @@ def distance_name(distance: int, releases: Iterable[str]) -> str | None:
     """Return the name of a distance; None if the releases of the log disagree, or none is known.
 
     Args:
-        distance: as printed.
         releases: of the log; an inferred one may be any of a range.
     """
     names: set[str | None] = set()

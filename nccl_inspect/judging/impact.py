@@ -61,10 +61,6 @@ class Estimate(Frozen):
     def __str__(self) -> str:
         return self.text
 
-    def add_before(self, text: str) -> Estimate:
-        """Return the same after another sentence."""
-        return Estimate(text + self.text, self.references)
-
 
 def estimate(text: str, *rates: Rate) -> Estimate:
     """Return an estimate that quotes these rates."""

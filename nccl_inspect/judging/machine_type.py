@@ -20,7 +20,19 @@ if TYPE_CHECKING:
 
 def platform_of(job: Job) -> Platform | None:
     """Return the machine type by a sign in the log, else by the names of the GPUs."""
-    return recognise_platform(find_signs(job, gpu_names(job)))
+    chosen = {(setting.name, setting.value) for setting in job.environment if setting.source != "plugin"}
+    cliques = [notice for notice in job.notices if notice.production == "nccl/mnnvl-clique"]
+    sizes = [int(str(value(notice, key) or 0)) for notice in cliques for key in ("clique_size", "domain_size")]
+    return recognise_platform(
+        Shown(
+            settings=chosen,
+            networks={*_networks(job)},
+            plugin=tuple(dict.fromkeys(_words_of_plugin(job))),
+            nvlink_domain=max(sizes, default=0),
+            gpu_names=gpu_names(job),
+            gpus=nvidia_smi.most_gpus(job),
+        )
+    )
 
 
 def expected_of(platform: Platform | None, job: Job) -> Platform | None:
@@ -65,21 +77,6 @@ def _beside(job: Job) -> list[Item]:
 _TUNER = ("aws-ofi-nccl/ofi-tuner-not-available", "aws-ofi-nccl/ofi-tuner-internal")
 _BLOCK = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"
 _LOADED = ("loading", "loaded")
-
-
-def find_signs(job: Job, gpu_names: set[str]) -> Shown:
-    """Return the signs of the machine type in a job, together with the names of its GPUs."""
-    chosen = {(setting.name, setting.value) for setting in job.environment if setting.source != "plugin"}
-    cliques = [notice for notice in job.notices if notice.production == "nccl/mnnvl-clique"]
-    sizes = [int(str(value(notice, key) or 0)) for notice in cliques for key in ("clique_size", "domain_size")]
-    return Shown(
-        settings=chosen,
-        networks={*_networks(job)},
-        plugin=tuple(dict.fromkeys(_words_of_plugin(job))),
-        nvlink_domain=max(sizes, default=0),
-        gpu_names=gpu_names,
-        gpus=nvidia_smi.most_gpus(job),
-    )
 
 
 def local_ranks(job: Job) -> int:

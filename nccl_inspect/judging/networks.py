@@ -19,7 +19,7 @@ from nccl_inspect.platforms import find_network
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import count, some_names
+from nccl_inspect.util.wording import count
 
 _OF_ONE_MACHINE = compile_later(
     r"docker|br-[0-9a-f]{12}|veth[0-9a-f]{4}|cni|cbr|virbr|lxc|lxdbr|podman|nerdctl|flannel|cali[0-9a-f]|cilium|weave|"
@@ -202,15 +202,6 @@ class Fallback(Frozen):
     """Whether the log shows connections, all of them within one host."""
 
     @property
-    def severity(self) -> str:
-        """Return an info if the job may be on one host, which needs no network."""
-        return "info" if self.may_be_idle else "warning"
-
-    def confidence(self, sure: bool) -> str:
-        """Return ``likely`` with a sure sign of a better network, if there is traffic between hosts."""
-        return "likely" if sure and not self.may_be_idle else "possible"
-
-    @property
     def may_be_idle(self) -> bool:
         """Return whether no traffic in the log leaves the host, and no line shows another host."""
         return self.is_near and not self.is_spread
@@ -286,11 +277,6 @@ def clue_evidence(signs: Iterable[Evidence], fallback: Fallback) -> list[Evidenc
 
 SLINGSHOT_PROVIDER = "cxi"
 _SLINGSHOT_INTERFACE = re.compile(r"=?hsn\d*")
-CHECK_SLINGSHOT = "fi_info -p cxi; ls /dev/cxi*   # inside the container: does its libfabric list the NICs?"
-INSTALL_SLINGSHOT = (
-    "Use aws-ofi-nccl built for the libfabric of the site, with the provider cxi (often a module of the center); a "
-    "container needs both, and /dev/cxi*, from the host."
-)
 
 
 @once
@@ -342,14 +328,6 @@ def without_cards(facts: Facts) -> list[Notice]:
     none = [*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)]
     listed_by = hosts_in(card_lists(facts))
     return none if listed_by and not listed_by & hosts_in(none) else []
-
-
-def no_cards_on(notices: list[Notice]) -> str:
-    """Return what the hosts of :func:`without_cards` lack, in words."""
-    return (
-        f"on {some_names(sorted(hosts_in(notices)))} NCCL found no InfiniBand or RoCE card, though others have one: "
-        "device nodes or verbs libraries are missing in the container, the card is down, or the host has none"
-    )
 
 
 def efa_hints(facts: Facts) -> list[Evidence]:
@@ -407,12 +385,7 @@ def ib_cards(facts: Facts) -> list[Evidence]:
         *facts.notices("nccl/net-ib-merged"),
         *(notice for notice in facts.notices("nccl/ib-device-not-usable") if not _is_efa(notice)),
     ]
-    return first_evidence([*cards[:2], *over_infiniband(facts)[:2]])
-
-
-def over_infiniband(facts: Facts) -> list[Notice]:
-    """Return lines that name an IPoIB interface, which implies an InfiniBand card."""
-    return notices_naming(facts, is_over_infiniband)
+    return first_evidence([*cards[:2], *notices_naming(facts, is_over_infiniband)[:2]])
 
 
 def settings_without_ib(facts: Facts) -> list[Setting]:
@@ -491,10 +464,6 @@ def lacks_a_library(notice: Notice) -> bool:
 
 _DAEMONS = {"GPUDirectTCPX": "tcpx-daemon", "FasTrak": "tcpxo-daemon"}
 """The container that receives for the job beside it, by the prefix of the network's name."""
-GOOGLE_NETWORKS_IN_POD = (
-    "Give the pod all interfaces of the node (annotation networking.gke.io/interfaces, eth1 to eth8 on a3-megagpu-8g), "
-    "or the host's network."
-)
 
 
 def google_daemon(paths: Selection) -> str | None:
@@ -503,16 +472,6 @@ def google_daemon(paths: Selection) -> str | None:
         next((name for net, name in _DAEMONS.items() if (kind.net or "").startswith(net)), None) for kind in paths.kinds
     }
     return daemons.pop() if len(daemons) == 1 else None
-
-
-def list_google_fixes(daemon: str) -> list[str]:
-    """Return what to check if NCCL does not use GPUDirect RDMA over such a plugin."""
-    return [
-        "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # prints what NCCL decides for each GPU and NIC, and their distance",
-        "NCCL_NET_GDR_LEVEL=PIX   # as in Google's guide; LOC and 0 disable GPUDirect",
-        "Give each pod a whole node: all GPUs, and all the interfaces that Google's manifest names.",
-        f"kubectl logs <pod> -c {daemon}   # does it find all GPUs and NICs? It must fit the plugin's release",
-    ]
 
 
 def google_plugin_works(facts: Facts) -> bool:

@@ -56,6 +56,9 @@ with values for names in braces; what is not empty is so for the condition ``is 
 compares). ``NAME(facts, findings)`` sees those of all other
 rules, and files beside the log explain its ``effects``. What the story of a job tells, for a rule with ``tells``, is
 ``account``, with ``who`` and its ``effects``, or what ``tell(facts, account)`` makes of it.
+A fault in files from machines whose ``clue`` names the rule (``evidence/faults.toml``) gives its ``file``, ``lines``,
+``costs`` and ``steps``.
+
 ``&`` joins conditions, ``not`` negates one, and ``«NAME? text»`` or ``«not NAME? text»`` is a part of a text that is
 only kept if that is so. A step that is empty, or has a value that is, is left out; the name of a list alone stands for
 a step for each of its values.
@@ -302,7 +305,7 @@ def fill_steps(steps: Iterable[str], hit: Hit) -> Iterator[str]:
     for step in steps:
         several = value_of(hit, step[1:-1])
         if isinstance(several, list):
-            yield from several
+            yield from (choose_parts(one, hit) for one in several)
         elif (text := fill_in(step, hit).strip()) and LACKING not in text:
             yield text
 
@@ -434,7 +437,8 @@ _ALONE = compile_later(r"«(\w+)\?\{\1\}»")
 """A value in a sentence or a command that is complete without it."""
 _TWICE = compile_later(r"\b(\w[\w ]+), or \1\b")
 """Two parts that read the same in general."""
-_EITHER = compile_later(r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»")
+_BOTH = r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»"
+_EITHER, _EITHER_STEP = compile_later(_BOTH), compile_later(f"^{_BOTH}$")
 
 
 def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Registered]:
@@ -455,7 +459,10 @@ def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Register
         judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
         tell = partial(_tell, rule, block, checks.get(f"tell_{name}") or tell_account) if rule.tells else None
         takes_findings = check and check.__code__.co_argcount > 1
-        yield Registered(rule, None if takes_findings else judge, judge if takes_findings else None, tell)
+        if takes_findings:
+            yield Registered(rule, None, judge, tell)
+        else:
+            yield Registered(rule, partial(_judge_with_clues, rule, judge, block), None, tell)
 
 
 def _read(folder: Path, name: str) -> tuple[Rule, _Entries, str]:
@@ -596,6 +603,18 @@ def _judge_hits(
         yield _result(rule, facts, hit, block) if isinstance(hit, Hit) else hit
 
 
+def _judge_with_clues(
+    rule: Rule, judge: Callable[[Facts], Iterator[Result]], block: str, facts: Facts
+) -> Iterator[Result]:
+    """Judge a page, and the faults in files from machines that name its rule."""
+    yield from judge(facts)
+    if facts.job.artifacts:
+        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
+
+        for hit in settled.find_clues(facts, rule.name):
+            yield _result(rule, facts, hit, block)
+
+
 def _tell(rule: Rule, block: str, tell: Callable[[Facts, Account], Hit], facts: Facts, account: Account) -> Finding:
     """Say what the story of a job tells."""
     told = _result(rule, facts, tell(facts, account), block)
@@ -656,17 +675,6 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             ranks={*(hit.ranks or ())},
         )
     else:
-        ranks, hosts = None if hit.ranks is None else {*hit.ranks}, hit.hosts
-        evidence = None if hit.evidence is None else list(lines_of(hit.evidence))
-        if hosts is None and ranks is not None and not (hit.notices or hit.paths or hit.settings):
-            hosts = hosts_with(facts.job, ranks)
-        if hit.settings and ranks is None:
-            ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
-        if hit.settings and hosts is None:
-            hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
-        if hit.settings and evidence is None:
-            shown = hit.paths.first_lines() if hit.paths else ()
-            evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
         found = rule.finding(
             text["summary"],
             cause=text["cause"],
@@ -676,9 +684,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             severity=text.get("severity"),
             confidence=confidence,
             notices=hit.notices,
-            ranks=ranks,
-            hosts=hosts,
-            evidence=evidence,
+            **_find_subject(facts, hit),
             paths=hit.paths,
             open_paths=hit.open_paths,
             explains_errors=[*hit.notices, *hit.explains],
@@ -686,6 +692,22 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             open_end=hit.open_end,
         )
     return found.with_fields(action=text.get("action", ""))
+
+
+def _find_subject(facts: Facts, hit: Hit) -> dict[str, Any]:
+    """Return the ranks, hosts and lines that a finding is about, as far as the hit gives them or has settings."""
+    ranks, hosts = None if hit.ranks is None else {*hit.ranks}, hit.hosts
+    evidence = None if hit.evidence is None else list(lines_of(hit.evidence))
+    if hosts is None and ranks is not None and not (hit.notices or hit.paths or hit.settings):
+        hosts = hosts_with(facts.job, ranks)
+    if hit.settings and ranks is None:
+        ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
+    if hit.settings and hosts is None:
+        hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
+    if hit.settings and evidence is None:
+        shown = hit.paths.first_lines() if hit.paths else ()
+        evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
+    return {"ranks": ranks, "hosts": hosts, "evidence": evidence}
 
 
 def _needs(given: Iterable[str]) -> Needs:
@@ -811,7 +833,9 @@ def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
     for case in says:
         fitting = [step for step in steps(case) if not PLACEHOLDER.fullmatch(step) and step not in filled_in]
         filled_in.update(filter(PLACEHOLDER.search, fitting))
-        advised = dict.fromkeys(map(_general_text, fitting))
+        # One step for a job and another one for other jobs are two.
+        each = (one for step in fitting for one in _EITHER_STEP.sub(r"\2\n\3", step).split("\n"))
+        advised = dict.fromkeys(map(_general_text, each))
         if advised and "case" in case:
             yield _wrap(f"If {case['case'][0]}:")
         for is_sentence, group in groupby(advised, remedies.is_sentence):

@@ -23,12 +23,7 @@ _OPEN_PLACEHOLDER = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>"
 
 
 def order_steps(findings: list[Finding], most: int) -> list[Finding]:
-    """Return the findings, each with the best step first: that of a nested cause, else one to type as it is.
-
-    Args:
-        findings: with their causes.
-        most: steps of each.
-    """
+    """Return the findings, each with the best step first: that of a nested cause, else one to type as it is."""
     ordered = []
     for finding in findings:
         nests = finding.root and not (finding.confidence == "certain" and finding.fatal)
@@ -91,6 +86,20 @@ LEFT_PROCESS = "ps aux | grep <script>   # is a process left from the last launc
 RANK_NUMBERS = "Give each rank its own RANK and the same WORLD_SIZE; start one torchrun on each node."
 RELEASES = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: is it the same everywhere?"
 COPIES = "ldconfig -p | grep libnccl.so   # on every node: is there a second copy?"
+DO_THEY_FIT = (
+    "«not AMD?nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA match?»"
+    "«AMD?rocm-smi; rocminfo | grep gfx; ls -l /dev/kfd /dev/dri   # in the container: all GPUs, one release?»"
+)
+IS_BROKEN = (
+    "«not AMD?dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?»"
+    "«AMD?dmesg -T | grep -i amdgpu; rocm-smi --showrasinfo   # is a GPU broken?»"
+)
+WHICH_KERNEL = (
+    "«not AMD?CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer shows more»"
+    "«AMD?AMD_SERIALIZE_KERNEL=3   # the traceback then names the kernel»"
+)
+ALL_GPUS = "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container"
+VISIBLE_GPUS = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are visible?"
 WHO_HAS_GPU_MEMORY = (
     "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?"
 )

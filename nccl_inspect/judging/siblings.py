@@ -113,9 +113,6 @@ def find_odd(
     """Return what is odd in a group of siblings, if anything is.
 
     Args:
-        attribute: in which they are compared.
-        values: what each has.
-        group: what they are called.
         label: of the attribute, if it is several.
         may_lack: whether it counts that one has nothing.
     """
@@ -162,12 +159,7 @@ def _keep_common_host(found: Iterable[Odd]) -> list[Odd]:
 
 
 def join(found: Iterable[Odd], ranks_of: Mapping[str, frozenset[int]]) -> list[list[Odd]]:
-    """Return what is odd by who is odd, the narrowest statement first.
-
-    Args:
-        found: in all groups.
-        ranks_of: hosts.
-    """
+    """Return what is odd by who is odd, the narrowest statement first."""
     alike = group_values(((one.label, one.hosts, one.is_likely), one) for one in _keep_common_host(found)).values()
     by_hosts = group_values((one.hosts, one) for one in (_merge(entries, ranks_of) for entries in alike)).values()
     results = []
@@ -324,7 +316,13 @@ class _Observer:
         self._compare_channels()
         ranks = set(chain.from_iterable(start.ranks for start in self._starts.values()))
         if self._is_global and len(ranks) == self._facts.job.world_size:
-            self._compare_paths()  # else lines of other pairs may be taken for those of ranks that are not there
+            paths = self._facts.paths_with_hardware.where(lambda kind: not kind.doubtful)
+            self._compare_pairs(paths.where(lambda kind: kind.scope == "intra"))
+            between = paths.where(lambda kind: kind.scope == "inter")
+            for side in SIDES:
+                self._compare_ways(between, side)
+                self._compare_gdr(between, side)
+            self._compare_nics(between)
         return join(self._found, self._ranks_on)
 
     def _check(
@@ -527,16 +525,6 @@ class _Observer:
         return len(processes) == len(set(processes))
 
     # Paths
-
-    def _compare_paths(self) -> None:
-        """Compare GPU by GPU, on hosts of one kind."""
-        paths = self._facts.paths_with_hardware.where(lambda kind: not kind.doubtful)
-        self._compare_pairs(paths.where(lambda kind: kind.scope == "intra"))
-        between = paths.where(lambda kind: kind.scope == "inter")
-        for side in SIDES:
-            self._compare_ways(between, side)
-            self._compare_gdr(between, side)
-        self._compare_nics(between)
 
     def _compare_pairs(self, inside: Selection) -> None:
         """Compare the connections between the same GPUs of hosts."""

@@ -32,15 +32,9 @@ def finding(
     """Return an error if the job failed, a clue if it may have continued, an info if it ended in order.
 
     Args:
-        rule: that found it.
-        facts: about the job.
         notices: the statements about it; nothing else needs to explain them.
-        summary: what failed, in one line.
-        cause: why.
         stops: the impact if NCCL cannot continue without it.
-        fix: step by step.
         confirm: how to check whether it did harm.
-        confidence: in the cause.
         deadly: no job survives it, even with its communicators up.
     """
     fatal = is_fatal(facts, notices, deadly)

@@ -39,16 +39,6 @@ _RECOVERY_XID = 154
 """The recovery action of the GPU changed: the text has the new one."""
 
 
-def _xid_meaning(xid: int, text: str) -> str | None:
-    """Return the hardware fault; None if it is harmless or not one of the hardware."""
-    if xid in _NVLINK_XIDS:
-        return "fatal NVLink error" if "Fatal" in text else None
-    if xid == _RECOVERY_XID:
-        wanted = text.rpartition("(")[2].rstrip(")")
-        return f"the driver asks for: {wanted}" if wanted not in ("", "None") else None
-    return _XIDS.get(xid)
-
-
 FLUSHED = 5
 """The status of transfers that were aborted because an earlier one failed."""
 EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)
@@ -124,7 +114,14 @@ def gpu_fault(notice: Notice) -> str | None:
     """Return the hardware fault of a GPU in the kernel log; None for an Xid that programs cause or was repaired."""
     if notice.production != "kernel/xid":
         return None
-    return _xid_meaning(value(notice, "xid"), str(value(notice, "text")))
+    xid = value(notice, "xid")
+    text = str(value(notice, "text"))
+    if xid in _NVLINK_XIDS:
+        return "fatal NVLink error" if "Fatal" in text else None
+    if xid == _RECOVERY_XID:
+        wanted = text.rpartition("(")[2].rstrip(")")
+        return f"the driver asks for: {wanted}" if wanted not in ("", "None") else None
+    return _XIDS.get(xid)
 
 
 def is_forced(notice: Notice) -> bool:

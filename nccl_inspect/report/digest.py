@@ -104,7 +104,6 @@ def list_unused_evidence(artifacts: Iterable[Artifact], short: bool = False) -> 
     """Yield unused evidence and the reasons; files of the same kind and reason together.
 
     Args:
-        artifacts: used or not.
         short: without folders and without "not used", which the label of the row says.
     """
     groups = group_values(((entry.kind, entry.problem), entry.name) for entry in artifacts if entry.problem)
@@ -126,18 +125,6 @@ MOST_STEPS = 4
 _FIRST_EVIDENCE = 3
 """Lines of evidence of the first finding; the others show one."""
 MORE = "-v shows all of each"
-
-
-def is_brief(finding: Finding, job: Job, verbose: bool) -> bool:
-    """Return whether a finding takes one line.
-
-    In a failed job: findings that do not explain the failure. Otherwise: info findings, unless there is no verdict.
-    """
-    if verbose:
-        return False
-    if job.verdict == "failed":
-        return not finding.fatal and any(other.fatal for other in job.findings)
-    return finding.severity == "info" and job.verdict != "unknown"
 
 
 def one_line(finding: Finding) -> str:
@@ -566,29 +553,54 @@ def explain_notice(notice: Notice) -> str:
     return f"{notice.message} ({means})" if means else notice.message
 
 
-def accepted_causes(finding: Finding, job: Job) -> list[str]:
-    """Return the accepted findings that explain a finding, in words."""
-    reported = {other.rule for other in job.findings}
-    return [
-        f"{entry.finding.rule} (accepted: {entry.reason}): {entry.finding.summary}"
-        for entry in job.suppressed
-        if entry.finding.rule in finding.because and entry.finding.rule not in reported
-    ]
+class Outlined(NamedTuple):
+    """A finding that reports show with those that it explains, or that explain it."""
+
+    finding: Finding
+    nested: list[Finding]
+    """Its causes and its effects."""
+    untold: list[Finding]
+    """They without effects that the story of the job tells, unless verbose."""
+    accepted: list[str]
+    """The accepted findings that explain it, in words."""
+    is_brief: bool
+    """Whether it takes one line."""
+
+
+def outline_findings(job: Job, verbose: bool) -> list[Outlined]:
+    """Return the findings in the order in which reports show them, nested.
+
+    In a failed job, those that do not explain the failure take one line; otherwise infos do, unless there is no
+    verdict.
+    """
+    leaders, has_failed = _nest_findings(job.findings), job.verdict == "failed"
+    is_explained = has_failed and any(finding.fatal for finding in job.findings)
+    told = {entry.rule for entry in job.story[1:]} if has_story(job) and not verbose else set()
+    reported = {finding.rule for finding in job.findings}
+    outlined = []
+    for finding in job.findings:
+        if finding.rule in leaders:
+            continue
+        nested = [other for other in job.findings if leaders.get(other.rule) == finding.rule]
+        untold = [other for other in nested if other.rule in finding.because or other.rule not in told]
+        accepted = [
+            f"{entry.finding.rule} (accepted: {entry.reason}): {entry.finding.summary}"
+            for entry in job.suppressed
+            if entry.finding.rule in finding.because and entry.finding.rule not in reported
+        ]
+        is_info = finding.severity == "info" and job.verdict != "unknown"
+        is_brief = not verbose and (is_explained and not finding.fatal if has_failed else is_info)
+        outlined.append(Outlined(finding, nested, untold, accepted, is_brief))
+    return outlined
 
 
 def find_nested(lead: Finding, job: Job) -> list[Finding]:
     """Return the findings nested under a finding: its causes and its effects."""
-    leaders = nest_findings(job.findings)
+    leaders = _nest_findings(job.findings)
     return [finding for finding in job.findings if leaders.get(finding.rule) == lead.rule]
 
 
-def find_untold(lead: Finding, job: Job) -> list[Finding]:
-    """Return the findings nested under a finding, without its effects that the story of the job tells."""
-    told = {entry.rule for entry in job.story[1:]} if has_story(job) else set()
-    return [finding for finding in find_nested(lead, job) if finding.rule in lead.because or finding.rule not in told]
-
-
-def nest_findings(findings: list[Finding]) -> dict[str, str]:
+def _nest_findings(findings: list[Finding]) -> dict[str, str]:
     """Return which finding is nested under which: causes and echoes under what leads, but no failure under a clue."""
     under: dict[str, str] = {}
     rules = {finding.rule for finding in findings}

@@ -17,7 +17,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -33,20 +33,16 @@ from nccl_inspect.judging import remedies
 from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.document import clean
-from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Measured, Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection
 from nccl_inspect.report import Style, digest, head, jobs
 from nccl_inspect.report.digest import (
-    accepted_causes,
     describe_subject,
-    find_nested,
     has_story,
-    is_brief,
     list_facts,
     list_own_steps,
     meaning,
-    nest_findings,
+    outline_findings,
     reason,
     short_names,
     verdict_word,
@@ -316,15 +312,6 @@ def _make_plot(entry: Measured) -> dict[str, Any]:
     }
 
 
-class LeadFinding(NamedTuple):
-    """A finding with those nested under it."""
-
-    finding: Finding
-    under: list[Finding]
-    accepted: list[str]
-    """What explains it and is accepted, in words."""
-
-
 class Version(NamedTuple):
     """A version and the ranks that have it."""
 
@@ -373,16 +360,6 @@ class Timeline(NamedTuple):
     seconds: float
     ticks: list[tuple[float, str]]
     by_host: bool
-
-
-def list_leads(job: Job) -> list[LeadFinding]:
-    """Return the findings, roots first, each with causes and echoes folded under it."""
-    nested = nest_findings(job.findings)
-    return [
-        LeadFinding(finding, find_nested(finding, job), accepted_causes(finding, job))
-        for finding in job.findings
-        if finding.rule not in nested
-    ]
 
 
 def answer_table(asked: Answer, job: Job) -> MarkedTable:
@@ -496,7 +473,7 @@ def render(job: Job, style: Style) -> str:
 
     names = short_names(job)
     used = set(map(look_of_kind, job.paths.kinds))
-    leads = list_leads(job)
+    outline = outline_findings(job, style.verbose)
     script = "\n".join(file.read_text(encoding="utf-8") for file in sorted(_PAGE.glob("*.js")))
     context: dict[str, Any] = {
         "job": job,
@@ -512,10 +489,9 @@ def render(job: Job, style: Style) -> str:
         "culprits": culprits(job),
         "facts": [(label, text) for label, text in list_facts(job) if label not in ("log", "environment")],
         "names": names,
-        "leads": leads,
-        "is_brief": partial(is_brief, job=job, verbose=style.verbose),
-        "numbers": Counter(lead.finding.severity for lead in leads),
-        "nested": sum(len(lead.under) for lead in leads),
+        "outline": outline,
+        "numbers": Counter(entry.finding.severity for entry in outline),
+        "nested": sum(len(entry.nested) for entry in outline),
         "kind_head": KIND_HEAD,
         "kinds": rows_by_kind(job.paths),
         "looks": [(look, LETTERS[look.key]) for look in LOOKS if look.key in used],

@@ -19,17 +19,13 @@ from nccl_inspect.report import Style, digest, head, jobs
 from nccl_inspect.report.digest import (
     MORE,
     AlreadyShown,
-    accepted_causes,
     describe_subject,
-    find_nested,
-    find_untold,
     has_story,
-    is_brief,
     list_facts,
     list_own_steps,
     meaning,
-    nest_findings,
     one_line,
+    outline_findings,
     short_names,
 )
 from nccl_inspect.report.head import label_lines
@@ -115,16 +111,14 @@ def _paths(job: Job) -> Iterator[str]:
 
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
-    folded_under = nest_findings(job.findings)
-    names = short_names(job)
-    leads = [finding for finding in job.findings if finding.rule not in folded_under]
-    whole = [finding for finding in leads if not is_brief(finding, job, style.verbose)]
-    if whole:
+    outline, names, shown = outline_findings(job, style.verbose), short_names(job), AlreadyShown(style.verbose)
+    if not all(one.is_brief for one in outline):
         yield "### Findings"
-    shown = AlreadyShown(style.verbose)
-    for finding in whole:
+    for finding, _, untold, accepted, is_brief in outline:
+        if is_brief:
+            continue
         yield from _finding(finding, style, names, shown)
-        for other in find_nested(finding, job) if style.verbose else find_untold(finding, job):
+        for other in untold:
             kind = "Because" if other.rule in finding.because else "Effect"
             yield f"**{kind}** `{other.rule}` ({other.confidence}): {escape_markdown(other.summary)}"
             if other.where and other.where != finding.where:
@@ -132,11 +126,9 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
             if steps := shown.steps(other, list_own_steps(other, finding), 2):
                 yield "\n".join(map(step_item, steps))
             yield from _evidence([line for line in other.evidence if line not in finding.evidence], style, names)
-        for words in accepted_causes(finding, job):
+        for words in accepted:
             yield f"**Because** {escape_markdown(words)}"
-    if others := [
-        member for finding in leads if finding not in whole for member in (finding, *find_nested(finding, job))
-    ]:
+    if others := [member for one in outline if one.is_brief for member in (one.finding, *one.nested)]:
         yield f"### Also found ({MORE})"
         yield "\n".join(f"- {escape_markdown(one_line(finding))}" for finding in others)
 

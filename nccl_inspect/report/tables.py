@@ -427,7 +427,6 @@ def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: 
     Communicators are named where ranks are not global, so that the same pair appears for each.
 
     Args:
-        width: that lines may have.
         is_global: whether ranks are those of the job.
     """
     columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]

@@ -13,17 +13,13 @@ from nccl_inspect.report.digest import (
     MORE,
     MOST_STEPS,
     AlreadyShown,
-    accepted_causes,
     describe_subject,
-    find_nested,
-    find_untold,
     has_story,
-    is_brief,
     list_facts,
     list_own_steps,
     meaning,
-    nest_findings,
     one_line,
+    outline_findings,
     short_names,
 )
 from nccl_inspect.report.head import label_lines, step_command
@@ -167,16 +163,14 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
 
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
-    folded_under = nest_findings(job.findings)
-    names = short_names(job)
-    leads = [finding for finding in job.findings if finding.rule not in folded_under]
+    outline, names = outline_findings(job, style.verbose), short_names(job)
     shown, first = AlreadyShown(style.verbose), head.make_head(job, is_now=True)
-    for finding in leads:
-        if is_brief(finding, job, style.verbose):
+    for finding, _, untold, accepted, is_brief in outline:
+        if is_brief:
             continue
         yield from _summary(finding, style, None if style.verbose else first)
         yield from _details(finding, style, names, shown)
-        for other in find_nested(finding, job) if style.verbose else find_untold(finding, job):
+        for other in untold:
             kind = "because" if other.rule in finding.because else "effect"
             yield from block(kind, escape_controls(f"{other.rule} ({other.confidence}): {other.summary}"), style)
             if other.where and other.where != finding.where:
@@ -185,21 +179,20 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
                 yield from step_block("", f"fix: {escape_controls(fix)}", style)
             fresh = [line for line in other.evidence if line not in finding.evidence]
             yield from _evidence(shown.evidence(fresh), style, names)
-        for words in accepted_causes(finding, job):
+        for words in accepted:
             yield from block("because", escape_controls(words), style)
         yield ""
     # Those that do not explain the verdict have one line each, with those nested under them.
-    others = [finding for finding in leads if is_brief(finding, job, style.verbose)]
+    others = [member for one in outline if one.is_brief for member in (one.finding, *one.nested)]
     if not others:
         return
     yield paint("also found", "bold", style) + f" ({MORE})"
-    for lead in others:
-        for finding in (lead, *find_nested(lead, job)):
-            (line, *rest) = block("", escape_controls(one_line(finding)), style, indent=2, hang=0, deeper=2)
-            if style.width >= NARROW:
-                line, rest = cut(f"{line}…" if rest else line, style.width), []
-            yield line.replace(finding.severity.upper(), paint(finding.severity.upper(), finding.severity, style), 1)
-            yield from rest
+    for finding in others:
+        (line, *rest) = block("", escape_controls(one_line(finding)), style, indent=2, hang=0, deeper=2)
+        if style.width >= NARROW:
+            line, rest = cut(f"{line}…" if rest else line, style.width), []
+        yield line.replace(finding.severity.upper(), paint(finding.severity.upper(), finding.severity, style), 1)
+        yield from rest
     yield ""
 
 

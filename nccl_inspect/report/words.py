@@ -46,7 +46,6 @@ def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, 
 
     Args:
         label: may be empty.
-        style: says how wide it may be.
         deeper: more indent of all lines but the first.
     """
     lead = " " * indent + label.ljust(hang)

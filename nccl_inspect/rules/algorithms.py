@@ -24,8 +24,7 @@ _OF_ALL = Rate(354, 354, "the same by NCCL's own choice", MEASURED)
 def algo_proto_forced(facts: Facts) -> Iterator[Hit]:
     """Find settings of the user; a plugin needs its own, such as NCCL_PROTO=simple of aws-ofi-nccl."""
     if unsafe := facts.errors_of_rule("algo-proto-forced"):
-        lines = evidence_of_settings(facts.user_settings("NCCL_PROTO"), 1)
-        yield Hit(unsafe, {"unsafe": True}, evidence=[*unsafe, *lines])
+        yield Hit(unsafe, {"unsafe": True}, evidence=[*unsafe, *facts.user_settings("NCCL_PROTO")])
         return
     settings = facts.user_settings(*_CHOICES, *_SIZES)
     if unclear := [setting for setting in settings if _may_be_of_plugin(facts, setting)]:
@@ -61,8 +60,7 @@ def _find_override(facts: Facts, settings: list[Setting]) -> Hit:
         "required": is_required,
         "perhaps required": is_perhaps_required,
     }
-    evidence = evidence_of_settings(harmful or settings)
-    return Hit([], named, evidence=evidence, settings=settings)
+    return Hit([], named, evidence=evidence_of_settings(harmful or settings), settings=settings)
 
 
 def _may_be_of_plugin(facts: Facts, setting: Setting) -> bool:
@@ -224,7 +222,12 @@ def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selectio
 def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
     """Find NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
     stated = facts.notices("nccl/mnnvl-not-working", "rccl/rccl-mnnvl-not-working", "nccl/mnnvl-unsupported")
-    domains = _domains(facts)
+    # Hosts by NVLink domain: fabric UUID and clique; a UUID of zeros means none.
+    domains: dict[tuple[object, ...], set[str]] = {}
+    for notice in facts.notices("nccl/mnnvl-fabric"):
+        uuid = value(notice, "uuid_high"), value(notice, "uuid_low")
+        if any(str(half).strip("0") for half in uuid):
+            domains.setdefault((*uuid, value(notice, "clique")), set()).update(notice.hosts)
     calls = cuda.failed_calls(facts, "transport/p2p.cc") if domains or facts.notices("nccl/mnnvl-clique") else []
     failed = [*stated, *(call for call in calls if cuda.code_of(call) == cuda.NOT_PERMITTED)]
     service = facts.errors_of_rule("mnnvl-imex-not-working")
@@ -246,16 +249,6 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, evidence=[*slow.first_lines()[:3], *off], paths=slow)
     elif machine and on_rack and over_net and not facts.notices("nccl/mnnvl-fabric"):
         yield Hit(named={"domain": machine.nvlink_domain, "pairs": len(over_net)})
-
-
-def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:
-    """Return the hosts of each NVLink domain: fabric UUID and clique; a UUID of zeros means none."""
-    domains: dict[tuple[object, ...], set[str]] = {}
-    for notice in facts.notices("nccl/mnnvl-fabric"):
-        uuid = value(notice, "uuid_high"), value(notice, "uuid_low")
-        if any(str(half).strip("0") for half in uuid):
-            domains.setdefault((*uuid, value(notice, "clique")), set()).update(notice.hosts)
-    return domains
 
 
 _SETTING = compile_later(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect import bandwidth
 from nccl_inspect.bandwidth import VERY_LOW, measure
 from nccl_inspect.judging import cuda
-from nccl_inspect.judging.check import Facts, Hit, first_evidence, value
+from nccl_inspect.judging.check import Facts, Hit, value
 from nccl_inspect.judging.impact import Estimate, cite
 from nccl_inspect.judging.statements import is_propagated_error
 from nccl_inspect.model.inventory import Measured
@@ -95,20 +95,18 @@ def nccl_tests_failed(facts: Facts) -> Iterator[Hit]:
     errors = [error for error in facts.errors(forced_ends=False) if not is_propagated_error(error)]
     if notices and all(error.production in _ENDS for error in errors):
         code = cuda.code_of_text(str(value(notices[0], "error")))
-        steps = cuda.find_fix(code, (cuda.DO_THEY_FIT, cuda.IS_BROKEN))
-        yield Hit(
-            notices, {"cause": cuda.find_cause(code), "steps": steps, "out of memory": code == cuda.OUT_OF_MEMORY}
-        )
+        named = {"cause": cuda.find_cause(code), "out of memory": code == cuda.OUT_OF_MEMORY}
+        yield Hit(notices, named | cuda.find_fixes(code))
 
 
 def wrong_results(facts: Facts) -> Iterator[Hit]:
     """Find the test's result, which does not name the faulty link or memory."""
     wrong = facts.notices("nccl-tests/test-wrong")
     failed = sum(value(notice, "wrong_count") for notice in wrong)
-    evidence = first_evidence(wrong)
+    lines = []
     if not wrong:  # the table without its last lines
-        evidence = [line for entry in measure(facts) for line in entry.wrong_lines]
-        failed = len(evidence)
-    if evidence:
+        lines = [line for entry in measure(facts) for line in entry.wrong_lines]
+        failed = len(lines)
+    if shown := wrong or lines:
         named = {"checks": count(failed, "check"), "over P2P": facts.paths(transport="P2P")}
-        yield Hit(named=named, ranks=facts.job.ranks_seen, hosts=facts.hosts(), evidence=evidence)
+        yield Hit(named=named, ranks=facts.job.ranks_seen, hosts=facts.hosts(), evidence=shown)

@@ -60,8 +60,7 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
             "hosts": some_names(sorted(filter(is_named, hosts))),
             "without family": not stated,
         }
-        lines = [*first_evidence(notices), *evidence_of_settings(settings)]
-        yield Hit(notices, named, ranks, hosts, lines, settings=settings)
+        yield Hit(notices, named, ranks, hosts, [*notices, *evidence_of_settings(settings)], settings=settings)
     elif settings := _unmatched_settings(facts):
         yield Hit(named={"perhaps": True}, settings=settings)
     elif (garbled := facts.with_role("garbled-address")) and (settings := _settings_without_interface(facts)):
@@ -312,7 +311,7 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
     """Find PyTorch's errors about its store; those before a communicator came up no longer matter."""
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
     if not errors and not facts.job.last_lines and (waits := facts.notices(*_STORE_WAITS)):
-        yield Hit(waits[-1:], _place_of_store([]), ranks=(), hosts=(), evidence=first_evidence(waits))
+        yield Hit(waits[-1:], _place_of_store([]), ranks=(), hosts=(), evidence=waits)
     communicators = facts.job.communicators if errors else ()
     begins = [comm.evidence[0] for comm in communicators if comm.completed and comm.evidence]
     before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
@@ -353,7 +352,7 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
             },
             ranks=missing or ranks,
             hosts=(),
-            evidence=first_evidence([*first, *errors]),
+            evidence=[*first, *errors],
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import cuda, exceptions
-from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.cuda import AT_START, is_of_kernel, make_cuda_hit
 from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
 from nccl_inspect.judging.evidence import kernel_log
@@ -65,17 +65,8 @@ def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
     without_file = [one for one in cuda.failures(facts) if one.file is None]
     of_nccl = [one for one in without_file if _is_cause(one.code) or cuda.has_meaning(one.code)]
     if failed := of_nccl or _find_pytorch_failures(facts):
-        kernel = [cuda.WHICH_KERNEL] if is_of_kernel(failed[0].code) else []
-        place = [cuda.WHICH_PLACE, cuda.DO_THEY_FIT] if of_nccl else []
-        yield make_cuda_hit(
-            facts,
-            failed,
-            [*kernel, *place, cuda.IS_BROKEN],
-            {
-                "PyTorch": not of_nccl,
-                "cause itself": any(one.code in _TELLING or _is_cause(one.code) for one in failed),
-            },
-        )
+        is_told = any(one.code in _TELLING or _is_cause(one.code) for one in failed)
+        yield make_cuda_hit(facts, failed, {"PyTorch": not of_nccl, "cause itself": is_told})
 
 
 def _is_cause(code: int | None) -> bool:
@@ -111,11 +102,8 @@ _FABRIC, _NO_SUCH_GPU = (802, 919), 101
 def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
     """Find failed calls during set-up that no more specific rule covers."""
     if failed := [failure for failure in cuda.failures(facts) if _is_ours(failure)]:
-        first = failed[0]
-        which = [cuda.WHICH_KERNEL] if is_of_kernel(first.code) else [cuda.SAME_DRIVER, cuda.ALL_GPUS]
-        is_hidden = first.code == _NO_SUCH_GPU and str(first.file).endswith("transport/p2p.cc")
-        steps = [cuda.IS_BROKEN, *which, cuda.WHICH_CONNECTION]
-        yield make_cuda_hit(facts, failed, steps, {"hidden": is_hidden})
+        is_hidden = failed[0].code == _NO_SUCH_GPU and str(failed[0].file).endswith("transport/p2p.cc")
+        yield make_cuda_hit(facts, failed, {"hidden": is_hidden})
 
 
 def _is_ours(failure: cuda.Failure) -> bool:
@@ -134,8 +122,7 @@ def _is_ours(failure: cuda.Failure) -> bool:
 def cuda_failure_in_launch(facts: Facts) -> Iterator[Hit]:
     """Find failed calls in source files that launch kernels and copies."""
     if failed := list(filter(cuda.is_launch, cuda.failures(facts))):
-        which = cuda.WHICH_KERNEL if is_of_kernel(failed[0].code) else cuda.DO_THEY_FIT
-        yield make_cuda_hit(facts, failed, [which, cuda.IS_BROKEN, cuda.EARLIER_OUTPUT])
+        yield make_cuda_hit(facts, failed)
 
 
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
@@ -258,17 +245,13 @@ _WRONG = {
 
 
 def gpu_degraded(facts: Facts) -> Iterator[Hit]:
-    """Find what monitors, NCCL's health masks (it warns of degraded bandwidth since 2.32) and files from hosts show."""
+    """Find what monitors and NCCL's health masks show; it warns of degraded bandwidth since 2.32."""
     if stated := facts.errors_of_rule("gpu-degraded"):
         yield Hit(stated)
     masks = facts.notices("nccl/mnnvl-fabric")
     if sick := [notice for notice in masks if _mask_of(notice) & 3 == _TRUE]:
         faults = dict.fromkeys(fault for notice in sick for fault in decode_health(_mask_of(notice)))
         yield Hit(sick, {"faults": list(faults), "mask": value(sick[0], "health")})
-    if facts.job.artifacts:
-        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
-
-        yield from settled.find_clues(facts, "gpu-degraded")
 
 
 def _mask_of(notice: Notice) -> int:
@@ -457,7 +440,7 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     first = order(gpu.first if gpu else _COUNTS_LINKS)
     releases = [order(text) for text in facts.job.nccl_versions if "inferred" not in text]  # which are ranges
     is_old = any(() < release < first for release in releases)
-    version = first_evidence(facts.notices("nccl/nccl-version"))[:1]
+    version = facts.notices("nccl/nccl-version")[:1]
     named = {
         "release": ", ".join(facts.job.nccl_versions) or "of unknown version",
         "gpu": ", ".join(sorted(gpus)),

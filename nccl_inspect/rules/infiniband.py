@@ -146,8 +146,7 @@ def ib_gid_index(facts: Facts) -> Iterator[Hit]:
         "of two families": any(local.startswith(_MAPPED) != remote.startswith(_MAPPED) for local, remote in gids),
         "known": links,  # else, without addresses, the card may be InfiniBand
     }
-    lines = [*first_evidence(failed), *first_evidence(own), *evidence_of_settings(chosen, 1)]
-    yield Hit(failed, named, evidence=lines)
+    yield Hit(failed, named, evidence=[*failed, *own, *chosen])
 
 
 _BOTH = {"IB", "RoCE"}
@@ -176,8 +175,7 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
         "used": [f"{nic} ({kinds[nic]})" for nic in used],
     }
     ranks = ranks_in(failed) or (paths.ends() if both else ranks_in(notices))
-    lines = [*first_evidence(notices)[:3], *paths.first_lines()[:2]]
-    yield Hit(notices, named, ranks, hosts_in(notices), lines)
+    yield Hit(notices, named, ranks, hosts_in(notices), [*notices[:3], *paths.first_lines()[:2]])
 
 
 def _find_apart(facts: Facts) -> Iterator[Hit]:
@@ -228,8 +226,7 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
         "refused by others": facts.completions(*transfers.OTHER_ROOTS),
     }
     ranks = _ranks_at(facts, silent, {str(value(notice, "device")) for notice in failed})
-    lines = [*first_evidence([*notices, *lost])[:4], *evidence_of_settings(chosen, 1)]
-    yield Hit(notices, named, ranks or None, silent or None, lines)
+    yield Hit(notices, named, ranks or None, silent or None, [*[*notices, *lost][:4], *chosen])
 
 
 def _ranks_at(facts: Facts, hosts: set[str], devices: set[str]) -> set[int]:
@@ -255,7 +252,7 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
         "words": networks.paths_in_words(paths) if paths else "",
         "cost": over_tcp(facts.platform),
         "unusable": unusable[0].message if unusable else "",
-        "without": without and networks.no_cards_on(without),
+        "without": hosts_in(without),
         "verbs": verbs,
         "listed": listed,
         "named": [] if verbs else listed,
@@ -267,8 +264,8 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
         devices = facts.with_event(NetDevices, lambda event: bool(event.devices))
         off = facts.enabled_settings("NCCL_IB_DISABLE")
         named |= {"disabled": off, "shown": hints, "certain": expected and off, "doubtful": not (expected or devices)}
-        shown = [*first_evidence(without)[:1], *hints[: 1 if without else 3], *evidence_of_settings(off, 1)]
-        yield Hit(named=named, evidence=[*paths.first_lines()[:2], *shown], paths=paths)
+        shown = hints[: 1 if without else 3]
+        yield Hit(named=named, evidence=[*paths.first_lines()[:2], *without[:1], *shown, *off], paths=paths)
     tcp = None if paths else networks.fallback(facts)
     settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
     named_for = networks.notices_naming(facts, networks.is_for_rdma)

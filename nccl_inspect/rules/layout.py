@@ -40,10 +40,8 @@ def duplicate_hostname(facts: Facts) -> Iterator[Hit]:
         named = {"host": host, "number": len(used), "addresses": addresses}
         hit = Hit([], named, ranks=ranks_in(notices), hosts=[host], evidence=notices[:2])
         if not facts.job.paths and unshared and (used or _are_pids_apart(facts, host)):
-            lines = first_evidence([*notices[:2], *unshared])
-            yield replace(
-                hit, named=named | {"not shared": True}, ranks=ranks_in([*notices, *unshared]), evidence=lines
-            )
+            ranks = ranks_in([*notices, *unshared])
+            yield replace(hit, named=named | {"not shared": True}, ranks=ranks, evidence=[*notices[:2], *unshared])
             return
         if not used:
             continue

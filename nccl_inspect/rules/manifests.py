@@ -14,7 +14,6 @@ from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
 from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.impact import SHM
-from nccl_inspect.judging.networks import GOOGLE_NETWORKS_IN_POD
 from nccl_inspect.judging.peer_to_peer import find_unshared
 from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
 from nccl_inspect.model.inventory import contents_of
@@ -141,9 +140,7 @@ def host_network_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[
             shown,
             [case.line(line, case.pod.line) for case in cases],
             workloads.patches(cases, lambda _: [change]),
-            google=GOOGLE_NETWORKS_IN_POD
-            if not docker and any(shows(one, "no-google-interface") for one in shown)
-            else "",
+            google=not docker and any(shows(one, "no-google-interface") for one in shown),
             sure=any(not shows(one, "not-named") or _has_cards(cases) or _names_interface(one) for one in shown),
         )
 

@@ -9,13 +9,12 @@ from typing import Any, TypeAlias
 
 from nccl_inspect.event.types import OfiProvider
 from nccl_inspect.judging import networks
-from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, value
 from nccl_inspect.judging.facts import (
     ENDS,
     HOSTS,
     RANKS,
     ends_of,
-    evidence_of_settings,
     global_ranks,
     hosts_in,
     hosts_with,
@@ -46,8 +45,7 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
     rails = {(host, nic): rail for one in listed for host in one.hosts for nic, rail in _rails_of(one)}
     warned = [] if listed else facts.notices("nccl/ib-rail-mismatch")[:1]
     settings = [one for one in facts.user_settings("NCCL_CROSS_NIC") if one.value in ("0", "1")]
-    signs = first_evidence(listed[:1] or warned) or evidence_of_settings(settings, 1)
-    if not signs:
+    if not (listed or warned or settings):
         return
     joined = ("kind", "src_host", "dst_host")
     paths = crossing_paths(facts).filter_values(
@@ -72,6 +70,7 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
         "settings": settings if not listed and not warned else [],
         "allowed": [setting for setting in settings if setting.value == "1"],
     }
+    signs = listed[:1] or warned or settings
     yield Hit([], named, evidence=[*signs, *paths.first_lines()[:4]], paths=paths)
 
 
@@ -120,7 +119,7 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
             named |= {"networks": " and ".join(both), "src": crossed[0].src, "dst": crossed[0].dst}
         lines = [line for comm in mixed[:1] for line in comm.network_lines]
         yield Hit(
-            named=named | {"odd": odd, "lacking": lacking and networks.no_cards_on(lacking)},
+            named=named | {"odd": odd, "lacking": hosts_in(lacking)},
             ranks=odd or crossed.ends(),
             hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or crossed.hosts(),
             evidence=[*lacking[:1], *lines, *crossed.first_lines()[:2], *refused[:2]],
@@ -135,8 +134,7 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
         yield Hit(notices, named, evidence=[*notices[:3], *others[:1]])
     elif without and not any(comm.networks for comm in facts.job.communicators) and not facts.paths(transport="NET"):
         others = networks.card_lists(facts)
-        named = {"hosts_with": hosts_in(others), "hosts_without": hosts_in(without)}
-        named["lacking"] = networks.no_cards_on(without)
+        named = {"hosts_with": hosts_in(others), "hosts_without": hosts_in(without), "lacking": hosts_in(without)}
         yield Hit(without, named, evidence=[*without[:2], *others[:2]])
 
 
@@ -162,10 +160,10 @@ def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:
     )
 
 
-def _find_refusals(facts: Facts) -> list[Evidence]:
-    """NCCL's lines where a connection of one network reaches a listener of another."""
+def _find_refusals(facts: Facts) -> list[Notice]:
+    """Find NCCL's lines where a connection of one network reaches a listener of another."""
     wrong_type = [notice for notice in facts.with_role("stranger") if value(notice, "got_type") is not None]
-    return first_evidence([*wrong_type, *facts.with_role("garbled-address")])
+    return [*wrong_type, *facts.with_role("garbled-address")]
 
 
 def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
@@ -266,14 +264,6 @@ def _some_are_left_out(facts: Facts) -> bool:
     return any(len(members) > 1 for members in lists.values()) and len({len(members) for members in ranks.values()}) > 1
 
 
-def nic_link_bad(facts: Facts) -> Iterator[Hit]:
-    """Find the ports that NCCL lists in files from their hosts."""
-    if facts.job.artifacts:
-        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
-
-        yield from settled.find_clues(facts, "nic-link-bad")
-
-
 def nic_merge_mismatch(facts: Facts) -> Iterator[Hit]:
     """Find the warnings; NCCL continues with the ports it has, unless it is forced to fuse them.
 
@@ -367,8 +357,7 @@ def pxn_unused(facts: Facts) -> Iterator[Hit]:
     old = facts.notices("nccl/pxn-disabled-by-plugin")
     slow = paths if paths and (off or old) else _stray(facts) if paths else paths
     if slow:
-        shown = [*evidence_of_settings(off, 1), *first_evidence(old[:1]), *slow.first_lines()[:3]]
-        yield Hit(named={"off": off, "old plugin": old}, evidence=shown, paths=slow)
+        yield Hit(named={"off": off, "old plugin": old}, evidence=[*off, *old[:1], *slow.first_lines()[:3]], paths=slow)
 
 
 def _stray(facts: Facts) -> Selection:

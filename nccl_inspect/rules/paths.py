@@ -10,7 +10,7 @@ from operator import methodcaller
 
 from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
 from nccl_inspect.judging import cuda, gdr, networks, propagated_errors
-from nccl_inspect.judging.check import Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.check import Facts, Hit, Notice, value
 from nccl_inspect.judging.cuda import code_of
 from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, hosts_in, once, ranks_in
 from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, current_rate, p2p
@@ -24,7 +24,6 @@ from nccl_inspect.judging.peer_to_peer import (
     limiting_levels,
     local_over_net,
 )
-from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.job import PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES
@@ -47,8 +46,7 @@ def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
             "without shm": shm_off,
             "chosen": all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink,
         }
-        shown = [*pairs.first_lines()[:3], *evidence_of_settings(settings, 1)]
-        yield Hit(named=named, evidence=shown, paths=pairs)
+        yield Hit(named=named, evidence=[*pairs.first_lines()[:3], *settings], paths=pairs)
 
 
 def nvlink_not_used(facts: Facts) -> Iterator[Hit]:
@@ -240,15 +238,12 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
         "fabric": fabric,
         **{_RCCL_WARNS[notice.production]: True for notice in warned},
         "AMD": facts.is_rccl(),
-        "pod": GPUS_IN_POD.replace("nvidia.com", "amd.com") if facts.is_rccl() else GPUS_IN_POD,
         "unmeasured": fast is None,
         "unknown": fast is P2P,
         "fast": fast,
         "less": compare_rates(SHM, fast) if fast and fast is not P2P else "",
     }
-    refusals, settings = first_evidence(refused[:2]), evidence_of_settings(levels, 1)[:2]
-    shown = [*rest.first_lines()[:3], *refusals, *settings, *first_evidence(warned)]
-    yield Hit(named=named, evidence=shown, paths=rest)
+    yield Hit(named=named, evidence=[*rest.first_lines()[:3], *refused[:2], *levels[:2], *warned], paths=rest)
     if not possible and not fabric and not off:
         yield Hit(named={"question": True})
 
@@ -342,7 +337,13 @@ _OTHER_PATH = order("2.23")
 
 def gdr_disabled(facts: Facts) -> Iterator[Hit]:
     """Find paths that stage data in host memory; before hosts connect, what NCCL or settings say of NICs and GPUs."""
-    yield from _find_contradiction(facts)
+    # Rings that report an edge without GPUDirect, if every edge in the log has it.
+    paths = facts.inter_host_net_paths()
+    comms = [comm.id for comm in facts.job.communicators if comm.ring_gdr is False]
+    if paths and comms and all(kind.gdr is True for kind in paths.kinds):
+        sides = {side: paths.where(partial(_lacks_end, side)) for side in SIDES}
+        unseen = {rank for side, some in sides.items() for (rank,) in some.distinct(RANKS[side])}
+        yield Hit(named={"contradiction": comms[0], "unseen": unseen})
     paths = _paths_without_gdr(facts)
     if paths and not _find_unable(facts):
         staged = _find_staged(facts, paths)
@@ -376,11 +377,10 @@ def _find_staged(facts: Facts, paths: Selection) -> Hit:
     settings = off or [
         setting for setting in facts.settings("NCCL_NET_GDR_LEVEL") if named["limits"] and _limits(setting.value)
     ]
-    evidence = [*evidence_of_settings(settings, 1), *paths.first_lines()[:3], *first_evidence(reasons[:2])]
     return Hit(
         [],
         named,
-        evidence=evidence,
+        evidence=[*settings, *paths.first_lines()[:3], *reasons[:2]],
         paths=paths,
         settings=off,
         ranks=paths.ends(),
@@ -410,8 +410,7 @@ def _find_signs(facts: Facts) -> Iterator[Hit]:
         "refused by GPU": any(getattr(notice.event, "reason", None) == "not-by-gpu" for notice in refused),
         "old": not facts.is_rccl() and (not releases or min(releases) < _OTHER_PATH),
     }
-    evidence = [*evidence_of_settings(off, 1), *first_evidence(notices)]
-    yield Hit(notices, named, settings=off, hosts=hosts_in(notices), evidence=evidence)
+    yield Hit(notices, named, settings=off, hosts=hosts_in(notices), evidence=[*off, *notices])
 
 
 def _steer(facts: Facts, paths: Selection, reasons: list[Notice]) -> dict[str, object]:
@@ -423,7 +422,7 @@ def _steer(facts: Facts, paths: Selection, reasons: list[Notice]) -> dict[str, o
     chip_off = [setting for setting in facts.settings("NCCL_NET_GDR_C2C") if setting.value == "0"]
     return {
         "tcp provider": over_tcp_provider(facts),
-        "google": networks.list_google_fixes(daemon) if daemon else [],
+        "daemon": daemon,
         "limits": [] if daemon else [one for one in facts.settings("NCCL_NET_GDR_LEVEL") if _limits(one.value)],
         "distance": gdr.distance_in_words(distance, facts) if distance else "",
         "chip": machine and machine.gdr_since is not None and (machine.gdr is None or chip_off),
@@ -452,16 +451,6 @@ def _should_have_it(facts: Facts, paths: Selection) -> bool:
     forced = facts.enabled_settings("NCCL_P2P_READ_ENABLE")
     reading = facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail and not forced)
     return bool(facts.with_role("nvswitch") or reading)
-
-
-def _find_contradiction(facts: Facts) -> Iterator[Hit]:
-    """Find rings that report an edge without GPUDirect, if every edge in the log has it."""
-    paths = facts.inter_host_net_paths()
-    comms = [comm.id for comm in facts.job.communicators if comm.ring_gdr is False]
-    if paths and comms and all(kind.gdr is True for kind in paths.kinds):
-        sides = {side: paths.where(partial(_lacks_end, side)) for side in SIDES}
-        unseen = {rank for side, some in sides.items() for (rank,) in some.distinct(RANKS[side])}
-        yield Hit(named={"contradiction": comms[0], "unseen": unseen})
 
 
 def _lacks_end(side: str, kind: PathKind) -> bool:
@@ -509,7 +498,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
             "side": hosts,
             "off": read_off,
             "normal": only_senders and not (read_off or reasons or is_capable),
-            "google": networks.list_google_fixes(daemon) if daemon else [],
+            "daemon": daemon,
             "distance": gdr.distance_in_words(far, facts) if far else "",
             "reason": reasons[0].message if reasons else "",
         },

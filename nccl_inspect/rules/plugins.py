@@ -75,7 +75,7 @@ def plugin_not_found(facts: Facts) -> Iterator[Hit]:
             named |= {"files": files, "named": is_named, "several hosts": facts.spans_hosts()}
             yield Hit(missing, named, evidence=[*facts.plugin("NET", "requested")[:1], *missing[:3]])
         elif tcp and verbs and not tcp.is_near:
-            shown = first_evidence([*missing[:2], *verbs[:1]])
+            shown = [*missing[:2], *verbs[:1]]
             yield Hit(named={"without verbs": True}, ranks=tcp.ranks, hosts=tcp.hosts, evidence=shown)
 
 
@@ -110,7 +110,6 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
             "without provider": facts.notices("aws-ofi-nccl/ofi-no-eligible-providers")
             or facts.with_role("no-provider"),
             "tried": "aws-ofi-nccl" in dialects,
-            "steps": [networks.INSTALL_SLINGSHOT, networks.CHECK_SLINGSHOT],
         }
     if paths:
         searches = [*facts.notices("nccl/net-ib-none"), *verbs][:1]
@@ -121,10 +120,8 @@ def socket_instead_of_rdma(facts: Facts) -> Iterator[Hit]:
             open_paths=paths.exclude(sure).where(lambda _: bool(sure)),
         )
         return
-    tcp, failed = (
-        networks.fallback(facts),
-        [one for one in networks.failed_plugins(facts) if not networks.is_of_libfabric(one)],
-    )
+    tcp = networks.fallback(facts)
+    failed = [one for one in networks.failed_plugins(facts) if not networks.is_of_libfabric(one)]
     if tcp and network.rdma and (better or failed) and not networks.settings_without_ib(facts):
         names = [str(getattr(notice.event, "plugin", "")) for notice in failed]
         named |= {"names": names, "plugins": failed and not better, "idle": tcp.may_be_idle}
@@ -172,8 +169,7 @@ def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
             "missing": is_missing,
             "requested": requested,
         }
-        shown = evidence_of_settings(requested, 1) if is_missing else []
-        yield Hit(notices, named, evidence=[*shown, *notices[:3]])
+        yield Hit(notices, named, evidence=[*(requested if is_missing else []), *notices[:3]])
 
 
 _SPECIFIC = (4, 5, 7, 10, 18, 4097, 4098, 4099, 4105, 4125)

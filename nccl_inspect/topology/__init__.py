@@ -85,20 +85,11 @@ class Topology(Frozen):
         """Return how many GPUs there are."""
         return len(self.devices)
 
-    def link_class(self, src: int, dst: int) -> str | None:
-        """Return the class of a pair of nvmlDev indices, None when it is not known."""
-        return self.pair(inventory.Gpu(src, None), inventory.Gpu(dst, None))
-
     def pair(self, src: inventory.Gpu, dst: inventory.Gpu) -> str | None:
         """Return the class of a pair of GPUs, None when it is not known, or when the names fit several that differ."""
         ends = ((a, b) for a in self._find_places(src) for b in self._find_places(dst))
         kinds = {self.classes[pair] for pair in ends if pair in self.classes}
         return kinds.pop() if len(kinds) == 1 else None
-
-    def gpu(self, gpu: inventory.Gpu) -> Gpu | None:
-        """Return the GPU of that name, None when there is none or several."""
-        places = self._find_places(gpu)
-        return self.devices[places[0]] if len(places) == 1 else None
 
     def _find_places(self, gpu: inventory.Gpu) -> list[int]:
         """Return where a GPU may be in ``devices``: by its bus id where that is known here, else by its index."""

@@ -37,8 +37,6 @@ class Package(Generic[_Module]):
     """The modules of a package that do the same for different things, found by their files, loaded when they are used.
 
     Args:
-        name: the ``__name__`` of the package.
-        file: its ``__file__``.
         parts: modules that are shared by the others and none of them.
         first: the module to name first, such as that of the default format.
     """

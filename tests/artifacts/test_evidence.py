@@ -39,7 +39,7 @@ def mesh(tmp_path: Path) -> Path:
 
 def test_evidence_is_told_from_logs(mesh: Path) -> None:
     (mesh / "settings.json").write_text("{}", encoding="utf-8")
-    logs, evidence = artifacts.split_inventory(str(mesh))
+    logs, evidence = artifacts.inventory(str(mesh))[:2]
     assert [Path(file.name).name for file in logs] == ["job.log.xz"]
     assert sorted(Path(artifact.name).name for artifact in evidence) == sorted(BESIDE)
     found = artifacts.inventory(str(mesh))
@@ -49,7 +49,7 @@ def test_evidence_is_told_from_logs(mesh: Path) -> None:
 def test_a_log_of_nccl_needs_no_reader_of_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "job.log").write_bytes(LOG)
     monkeypatch.setattr(artifacts, "kinds", pytest.fail)
-    logs, evidence = artifacts.split_inventory(str(tmp_path / "job.log"))
+    logs, evidence = artifacts.inventory(str(tmp_path / "job.log"))[:2]
     assert ([Path(log.name).name for log in logs], evidence) == (["job.log"], [])
 
 

@@ -59,7 +59,7 @@ def test_an_answer_of_other_types_stops_nobody(tmp_path: Path) -> None:
             (tmp_path / "ras.json").write_text(
                 json.dumps(json.loads(data, object_hook=change_answer)), encoding="utf-8"
             )
-            (found,) = artifacts.split_inventory(str(tmp_path))[1]
+            (found,) = artifacts.inventory(str(tmp_path)).evidence
             assert found.kind == ras.KIND
             assert found.value or (found.problem or "").startswith("damaged: "), f"{key} = {value}"
 

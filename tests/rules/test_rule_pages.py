@@ -88,7 +88,9 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     block = f"{declared}\n{said}"
     asked = "\n".join(re.findall(r"^(?:when|unless): ([^#\n]*)", block, re.MULTILINE)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in pages.PART.finditer(block) if part[2] not in FIELDS)
-    may_have = "settings paths more account partial running effects who errors cause file lines costs steps"
+    may_have = (
+        "settings paths more account partial running effects who errors cause file lines costs steps fix try kernel"
+    )
     always = set(may_have.split())
     for word, *rest in (line.removeprefix("not ").split() for line in asked.strip().splitlines()):
         if word == "is" and " ".join(rest).partition("=")[0] not in found_out | always:

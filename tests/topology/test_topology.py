@@ -30,25 +30,29 @@ def read(tmp_path: Path, text: str) -> topology.Topology:
     return topology.read(str(file))
 
 
+def link(found: topology.Topology, src: int, dst: int) -> str | None:
+    return found.pair(Gpu(src, None), Gpu(dst, None))
+
+
 def test_the_matrix_is_read_through_its_colour_codes(tmp_path: Path) -> None:
     found = read(tmp_path, NVSWITCH)
     assert found.gpus == 3
     assert found.name.endswith("topo.txt")
-    assert {found.link_class(a, b) for a in range(3) for b in range(3) if a != b} == {"NV18"}
-    assert found.link_class(0, 0) is None
-    assert found.link_class(0, 3) is None
+    assert {link(found, a, b) for a in range(3) for b in range(3) if a != b} == {"NV18"}
+    assert link(found, 0, 0) is None
+    assert link(found, 0, 3) is None
 
 
 def test_nics_are_told_apart_from_gpus(tmp_path: Path) -> None:
     found = read(tmp_path, WITH_NICS)
     assert found.gpus == 4
-    assert [found.link_class(0, other) for other in (1, 2, 3)] == ["PHB", "NODE", "SYS"]
-    assert [found.link_class(3, other) for other in (0, 1, 2)] == ["SYS", "SYS", "SYS"]
+    assert [link(found, 0, other) for other in (1, 2, 3)] == ["PHB", "NODE", "SYS"]
+    assert [link(found, 3, other) for other in (0, 1, 2)] == ["SYS", "SYS", "SYS"]
     assert len(found.classes) == 4 * 3
     assert [nic.name for nic in found.nics] == ["mlx5_0", "mlx5_1"]
     assert found.nics[0].classes == {0: "PIX", 1: "PXB", 2: "NODE", 3: "SYS"}
     by_device = read(tmp_path, OLD_NICS)
-    assert (by_device.gpus, by_device.link_class(1, 0)) == (2, "PIX")
+    assert (by_device.gpus, link(by_device, 1, 0)) == (2, "PIX")
     alone = read(tmp_path, "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-7\t0\n")
     assert (alone.gpus, alone.classes) == (1, {})
 
@@ -116,8 +120,8 @@ def test_a_dump_of_nvswitch_gpus() -> None:
         (1, "0000:00:07.0", 90, True),
         (3, "0000:00:09.0", 90, True),
     ]
-    assert found.link_class(1, 7) == "NV18"
-    assert found.link_class(0, 1) is None
+    assert link(found, 1, 7) == "NV18"
+    assert link(found, 0, 1) is None
     (eth,) = found.nics
     assert (eth.name, eth.index, eth.gbps, eth.port, eth.gdr) == ("eth0", 0, 10.0, 0, False)
     assert set(eth.classes.values()) == {"PHB"}
@@ -125,8 +129,8 @@ def test_a_dump_of_nvswitch_gpus() -> None:
 
 def test_nesting_gives_the_class_of_gpus_and_nics() -> None:
     found = topology.read(str(TWO_SOCKETS))
-    assert [found.link_class(0, other) for other in (1, 2, 3, 4, 6)] == ["PIX", "PXB", "PHB", "PHB", "SYS"]
-    assert found.link_class(4, 5) == "PHB"
+    assert [link(found, 0, other) for other in (1, 2, 3, 4, 6)] == ["PIX", "PXB", "PHB", "PHB", "SYS"]
+    assert link(found, 4, 5) == "PHB"
     first, second = found.nics
     assert [first.classes[place] for place in (0, 2, 3, 6)] == ["PIX", "PXB", "PHB", "SYS"]
     assert second.classes[6] == "PIX"
@@ -139,7 +143,7 @@ def test_nvlinks_between_gpus_are_counted_and_a_third_gpu_may_lie_between(tmp_pa
     for number, bus in enumerate(buses):
         links = [text.replace(f'target="{number}"', f'target="{bus}"') for text in links]
     found = read(tmp_path, system(cpu(0, *(gpu(n, bus, links[n], 70) for n, bus in enumerate(buses)))))
-    assert [found.link_class(0, 1), found.link_class(1, 2), found.link_class(0, 2)] == ["NV2", "NV1", "NVB"]
+    assert [link(found, 0, 1), link(found, 1, 2), link(found, 0, 2)] == ["NV2", "NV1", "NVB"]
 
 
 def test_a_vendor_file_says_nothing_of_nvlink(tmp_path: Path) -> None:
@@ -161,7 +165,7 @@ def test_hosts_of_one_nvlink_domain_are_told_apart(tmp_path: Path) -> None:
         tmp_path, system(cpu(0, switch("0000:01:00.0", near)), cpu(0, far, gpu(1, "0000:1b:00.0"), host="0x2"))
     )
     assert found.gpus == 4
-    assert found.link_class(0, 1) is None  # PIX on one host, PHB on the other
+    assert link(found, 0, 1) is None  # PIX on one host, PHB on the other
     assert found.pair(parse_bracket("19000"), parse_bracket("1a000")) == "PIX"
 
 
@@ -194,7 +198,7 @@ def test_a_bus_id_that_may_be_an_index_is_left_open(tmp_path: Path) -> None:
 def test_a_graph_proves_what_is_near_and_nothing_else(tmp_path: Path) -> None:
     found = topology.read(str(H200_GRAPH))
     assert [one.index for one in found.devices] == [0, 2, 4, 6]
-    assert [found.link_class(0, other) for other in (2, 4, 6)] == ["NVL", None, "NVL"]
+    assert [link(found, 0, other) for other in (2, 4, 6)] == ["NVL", None, "NVL"]
     far = H200_GRAPH.read_text(encoding="utf-8").replace('"NVL"', '"PHB"')
     assert not read(tmp_path, far).classes
     between_hosts = (
@@ -202,7 +206,7 @@ def test_a_graph_proves_what_is_near_and_nothing_else(tmp_path: Path) -> None:
         '<gpu dev="0x100000000000001"/><gpu dev="0x100000000000000"/><net dev="3"/></channel></graph></graphs>'
     )
     found = read(tmp_path, between_hosts)
-    assert found.link_class(0, 1) == "PIX"
+    assert link(found, 0, 1) == "PIX"
     assert [(one.index, one.classes) for one in found.nics] == [(3, {0: "PXB"})]
 
 

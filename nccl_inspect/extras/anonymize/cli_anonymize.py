@@ -53,13 +53,8 @@ Exit status: 130 Ctrl-C; an incomplete FILE is not written.
 
 @click.command(epilog=_EXAMPLES, short_help="Replace names, addresses and paths in logs and evidence.")
 @shared.inputs
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=shared.FILE,
-    default="-",
-    help="Write to FILE, FILE.gz compressed; several files go to a folder of this name, or to an archive: FILE.tar.gz.",
+@shared.target_option(
+    "Write to FILE, FILE.gz compressed; several files go to a folder of this name, or to an archive: FILE.tar.gz."
 )
 @click.option("--overwrite", is_flag=True, help="Write into a non-empty folder. Inputs are never overwritten.")
 @click.option(

@@ -134,7 +134,6 @@ def change_document(text: str, form: str, change: Change, other: Callable[[str],
 
     Args:
         form: ``json``, or ``yaml``, which loses its comments: they may say anything.
-        change: gives the new texts.
         other: gives the replacement for text around JSON, and for the name of an anchor in YAML.
 
     Raises:

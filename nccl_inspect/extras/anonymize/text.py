@@ -135,7 +135,6 @@ class Scrubber:
         """Return the text with everything replaced.
 
         Args:
-            text: a line or a part of it.
             structural: whether short common words count as names, too: in what precedes a message.
         """
         is_simple = _PLAIN.fullmatch(text) and not may_hide(text) and not SIGN.search(text)

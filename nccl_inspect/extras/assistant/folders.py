@@ -85,7 +85,9 @@ class Folders:
             for match in self._list_matching(name):
                 yield from self._files_at(match, match)
             return
-        yield from self._files_at(name, self._display_name(name))
+        joined = self._make_absolute(name)
+        # Shown as it was named, if that leads to it from the working folder.
+        yield from self._files_at(name, name if os.path.realpath(name) == os.path.realpath(joined) else joined)
 
     def _list_matching(self, pattern: str) -> list[str]:
         """Return the paths that a glob stands for; where it begins has to lie inside, and so has each path later on."""
@@ -172,11 +174,6 @@ class Folders:
             return name
         candidates = [str(root / name) for root in self._roots]
         return next(filter(os.path.lexists, candidates), candidates[0])
-
-    def _display_name(self, name: str) -> str:
-        """Return the path shown for a file: as it was named, if that leads to it from the working folder."""
-        joined = self._make_absolute(name)
-        return name if os.path.realpath(name) == os.path.realpath(joined) else joined
 
     def _find_root(self, path: Path) -> Path | None:
         return next((root for root in self._roots if path == root or root in path.parents), None)

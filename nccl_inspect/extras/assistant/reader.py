@@ -51,7 +51,6 @@ class LogReader:
     """Judged jobs of files in some folders.
 
     Args:
-        folders: what may be read.
         options: how jobs are judged where nobody asks for something else.
         interval: seconds between two notices of progress.
     """

@@ -51,13 +51,8 @@ timeout_option = click.option(
 )
 @timeout_option
 @click.option("--dry-run", is_flag=True, help="Print the commands without running them.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=shared.FILE,
-    default="",
-    help="Write to this folder, or to an archive: FILE.tar.gz. Default: a new folder, nccl-TARGET-TIME.",
+@shared.target_option(
+    "Write to this folder, or to an archive: FILE.tar.gz. Default: a new folder, nccl-TARGET-TIME.", default=""
 )
 def command(
     target: str, argument: str, namespace: str, context: str, timeout: float, dry_run: bool, output: str

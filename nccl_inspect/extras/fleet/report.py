@@ -28,7 +28,6 @@ def make_report(store: Store, since: timedelta | None = None, by: str = "") -> d
     """Return the document.
 
     Args:
-        store: what it is about.
         since: how many days before the newest job count.
         by: also a table of all things of this kind.
     """

@@ -175,11 +175,11 @@ class Store:
             self._put(self._path(table, batch), data.getbuffer())
         return batch
 
-    def tidy(self, days: Iterable[str], most: int = MOST_FILES) -> None:
+    def tidy(self, days: Iterable[str]) -> None:
         """Merge the files of some days, where there are many, and delete what killed processes left."""
         files = Counter(batch.day for batch in self.batches())
         for day in days:
-            if files[day] >= most:
+            if files[day] >= MOST_FILES:
                 self.retry(partial(self._merge, day))
 
     def _merge(self, day: str) -> None:

@@ -57,9 +57,9 @@ def answer_broken(
     return Answer("broken", summary, todo, sorted(set(ranks)), list(evidence)[:_MAX_EVIDENCE], rule)
 
 
-def answer_undecided(summary: str, todo: str, evidence: Iterable[Evidence] = (), ranks: Iterable[int] = ()) -> Answer:
+def answer_undecided(summary: str, todo: str, evidence: Iterable[Evidence] = ()) -> Answer:
     """Answer that the log does not show it."""
-    return Answer("undecided", summary, todo, sorted(set(ranks)), list(evidence)[:_MAX_EVIDENCE])
+    return Answer("undecided", summary, todo, [], list(evidence)[:_MAX_EVIDENCE])
 
 
 @frozen

@@ -78,11 +78,8 @@ def sighting(name: str, item: Item, words: str, part: str = "", ranks: Iterable[
     """Create a sighting from an item of a file.
 
     Args:
-        name: of the file.
-        item: of the file.
         words: the fault, without the host.
         part: the NIC concerned.
-        ranks: that use the part.
     """
     return Sighting(words, item.host, Evidence(name, item.line, item.text), part, tuple(ranks))
 
@@ -205,9 +202,6 @@ def find_limits(
     """Yield hosts with a limit that is too low; as evidence against that, those without this limit.
 
     Args:
-        facts: about the job.
-        limit: its name.
-        least: the lowest acceptable value.
         unit: divides the value in the text.
         words: with ``{}`` for the value.
         no_limit: the words for a host without it.
@@ -268,7 +262,6 @@ def gpu_values(facts: Facts, paths: list[str], bad: str, words: str) -> Iterator
     """Yield GPUs of ranks with a bad value in ``nvidia-smi -q``.
 
     Args:
-        facts: about the job.
         paths: suffixes of the headings and keys.
         bad: a pattern of values that are a fault.
         words: with ``{gpu}``, ``{key}`` and ``{value}``.

@@ -160,11 +160,6 @@ def are_one_pod(cases: Sequence[Case]) -> bool:
     return len({case.pod.label for case in cases}) == 1
 
 
-def verb(cases: Sequence[Case], singular: str, plural: str) -> str:
-    """Return the form of a verb that agrees with the number of pods."""
-    return singular if are_one_pod(cases) else plural
-
-
 def finding_of(
     rule: Rule,
     facts: Facts,
@@ -182,14 +177,9 @@ def finding_of(
     """Create a finding from files beside the log, with the findings that it explains.
 
     Args:
-        rule: that found it.
-        facts: about the job.
         cases: the containers with the fault; empty if the file has none.
         shown: its effects in the log.
         summary: what is missing, in one line.
-        cause: why that leads to the effects.
-        fix: step by step.
-        evidence: lines of the files.
         confidence: in the cause; at most likely if the log only suggests the effect.
         confirm: how to confirm it if the log only suggests the effect.
         ranks: that have the fault; empty for those of the effects that are on hosts of these containers.
