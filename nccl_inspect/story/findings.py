@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nccl_inspect.event.types import ErrorCascade
+from nccl_inspect.event.types import ErrorCascade, ProcessEnded
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.check import Account
 from nccl_inspect.judging.engine import SEVERITIES, Registered, Rule, list_rules
@@ -58,12 +58,15 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
         if rule := _rule_of(incident, tellers):
             by_rule[rule].append(incident)
     place = {rule: number for number, rule in enumerate(by_rule)}
+    own_ends = facts.with_event(ProcessEnded, lambda event: not event.is_external)
     present = {finding.rule for finding in kept}
     for rule, incidents in by_rule.items():
         if rule in present:
             continue
         roots = [one for one in incidents if not one.because]
         candidate = candidates.pop(rule, None)
+        if candidate is None and own_ends and all(map(_is_of_launcher, roots)) and any(f.fatal for f in findings):
+            continue  # it ended the others because one failed, and a rule says why
         account = _find_by_rule(by_name[rule], facts, story, roots, candidate) if roots else candidate
         if account is not None:
             kept.append(account)
@@ -132,6 +135,11 @@ def _find_by_rule(
     also = f"independently of it, {who + ': ' if who else ''}{beside[0].words}"
     order = "" if before(same[0], beside[0]) is not None else "; the order is unknown"
     return finding.with_fields(cause=f"{finding.cause}. Also found, {also}{order}")
+
+
+def _is_of_launcher(incident: Incident) -> bool:
+    """Return whether a launcher ended a process, as it does where another one failed."""
+    return incident.kind == "ended-from-outside" and incident.confidence == "likely"
 
 
 def _went_to_launcher(roots: Iterable[Incident]) -> bool:
