@@ -559,17 +559,14 @@ def _snippets(facts: Facts) -> dict[tuple[int, ...], tuple[Notice, list[Evidence
 
 def _read_snippets(facts: Facts, snippets: Mapping[tuple[int, ...], tuple[Notice, list[Evidence]]]) -> list[ProcessEnd]:
     ends: list[ProcessEnd] = []
-    empty: list[ProcessEnd] = []
     for ranks, (notice, lines) in snippets.items():
         if report_of(notice).how == _UNHEALTHY:
             continue
         # If Ray drops lines of the controller, the driver still prints them.
         texts = [raised for line in lines if (raised := exceptions.find_below(facts, line)) is not None]
-        if not texts:
-            empty.append(ProcessEnd(list(ranks), None, None, EXCEPTION, notice))
-        elif not any(map(exceptions.is_of_nccl, texts)):  # other rules report these
+        if texts and not any(map(exceptions.is_of_nccl, texts)):  # other rules report these
             ends += [_by(texts[0], ([rank], *find_process(facts, rank)), notice) for rank in ranks]
-    return ends or empty
+    return ends
 
 
 def _raised_by_tasks(facts: Facts, tasks: Iterable[Notice]) -> Iterator[ProcessEnd]:
