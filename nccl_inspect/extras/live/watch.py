@@ -265,7 +265,7 @@ class Watch:
         self._job: Job | None = None
         self._reported: Job | None = None
         self._lines = -1
-        """How many the log had when the verdict was told in full, until something changed."""
+        """How many the log had when the whole verdict was shown, until something changed."""
         self._gone: set[str] = set()
         self._last = ""
         self._stall: Stall | None = None
