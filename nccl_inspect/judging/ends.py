@@ -17,19 +17,16 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util import signals
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
-from nccl_inspect.util.wording import ranks_word
+from nccl_inspect.util.times import line_seconds
+from nccl_inspect.util.wording import expand, ranks_word
 
 _MOST = 100
 """The most lines of launchers to examine of one kind: more than a job has."""
-_MOST_TASKS = 1 << 17
-"""The most tasks to count: more than a job has."""
 _CORE = 0x80
 """The flag that the kernel adds to the signal in a status if it wrote a core dump."""
 _ALONE = 2
 """Ranks of which Hydra names one, whichever ended first."""
-_TIME = compile_later(r"\b[EWF](\d{4} \d\d:\d\d:\d\d\.\d+) ")
 EXCEPTION = 1
 """The exit code of Python after an exception."""
 _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
@@ -269,16 +266,10 @@ def _words(facts: Facts, notice: Notice) -> str:
         return ""
     if event.how == _MPI_ABORT:
         return f"called {_MPI_ABORT}" + ("" if event.code is None else f" with error code {event.code}")
-    called = _aborts(facts).get(tuple(event.ranks)) if event.order == "first" else None
-    if called is not None:
-        return _words(facts, called)
+    called = facts.with_event(ProcessEnded, lambda one: one.how == _MPI_ABORT and one.ranks == event.ranks)
+    if event.order == "first" and event.ranks and called:
+        return _words(facts, called[0])
     return _WORDS.get(event.how) or f"was ended by {event.reporter}: {event.how}"
-
-
-@once
-def _aborts(facts: Facts) -> dict[tuple[int, ...], Notice]:
-    called = facts.with_event(ProcessEnded, lambda one: one.how is not None and one.order == "any" and bool(one.ranks))
-    return {report_of(notice).ranks: notice for notice in reversed(called)}
 
 
 def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
@@ -293,16 +284,17 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
     else:
         ranks, host = _look_up_pid(facts, pid)
         local = value(notice, "local_rank")
-        is_absent = not with_pid(facts, pid) and _absent_ranks(facts) == {local} and not facts.spans_hosts()
+        is_absent = not with_pid(facts, pid) and _find_absent(facts) == {local} and not facts.spans_hosts()
         ranks = ranks if host is not None else list(event.ranks) or ([local] if is_absent else [])
     return ProcessEnd(ranks, host, pid, code, notice, node=host or _find_node(facts, notice))
 
 
 @once
-def _absent_ranks(facts: Facts) -> set[int]:
-    """Return the ranks of the job without any line."""
-    world = facts.job.world_size if facts.job.rank_space == "global" else None
-    return set(range(world or 0)) - set(facts.job.ranks_seen) if (world or 0) <= _MOST_TASKS else set()
+def _find_absent(facts: Facts) -> set[int]:
+    """Return the only rank of the job without any line; empty if there are none, or several."""
+    seen = set(facts.job.ranks_seen)
+    is_one = facts.job.rank_space == "global" and facts.job.world_size == len(seen) + 1
+    return set(range(len(seen) + 1)) - seen if is_one else set()
 
 
 def _find_node(facts: Facts, notice: Notice) -> str | None:
@@ -316,16 +308,17 @@ def _find_node(facts: Facts, notice: Notice) -> str | None:
 
 def _spawned_ends(facts: Facts) -> list[ProcessEnd]:
     """Return the processes of torch.multiprocessing.spawn, without those that only report the loss of another."""
-    own = [(notice, raised) for notice, raised in _find_spawned(facts) if not (raised and raised.is_loss_of_peer)]
-    codes = [report_of(notice).code for notice, _ in own]
-    stated = [(*one, code) for one, code in zip(own, codes, strict=True) if code is not None]
-    ended_by_launcher = {value(notice, "pid") for notice in facts.notices("torch/spawn-ended")}
-    left = [last for last in facts.job.last_lines if last.process.pid not in ended_by_launcher]
-    if len(stated) == len(left) == 1 and ended_by_launcher:  # it is the one that its launcher did not have to end
-        ranks, host, pid = left[0].ranks, left[0].process.host, left[0].process.pid
-        if len(facts.hosts()) == 1 and ranks == [value(stated[0][0], "index")]:
-            return [ProcessEnd(ranks, host, pid, code, notice, raised=raised) for notice, raised, code in stated]
-    return [ProcessEnd([], None, None, code, notice, raised=raised) for notice, raised, code in stated]
+    own = [
+        (notice, raised)
+        for notice, raised in _find_spawned(facts)
+        if report_of(notice).code is not None and not (raised and raised.is_loss_of_peer)
+    ]
+    forced = {value(notice, "pid") for notice in facts.notices("torch/spawn-ended")}
+    left = [last for last in facts.job.last_lines if last.process.pid not in forced]
+    who: tuple[list[int], str | None, int | None] = ([], None, None)
+    if len(own) == len(left) == len(facts.hosts()) == 1 and forced and left[0].ranks == [value(own[0][0], "index")]:
+        who = left[0].ranks, left[0].process.host, left[0].process.pid  # the one that its launcher did not have to end
+    return [ProcessEnd(*who, report_of(notice).code or 0, notice, raised=raised) for notice, raised in own]
 
 
 @once
@@ -436,13 +429,7 @@ def terminations(facts: Facts) -> list[Notice]:
 
 def _tasks_in(notice: Notice) -> set[int]:
     """Return the tasks of a list in Slurm's notation, ``0-1,3``; empty for anything else."""
-    result: set[int] = set()
-    for part in str(value(notice, "tasks")).split(","):
-        first, _, last = part.partition("-")
-        if not (first.isdigit() and (last or first).isdigit()) or int(last or first) - int(first) > _MOST_TASKS:
-            return set()
-        result.update(range(int(first), int(last or first) + 1))
-    return result
+    return {int(task) for task in expand(f"[{value(notice, 'tasks')}]") if task.isdigit()}
 
 
 def ranks_of_tasks(facts: Facts, notice: Notice) -> list[int]:
@@ -503,7 +490,7 @@ def _ends_of_ray(facts: Facts) -> list[ProcessEnd]:
     """Return the workers that ended a job of Ray, each rank once: by the driver, or by Ray Train's decision."""
     given_up = facts.with_event(ProcessEnded, lambda event: event.process == "training")
     by_driver = facts.with_event(ProcessEnded, lambda event: _is_death(event) and event.reporter == "driver")
-    tasks = facts.with_event(ProcessEnded, _is_task)
+    tasks = facts.with_event(ProcessEnded, is_of_task)
     # The driver may have caught exceptions of processes without NCCL.
     own = tasks if facts.job.spared else [task for task in tasks if with_pid(facts, report_of(task).ended_pid)]
     is_raised = bool(given_up or ([*by_driver, *own] if not facts.is_over() else ())) and not facts.notices(_RETRY)
@@ -534,12 +521,7 @@ def raised_in_ray(facts: Facts, notice: Notice) -> set[int]:
 
 def is_maybe_caught(facts: Facts, notice: Notice) -> bool:
     """Return whether a driver may have caught the exception of a task of Ray and continued."""
-    return is_of_task(notice) and not facts.with_event(ProcessEnded, lambda event: event.process == "training")
-
-
-def is_of_task(notice: Notice) -> bool:
-    """Return whether it is an exception of a task or an actor of Ray."""
-    return _is_task(report_of(notice))
+    return is_of_task(report_of(notice)) and not facts.with_event(ProcessEnded, lambda one: one.process == "training")
 
 
 def ranks_killed_by_monitor(facts: Facts) -> set[int]:
@@ -547,7 +529,8 @@ def ranks_killed_by_monitor(facts: Facts) -> set[int]:
     return {rank for notice in facts.notices(_SELECTED) for rank in _look_up_pid(facts, value(notice, "pid"))[0]}
 
 
-def _is_task(event: ProcessEnded) -> bool:
+def is_of_task(event: ProcessEnded) -> bool:
+    """Return whether it is an exception of a task or an actor of Ray."""
     return event.retries and event.exception and event.ended_pid is not None
 
 
@@ -576,17 +559,14 @@ def _snippets(facts: Facts) -> dict[tuple[int, ...], tuple[Notice, list[Evidence
 
 def _read_snippets(facts: Facts, snippets: Mapping[tuple[int, ...], tuple[Notice, list[Evidence]]]) -> list[ProcessEnd]:
     ends: list[ProcessEnd] = []
-    empty: list[ProcessEnd] = []
     for ranks, (notice, lines) in snippets.items():
         if report_of(notice).how == _UNHEALTHY:
             continue
         # If Ray drops lines of the controller, the driver still prints them.
         texts = [raised for line in lines if (raised := exceptions.find_below(facts, line)) is not None]
-        if not texts:
-            empty.append(ProcessEnd(list(ranks), None, None, EXCEPTION, notice))
-        elif not any(map(exceptions.is_of_nccl, texts)):  # other rules report these
+        if texts and not any(map(exceptions.is_of_nccl, texts)):  # other rules report these
             ends += [_by(texts[0], ([rank], *find_process(facts, rank)), notice) for rank in ranks]
-    return ends or empty
+    return ends
 
 
 def _raised_by_tasks(facts: Facts, tasks: Iterable[Notice]) -> Iterator[ProcessEnd]:
@@ -654,19 +634,17 @@ def since_start(facts: Facts, notices: Collection[Notice]) -> list[Notice]:
 
 def is_unordered(ends: Sequence[ProcessEnd]) -> bool:
     """Return whether it is unknown which of several processes ended first: lines of different sources have no order."""
-    return len({end.begin.evidence[0].source for end in ends}) > 1 and not all(map(_time_of, ends))
+    return len({end.begin.evidence[0].source for end in ends}) > 1 and None in map(_time_of, ends)
 
 
 def sort_by_time(ends: list[ProcessEnd]) -> list[ProcessEnd]:
     """Return the ends in the order of their times, if lines of several sources have them; else in the given order."""
-    is_timed = len({end.begin.evidence[0].source for end in ends}) > 1 and not is_unordered(ends)
-    return sorted(ends, key=_time_of) if is_timed else ends
+    is_one = len({end.begin.evidence[0].source for end in ends}) == 1
+    return ends if is_one or is_unordered(ends) else sorted(ends, key=lambda end: _time_of(end) or 0.0)
 
 
-def _time_of(end: ProcessEnd) -> str:
-    """Return the time in the prefix of PyTorch's logger, ``1121 16:35:11.771000``; empty if there is none."""
-    match = _TIME.search(end.notice.message)
-    return match[1] if match else ""
+def _time_of(end: ProcessEnd) -> float | None:
+    return line_seconds(end.notice.evidence[0].text)
 
 
 def last_words(facts: Facts, ends: Iterable[ProcessEnd]) -> Mapping[int, Notice]:

@@ -65,7 +65,7 @@ def describe_missing_ranks(job: Job) -> str:
     ranks = f"rank {absent[0]} has" if len(absent) == 1 else f"ranks {runs} have"
     where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
     others = f"{len(mute)} processes that name no rank" if len(mute) > 1 else "one process that names no rank"
-    return f"{ranks} no line in {where}" + (f" (unless in those of {others})" if mute else "")
+    return f"{ranks} no NCCL line in {where}" + (f" (unless in those of {others})" if mute else "")
 
 
 def describe_interruption(job: Job) -> str:

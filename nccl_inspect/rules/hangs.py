@@ -144,9 +144,6 @@ def _stuck(facts: Facts, comm: CommunicatorInfo, named: dict[str, object], ranks
     if not job.ended_by and len(never) <= len(at_end.idle_processes(facts)):
         state = at_end.describe(facts)  # with more absent ranks, rank-missing describes them
     unnumbered = None in comm.ranks and not named["elsewhere"]
-    if unnumbered:  # each of those that wait for some whose logs are elsewhere may be the first one stuck
-        stuck = (one for one in job.communicators if not one.completed and not facts.paths_of(one))
-        ranks = {rank for one in stuck for rank in global_ranks(one, one.started)}
     return Hit(
         named=named
         | {
@@ -653,10 +650,6 @@ def process_unresponsive(facts: Facts) -> Iterator[Hit]:
     if facts.is_over() or not lost:
         return
     known = ranks_by_pid(facts)
-    for pid, entries in lost.items():  # what RAS states where the log, which may count ranks in another one, has none
-        stated = {entry.rank for _, entry in entries if entry.rank is not None}
-        if pid and pid not in known and len(stated) == 1 and not facts.job.communicators:
-            known[pid] = stated.pop()
     newest = {pid: entries[-1] for pid, entries in lost.items() if pid}
     ranks = {known[pid] for pid in newest if pid in known}
     is_known, is_dead = len(ranks) == len(newest), any(entry.is_dead for _, entry in newest.values())

@@ -10,7 +10,7 @@ from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, ProcessEnded
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
-from nccl_inspect.judging import cuda, exceptions
+from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.ends import LOST, is_last, process_ends, since_start, terminations
 from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.judging.evidence import kernel_log
@@ -178,8 +178,6 @@ class Collector:
         if "CUDA error: " in text and _STICKY.search(text):
             return Layer.PROGRAM
         if isinstance(notice.event, CudaFailure) or "program-cuda-error" in notice.roles:
-            if cuda.is_out_of_memory(notice):
-                return Layer.SYSTEM
             return Layer.PROGRAM if _STICKY.search(text) else Layer.RESOURCE
         dialect, _, name = notice.production.partition("/")
         layer = grammar.find_layer(dialect, name)
@@ -197,8 +195,6 @@ class Collector:
 
     def _actor(self, notice: Notice, process: Process, line: Evidence) -> frozenset[Actor]:
         named: Actor | None = self.actors.rank_in_line(line.text)
-        if named is None and isinstance(rank := value(notice, "global_rank"), int):
-            named = rank
         if named is None and process.host and not process.host.startswith(NO_HOST):
             named = self.actors.actor_by_process(process)
         return frozenset() if named is None else frozenset((named,))
@@ -238,8 +234,6 @@ class Collector:
         if last is None or last.is_termination:
             return None  # its text was lost, or a signal ended it
         is_foreign = last.is_loss_of_peer or bool(_REMOTE.search(last.whole))
-        if not is_foreign and exceptions.is_of_nccl(last):
-            return None  # of :meth:`_collect_statements`
         first = trace.first if trace.first and not is_foreign else last
         finding = self._of_line.get((first.line.source, first.line.order))
         name = last.notice.production.partition("/") if last.notice else ("", "", "")
@@ -280,7 +274,6 @@ class Collector:
 
     def _collect_ends(self) -> Iterator[Incident]:
         forced = {value(notice, "pid") for notice in self.facts.notices("torch/worker-forced")}
-        seen: set[Actor] = set()
         for end in process_ends(self.facts):
             if end.code == -signal.SIGKILL and end.pid in forced:
                 continue  # it did not end when its launcher asked it to
@@ -289,10 +282,6 @@ class Collector:
             # Where the world is not known, NCCL's lines show ranks of communicators: a launcher's say more.
             if by_pid is not None and (not actors or (self.actors.world is None and isinstance(by_pid, int))):
                 actors = {by_pid}
-            actors -= seen
-            seen |= actors
-            if end.ranks and not actors:
-                continue
             raised = end.raised
             if end.report.exception and not (actors or raised or end.echo):
                 continue  # nobody's, and its text is not here: it may be the loss of another one

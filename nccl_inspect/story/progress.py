@@ -421,17 +421,14 @@ class Table:
         late = set(wait.missing or wait.silent)
         comm = next(comm for comm in self.facts.job.communicators if comm.id == wait.communicator)
         is_numbered = None not in comm.ranks or self.facts.job.rank_space != "global"
-        if len(late) > len(wait.waiting):
+        if len(late) > len(wait.waiting) or not is_numbered:
             return  # they may rather wait elsewhere for those
         who = f"{ranks_word(wait.waiting)} {conjugate(len(wait.waiting), 'wait')}"
-        if not is_numbered:
-            number, late = len(late), set()
-            text = f"the {wait.stage} of communicator {comm.id} waits for {count(number, 'rank')} that the log lacks"
-        elif (
+        if (
             late and wait.missing and late.isdisjoint(self.actors.known_ranks)
         ):  # not launched, or its output is not here
             them = "it" if len(late) == 1 else "them"
-            text = f"{who} for {ranks_word(late)} in the {wait.stage}: the log has no line of {them}"
+            text = f"{who} for {ranks_word(late)} in the {wait.stage}: the log has no NCCL line of {them}"
         elif late:
             what = "never began" if wait.missing else "fell silent in"
             text = f"{ranks_word(late)} {what} the {wait.stage} in which {who}"

@@ -406,7 +406,7 @@ def _comes_before(some: list[Incident], others: list[Incident]) -> bool:
     first, other = _find_telling(some), _find_telling(others)
     if any(cause in some for cause in other.because):
         return True
-    if first.layer == Layer.END and other.is_signal:
+    if first.layer == Layer.END and other.is_signal and other.confidence != "certain":
         return True  # a launcher reports that a process ended after it has ended the others because of that
     return not other.is_report and first.actors != other.actors and before(first, other) is True
 

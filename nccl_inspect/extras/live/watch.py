@@ -264,6 +264,8 @@ class Watch:
         self._next_warning = timing.stall
         self._job: Job | None = None
         self._reported: Job | None = None
+        self._lines = -1
+        """How many the log had when the whole verdict was shown, until something changed."""
         self._gone: set[str] = set()
         self._last = ""
         self._stall: Stall | None = None
@@ -349,6 +351,7 @@ class Watch:
                 news.extend(self._changes(self._reported, self._job))
             elif is_up(self._job, now - self._progress, self._timing):
                 self._reported = self._job = self._judge_now()  # its counts of lines are those of now
+                self._lines = sum(source.lines for source in self._job.sources)
                 news.append(Verdict(self._reported))
             news.extend(self._report_stall(self._job, now))
         news.extend(self._report_lag(now))
@@ -382,11 +385,9 @@ class Watch:
         if self._reported is None:
             self._reported = job
             return [Verdict(job)], job
-        has_grown = any(
-            one.lines > other.lines for one, other in zip(job.sources, self._reported.sources, strict=False)
-        )
+        is_said = not beside.evidence and sum(source.lines for source in job.sources) == self._lines
         news = list(self._changes(self._reported, job))
-        return [*news, *([End(job)] if news or has_grown or beside.evidence else [])], job
+        return [*news, *([] if is_said and not news else [End(job)])], job
 
     def status(self) -> Status:
         """Return how far the job got, cheap enough to be asked at any time."""
@@ -413,7 +414,7 @@ class Watch:
     def _changes(self, before: Job, after: Job) -> Iterator[News]:
         if before is after:
             return
-        self._reported = after
+        self._reported, self._lines = after, -1
         for old, new in pair_findings(before.findings, after.findings):
             if new is None:
                 assert old is not None

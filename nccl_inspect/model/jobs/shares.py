@@ -431,9 +431,15 @@ def _short(names: Mapping[int, str]) -> dict[int, str]:
     }
     alone = Counter(name.rpartition("/")[0] for name in short.values())
     return {
-        number: folder if (folder := name.rpartition("/")[0]) and alone[folder] == 1 else _SUFFIX.sub("", name) or name
+        number: folder if (folder := name.rpartition("/")[0]) and alone[folder] == 1 else _without_suffix(name)
         for number, name in short.items()
     }
+
+
+def _without_suffix(name: str) -> str:
+    """Return the name of a file without its kind; a mere number would look like that of a job."""
+    short = _SUFFIX.sub("", name)
+    return name if not short or short.isdecimal() else short
 
 
 def _common(names: Sequence[str]) -> str:
