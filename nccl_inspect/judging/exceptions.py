@@ -20,7 +20,15 @@ _ALONE = ("torch/rank-error", "torch/rank-exception", "torch/gloo-call-failed")
 """An exception with the prefix of its rank of which no rule of its own reports."""
 _LINE = compile_later(r"\[rank(\d{1,7})\]: (?=\S)")
 """PyTorch's prefix of an exception; in its logger a bracket follows the colon."""
-_OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.spawn.", "subprocess.CalledProcess")
+_OF_LAUNCHERS = (
+    "torch.distributed.elastic.",
+    "torch.multiprocessing.spawn.",
+    "subprocess.CalledProcess",
+    "RuntimeError: WorkerProc initialization failed",
+    "RuntimeError: Engine core initialization failed",
+    "RuntimeError: Engine process failed to start",
+    "vllm.v1.engine.exceptions.EngineDeadError",
+)
 """Exceptions that launchers raise because one of their processes ended."""
 _OF_PEERS = compile_later(
     r"torch\.distributed\.Dist(?:Store|Network)Error: |.{0,300}remote process exited or there was a network error"
@@ -283,7 +291,7 @@ def is_of_nccl(raised: RaisedException) -> bool:
 
 
 def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collection[int]) -> list[RaisedException]:
-    """Unattributed exceptions that may have ended a process: those above the report of its end, or in its output."""
+    """Unattributed exceptions that may have ended a process: those above, in its output, or below."""
     own = {last.source for last in facts.job.last_lines if last.process.pid == pid}
     end = departed.evidence[0]
     loose = [exception for exception in exceptions_of(facts).loose if not exception.is_loss_of_peer]
@@ -293,7 +301,8 @@ def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collectio
     reported = [
         exception for exception in loose if exception.line.text.startswith("  ") and is_before(end, exception.line)
     ]
-    return above or reported or [exception for exception in loose if exception.line.source in own - {end.source}]
+    elsewhere = [exception for exception in loose if exception.line.source in own - {end.source}]
+    return above or reported or elsewhere or [exception for exception in loose if is_before(end, exception.line)][:1]
 
 
 def absent_ranks(facts: Facts) -> set[int]:

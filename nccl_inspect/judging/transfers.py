@@ -121,6 +121,11 @@ def efa_completions(facts: Facts) -> list[Notice]:
     return facts.with_role("efa-completion") if not providers or "efa" in providers else []
 
 
+def other_completions(facts: Facts) -> list[Notice]:
+    """Return failed transfers of aws-ofi-nccl over providers other than efa."""
+    return [] if efa_completions(facts) else facts.with_role("efa-completion")
+
+
 def efa_code(notice: Notice) -> int | None:
     """EFA's code of a failed transfer, derived from its text if the number is not printed."""
     if (code := value(notice, "prov_errno")) is not None:

@@ -219,8 +219,12 @@ def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selectio
     return net if is_whole and all(len(nics) == 1 for nics in nics_used(net).values()) else None
 
 
+_COMING = (1, 2)
+"""States of NVML in which a GPU has not joined its fabric: not started, in progress."""
+
+
 def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
-    """Find NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
+    """Find NCCL's own statement, CUDA's refusal to import, GPUs that have not joined, and NET inside one domain."""
     stated = facts.notices("nccl/mnnvl-not-working", "rccl/rccl-mnnvl-not-working", "nccl/mnnvl-unsupported")
     # Hosts by NVLink domain: fabric UUID and clique; a UUID of zeros means none.
     domains: dict[tuple[object, ...], set[str]] = {}
@@ -243,6 +247,11 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
         yield Hit(failed, {"refused": not stated, "asked": asked})
     elif service:
         yield Hit(service, {"service": True})
+    elif unready := domains and [
+        line for line in facts.notices("nccl/mnnvl-fabric") if value(line, "state") in _COMING
+    ]:
+        named = {"unready": {host for line in unready for host in line.hosts}, "state": value(unready[0], "state")}
+        yield Hit(unready, named)
     elif slow:
         off = [one for one in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if one.value == "0"]
         named = {"slow": True, "off": off, "net": current_rate(slow, machine), "nvlink": NVLINK[5], "refused": True}

@@ -302,14 +302,20 @@ _STORE_ERRORS = (
     "torch/store-join-timeout",
     "torch/store-connect-timeout",
     "torch/store-unreachable",
+    "torch/store-name-unresolved",
 )
 _AFTER_THE_END = {"torch/rendezvous-closed", "torch/store-closed", "torch/store-lost"}
 """While NCCL is up, these follow from an end that may not be in this log."""
 
 
+_RAISED = "DistNetworkError: "
+"""Where PyTorch gave up, and no longer tries again."""
+
+
 def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
     """Find PyTorch's errors about its store; those before a communicator came up no longer matter."""
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
+    errors += [one for one in facts.notices("torch/store-name-unresolved") if _RAISED in one.message and not errors]
     if not errors and not facts.job.last_lines and (waits := facts.notices(*_STORE_WAITS)):
         yield Hit(waits[-1:], _place_of_store([]), ranks=(), hosts=(), evidence=waits)
     communicators = facts.job.communicators if errors else ()

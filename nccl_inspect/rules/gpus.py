@@ -10,7 +10,7 @@ from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.cuda import AT_START, is_of_kernel, make_cuda_hit
-from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
+from nccl_inspect.judging.ends import is_last, last_words, process_ends, raised_in_ray
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
@@ -305,7 +305,9 @@ def gpu_hardware_error(facts: Facts) -> Iterator[Hit]:
     }
     ranks = ranks_in(stated) | kernel_log.ranks_in(facts, kernel)
     hosts = hosts_in(notices) | kernel_log.hosts_in(facts, kernel)
-    yield Hit(notices, named, ranks=ranks, hosts=hosts, evidence=notices)
+    # The calls of CUDA that fail then are its effects; without a finding of their own they would count as a loss.
+    effects = [] if named["old"] else [notice for notice in cuda.failed_calls(facts) if notice not in notices]
+    yield Hit([*notices, *effects], named, ranks=ranks, hosts=hosts, evidence=[*notices, *effects])
 
 
 def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
@@ -360,7 +362,8 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     for notice in torch:
         rank = rank_prefix(notice)
         ranks |= raised_in_ray(facts, notice) if rank is None else {rank}
-    yield Hit(notices, named, ranks, hosts_in(notices), [*notices, *sizes])
+    is_sure = failures or any(_is_proved(facts, notice) for notice in torch)
+    yield Hit(notices, named, ranks, hosts_in(notices), [*notices, *sizes], confidence=None if is_sure else "likely")
 
 
 _REQUEST = compile_later(
@@ -382,7 +385,13 @@ def _has_ended(facts: Facts, notice: Notice) -> bool:
     """Return whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank."""
     if exceptions.is_caught(facts, notice):
         return False
-    return id(notice) in exceptions.exceptions_of(facts).fatal or bool(facts.job.ended_by) or facts.job.failed
+    return _is_proved(facts, notice) or is_last(facts, notice.evidence[-1])
+
+
+def _is_proved(facts: Facts, notice: Notice) -> bool:
+    """Return whether the log shows that a rank, or the job, has ended; else an exception may only be its last line."""
+    ended = facts.job.ended_by or facts.job.failed or process_ends(facts)
+    return id(notice) in exceptions.exceptions_of(facts).fatal or bool(ended)
 
 
 _FAULT = compile_later(

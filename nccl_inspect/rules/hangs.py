@@ -379,17 +379,18 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
         made = [(f"{one.operation}{size}", one.rank) for one, size in zip(mismatched, sizes_of, strict=True)]
     outliers, calls = _find_outlier(made), _by_call(made)
     if mismatched:
-        calls = f"work {mismatched[0].seq} of process group {mismatched[0].group} is {calls}"
+        group = next((f" of process group {wait.group}" for wait in mismatched if wait.group is not None), "")
+        calls = f"work {mismatched[0].seq}{group} is {calls}"
     elif calls and len(numbers) == 1 and None not in numbers:
         calls = f"call {numbers.pop()} is {calls}"
     one_of_each = {(wait.operation, wait.numel): wait.notice.evidence[0] for wait in reversed(mismatched)}
-    is_certain = bool(stated or mismatched)
+    is_certain = bool(stated or (mismatched and all(wait.group is not None for wait in mismatched)))
     yield Hit(
         named={
             "calls": calls,
             "stated": "" if calls else notices[0].message.partition(". If you believe")[0],
             "outliers": outliers,
-            "sizes": not is_certain,
+            "sizes": not (stated or mismatched),
         },
         ranks=outliers or ranks,
         hosts=hosts_in(notices),
@@ -405,11 +406,17 @@ def _lines_of_both(facts: Facts, still: Standstill) -> list[Evidence]:
 
 
 def _find_mismatches(pending: list[Wait]) -> list[Wait]:
-    """Return the waits of one group for one work number, but in different calls."""
-    joint = [wait for wait in pending if wait.operation not in _PAIRWISE and wait.group is not None]
-    for same in group_values(((wait.group, wait.seq), wait) for wait in joint).values():
+    """Return the waits of one group for one work number, but in different calls.
+
+    Older releases do not name the group: if all waits have one number, they most likely are of one group.
+    """
+    joint = [wait for wait in pending if wait.operation not in _PAIRWISE]
+    if len({wait.seq for wait in joint}) > 1 or len({wait.group for wait in joint} - {None}) > 1:
+        joint = [wait for wait in joint if wait.group is not None]
+    group = next((wait.group for wait in joint if wait.group is not None), None)
+    for same in group_values(((wait.group or group, wait.seq), wait) for wait in joint).values():
         calls = {(wait.operation, wait.numel if wait.operation in _SAME_SIZE else None) for wait in same}
-        if len(calls) > 1 and len({wait.rank for wait in same}) > 1:
+        if len(calls) > 1 and len({(wait.rank, wait.member) for wait in same}) > 1:
             return same
     return []
 
@@ -817,6 +824,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "groups": list_words(filter(None, others)),
             **({} if account or ranks else _find_absent(own, waiting, comm)),
             "began": account and account.kind == "call-unfinished",
+            "spread": len(facts.hosts()) > 1,
             "others several": len(others) > 1,
         },
         ranks=ranks or waiting,

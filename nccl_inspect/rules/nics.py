@@ -309,6 +309,37 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
                 *policy[:1],
             ],
         )
+    else:
+        yield from _find_only_allowed(facts)
+
+
+def _find_only_allowed(facts: Facts) -> Iterator[Hit]:
+    """Find whole hosts with an NVSwitch, which have several NICs, where a setting leaves all GPUs the same one."""
+    paths, switched = facts.inter_host_rdma_paths(), ranks_in(facts.with_role("nvswitch"))
+    named = [one for one in facts.user_settings("NCCL_IB_HCA") if one.value and not set("^,").intersection(one.value)]
+    used = nics_used(paths)
+    whole = [host for host in facts.job.hosts if len(switched.intersection(host.ranks)) >= _WHOLE and host.name in used]
+    if named and whole and all(len(used[host.name]) == 1 for host in whole) and _are_alone(facts):
+        shown = [*named[:1], *paths.first_lines()[:2]]
+        first = whole[0]
+        yield Hit(
+            named={
+                "only": f"NCCL_IB_HCA={named[0].value}",
+                "limits": named,
+                "ranks": {*first.ranks},
+                "host": first.name,
+                "more": whole[1:],
+            },
+            ranks=[rank for host in whole for rank in host.ranks],
+            hosts=[host.name for host in whole],
+            evidence=shown,
+        )
+
+
+def _are_alone(facts: Facts) -> bool:
+    """Return whether NCCL lists one card on each host."""
+    lists = networks.card_lists(facts)
+    return bool(lists) and all(len(_devices(notice)) == 1 for notice in lists)
 
 
 def _connections(facts: Facts, host: str, shared: Shared) -> Iterator[Evidence]:
@@ -416,6 +447,8 @@ def _explains(path: Path, rank: int, devices: set[str]) -> bool:
     )
 
 
+_WHOLE = 8
+"""GPUs of a whole host with an NVSwitch."""
 _ONE_EACH = 4
 """On hosts with at least this many GPUs and a NIC for each, every GPU is meant to use its own NIC."""
 

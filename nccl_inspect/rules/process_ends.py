@@ -138,7 +138,7 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
     given_up = [*echoes_of_another(facts), *facts.completions(FLUSHED)]
     if not (closed or given_up or local):
         comms, loose = facts.job.communicators, exceptions.exceptions_of(facts).loose[-1:]
-        is_used = comms and not any(comm.ended for comm in comms)
+        is_used = (comms or facts.job.ended_by) and not any(comm.ended for comm in comms)
         for last in loose:  # an exception of nobody at the end of the output
             ranks = set() if last.rank is None else {last.rank}
             if (is_used or (last.is_loss_of_peer and not comms)) and is_last(facts, last.line):

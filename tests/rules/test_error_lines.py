@@ -26,7 +26,7 @@ EXTRA = {"cuda-lib-missing": {"gdrcopy-failed"}}
 EXCEPTIONS = {
     # it only passes on that a process ended; who did, and why, stands in lines beside it
     *("kubectl-exit-code", "mpi-exit-code", "mpi-hydra", "ray-task-error", "ray-worker-died", "slurm-failed"),
-    *("slurm-task-failure", "vllm-engine-died", "vllm-engine-failed", "async-error-2-4", "watchdog-terminated-unknown"),
+    *("slurm-task-failure", "vllm-engine-died", "async-error-2-4", "watchdog-terminated-unknown"),
     # a part of a report of several lines; the line that heads the report leads to the rule
     *("desync-lagging", "libfabric-efa-abort-code", "desync-not-finished", "desync-not-joined", "failure-signal"),
     *("monitor-disabled", "mpi-executable", "mpi-hydra-process", "ofi-security-group-banner", "work-status"),

@@ -351,6 +351,12 @@ PREFIXES = {
             "Loading: 100%|█████| 4/4 [00:01<00:00,  2.51it/s]".encode(): Stated(),
         },
     ),
+    # vLLM's logger repeats this before each line of a traceback.
+    "vllm_logger": Prefix(
+        b"E",
+        re.compile(rb"ERROR \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]{1,80}:\d{1,5}\] "),
+        {b"ERROR 11-21 10:00:00 [core.py:390] ": Stated(), b"ERROR 11-21 10:00:00 worker_base.py:574] ": Stated()},
+    ),
 }
 
 WHOLE_LINES = {
