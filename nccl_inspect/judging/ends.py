@@ -282,17 +282,17 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
     event = report_of(notice)
     if event.ended_pid is None and len(event.ranks) == 1:
         host, pid = find_process(facts, event.ranks[0])
-        return ProcessEnd([*event.ranks], host, pid, code, notice, node=host or _find_node(facts, notice))
+        return ProcessEnd([*event.ranks], host, pid, code, notice, node=host or find_node(facts, notice))
     ranks, host = _look_up_pid(facts, event.ended_pid)
     ranks = list(event.ranks) if host is None else ranks
-    return ProcessEnd(ranks, host, event.ended_pid, code, notice, node=host or _find_node(facts, notice))
+    return ProcessEnd(ranks, host, event.ended_pid, code, notice, node=host or find_node(facts, notice))
 
 
-def _find_node(facts: Facts, notice: Notice) -> str | None:
+def find_node(facts: Facts, notice: Notice) -> str | None:
     """Return the host that a report names, as NCCL's lines call it where it has some."""
     from nccl_inspect.artifacts import owner  # few jobs have such a report
 
-    name = report_of(notice).node or str(value(notice, "nodes") or "")
+    name = report_of(notice).node or str(value(notice, "nodes") or value(notice, "node") or "")
     is_one = name not in ("", "localhost") and not {"[", ","}.intersection(name)
     return (owner.hosts_of(tuple(facts.hosts())).match_host(name) or name) if is_one else None
 

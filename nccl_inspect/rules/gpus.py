@@ -54,6 +54,7 @@ def newest_generation(names: Iterable[str]) -> Generation | None:
     return max(generations, key=lambda generation: order(generation.first), default=None)
 
 
+_ASSERTED = 710
 _TELLING = (500, 704, 801)
 """Errors that are not the cause themselves, but say more than their location would."""
 _PRINTED = "frameworks/cuda-call-failed"
@@ -67,15 +68,19 @@ def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
     if failed := of_nccl or _find_pytorch_failures(facts):
         kernel = [cuda.WHICH_KERNEL] if is_of_kernel(failed[0].code) else []
         place = [cuda.WHICH_PLACE, cuda.DO_THEY_FIT] if of_nccl else []
-        yield make_cuda_hit(
+        asserted = facts.notices("torch/kernel-assertion")[:1] if failed[0].code == _ASSERTED else []
+        hit = make_cuda_hit(
             facts,
             failed,
             [*kernel, *place, cuda.IS_BROKEN],
             {
                 "PyTorch": not of_nccl,
                 "cause itself": any(one.code in _TELLING or _is_cause(one.code) for one in failed),
+                "assertion": value(asserted[0], "assertion") if asserted else "",
+                "function": value(asserted[0], "function") if asserted else "",
             },
         )
+        yield hit.with_fields(evidence=first_evidence([*asserted, *hit.notices]))
 
 
 def _is_cause(code: int | None) -> bool:

@@ -263,7 +263,7 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
             confidence="likely" if is_shown else "possible",
         )
     elif comms and has_header:
-        yield Hit(named={"header": True})
+        yield Hit(named={"header": True}, paths=job.paths)
     elif not job.communicators and has_header:
         last = facts.notices("nccl-tests/test-units")[-1].evidence[-1]
         yield Hit(named={"empty": True}, ranks=(), hosts=facts.hosts(), evidence=[last])
@@ -382,17 +382,19 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
         made = [(f"{one.operation}{size}", one.rank) for one, size in zip(mismatched, sizes_of, strict=True)]
     outliers, calls = _find_outlier(made), _by_call(made)
     if mismatched:
-        calls = f"work {mismatched[0].seq} of process group {mismatched[0].group} is {calls}"
+        group = mismatched[0].group
+        calls = f"work {mismatched[0].seq}{'' if group is None else f' of process group {group}'} is {calls}"
     elif calls and len(numbers) == 1 and None not in numbers:
         calls = f"call {numbers.pop()} is {calls}"
     one_of_each = {(wait.operation, wait.numel): wait.notice.evidence[0] for wait in reversed(mismatched)}
-    is_certain = bool(stated or mismatched)
+    is_certain = bool(stated or any(wait.group is not None for wait in mismatched))
     yield Hit(
         named={
             "calls": calls,
             "stated": "" if calls else notices[0].message.partition(". If you believe")[0],
             "outliers": outliers,
-            "sizes": not is_certain,
+            "sizes": not (stated or mismatched),
+            **{name: next((own for one in stated if (own := value(one, name))), "") for name in ("what", "how")},
         },
         ranks=outliers or ranks,
         hosts=hosts_in(notices),
@@ -409,12 +411,16 @@ def _lines_of_both(facts: Facts, still: Standstill) -> list[Evidence]:
 
 def _find_mismatches(pending: list[Wait]) -> list[Wait]:
     """Return the waits of one group for one work number, but in different calls."""
-    joint = [wait for wait in pending if wait.operation not in _PAIRWISE and wait.group is not None]
-    for same in group_values(((wait.group, wait.seq), wait) for wait in joint).values():
+    joint = [wait for wait in pending if wait.operation not in _PAIRWISE]
+    named = [wait for wait in joint if wait.group is not None]
+    for same in group_values(((wait.group, wait.seq), wait) for wait in named).values():
         calls = {(wait.operation, wait.numel if wait.operation in _SAME_SIZE else None) for wait in same}
         if len(calls) > 1 and len({wait.rank for wait in same}) > 1:
             return same
-    return []
+    # Groups without a name: all ranks are at one number, and one of them is in another operation than the rest.
+    numbers = {wait.seq for wait in joint}
+    is_one = not named and len(numbers) == 1 and min(numbers) >= 0
+    return joint if is_one and _find_outlier((wait.operation, wait.rank) for wait in joint) else []
 
 
 def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], list[tuple[str, int | None]]]:
