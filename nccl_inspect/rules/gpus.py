@@ -10,7 +10,7 @@ from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.cuda import AT_START, is_of_kernel, make_cuda_hit
-from nccl_inspect.judging.ends import last_words, process_ends, raised_in_ray
+from nccl_inspect.judging.ends import is_last, last_words, process_ends, raised_in_ray
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
@@ -388,7 +388,10 @@ def _has_ended(facts: Facts, notice: Notice) -> bool:
     """Return whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank."""
     if exceptions.is_caught(facts, notice):
         return False
-    return id(notice) in exceptions.exceptions_of(facts).fatal or bool(facts.job.ended_by) or facts.job.failed
+    is_at_end = is_last(facts, notice.evidence[-1])
+    return (
+        id(notice) in exceptions.exceptions_of(facts).fatal or bool(facts.job.ended_by) or facts.job.failed or is_at_end
+    )
 
 
 _FAULT = compile_later(

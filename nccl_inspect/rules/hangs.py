@@ -833,6 +833,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "others several": len(others) > 1,
         },
         ranks=ranks or waiting,
+        explains=facts.errors_of_rule("watchdog-timeout"),  # the desync report
         evidence=[
             *first_evidence([wait.notice for wait in own][: 2 if who else 3]),
             *(account.evidence[:2] if account else ()),
