@@ -59,8 +59,8 @@ def horovod_stalled(facts: Facts) -> Iterator[Hit]:
     names = facts.notices("frameworks/horovod-missing-rank", "frameworks/horovod-stalled-tensor")
     if not (ended or stalls) or facts.is_over():
         return
-    ranks = {rank for one in names if (rank := value(one, "global_rank")) is not None}
-    ranks |= {int(rank) for one in names for rank in str(value(one, "ranks") or "").split(", ") if rank.isdigit()}
+    texts = [str(value(one, "late") or value(one, "ranks") or "") for one in names]
+    ranks = {int(rank) for text in texts for rank in text.rstrip("!").split(", ") if rank.isdigit()}
     known = {"late": ranks, "ended": ended, "still": _is_still(facts, stalls)}
     yield Hit([*ended, *stalls], known, ranks=ranks, hosts=(), evidence=first_evidence([*stalls[:1], *names, *ended]))
 
