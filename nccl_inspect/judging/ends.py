@@ -286,7 +286,7 @@ def _identify(facts: Facts, notice: Notice, code: int) -> ProcessEnd:
         local = value(notice, "local_rank")
         is_absent = not with_pid(facts, pid) and _find_absent(facts) == {local} and not facts.spans_hosts()
         ranks = ranks if host is not None else list(event.ranks) or ([local] if is_absent else [])
-    return ProcessEnd(ranks, host, pid, code, notice, node=host or _find_node(facts, notice))
+    return ProcessEnd(ranks, host, pid, code, notice, node=host or find_node(facts, notice))
 
 
 @once
@@ -297,11 +297,11 @@ def _find_absent(facts: Facts) -> set[int]:
     return set(range(len(seen) + 1)) - seen if is_one else set()
 
 
-def _find_node(facts: Facts, notice: Notice) -> str | None:
+def find_node(facts: Facts, notice: Notice) -> str | None:
     """Return the host that a report names, as NCCL's lines call it where it has some."""
     from nccl_inspect.artifacts import owner  # few jobs have such a report
 
-    name = report_of(notice).node or str(value(notice, "nodes") or "")
+    name = report_of(notice).node or str(value(notice, "nodes") or value(notice, "node") or "")
     is_one = name not in ("", "localhost") and not {"[", ","}.intersection(name)
     return (owner.hosts_of(tuple(facts.hosts())).match_host(name) or name) if is_one else None
 

@@ -16,8 +16,8 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
 _NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
-_ALONE = ("torch/rank-error", "torch/rank-exception", "torch/gloo-call-failed")
-"""An exception with the prefix of its rank of which no rule of its own reports."""
+_ALONE = ("torch/rank-error", "torch/rank-exception", "torch/gloo-call-failed", "torch/cuda-out-of-memory")
+"""Exceptions that ended a rank if they have its prefix, with or without a traceback."""
 _LINE = compile_later(r"\[rank(\d{1,7})\]: (?=\S)")
 """PyTorch's prefix of an exception; in its logger a bracket follows the colon."""
 _OF_LAUNCHERS = (

@@ -796,9 +796,10 @@ def _list_effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
 
 IN_GENERAL = {
     **dict.fromkeys(("who", "suspected", "possible", "blamed", "silent"), "these ranks"),
-    **dict.fromkeys(("absent", "missing"), "the missing ranks"),
+    **dict.fromkeys(("absent", "missing", "late"), "the missing ranks"),
     **{"outliers": "the outliers", "peers": "of ranks", "usual": "most", "odd": "the ranks that differ"},
     **{"behind": "the late ranks", "owners": "the ranks that have it", "rank": "N", "home": "from their hosts"},
+    "tasks": "these tasks",
     **{"own": "that process", "place": "that place", "begin": "its first line", "elsewhere": "there"},
     **{"where": "the address", "side": "the side that lacks it", "variable": "the variable", "name": "the option"},
     **{"other": "the provider", "google": "Google's network", "paths": "these paths", "nets": "these networks"},

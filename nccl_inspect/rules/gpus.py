@@ -54,6 +54,7 @@ def newest_generation(names: Iterable[str]) -> Generation | None:
     return max(generations, key=lambda generation: order(generation.first), default=None)
 
 
+_ASSERTED = 710
 _TELLING = (500, 704, 801)
 """Errors that are not the cause themselves, but say more than their location would."""
 _PRINTED = "frameworks/cuda-call-failed"
@@ -65,8 +66,15 @@ def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
     without_file = [one for one in cuda.failures(facts) if one.file is None]
     of_nccl = [one for one in without_file if _is_cause(one.code) or cuda.has_meaning(one.code)]
     if failed := of_nccl or _find_pytorch_failures(facts):
-        is_told = any(one.code in _TELLING or _is_cause(one.code) for one in failed)
-        yield make_cuda_hit(facts, failed, {"PyTorch": not of_nccl, "cause itself": is_told})
+        asserted = facts.notices("torch/kernel-assertion")[:1] if failed[0].code == _ASSERTED else []
+        named = {
+            "PyTorch": not of_nccl,
+            "cause itself": any(one.code in _TELLING or _is_cause(one.code) for one in failed),
+            "assertion": value(asserted[0], "assertion") if asserted else "",
+            "function": value(asserted[0], "function") if asserted else "",
+        }
+        hit = make_cuda_hit(facts, failed, named)
+        yield hit.with_fields(evidence=[*asserted, *hit.notices])
 
 
 def _is_cause(code: int | None) -> bool:

@@ -260,7 +260,7 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
             confidence="likely" if is_shown else "possible",
         )
     elif comms and has_header:
-        yield Hit(named={"header": True})
+        yield Hit(named={"header": True}, paths=job.paths)
     elif not job.communicators and has_header:
         last = facts.notices("nccl-tests/test-units")[-1].evidence[-1]
         yield Hit(named={"empty": True}, ranks=(), hosts=facts.hosts(), evidence=[last])
@@ -379,18 +379,20 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
         made = [(f"{one.operation}{size}", one.rank) for one, size in zip(mismatched, sizes_of, strict=True)]
     outliers, calls = _find_outlier(made), _by_call(made)
     if mismatched:
-        group = next((f" of process group {wait.group}" for wait in mismatched if wait.group is not None), "")
-        calls = f"work {mismatched[0].seq}{group} is {calls}"
+        group = mismatched[0].group
+        calls = f"work {mismatched[0].seq}{'' if group is None else f' of process group {group}'} is {calls}"
     elif calls and len(numbers) == 1 and None not in numbers:
         calls = f"call {numbers.pop()} is {calls}"
     one_of_each = {(wait.operation, wait.numel): wait.notice.evidence[0] for wait in reversed(mismatched)}
-    is_certain = bool(stated or (mismatched and all(wait.group is not None for wait in mismatched)))
+    is_certain = bool(stated or any(wait.group is not None for wait in mismatched))
     yield Hit(
         named={
             "calls": calls,
             "stated": "" if calls else notices[0].message.partition(". If you believe")[0],
             "outliers": outliers,
             "sizes": not (stated or mismatched),
+            "what": next((own for one in stated if (own := value(one, "what"))), ""),
+            "how": next((own for one in stated if (own := value(one, "how"))), ""),
         },
         ranks=outliers or ranks,
         hosts=hosts_in(notices),
@@ -406,19 +408,17 @@ def _lines_of_both(facts: Facts, still: Standstill) -> list[Evidence]:
 
 
 def _find_mismatches(pending: list[Wait]) -> list[Wait]:
-    """Return the waits of one group for one work number, but in different calls.
-
-    Older releases do not name the group: if all waits have one number, they most likely are of one group.
-    """
+    """Return the waits of one group for one work number, but in different calls."""
     joint = [wait for wait in pending if wait.operation not in _PAIRWISE]
-    if len({wait.seq for wait in joint}) > 1 or len({wait.group for wait in joint} - {None}) > 1:
-        joint = [wait for wait in joint if wait.group is not None]
-    group = next((wait.group for wait in joint if wait.group is not None), None)
-    for same in group_values(((wait.group or group, wait.seq), wait) for wait in joint).values():
+    named = [wait for wait in joint if wait.group is not None]
+    for same in group_values(((wait.group, wait.seq), wait) for wait in named).values():
         calls = {(wait.operation, wait.numel if wait.operation in _SAME_SIZE else None) for wait in same}
         if len(calls) > 1 and len({(wait.rank, wait.member) for wait in same}) > 1:
             return same
-    return []
+    # Groups without a name: all ranks are at one number, and one of them is in another operation than the rest.
+    numbers = {wait.seq for wait in joint}
+    is_one = not named and len(numbers) == 1 and min(numbers) >= 0
+    return joint if is_one and _find_outlier((wait.operation, wait.rank) for wait in joint) else []
 
 
 def _pytorch_calls(notices: list[Notice]) -> tuple[set[str | None], list[tuple[str, int | None]]]:
@@ -828,6 +828,7 @@ def _find_timeout(facts: Facts, account: Account | None = None) -> Hit:
             "others several": len(others) > 1,
         },
         ranks=ranks or waiting,
+        explains=facts.errors_of_rule("watchdog-timeout"),  # the desync report
         evidence=[
             *first_evidence([wait.notice for wait in own][: 2 if who else 3]),
             *(account.evidence[:2] if account else ()),

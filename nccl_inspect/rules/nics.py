@@ -320,7 +320,6 @@ def _find_only_allowed(facts: Facts) -> Iterator[Hit]:
     used = nics_used(paths)
     whole = [host for host in facts.job.hosts if len(switched.intersection(host.ranks)) >= _WHOLE and host.name in used]
     if named and whole and all(len(used[host.name]) == 1 for host in whole) and _are_alone(facts):
-        shown = [*named[:1], *paths.first_lines()[:2]]
         first = whole[0]
         yield Hit(
             named={
@@ -332,7 +331,7 @@ def _find_only_allowed(facts: Facts) -> Iterator[Hit]:
             },
             ranks=[rank for host in whole for rank in host.ranks],
             hosts=[host.name for host in whole],
-            evidence=shown,
+            evidence=[*named[:1], *paths.first_lines()[:2]],
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from nccl_inspect.judging.ends import (
     GAVE_UP,
     LOST,
     ProcessEnd,
+    find_node,
     is_last,
     is_maybe_caught,
     is_of_task,
@@ -181,7 +183,7 @@ def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd],
     return Hit(
         named={"memory": message_of(killed[0]).strip(), "doubtful": is_doubtful},
         ranks=ranks | by_task,
-        hosts={end.node or end.host for end in gone},
+        hosts={end.node or end.host for end in gone} or {*map(partial(find_node, facts), killed)} - {None},
         evidence=first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
         confidence="possible" if is_doubtful else "likely" if by_task else "certain",
     )

@@ -285,6 +285,8 @@ def _standing(reasons: list[Incident]) -> list[Incident]:
 
 def _is_too_late(head: Incident, foreign: Incident) -> bool:
     """Return whether a process failed only after another had lost somebody, or the network: it cannot be that one."""
+    if head.notice is not None and "told-late" in head.notice.roles:
+        return False
     if foreign.notice is not None and "completion-error" in foreign.notice.roles and before(foreign, head) is True:
         return True  # it had retried for long
     if head.is_report:

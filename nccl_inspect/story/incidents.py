@@ -408,7 +408,7 @@ def _is_slow(finding: Finding) -> bool:
 
 def _compares_calls(notice: Notice) -> bool:
     """Return whether it says that two ranks made different calls."""
-    return "size-mismatch" in notice.roles or notice.production == "torch/collectives-differ"
+    return not notice.roles.isdisjoint(("size-mismatch", "calls-compared"))
 
 
 def _short(notice: Notice) -> str:
