@@ -304,7 +304,7 @@ class ProcessLog(Record):
 
     def step(self, place: int, printed: Origin | Late, event: Event) -> None:
         """Add an event whose order matters."""
-        self.steps.append(Step(place, printed, event))
+        self.steps.append(step_of((place, printed, event)))
         self.open.pop(printed.tid, None)
         self.begun.setdefault(printed.tid, None)
 
