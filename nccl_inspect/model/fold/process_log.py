@@ -257,10 +257,9 @@ class Burst(Record):
 
     def add(self, key: tuple[object, ...], edge: Edge) -> None:
         """Take in lines of one edge."""
-        if own := self.edges.get(key):
+        own = self.edges.setdefault(key, edge)
+        if own is not edge:
             own.add(edge)
-        else:
-            self.edges[key] = edge
 
     def join(self, later: Burst) -> None:
         """Take in what the same thread printed next."""
