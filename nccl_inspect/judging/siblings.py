@@ -450,17 +450,15 @@ class _Observer:
 
     def _compare_words(self) -> None:
         """Compare the other lines, by what they are about: those of the ranks of a host, and those of hosts."""
-        said: defaultdict[str, defaultdict[Process, dict[str, Evidence]]] = defaultdict(lambda: defaultdict(dict))
+        said: defaultdict[str, list[tuple[str, Notice]]] = defaultdict(list)
         for notice in self._facts.job.notices:
-            if notice.level != "INFO" or notice.event is None or isinstance(notice.event, _COMPARED):
-                continue
-            words = _ADDRESS.sub("{}", notice.message)
-            topic = " ".join(template(words).split()[:_TOPIC])
-            for process, line in zip(notice.processes, notice.lines, strict=True):
-                start = self._starts.get(process)
-                if start and line.source == start.begin.source and line.order <= start.begin.until:
-                    said[topic][process].setdefault(words, line)
-        for topic, table in said.items():
+            if notice.level == "INFO" and notice.event is not None and not isinstance(notice.event, _COMPARED):
+                words = _ADDRESS.sub("{}", notice.message)
+                said[" ".join(template(words).split()[:_TOPIC])].append((words, notice))
+        for topic, notices in said.items():
+            if len({words for words, _ in notices}) < 2:
+                continue  # so it is with most, whose lines need not be quoted
+            table = self._list_words(notices)
             exact = Counter(chain.from_iterable(table.values()))
             if len(exact) < 2:
                 continue
@@ -493,6 +491,16 @@ class _Observer:
                     hosts[self._kind(host), frozenset(self._shapes[host])][self._host(host, lines)] = usual
             for group in hosts.values():
                 self._check(_WORDS, group, "hosts", topic)
+
+    def _list_words(self, notices: Iterable[tuple[str, Notice]]) -> dict[Process, dict[str, Evidence]]:
+        """Return what each process says while it begins, with the first line of it."""
+        said: dict[Process, dict[str, Evidence]] = {}
+        for words, notice in notices:
+            for process, line in zip(notice.processes, notice.lines, strict=True):
+                start = self._starts.get(process)
+                if start and line.source == start.begin.source and line.order <= start.begin.until:
+                    said.setdefault(process, {}).setdefault(words, line)
+        return said
 
     # Communicators
 

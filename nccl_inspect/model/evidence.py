@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.records import Frozen, frozen, slots
 from nccl_inspect.util.secrets import mask_secrets
 
 
@@ -18,4 +18,9 @@ class Evidence(Frozen):
     newest one and is not an export in one line."""
 
     def __init__(self, source: str, line: int, text: str, order: int = 0) -> None:
-        Frozen.__init__(self, source, line, mask_secrets(text), order or line)
+        for put, value in zip(_PUTS, (source, line, mask_secrets(text), order or line), strict=True):
+            put(self, value)
+
+
+_PUTS = list(slots(Evidence).values())
+"""Put the values of an object in its places: a job has many of them."""

@@ -122,9 +122,7 @@ class _Builder:
         environment = settings(self._processes, statements, self._ranks, self.quotes.message, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = build.gpu_classes(notices)
-        built = build.build(
-            self._lines, self._communicators, self.quotes.edge, NicNames(statements).find_name, not shm_off
-        )
+        built = build.build(self._lines, self._communicators, self.quotes.edge, NicNames(statements), not shm_off)
         if classes:
             built = build.name_classes(built, classes, self._bus_ids())
         torn = set(map(id, self._torn))

@@ -98,7 +98,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
     job = facts.job
     if job.failed or facts.errors(forced_ends=False):
         return  # that says more than a missing line
-    last = [one.evidence for one in job.last_lines]
+    last = [] if len(job.paths) else [one.evidence for one in job.last_lines]
     is_info = any(line is None or " NCCL INFO " in line.text for line in last)  # lines without information are not kept
     files = [source.name for source in job.sources if not source.name.startswith("<")]
     if len(job.paths) and job.excerpt:

@@ -224,10 +224,10 @@ class Fold:
                 continue
             if edges is None:
                 edges = log.burst(edge.place, edge.printed, edge.event).edges
-            if own := edges.get(key):
+            own = edges.setdefault(key, edge)
+            if own is not edge:
                 own.add(edge)
             else:
-                edges[key] = edge
                 edge.channels = self._channels.setdefault(edge.channels, edge.channels)
 
     def _keep(self, log: ProcessLog, place: int, printed: Origin | Late, text: Text) -> None:

@@ -257,10 +257,9 @@ class Burst(Record):
 
     def add(self, key: tuple[object, ...], edge: Edge) -> None:
         """Take in lines of one edge."""
-        if own := self.edges.get(key):
+        own = self.edges.setdefault(key, edge)
+        if own is not edge:
             own.add(edge)
-        else:
-            self.edges[key] = edge
 
     def join(self, later: Burst) -> None:
         """Take in what the same thread printed next."""
@@ -304,7 +303,7 @@ class ProcessLog(Record):
 
     def step(self, place: int, printed: Origin | Late, event: Event) -> None:
         """Add an event whose order matters."""
-        self.steps.append(Step(place, printed, event))
+        self.steps.append(step_of((place, printed, event)))
         self.open.pop(printed.tid, None)
         self.begun.setdefault(printed.tid, None)
 

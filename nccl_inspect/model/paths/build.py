@@ -16,7 +16,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
 from nccl_inspect.model.fold.process_log import source_and_line
 from nccl_inspect.model.job import Notice
-from nccl_inspect.model.paths.ends import NicName, pair_ends
+from nccl_inspect.model.paths.ends import NicName, NicNames, pair_ends
 from nccl_inspect.model.paths.path import AlsoPath, PathKind, key_of
 from nccl_inspect.model.paths.placement import Line, Placed
 from nccl_inspect.model.paths.table import Paths, Table, refine_kinds
@@ -169,7 +169,7 @@ def build(
     placed: Placed,
     communicators: Sequence[Communicator],
     evidence: Callable[[Edge], Evidence],
-    nic_name: NicName,
+    nics: NicNames,
     nodes_are_hosts: bool,
 ) -> Paths:
     """Return the paths, ordered by rank.
@@ -181,11 +181,11 @@ def build(
         placed: the placed lines.
         communicators: for what NCCL says of nodes.
         evidence: of an edge.
-        nic_name: the name of a NIC by process, network and index, where the log lists it.
+        nics: the names of NICs that the log lists.
         nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
     """
     scope = Scope(placed, communicators, nodes_are_hosts)
-    wordings = _Wordings(scope, nic_name)
+    wordings = _Wordings(scope, nics)
     kinds: dict[object, tuple[PathKind, bool]] = {}
     """By what lines say: the kind of path, and whether all of the lines are of it."""
     alike: dict[object, PathKind] = {}
@@ -198,7 +198,7 @@ def build(
         hosts = placed.hosts.get((space, src)), placed.hosts.get((space, dst))
         wording = wordings.find_wording(lines, hosts)
         if wording not in kinds:
-            kind = _kind(lines, scope, nic_name)
+            kind = _kind(lines, scope, nics.find_name)
             is_whole = all(line.edge.event.detail == kind.detail for line in lines)
             kinds[wording] = alike.setdefault(key_of(kind), kind), is_whole
         kind, is_whole = kinds[wording]
@@ -218,17 +218,15 @@ class _Wordings:
 
     Args:
         scope: whether ranks are on one host.
-        nic_name: names NICs.
+        nics: the names of NICs.
     """
 
-    def __init__(self, scope: Scope, nic_name: NicName) -> None:
-        self._scope, self._nic_name = scope, nic_name
+    def __init__(self, scope: Scope, nics: NicNames) -> None:
+        self._scope, self._nics = scope, nics
         self._numbers: dict[object, int] = {}
         """By what events say of paths."""
         self._events: dict[int, tuple[int, bool, str]] = {}
         """By the id of an event the number of what it says, whether both ranks are on one host, and its detail."""
-        self._nics: dict[tuple[int, str, int], str | None] = {}
-        """By the id of a process, network and index."""
 
     def find_wording(self, lines: Sequence[Line], hosts: tuple[str | None, str | None]) -> object:
         """Return what the lines of a pair of ranks say, of which the hosts are known or None."""
@@ -243,22 +241,15 @@ class _Wordings:
             if is_local:
                 wordings.append((number, edge.channels, doubt))
             else:
-                nic = None
-                if event.net is not None and event.nic_index is not None:
-                    key = id(placement.log), event.net, event.nic_index
-                    nic = self._nics[key] if key in self._nics else self._find_nic(key, line)
+                nics = self._nics.number(placement.log)
                 proxy = None if event.pxn_rank is None else line.pxn_rank
                 scope = "inter" if is_between else self._scope.find_scope(line)
-                wordings.append((number, edge.channels, doubt, nic, proxy, scope))
+                wordings.append((number, edge.channels, doubt, nics, proxy, scope))
         if len(lines) == 1:
             return wordings[0]
         # Which communicators they are of matters where several ways are named with theirs; else that they are several.
         names = [line.placement.communicator for line in lines]
         return *wordings, *(map(names.index, names) if len(details) == 1 else names)
-
-    def _find_nic(self, key: tuple[int, str, int], line: Line) -> str | None:
-        nic = self._nics[key] = self._nic_name(line.placement.log, *key[1:])
-        return nic
 
     def _read(self, event: ChannelConnect) -> tuple[int, bool, str]:
         number = self._numbers.setdefault(_SAID(event), len(self._numbers))

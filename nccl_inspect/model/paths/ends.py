@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
-from typing import NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import NetDevices
@@ -84,11 +83,6 @@ def _union(ends: dict[End, int]) -> int:
     return seen
 
 
-class _Listed(NamedTuple):
-    place: int
-    names: dict[int, str]
-
-
 class NicNames:
     """Looks up what processes state; each lists its own devices, and the index is one in that list.
 
@@ -97,19 +91,31 @@ class NicNames:
     """
 
     def __init__(self, statements: Statements) -> None:
-        self._listed: dict[tuple[Process, str], list[_Listed]] = {}
-        for statement in statements.find_kind(NetDevices):
-            event = statement.event
+        self._names: dict[Process, dict[tuple[str, int], str]] = {}
+        listed = [
+            (place, process, statement.event)
+            for statement in statements.find_kind(NetDevices)
+            for process, place in zip(statement.processes, statement.places, strict=True)
+        ]
+        for _, process, event in sorted(listed, key=itemgetter(0)):  # a later list counts
             assert isinstance(event, NetDevices)
-            names = {int(device[0]): str(device[1]) for device in event.devices}
-            for process, place in zip(statement.processes, statement.places, strict=True):
-                self._listed.setdefault((process, event.net), []).append(_Listed(place, names))
+            names = self._names.setdefault(process, {})
+            names.update(((event.net, int(device[0])), str(device[1])) for device in event.devices)
+        self._lists: dict[object, int] = {}
+        self._numbers: dict[int, int] = {}
+        """By the id of what a process printed the number of its list."""
 
     def find_name(self, log: ProcessLog, net: str, index: int) -> str | None:
         """Return the name of a NIC of a network, None where the process does not list it."""
-        lists = self._listed.get((log.process, listed_as(net)), ())
-        naming = [listed for listed in lists if index in listed.names]
-        return max(naming, key=itemgetter(0)).names[index] if naming else None
+        return self._names.get(log.process, {}).get((listed_as(net), index))
+
+    def number(self, log: ProcessLog) -> int:
+        """Return a number for the names of all NICs of a process: the same for all that have the same."""
+        number = self._numbers.get(id(log))
+        if number is None:
+            names = tuple(sorted(self._names.get(log.process, {}).items()))
+            number = self._numbers[id(log)] = self._lists.setdefault(names, len(self._lists))
+        return number
 
 
 def listed_as(net: str) -> str:
