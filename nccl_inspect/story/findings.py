@@ -139,7 +139,7 @@ def _find_by_rule(
 
 def _is_of_launcher(incident: Incident) -> bool:
     """Return whether a launcher ended a process, as it does where another one failed."""
-    return incident.kind == "ended-from-outside" and incident.confidence == "likely"
+    return incident.notice is not None and incident.notice.production == "torch/worker-signalled"
 
 
 def _went_to_launcher(roots: Iterable[Incident]) -> bool:
