@@ -317,7 +317,7 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
     errors += [one for one in facts.notices("torch/store-name-unresolved") if _RAISED in one.message and not errors]
     if not errors and not facts.job.last_lines and (waits := facts.notices(*_STORE_WAITS)):
-        yield Hit(waits[-1:], _place_of_store([]), ranks=(), hosts=(), evidence=waits)
+        yield Hit(waits[-1:], {**_place_of_store([]), "still": True}, ranks=(), hosts=(), evidence=waits)
     communicators = facts.job.communicators if errors else ()
     begins = [comm.evidence[0] for comm in communicators if comm.completed and comm.evidence]
     before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
