@@ -300,6 +300,8 @@ def _waited_for(facts: Facts, ends: list[ProcessEnd]) -> set[int]:
     if any(is_of_task(end.report) for end in ends):
         return set()
     ranks = set(facts.job.ranks_seen)
+    if (unseen := without_output(facts)) and len(unseen) <= len(ranks):
+        return unseen
     gave_up = {rank for end in ends for rank in end.ranks} | {
         end.rank for end in exceptions.exceptions_of(facts).echoes
     }

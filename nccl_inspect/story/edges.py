@@ -189,8 +189,10 @@ class Edges:
         why = earlier or [head for head in waiting if before(head, signal) is True]
         if why:
             signal.because.append(why[0])
-        elif signal is not first_out and first_out is not None and not are_together(first_out, signal):
-            signal.because.append(first_out)
+        elif signal is not first_out and first_out is not None:
+            is_reaction = signal.is_launchers_signal and not first_out.is_launchers_signal
+            if is_reaction or not are_together(first_out, signal):
+                signal.because.append(first_out)
 
     # What nothing of this explains
 

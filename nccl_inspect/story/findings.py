@@ -65,7 +65,12 @@ def decide(facts: Facts, story: Story, findings: Sequence[Finding]) -> Decided:
             continue
         roots = [one for one in incidents if not one.because]
         candidate = candidates.pop(rule, None)
-        if candidate is None and own_ends and all(map(_is_of_launcher, roots)) and any(f.fatal for f in findings):
+        if (
+            candidate is None
+            and own_ends
+            and all(one.is_launchers_signal for one in roots)
+            and any(f.fatal for f in findings)
+        ):
             continue  # it ended the others because one failed, and a rule says why
         account = _find_by_rule(by_name[rule], facts, story, roots, candidate) if roots else candidate
         if account is not None:
@@ -135,11 +140,6 @@ def _find_by_rule(
     also = f"independently of it, {who + ': ' if who else ''}{beside[0].words}"
     order = "" if before(same[0], beside[0]) is not None else "; the order is unknown"
     return finding.with_fields(cause=f"{finding.cause}. Also found, {also}{order}")
-
-
-def _is_of_launcher(incident: Incident) -> bool:
-    """Return whether a launcher ended a process, as it does where another one failed."""
-    return incident.notice is not None and incident.notice.production == "torch/worker-signalled"
 
 
 def _went_to_launcher(roots: Iterable[Incident]) -> bool:

@@ -70,6 +70,11 @@ class Incident:
         return self.is_report and self.finding is not None and self.layer == Layer.SETTING
 
     @property
+    def is_launchers_signal(self) -> bool:
+        """Return whether a launcher ended a process, as it does where another one failed or ended."""
+        return self.notice is not None and self.notice.production == "torch/worker-signalled"
+
+    @property
     def is_signal(self) -> bool:
         """Return whether it is a signal to end processes, when that was sent."""
         return self.layer == Layer.LAUNCHER and not self.is_report

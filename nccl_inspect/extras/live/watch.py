@@ -385,7 +385,7 @@ class Watch:
         if self._reported is None:
             self._reported = job
             return [Verdict(job)], job
-        is_said = not beside.evidence and sum(source.lines for source in job.sources) == self._lines
+        is_said = not (interrupted or beside.evidence) and sum(source.lines for source in job.sources) == self._lines
         news = list(self._changes(self._reported, job))
         return [*news, *([] if is_said and not news else [End(job)])], job
 

@@ -330,8 +330,7 @@ def test_kill_9_at_any_moment_loses_nothing_and_adds_nothing_twice(tmp_path: Pat
     script = (
         "import sys; from nccl_inspect.extras.fleet import adding, store\n"
         "from nccl_inspect.pipeline.options import Options\n"
-        "adding._MOST_JOBS = 1; store.MOST_FILES = 3; plain = store.Store.tidy\n"
-        "store.Store.tidy = lambda self, days, most=2: plain(self, days, 2)\n"
+        "adding._MOST_JOBS = 1; store.MOST_FILES = 2\n"
         "adding.add(adding.group_logs(sys.argv[2:])[0], adding.Target(sys.argv[1], Options()))"
     )
     chance = random.Random(4)
