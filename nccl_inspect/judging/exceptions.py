@@ -291,7 +291,7 @@ def is_of_nccl(raised: RaisedException) -> bool:
 
 
 def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collection[int]) -> list[RaisedException]:
-    """Unattributed exceptions that may have ended a process: those above, in its output, or below."""
+    """Unattributed exceptions that may have ended a process: those above the report of its end, or in its output."""
     own = {last.source for last in facts.job.last_lines if last.process.pid == pid}
     end = departed.evidence[0]
     loose = [exception for exception in exceptions_of(facts).loose if not exception.is_loss_of_peer]
@@ -301,8 +301,7 @@ def candidates(facts: Facts, departed: Notice, pid: int | None, ranks: Collectio
     reported = [
         exception for exception in loose if exception.line.text.startswith("  ") and is_before(end, exception.line)
     ]
-    elsewhere = [exception for exception in loose if exception.line.source in own - {end.source}]
-    return above or reported or elsewhere or [exception for exception in loose if is_before(end, exception.line)][:1]
+    return above or reported or [exception for exception in loose if exception.line.source in own - {end.source}]
 
 
 def absent_ranks(facts: Facts) -> set[int]:

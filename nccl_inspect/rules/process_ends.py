@@ -213,7 +213,8 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
     message = next((words[rank] for rank in first.ranks if rank in words), None)
     is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught(facts, first.notice)
     is_doubtful |= first.trace is not None and first.trace.is_cut_off and first.notice is first.trace.begin
-    if facts.job.excerpt:  # a rank that gave up waiting aborts as well, and its words may be cut off
+    begun = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.started)}
+    if not begun.issuperset(first.ranks):  # a rank that gave up waiting aborts as well, and its words may be cut off
         is_doubtful |= first.code == -signal.SIGABRT and first.raised is None and message is None
     others = set(facts.job.ranks_seen) - ranks
     over = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}

@@ -130,6 +130,7 @@ class Story:
         if root.is_signal:  # one that went to several at once is one, even if some of these had lost others by then
             signals = [one for one in self.incidents if one.is_signal and one.actors and one not in same]
             same += signals if root.actors else []
+            same = [one for one in same if one.is_launchers_signal == root.is_launchers_signal]
         if root.layer == Layer.LAUNCHER:
             same = [one for one in same if one is root or are_together(root, one)]
         if root.kind == "exception":
