@@ -173,7 +173,8 @@ class ProcessEnd(Frozen):
             case "exception":
                 return f"ended with {self.raised.text if self.raised else 'an exception'}"
             case "code":
-                return f"ended with exit code {self.code}"
+                is_stated = self.code != EXCEPTION or self.report.code is not None
+                return f"ended with exit code {self.code}" if is_stated else "ended with an error"
             case "lost":
                 return "stopped responding to Ray Train" if self.report.exception else "died, according to Ray"
             case name:
@@ -559,14 +560,17 @@ def _snippets(facts: Facts) -> dict[tuple[int, ...], tuple[Notice, list[Evidence
 
 def _read_snippets(facts: Facts, snippets: Mapping[tuple[int, ...], tuple[Notice, list[Evidence]]]) -> list[ProcessEnd]:
     ends: list[ProcessEnd] = []
+    empty: list[ProcessEnd] = []
     for ranks, (notice, lines) in snippets.items():
         if report_of(notice).how == _UNHEALTHY:
             continue
         # If Ray drops lines of the controller, the driver still prints them.
         texts = [raised for line in lines if (raised := exceptions.find_below(facts, line)) is not None]
-        if texts and not any(map(exceptions.is_of_nccl, texts)):  # other rules report these
+        if not texts:
+            empty.append(ProcessEnd(list(ranks), None, None, EXCEPTION, notice))
+        elif not any(map(exceptions.is_of_nccl, texts)):  # other rules report these
             ends += [_by(texts[0], ([rank], *find_process(facts, rank)), notice) for rank in ranks]
-    return ends
+    return ends or empty
 
 
 def _raised_by_tasks(facts: Facts, tasks: Iterable[Notice]) -> Iterator[ProcessEnd]:

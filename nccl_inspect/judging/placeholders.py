@@ -20,6 +20,7 @@ from nccl_inspect.model.finding import Finding, Place
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
+from nccl_inspect.util.wording import ranks_word
 
 _PLACEHOLDER = re.compile(r"<([a-z]+)>")
 _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
@@ -63,19 +64,21 @@ class _Scene(Frozen):
 def fill(facts: Facts, findings: Iterable[Finding]) -> None:
     """Fill the placeholders of all fixes with values from the log."""
     job = facts.job
-    has_ended = bool(job.ended_by or facts.with_role("forced-end") or facts.with_event(ProcessEnded))
+    ends = facts.with_event(ProcessEnded, lambda event: event.ends_others)
+    has_ended = bool(job.ended_by or facts.with_role("forced-end") or ends)
     for finding in findings:
         if any(_PLACEHOLDER.search(step) or _ITS_HOST.search(step) for step in finding.fix):
             finding.fix = [
-                _postpone(step) if has_ended and step.startswith(_LIVE) else _fill_step(step, facts, finding)
+                _postpone(step, finding) if has_ended and step.startswith(_LIVE) else _fill_step(step, facts, finding)
                 for step in finding.fix
             ]
 
 
-def _postpone(step: str) -> str:
+def _postpone(step: str, finding: Finding) -> str:
     """Return a step that needs a running process, of a job that has ended."""
     code, _, words = step.replace(" now?", " then?").partition(COMMENT)
-    return f"{code}{COMMENT}next time, before the job ends" + (f": {words}" if words else "")
+    who = f", on {ranks_word(finding.ranks)}" if len(finding.ranks) == 1 and "rank " not in words else ""
+    return f"{code}{COMMENT}next time, before the job ends{who}" + (f": {words}" if words else "")
 
 
 def _fill_step(step: str, facts: Facts, finding: Finding) -> str:

@@ -340,7 +340,8 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
         ]
         first = [error for production in _STORE_ERRORS for error in errors if error.production == production]
         ranks = {rank for error in errors if (rank := rank_prefix(error)) is not None}
-        missing = _find_missing_clients(errors, ranks)
+        joined = [error for error in errors if error.production not in _STORE_ERRORS[2:]]
+        missing = _find_missing_clients(errors, {rank for one in joined if (rank := rank_prefix(one)) is not None})
         yield Hit(
             errors,
             {
