@@ -106,7 +106,7 @@ class ProcessEnd(Frozen):
                 return f"{who} ({task}{', ' + nodes if nodes else ''})"
             return task + (f" ({nodes})" if nodes else "")
         if self.is_nameless and report.order == "any":
-            return f"a process that {report.reporter} does not name"
+            return str(value(self.notice, "worker") or f"a process that {report.reporter} does not name")
         return who if not self.is_loader else "a DataLoader worker" + (f" of {who}" if self.ranks else "")
 
     @property
@@ -201,6 +201,8 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
         for end in grade:
             names = [*(("rank", rank) for rank in end.ranks), *([("pid", end.pid)] if end.pid is not None else [])]
             place = next((at[name] for name in names if name in at), len(ends))
+            if end.is_nameless and end.report.process == "any" and facts.is_over():
+                continue  # servers end their workers, too
             if place < len(ends):
                 ends[place] = end if end.ranks and not ends[place].ranks else ends[place]
             elif codes and end.is_vague and (end.code in codes or not end.is_killed):
