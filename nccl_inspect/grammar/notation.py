@@ -16,7 +16,7 @@
 ``{x:c}``           one or more characters without a blank, colon or bracket (a device's name before its port)
 ``{x:b}``           blanks, or nothing (indentation)
 ``{x:t}``           any text, may be empty
-``{x:e}``           any text but the error "No such file", at least one character
+``{x:e}``           any text without "No such file" or "End of sequence", at least one character
 ``{x:=a¦b}``        one of the words
 ``{x:?word}``       true when the word is there
 ``{x:*frag}``       any number of the fragment ``frag``, as a tuple
@@ -392,7 +392,7 @@ _PLAIN = {
     "w": FieldType(r"[^ ]+", _word, _text, str, run="[^ ]"),
     "n": FieldType(r"[^/]+", decode, _text, str, run="[^/]"),
     "c": FieldType(r"[^ :\[\]]+", decode, _text, str, run=r"[^ :\[\]]"),
-    "e": FieldType(r"(?:(?!No such file).)+", decode, _text, str, free=True),
+    "e": FieldType(r"(?:(?!No such file|End of sequence).)+", decode, _text, str, free=True),
     "hx": FieldType(r"[0-9A-F]{1,16}", _pointer, _text, str),
     "b": FieldType(r" *", decode, _text, str, run=" "),
     "sig": FieldType("|".join((r"\d{1,2}", r"(?:Signals\.)?SIG[A-Z0-9]{2,9}", *signals.WORDS)), decode, _text, str),

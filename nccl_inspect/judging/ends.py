@@ -50,6 +50,8 @@ _LAST_WORDS = (
 )
 _NEAR_THE_END = 3
 """Lines that launchers and schedulers may print after the last one of a program."""
+_STILL = 12
+"""Lines from a report to the end of the log, if those who wait were still waiting there."""
 _RAISE, _RETRY, _SELECTED = "launchers/ray-train-raise", "launchers/ray-train-retry", "launchers/ray-memory-selected"
 _OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemoryError", "ActorUnavailableError")
 """Exceptions with which a task of Ray only reports the end of another process."""
@@ -432,7 +434,7 @@ def terminations(facts: Facts) -> list[Notice]:
 
 def _tasks_in(notice: Notice) -> set[int]:
     """Return the tasks of a list in Slurm's notation, ``0-1,3``; empty for anything else."""
-    return {int(task) for task in expand(f"[{value(notice, 'tasks')}]") if task.isdigit()}
+    return {int(task) for task in expand(f"[{value(notice, 'tasks')}]") if task.isdecimal()}
 
 
 def ranks_of_tasks(facts: Facts, notice: Notice) -> list[int]:
@@ -678,3 +680,23 @@ def is_last(facts: Facts, line: Evidence) -> bool:
     lines = [*_lines(facts.job.notices), *facts.job.ended_by]
     orders = {entry.order for entry in lines if entry.source == line.source}
     return orders.issuperset(range(line.order + 1, last + 1))
+
+
+def has_ended(facts: Facts, notice: Notice) -> bool:
+    """Return whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank."""
+    if exceptions.is_caught(facts, notice):
+        return False
+    return is_proved(facts, notice) or is_last(facts, notice.evidence[-1])
+
+
+def is_proved(facts: Facts, notice: Notice) -> bool:
+    """Return whether the log shows that a rank, or the job, has ended; else an exception may only be its last line."""
+    ended = facts.job.ended_by or facts.job.failed or process_ends(facts)
+    return id(notice) in exceptions.exceptions_of(facts).fatal or bool(ended)
+
+
+def is_still(facts: Facts, waits: Iterable[Notice]) -> bool:
+    """Return whether the log ends soon after one of these statements was last made."""
+    ends = {source.name: source.lines for source in facts.job.sources}
+    lasts = [(line.source, last) for one in waits for line, last in zip(one.lines, one.until, strict=True)]
+    return any(ends.get(source, 0) - last <= _STILL for source, last in lasts)

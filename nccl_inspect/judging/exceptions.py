@@ -160,7 +160,7 @@ def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     for begin in begins:
         starts.setdefault(int(value(begin, "global_rank")), begin)
     for rank, (start, *_) in by_rank.items():
-        if start.production in _ALONE and not _continues(facts, rank, start):
+        if start.production in _ALONE and not continues(facts, rank, start):
             starts.setdefault(rank, start)  # its traceback is cut off
     interrupted = {value(notice, "global_rank") for notice in facts.notices("torch/rank-interrupted")}
     # A launcher may restart a process that was the first to end.
@@ -185,13 +185,13 @@ def _read_traces(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     return traces, echoes
 
 
-def _continues(facts: Facts, rank: int, notice: Notice) -> bool:
+def continues(facts: Facts, rank: int | None, notice: Notice) -> bool:
     """Return whether the job continues below an exception without a traceback: a program may print what it caught.
 
     The rank itself prints more, it ended in order, or no failure follows before other output does.
     """
-    here = notice.evidence[0]
-    if _last_of_ranks(facts).get((here.source, rank), 0) > here.order:
+    here = notice.evidence[-1]
+    if rank is not None and _last_of_ranks(facts).get((here.source, rank), 0) > here.order:
         return True
     if facts.is_over() or came_up_below(facts, notice):
         return True

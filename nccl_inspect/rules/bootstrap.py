@@ -24,6 +24,7 @@ from nccl_inspect.judging.connecting import (
     reason,
     retried_connections,
 )
+from nccl_inspect.judging.ends import is_still
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.job import Setting
@@ -297,9 +298,12 @@ def _find_frames(facts: Facts) -> list[Notice]:
 _GROUP = compile_later(r"/default_pg/0//(\w{1,64})//cuda")
 """The group, other than that of all ranks, to which a key of the store belongs."""
 _STORE_WAITS = ("torch/store-waits", "torch/store-name-unresolved", "torch/store-connect-failed")
+_JOIN, _BARRIER = "torch/store-join-timeout", "torch/store-barrier-timeout"
+_MOST_RANKS = 1 << 17
+"""Ranks that may be those of a job."""
 _STORE_ERRORS = (
     "torch/store-listen-failed",
-    "torch/store-join-timeout",
+    _JOIN,
     "torch/store-connect-timeout",
     "torch/store-unreachable",
     "torch/store-name-unresolved",
@@ -316,7 +320,8 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
     """Find PyTorch's errors about its store; those before a communicator came up no longer matter."""
     errors = [notice for notice in facts.with_role("store-failed") if is_error(notice)]
     errors += [one for one in facts.notices("torch/store-name-unresolved") if _RAISED in one.message and not errors]
-    if not errors and not facts.job.last_lines and (waits := facts.notices(*_STORE_WAITS)):
+    waits = facts.notices(*_STORE_WAITS) if not errors and not facts.job.last_lines else []
+    if is_still(facts, waits):
         yield Hit(waits[-1:], {**_place_of_store([]), "still": True}, ranks=(), hosts=(), evidence=waits)
     communicators = facts.job.communicators if errors else ()
     begins = [comm.evidence[0] for comm in communicators if comm.completed and comm.evidence]
@@ -341,7 +346,7 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
         first = [error for production in _STORE_ERRORS for error in errors if error.production == production]
         ranks = {rank for error in errors if (rank := rank_prefix(error)) is not None}
         joined = [error for error in errors if error.production not in _STORE_ERRORS[2:]]
-        missing = _find_missing_clients(errors, {rank for one in joined if (rank := rank_prefix(one)) is not None})
+        missing = _find_missing(errors, {rank for one in joined if (rank := rank_prefix(one)) is not None})
         yield Hit(
             errors,
             {
@@ -357,18 +362,22 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
                 **_place_of_store(connecting),
                 "raised": f"{loose[-1].text} ({cite_line(loose[-1].line)})" if loose else "",
             },
-            ranks=missing or ranks,
+            ranks=missing or (() if any(error.production == _BARRIER for error in errors) else ranks),
             hosts=(),
             evidence=[*first, *errors],
         )
 
 
-def _find_missing_clients(errors: list[Notice], ranks: set[int]) -> set[int]:
-    """Return the ranks that did not join the store, if all that did are known: rank 0 has it, and others complain."""
-    joined = next((error for error in errors if error.production == "torch/store-join-timeout"), None)
-    if joined is None or not ranks or len(ranks | {0}) != value(joined, "present"):
+def _find_missing(errors: list[Notice], ranks: set[int]) -> set[int]:
+    """Return the ranks that did not come, if all that did are known: they complain, and rank 0 has the store."""
+    counted = [error for error in errors if error.production in (_JOIN, _BARRIER)]
+    complaining = ranks | {int(value(error, "rank")) for error in counted if error.production == _BARRIER}
+    came = complaining | {0 for error in counted if error.production == _JOIN}
+    present = max((int(value(error, "present")) for error in counted), default=0)
+    expected = max((int(value(error, "expected")) for error in counted), default=0)
+    if not (counted and complaining) or len(came) != present or expected > _MOST_RANKS:
         return set()
-    return set(range(int(value(joined, "expected")))) - ranks - {0}
+    return set(range(expected)) - came
 
 
 def _place_of_store(errors: list[Notice]) -> dict[str, object]:

@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.ends import has_ended, is_still
 from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.wording import ranks_word
 
+_MODELS = "torch/models-differ"
 _NAMES_BELOW = 4
 """Lines below a report in which it names a task."""
-_STILL = 12
-"""Lines from a report to the end of the log, if those who wait were still waiting there."""
 
 
 def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
     """Find the exceptions, unless the program continued."""
     notices = facts.errors_of_rule("torch-call-refused")
-    caught = [notice for notice in notices if exceptions.is_survived(facts, notice)]
+    fatal = exceptions.exceptions_of(facts).fatal
+    caught = [
+        notice
+        for notice in notices
+        if not has_ended(facts, notice) or (id(notice) not in fatal and exceptions.continues(facts, None, notice))
+    ]
     yield Effects(caught)
     kinds = group_values((notice.production, notice) for notice in notices if notice not in caught)
     for some in kinds.values():
         ranks = {
             rank for notice in some for name in ("global_rank", "rank") if (rank := value(notice, name)) is not None
         }
-        yield Hit(some, ranks=ranks, hosts=())
+        odd = _find_odd(some) if some[0].production == _MODELS else set()
+        # What an odd one itself says comes first.
+        some = [one for one in some if value(one, "rank") in odd] + [
+            one for one in some if value(one, "rank") not in odd
+        ]
+        yield Hit(some, {"odd": ranks_word(odd) if odd else ""}, ranks=odd or ranks, hosts=())
+
+
+def _find_odd(notices: list[Notice]) -> set[int]:
+    """Return the ranks whose number of parameters differs from that of most ranks that the log shows."""
+    counts = {int(value(one, "rank")): value(one, "params") for one in notices}
+    for one in notices:
+        counts.setdefault(int(value(one, "other_rank")), value(one, "other_params"))
+    (usual, number), *_ = Counter(counts.values()).most_common(1)
+    return {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else set()
 
 
 def task_lost(facts: Facts) -> Iterator[Hit]:
@@ -49,7 +70,7 @@ def xla_rendezvous_stuck(facts: Facts) -> Iterator[Hit]:
         one for one in facts.notices("frameworks/rendezvous-waits") if not any(one.place < end.place for end in unstuck)
     ]
     if ended or waits:
-        known = {"ended": ended, "still": _is_still(facts, waits)}
+        known = {"ended": ended, "still": is_still(facts, waits)}
         yield Hit(ended or waits[-1:], known, evidence=first_evidence([*ended[:1], *waits[-1:]]))
 
 
@@ -60,8 +81,8 @@ def horovod_stalled(facts: Facts) -> Iterator[Hit]:
     if not (ended or stalls) or facts.is_over():
         return
     texts = [str(value(one, "late") or value(one, "ranks") or "") for one in names]
-    ranks = {int(rank) for text in texts for rank in text.rstrip("!").split(", ") if rank.isdigit()}
-    known = {"late": ranks, "ended": ended, "still": _is_still(facts, stalls)}
+    ranks = {int(rank) for text in texts for rank in text.rstrip("!").split(", ") if rank.isdecimal()}
+    known = {"late": ranks, "ended": ended, "still": is_still(facts, [*stalls, *names])}
     yield Hit([*ended, *stalls], known, ranks=ranks, hosts=(), evidence=first_evidence([*stalls[:1], *names, *ended]))
 
 
@@ -72,11 +93,3 @@ def _is_near(notice: Notice, below: Notice, most: int) -> bool:
         for line in notice.evidence
         for other in below.evidence
     )
-
-
-def _is_still(facts: Facts, waits: list[Notice]) -> bool:
-    """Return whether the log ends soon after the last of these statements."""
-    if not waits or waits[-1].count > len(waits[-1].evidence):
-        return bool(waits)
-    last = waits[-1].evidence[-1]
-    return any(source.name == last.source and source.lines - last.order <= _STILL for source in facts.job.sources)

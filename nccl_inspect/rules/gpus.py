@@ -10,7 +10,7 @@ from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
 from nccl_inspect.judging.cuda import AT_START, is_of_kernel, make_cuda_hit
-from nccl_inspect.judging.ends import is_last, last_words, process_ends, raised_in_ray
+from nccl_inspect.judging.ends import has_ended, is_proved, last_words, process_ends, raised_in_ray
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
 from nccl_inspect.judging.machine_type import gpu_names
@@ -343,7 +343,7 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     """Find CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, if it ended a rank or the job."""
     failures = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
     full = [notice for notice in facts.notices("torch/cuda-error") if cuda.is_out_of_memory(notice)]
-    torch = [notice for notice in (*facts.notices("torch/cuda-out-of-memory"), *full) if _has_ended(facts, notice)]
+    torch = [notice for notice in (*facts.notices("torch/cuda-out-of-memory"), *full) if has_ended(facts, notice)]
     notices = [*(failure.notice for failure in failures), *torch]
     sizes = facts.notices("nccl/cuda-allocation-failed", "rccl/rccl-cumem-allocation-failed")
     on_host = [value(notice, "call") == _ON_HOST for notice in sizes]
@@ -370,12 +370,12 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     for notice in torch:
         rank = rank_prefix(notice)
         ranks |= raised_in_ray(facts, notice) if rank is None else {rank}
-    is_sure = failures or any(_is_proved(facts, notice) for notice in torch)
+    is_sure = failures or any(is_proved(facts, notice) for notice in torch)
     yield Hit(notices, named, ranks, hosts_in(notices), [*notices, *sizes], confidence=None if is_sure else "likely")
 
 
 _REQUEST = compile_later(
-    r"Tried to allocate ([\d.]+) (.?)i?B.{0,20}? (?:has a total capacity of|\(GPU \d+;) ([\d.]+) (.?)i?B"
+    r"Tried to allocate ([\d.]+) (.?)i?B.{0,20}? (?:has a total capaci?ty of|\(GPU \d+;) ([\d.]+) (.?)i?B"
 )
 _UNITS = " KMGTPE"
 
@@ -387,19 +387,6 @@ def _find_excess(notice: Notice) -> dict[str, object]:
     sizes = [float(size) * 1024.0 ** max(_UNITS.find(unit), 0) for size, unit in (match.group(1, 2), match.group(3, 4))]
     asked, whole = (f"{size} {unit}iB" for size, unit in (match.group(1, 2), match.group(3, 4)))
     return {"asked": asked, "whole": whole} if sizes[0] > sizes[1] else {}
-
-
-def _has_ended(facts: Facts, notice: Notice) -> bool:
-    """Return whether an exception ended its rank, or may have: before 2.1 PyTorch does not name the rank."""
-    if exceptions.is_caught(facts, notice):
-        return False
-    return _is_proved(facts, notice) or is_last(facts, notice.evidence[-1])
-
-
-def _is_proved(facts: Facts, notice: Notice) -> bool:
-    """Return whether the log shows that a rank, or the job, has ended; else an exception may only be its last line."""
-    ended = facts.job.ended_by or facts.job.failed or process_ends(facts)
-    return id(notice) in exceptions.exceptions_of(facts).fatal or bool(ended)
 
 
 _FAULT = compile_later(

@@ -67,6 +67,8 @@ _UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachab
 _RESETS = ("reset by peer", "Broken pipe", *_UNANSWERED)
 """Errors of a call that failed only because the other side is gone."""
 _SLURM_KILLED = "Out Of Memory"
+_POD = "launchers/kubernetes-pod-killed"
+"""A row that may be of any pod of the cluster."""
 _MOST_SHOWN = 4
 """The most echoes to show beside the last line of the lost rank."""
 
@@ -179,14 +181,20 @@ def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd],
     gone = [end for end in departed if end.code == -signal.SIGKILL]
     ranks = {rank for end in gone for rank in end.ranks} | ranks_killed_by_monitor(facts)
     by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
-    is_doubtful = not gone and all(kernel_log.confidence(facts, notice) == "possible" for notice in killed)
+    is_of_job = bool(departed or echoes or facts.job.ended_by or facts.job.failed)
+    ours = [notice for notice in killed if is_of_job or notice.production != _POD or _is_known(facts, notice)]
+    is_doubtful = not gone and all(kernel_log.confidence(facts, notice) == "possible" for notice in ours)
     return Hit(
         named={"memory": message_of(killed[0]).strip(), "doubtful": is_doubtful},
         ranks=ranks | by_task,
-        hosts={end.node or end.host for end in gone} or {*map(partial(find_node, facts), killed)} - {None},
+        hosts={end.node or end.host for end in gone} or {*map(partial(find_node, facts), ours)} - {None},
         evidence=first_evidence([*killed, *(end.notice for end in gone[:2]), *echoes]),
         confidence="possible" if is_doubtful else "likely" if by_task else "certain",
     )
+
+
+def _is_known(facts: Facts, notice: Notice) -> bool:
+    return find_node(facts, notice) in facts.hosts()
 
 
 def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
