@@ -32,10 +32,7 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
             rank for notice in some for name in ("global_rank", "rank") if (rank := value(notice, name)) is not None
         }
         odd = _find_odd(some) if some[0].production == _MODELS else set()
-        # What an odd one itself says comes first.
-        some = [one for one in some if value(one, "rank") in odd] + [
-            one for one in some if value(one, "rank") not in odd
-        ]
+        some.sort(key=lambda one: value(one, "rank") not in odd)  # what an odd one itself says comes first
         yield Hit(some, {"odd": ranks_word(odd) if odd else ""}, ranks=odd or ranks, hosts=())
 
 
@@ -50,7 +47,7 @@ def _find_odd(notices: list[Notice]) -> set[int]:
 
 def task_lost(facts: Facts) -> Iterator[Hit]:
     """Find what says that processes no longer answer, with the names that it has in its own line or below."""
-    notices = facts.errors_of_rule("task-lost")
+    notices = [] if facts.is_over() else facts.errors_of_rule("task-lost")
     named = [notice for notice in notices if value(notice, "task") is not None]
     named += [
         one
@@ -64,6 +61,8 @@ def task_lost(facts: Facts) -> Iterator[Hit]:
 
 def xla_rendezvous_stuck(facts: Facts) -> Iterator[Hit]:
     """Find threads that gave up, or waited at the end of the log."""
+    if facts.is_over():
+        return
     ended = facts.errors_of_rule("xla-rendezvous-stuck")
     unstuck = facts.notices("frameworks/rendezvous-unstuck")
     waits = [
