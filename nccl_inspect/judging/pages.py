@@ -40,8 +40,9 @@ the layer (``judge.choose_action``). ``@NAME`` is a step or an effect of
 ``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
 
 ``when`` begins other values for some of these keys, for that condition, or for one of several; ``about`` for these
-statements, where there are none of those above. The words behind ``#`` follow "If" on the page. Of
-the cases that hold, the first that has a key gives its value. Conditions are ``CONDITIONS``.
+statements, where there are none of those above. The words behind ``#`` follow "If" on the page. ``KEY if CONDITION:
+VALUE`` is a case of one line. Of the cases that hold, the first that has a key gives its value. Conditions are
+``CONDITIONS``.
 
 ``{message}``, ``{text}`` and ``{count}`` stand for the message of the first statement, its text without what its
 program puts in front, and the number of statements (``{count NOUN}`` with a noun); the name of a field in braces for
@@ -418,6 +419,8 @@ _SAYS = {
 }
 _CASE = {*_SAYS, "when", "about"}
 _OPENERS = ("when: ", "about: ")
+_SHORT = compile_later(r"(\w+) if (.+?): (.*)")
+"""A case of one line."""
 _SHOWN = {*_STEPS, "impact", "stops"}
 """What pages show of a case, in words that follow "If"."""
 _REPEATED = (*_STEPS, "needs", "about", "beside", "ranks", "unless", "when")
@@ -533,10 +536,17 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
         PageError: something is missing or unknown.
     """
     blocks: list[list[str]] = [[]]
-    opens = False
+    opens = is_short = False
     for line in text.split("\n"):
+        if short := _SHORT.fullmatch(line):
+            blocks.append([f"when: {short[2]}", f"{short[1]}: {short[3]}"])
+            opens, is_short = False, True
+            continue
         if line.startswith(_OPENERS) and not opens:
             blocks.append([])
+        elif is_short and not line.startswith("  "):
+            raise PageError(f"{_file(name)}: '{line}' follows a case of one line: KEY if CONDITION: VALUE")
+        is_short = is_short and line.startswith("  ")
         opens = line.startswith(_OPENERS) or (opens and line.startswith("  "))
         blocks[-1].append(line)
     found = [_entries("\n".join(block), _CASE if place else _SAYS, name) for place, block in enumerate(blocks)]

@@ -86,7 +86,8 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
         return
     found_out = {text or key for text, key in re.findall(r'"([^"\n]+)"|\b(\w+)=', MODULES.get(name, ""))}
     block = f"{declared}\n{said}"
-    asked = "\n".join(re.findall(r"^(?:when|unless): ([^#\n]*)", block, re.MULTILINE)).replace(" & ", "\n")
+    conditions = re.findall(r"^(?:(?:when|unless): ([^#\n]*)|\w+ if (.+?): )", block, re.MULTILINE)
+    asked = "\n".join(map("".join, conditions)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in pages.PART.finditer(block) if part[2] not in FIELDS)
     may_have = (
         "settings paths more account partial running effects who errors cause file lines costs steps fix try kernel"
@@ -146,6 +147,9 @@ PAGE = dedent(re.split(r"^   ````.*\n", (ROOT / "CONTRIBUTING.md").read_text(enc
         ("stops:", "deadly: yes\nimpact:", "deadly does not go with impact"),
         ("when: says in use", "when: unlucky", "'unlucky' is not a condition"),
         ("when: says in use", "when: failed & not unlucky", "'not unlucky' is not a condition"),
+        ("when: says in use", "cause if unlucky: none is left\nwhen: says in use", "'unlucky' is not a condition"),
+        ("when: says in use", "cause if failed: none is\n  left\nwhen: says in use", ""),
+        ("when: says in use   # all are taken", "cause if failed: none is left", "follows a case of one line"),
         ("   # all are taken", "\nfix: ls", "or its words (#)"),
         ("summary:", "sumary:", "has no block with a summary"),
         ("## When to", "## Whether to", "no section '## When to ignore it'"),
