@@ -36,6 +36,8 @@ step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, `
 the layer (``judge.choose_action``). ``@NAME`` is a step or an effect of
 :mod:`nccl_inspect.judging.remedies`.
 
+``words: NAME VALUE = WORDS`` says what to call a value of a field, or one that a function found; ``*`` is any other.
+
 ``undecided: REASON`` of a case makes it an open question, and each ``needs`` says what would answer it: ``platform``,
 ``topology``, ``all ranks``, ``subsystems NAME …``, ``shows TEXT``, ``log TEXT``, or any other text.
 
@@ -417,13 +419,14 @@ _SAYS = {
     "fatal",
     "deadly",
 }
+_HEAD = {*_SAYS, "words"}
 _CASE = {*_SAYS, "when", "about"}
 _OPENERS = ("when: ", "about: ")
 _SHORT = compile_later(r"(\w+) if (.+?): (.*)")
 """A case of one line."""
 _SHOWN = {*_STEPS, "impact", "stops"}
 """What pages show of a case, in words that follow "If"."""
-_REPEATED = (*_STEPS, "needs", "about", "beside", "ranks", "unless", "when")
+_REPEATED = (*_STEPS, "needs", "about", "beside", "ranks", "unless", "when", "words")
 _ALLOWED = {
     "category": CATEGORIES,
     "severity": SEVERITIES,
@@ -549,7 +552,7 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
         is_short = is_short and line.startswith("  ")
         opens = line.startswith(_OPENERS) or (opens and line.startswith("  "))
         blocks[-1].append(line)
-    found = [_entries("\n".join(block), _CASE if place else _SAYS, name) for place, block in enumerate(blocks)]
+    found = [_entries("\n".join(block), _CASE if place else _HEAD, name) for place, block in enumerate(blocks)]
     for case, key in [(case, key) for case in found[1:] for key in ("when", "about") if key in case]:
         parts = [given.partition(" # ") for given in case[key]]
         case[key] = [given.strip() for given, _, _ in parts]
@@ -642,6 +645,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
         or any(is_met(text, facts, hit, rule.name) for text in case.get("when", ()))
     ]
     says = ChainMap(*fitting, head)
+    hit = _put_into_words(hit, head.get("words", ()))
     text = {
         key: fill_in(_look_up(given[0]), hit).replace(LACKING, "")
         for key, given in says.items()
@@ -702,6 +706,21 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             open_end=hit.open_end,
         )
     return found.with_fields(action=text.get("action", ""))
+
+
+def _put_into_words(hit: Hit, entries: Iterable[str]) -> Hit:
+    """Return a hit whose values have the words of a page: ``NAME VALUE = WORDS``, with ``*`` for any other value."""
+    tables: dict[str, dict[str, str]] = {}
+    for what, _, text in (entry.partition(" =") for entry in entries):
+        name, _, one = what.partition(" ")
+        tables.setdefault(name, {})[one] = text.strip()
+    named = dict(hit.named)
+    for name, words in tables.items():
+        values = named[name] if name in named else [_field(notice, name) for notice in hit.notices]
+        each = [str(one) for one in (values if isinstance(values, list) else [values]) if one not in (None, "")]
+        known = dict.fromkeys(words.get(one, words.get("*", "*")).replace("*", one) for one in each)
+        named[name] = [text for text in known if text]
+    return hit.with_fields(named=named) if tables else hit
 
 
 def _find_subject(facts: Facts, hit: Hit) -> dict[str, Any]:

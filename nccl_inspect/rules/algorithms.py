@@ -262,12 +262,6 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
 
 _SETTING = compile_later(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
 """What 2.24 and later add (src/enqueue.cc); earlier releases used a ring where a setting did not fit."""
-_CAN = {
-    "AllReduce": "Ring, Tree, CollNet and NVLS",
-    **dict.fromkeys(("AllGather", "ReduceScatter"), "Ring, PAT, CollNetDirect and NVLS"),
-    **dict.fromkeys(("Broadcast", "Reduce"), "Ring only"),
-}
-"""The algorithms that NCCL has for each collective: src/graph/tuning.cc, 2.24 and later."""
 
 
 def no_algorithm(facts: Facts) -> Iterator[Hit]:
@@ -282,7 +276,7 @@ def no_algorithm(facts: Facts) -> Iterator[Hit]:
             "names": " ".join(settings),
             "words": [f"{name}={setting}" for name, setting in settings.items()],
             "NCCL_ALGO": "NCCL_ALGO" in settings,
-            "can": _CAN.get(str(function)),
+            "can": function,
         }
         yield Hit(failed, named)
 
@@ -341,19 +335,14 @@ def nvls_unavailable(facts: Facts) -> Iterator[Hit]:
 
 
 _OFF = ("0", "-1", "none")
-_LACKS = {
-    "cumem": "cuMem is off (NCCL_CUMEM_ENABLE=0, an old driver, or a container that forbids it)",
-    "gin": "GIN is not supported, which it needs between hosts",
-    "gdr": "the driver has no GPUDirect RDMA for cuMem memory",
-}
 
 
 def symmetric_memory_unused(facts: Facts) -> Iterator[Hit]:
     """Find windows that were registered without effect, and a GIN that a setting asks for and no plugin provides."""
     if registered := facts.notices("nccl/symmetric-registration-unsupported"):
         stated = facts.notices("nccl/symmetric-unsupported")
-        missing = [words for name, words in _LACKS.items() if any(value(notice, name) == 0 for notice in stated)]
-        named = {"reasons": "; ".join(missing), "stated": stated}
+        lacks = [name for name in ("cumem", "gin", "gdr") if any(value(notice, name) == 0 for notice in stated)]
+        named = {"lacks": lacks, "stated": stated}
         yield Hit(registered, named, evidence=[*registered, *stated])
     asked = [one for one in facts.user_settings("NCCL_GIN_TYPE", "NCCL_GIN_ENABLE") if one.value.lower() not in _OFF]
     failed = facts.plugin("GIN", "failed")

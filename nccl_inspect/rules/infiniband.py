@@ -54,35 +54,6 @@ def _is_left(facts: Facts, notice: Notice) -> bool:
     return name != "modify_qp" or error not in _TO_THE_PEER
 
 
-_OF_OTHER_RULES = (4, 5, 12)
-_NAMELESS = "nccl/ib-cqe-error"
-"""What NCCL 2.29.7 and later print before the line with the status."""
-_NAMES: dict[object, str] = {
-    1: "local length error",
-    2: "local queue pair error",
-    7: "bad response",
-    8: "local access error",
-    9: "remote invalid request",
-    10: "remote access error",
-    11: "remote operation error",
-    13: "receiver not ready",
-    19: "fatal error",
-    20: "response timeout",
-    21: "general error",
-}
-"""By ``ibv_wc_status``; NCCL's connections cannot end with the others."""
-
-
-def ib_completion_error(facts: Facts) -> Iterator[Hit]:
-    """Find completions with a status of their own; flushed ones (5) are echoes."""
-    completions = facts.with_role("completion-error") or facts.notices(_NAMELESS)
-    failed = [notice for notice in completions if value(notice, "status") not in _OF_OTHER_RULES]
-    statuses = [status for status in dict.fromkeys(value(notice, "status") for notice in failed) if status is not None]
-    if failed:
-        words = [f"{_NAMES[one]} (status {one})" if one in _NAMES else f"status {one}" for one in statuses]
-        yield Hit(failed, named={"statuses": list_words(words)})
-
-
 def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     """Find settings by effect: they matter where hosts use TCP; EFA and other plugins ignore NCCL_IB_DISABLE."""
     settings = networks.settings_without_ib(facts)

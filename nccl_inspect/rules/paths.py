@@ -88,15 +88,6 @@ def p2p_disabled_by_env(facts: Facts) -> Iterator[Hit]:
         yield Hit(settings=settings)
 
 
-_REASONS = {
-    "p2p-disabled": "NVML reports that the pair may not read or write each other's memory",
-    "peer-query-failed": "CUDA could not determine whether the GPUs can access each other's memory",
-    "enable-failed": "CUDA reports that the GPUs cannot access each other's memory",
-    "legacy-ipc-unsupported": "CUDA IPC does not work in this process",
-    "no-p2p": "CUDA reports that the GPUs cannot access each other's memory",
-}
-
-
 def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
     """Find a refusal that counts: a local pair does not use P2P that the hardware may support."""
     refused, local = facts.with_event(P2pRefused), facts.paths("intra")
@@ -104,11 +95,10 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
     if refused and (slow or not local) and not disabling_settings(facts):
         allowed = list(map(facts.allows_p2p, slow.kinds)) or [facts.platform.p2p if facts.platform else None]
         poor = all(can is False for can in allowed)
-        reasons = (_REASONS[getattr(notice.event, "reason", "")] for notice in refused)
         yield Hit(
             named={
                 "refused": refused,
-                "reasons": "; ".join(dict.fromkeys(reasons)),
+                "reasons": [getattr(notice.event, "reason", "") for notice in refused],
                 "poor": poor,
                 "doubtful": not slow or not (poor or any(allowed)),
                 "from a list": facts.hardware == "likely",

@@ -149,6 +149,7 @@ PAGE = dedent(re.split(r"^   ````.*\n", (ROOT / "CONTRIBUTING.md").read_text(enc
         ("when: says in use", "when: failed & not unlucky", "'not unlucky' is not a condition"),
         ("when: says in use", "cause if unlucky: none is left\nwhen: says in use", "'unlucky' is not a condition"),
         ("when: says in use", "cause if failed: none is\n  left\nwhen: says in use", ""),
+        ("when: says in use", "words: text low = too few\nwhen: says in use", ""),
         ("when: says in use   # all are taken", "cause if failed: none is left", "follows a case of one line"),
         ("   # all are taken", "\nfix: ls", "or its words (#)"),
         ("summary:", "sumary:", "has no block with a summary"),
