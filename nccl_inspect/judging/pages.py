@@ -89,7 +89,16 @@ from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
-from nccl_inspect.judging import cuda, exceptions, impact, networks, propagated_errors, remedies, stated_errors
+from nccl_inspect.judging import (
+    cuda,
+    exceptions,
+    impact,
+    networks,
+    propagated_errors,
+    remedies,
+    stated_errors,
+    transfers,
+)
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.facts import (
@@ -149,7 +158,8 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
         one for one in facts.job.notices if one.level == "WARN" and _says(one, " ".join(words))
     ],
     "plugin": lambda facts, _, words: facts.plugin(*words),
-    "unloadable": lambda facts, *_: networks.unloadable_plugins(facts),
+    "networks": lambda facts, _, names: getattr(networks, names[0])(facts),
+    "transfers": lambda facts, _, names: getattr(transfers, names[0])(facts),
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
     "result": lambda facts, _, codes: propagated_errors.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
@@ -158,9 +168,10 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
-``plugin`` of a kind with one of these statuses and ``unloadable`` ones of the network, calls of ``cuda`` that failed
-with one of these codes, and frames with a ``result`` of NCCL that nothing explains. ``settings`` of these variables and
-``paths`` over a transport have fields, too; ``lines`` that the job has apart (``repeated``) have none."""
+``plugin`` of a kind with one of these statuses, those that a function of :mod:`networks` or :mod:`transfers` finds,
+calls of ``cuda`` that failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains.
+``settings`` of these variables and ``paths`` over a transport have fields, too; ``lines`` that the job has apart
+(``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,

@@ -198,13 +198,6 @@ def efa_completion_error(facts: Facts) -> Iterator[Hit]:
         yield Hit(notices, {"error": notices[0].message.removeprefix("NET/OFI "), "without code": True})
 
 
-def transfer_failed(facts: Facts) -> Iterator[Hit]:
-    """Find transfers that the NIC refused, or that failed over a provider of libfabric other than efa."""
-    lost = transfers.other_completions(facts)
-    if notices := [*facts.errors_of_rule("transfer-failed"), *lost]:
-        yield Hit(notices, confidence="likely" if lost else None)
-
-
 _NO_MEMORY = -12
 _CONNECTING = ("transport/net.cc", "include/net.h")
 """Until 2.11 NCCL calls plugins through the second."""
