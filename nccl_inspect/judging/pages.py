@@ -89,16 +89,7 @@ from nccl_inspect.errors import PageError
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
-from nccl_inspect.judging import (
-    cuda,
-    exceptions,
-    impact,
-    networks,
-    propagated_errors,
-    remedies,
-    stated_errors,
-    transfers,
-)
+from nccl_inspect.judging import cuda, exceptions, impact, networks, propagated_errors, remedies, transfers
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.facts import (
@@ -113,6 +104,7 @@ from nccl_inspect.judging.facts import (
     unset_steps,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
+from nccl_inspect.judging.stated_errors import finding, is_fatal
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs, Reference
@@ -190,7 +182,7 @@ CONDITIONS: dict[str, Condition] = {
         (kind.net or "").startswith(tuple(nets)) for kind in facts.paths(transport="NET").kinds
     ),
     "release": lambda facts, _, words: _are_of_release(facts, *words),
-    "deadly": lambda facts, notices, _: stated_errors.is_fatal(facts, notices),
+    "deadly": lambda facts, notices, _: is_fatal(facts, notices),
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
@@ -401,35 +393,11 @@ _Entries = Mapping[str, list[str]]
 _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect",)
-_DECLARED = {
-    *_LISTS,
-    *_SWITCHES,
-    "category",
-    "title",
-    "severity",
-    "layer",
-    "cloud",
-    "about",
-    "beside",
-    "ranks",
-    "unless",
-}
+_DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud"}
+_DECLARED |= {"about", "beside", "ranks", "unless"}
 _STEPS = ("first", "fix", "last")
-_QUESTION = ("undecided", "needs")
-_SAYS = {
-    *_STEPS,
-    *_QUESTION,
-    "summary",
-    "cause",
-    "impact",
-    "stops",
-    "confirm",
-    "severity",
-    "confidence",
-    "action",
-    "fatal",
-    "deadly",
-}
+_SAYS = {*_STEPS, "undecided", "needs", "summary", "cause", "impact", "stops", "confirm", "severity", "confidence"}
+_SAYS |= {"action", "fatal", "deadly"}
 _HEAD = {*_SAYS, "words"}
 _CASE = {*_SAYS, "when", "about"}
 _OPENERS = ("when: ", "about: ")
@@ -671,7 +639,7 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
     fix = list(dict.fromkeys(fill_steps(steps(says), hit)))
     confirm, confidence = text.get("confirm", ""), hit.confidence or text.get("confidence")
     if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
-        found = stated_errors.finding(
+        found = finding(
             rule,
             facts,
             hit.notices,
