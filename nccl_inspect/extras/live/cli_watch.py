@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from wsgiref.simple_server import WSGIServer
 
 import click
-from prometheus_client import MetricsHandler
+from prometheus_client import make_wsgi_app, start_http_server
 
 from nccl_inspect import artifacts, report
 from nccl_inspect.cli import print_stderr, shared
@@ -277,36 +275,23 @@ class Meter:
         self._seconds, self._next = _REBUILT if match else seconds, 0.0
         self._problem: str | None = None
         """That of the last writing; None before the first."""
-        self._server: ThreadingHTTPServer | None = None
+        self._server: WSGIServer | None = None
         if match is None:
             return
-        host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]")
-        self._handler = MetricsHandler.factory(prometheus.Metrics().registry)
-
-        class Server(ThreadingHTTPServer):
-            """Leaves no thread behind."""
-
-            daemon_threads = True
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-
+        host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]") or "0.0.0.0"  # noqa: S104 - :9400
         try:
-            self._server = Server((host, int(match["port"])), self._handler)
+            self._server, _ = start_http_server(int(match["port"]), host, prometheus.Metrics().registry)
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or error
             raise NcclInspectError(f"{_OPTION} {target}: {why}", "choose another port or address") from None
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to serve."""
-        if self._server:
-            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Stop the server."""
         if self._server:
             self._server.shutdown()
-            self._thread.join()
             self._server.server_close()
 
     def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
@@ -327,7 +312,7 @@ class Meter:
         self._next = now + self._seconds
         metrics = collect_metrics(watch, runs)
         if self._server:
-            self._handler.registry = metrics.registry  # type: ignore[attr-defined]
+            self._server.set_app(make_wsgi_app(metrics.registry))
             return ""
         before = self._problem
         try:

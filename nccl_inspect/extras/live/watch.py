@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect import artifacts
@@ -14,6 +14,7 @@ from nccl_inspect.artifacts.ras import Answer
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
 from nccl_inspect.extras.collect.ras import FORMS, FormatError, answer
+from nccl_inspect.extras.gate.differences import pair_findings
 from nccl_inspect.extras.live.tail import STDIN, Splitter
 from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
 from nccl_inspect.model.finding import Finding
@@ -416,13 +417,12 @@ class Watch:
             return
         self._reported, self._lines = after, -1
         for old, new in pair_findings(before.findings, after.findings):
-            if new is None:
-                assert old is not None
+            if old and new is None:
                 self._gone.add(old.rule)
                 yield Change("gone", old, after)
-            elif old is None:
+            elif new and old is None:
                 yield Change("back" if new.rule in self._gone else "new", new, after)
-            elif old.severity != new.severity:
+            elif old and new and old.severity != new.severity:
                 yield Change("severity", new, after, old.severity)
         if before.verdict != after.verdict:
             yield Turn(before.verdict, after)
@@ -504,27 +504,6 @@ def is_up(job: Job, seconds: float, timing: Timing) -> bool:
         return False
     expected = {rank for comm in comms if comm.nranks > 1 for rank in comm.ranks}
     return expected <= {rank for (rank,) in job.paths.distinct("src")}
-
-
-def pair_findings(
-    before: Sequence[Finding], after: Sequence[Finding]
-) -> Iterator[tuple[Finding | None, Finding] | tuple[Finding, None]]:
-    """Yield each later finding with the same one before; then those that are no more.
-
-    A rule may find several things: those that read the same are the same, and of others the first is the first.
-    """
-    left = list(before)
-    same = [_take(left, new.rule, new.summary) for new in after]
-    for old, new in zip(same, after, strict=True):
-        yield old or _take(left, new.rule), new
-    for old in left:
-        yield old, None
-
-
-def _take(findings: list[Finding], rule: str, summary: str | None = None) -> Finding | None:
-    """Take the first such finding out of the list."""
-    matches = (at for at, finding in enumerate(findings) if finding.rule == rule and summary in (None, finding.summary))
-    return None if (at := next(matches, None)) is None else findings.pop(at)
 
 
 def _list_unfinished(comm: CommunicatorInfo) -> list[int]:

@@ -18,9 +18,10 @@ from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS, Watched
 
 from nccl_inspect import artifacts
 from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.extras.gate.differences import pair_findings
 from nccl_inspect.extras.live import cli_watch, exit_conditions
 from nccl_inspect.extras.live.tail import Note, Piece, Splitter, Waiter, follow
-from nccl_inspect.extras.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, pair_findings
+from nccl_inspect.extras.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline.reader import Reader
