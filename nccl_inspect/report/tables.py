@@ -416,9 +416,6 @@ def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: 
     """Return a row for each directed pair, in a table that fits a width if it can.
 
     Communicators are named where ranks are not global, so that the same pair appears for each.
-
-    Args:
-        is_global: whether ranks are those of the job.
     """
     columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
     table = fit_table(columns, make_cells(columns, paths), width)

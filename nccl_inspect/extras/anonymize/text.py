@@ -98,11 +98,7 @@ _HOMES = ("home", "Users", "users")
 
 
 class Scrubber:
-    """Puts replacements into texts.
-
-    Args:
-        names: the table; it gains what is found on the way.
-    """
+    """Puts replacements into texts."""
 
     def __init__(self, names: Names) -> None:
         self.names = names

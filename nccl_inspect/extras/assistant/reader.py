@@ -42,12 +42,7 @@ class JobRequest(NamedTuple):
 
 
 class LogReader:
-    """Judged jobs of files in some folders.
-
-    Args:
-        options: how jobs are judged where nobody asks for something else.
-        interval: seconds between two notices of progress.
-    """
+    """Judged jobs of files in some folders."""
 
     def __init__(self, folders: Folders, options: reading.Options, interval: float = _INTERVAL) -> None:
         self.folders = folders

@@ -109,11 +109,7 @@ _SCOPE_WORDS = {"intra": "within a host", "inter": "between hosts"}
 
 
 def write_policy(job: Job) -> str:
-    """Return the policy as TOML with comments.
-
-    Args:
-        job: judged, and healthy: else the first lines say that it is not.
-    """
+    """Return the policy as TOML with comments."""
     parts = (_head(job), _size(job), _versions(job), _paths(job), _environment(job))
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 

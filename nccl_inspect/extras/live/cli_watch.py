@@ -195,9 +195,6 @@ def command(
 class _Beside:
     """The evidence beside the watched log.
 
-    Args:
-        names: folders and files, which may appear later.
-
     Raises:
         UsageError: one of them is a second log.
     """

@@ -56,12 +56,7 @@ class Alarm(Frozen):
 
 
 def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
-    """Return what of some news ends the watch, if anything does.
-
-    Args:
-        news: as reported: what is not certain enough to report ends nothing.
-        conditions: some of :data:`CONDITIONS`.
-    """
+    """Return what of some news ends the watch, if anything does."""
     for event in news:
         if isinstance(event, Stall) and STALL in conditions:
             whom, number = event.missing or event.waiting, event.communicator.id

@@ -34,11 +34,7 @@ _MOST = 3
 
 
 class Asker:
-    """Asks RAS every few seconds, in a thread: a slow answer delays no line of the log.
-
-    Args:
-        where: ``HOST:PORT`` of any process of the job.
-    """
+    """Asks RAS every few seconds, in a thread: a slow answer delays no line of the log."""
 
     def __init__(self, where: str, seconds: float) -> None:
         self.where, self._seconds = where, seconds
