@@ -127,7 +127,12 @@ _Key = tuple[str, str, str]
 
 def list_nics(job: Job) -> list[NicRow]:
     """Return a row for each NIC: hosts with idle ones first, each host's NICs by index."""
-    listed = _find_listed(job)
+    listed: dict[_Key, tuple[int, str | None]] = {}  # when networks start: index, and kind of link
+    for notice in job.notices:
+        if isinstance(notice.event, events.NetDevices):
+            for index, name, _, *link in (device for device in notice.event.devices if len(device) > _VIRTUAL):
+                for host in notice.hosts:
+                    listed.setdefault((host, notice.event.net, str(name)), (int(index), link[0] if link else None))
     nics = _find_used(job.paths, {(host, net, index): name for (host, net, name), (index, _) in listed.items()})
     busy = {(host, network) for host, network, _ in nics}
     _add_listed(nics, listed, busy)
@@ -195,18 +200,6 @@ def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> d
             for nic in touched.values():
                 nic.paths_out += number * (side == "send")
                 nic.paths_in += number * (side == "receive")
-    return nics
-
-
-def _find_listed(job: Job) -> dict[_Key, tuple[int, str | None]]:
-    """Return the NICs that networks list when they start, with index and kind of link."""
-    nics: dict[_Key, tuple[int, str | None]] = {}
-    for notice in job.notices:
-        if not isinstance(notice.event, events.NetDevices):
-            continue
-        for index, name, _, *link in (device for device in notice.event.devices if len(device) > _VIRTUAL):
-            for host in notice.hosts:
-                nics.setdefault((host, notice.event.net, str(name)), (int(index), link[0] if link else None))
     return nics
 
 

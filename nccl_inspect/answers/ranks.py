@@ -15,8 +15,8 @@ from nccl_inspect.judging.places import blamed_ranks
 from nccl_inspect.judging.statements import is_error, is_survived, message_of
 from nccl_inspect.model.communicators.lifetime import PHASES
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.inventory import InitTiming, LastLine
-from nccl_inspect.model.job import CommunicatorInfo, Job, Notice
+from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen, pick_fields
 from nccl_inspect.util.wording import ranges
@@ -172,24 +172,22 @@ def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
 def _progress(job: Job) -> dict[int, str]:
     """Return how far ranks got, in the most advanced communicator that has not ended."""
     roots = [comm for comm in job.communicators if comm.parent is None] or job.communicators
-    reached = group_values((rank, state) for comm in roots for rank, state in _member_states(comm).items())
+    reached: dict[int, list[str]] = {}
+    for comm in roots:
+        states = {
+            "begun": comm.started,
+            "initialised": comm.completed,
+            "connected": comm.connected,
+            "ended": comm.ended,
+        }
+        furthest = {rank: state for state, members in states.items() for rank in global_ranks(comm, members)}
+        for rank, state in furthest.items():
+            reached.setdefault(rank, []).append(state)
     order = _WORST.index
     return {
         rank: max((state for state in states if state != "ended"), key=order, default="ended")
         for rank, states in reached.items()
     }
-
-
-def _member_states(comm: CommunicatorInfo) -> dict[int, str]:
-    states: dict[int, str] = {}
-    for state, members in (
-        ("begun", comm.started),
-        ("initialised", comm.completed),
-        ("connected", comm.connected),
-        ("ended", comm.ended),
-    ):
-        states.update(dict.fromkeys(global_ranks(comm, members), state))
-    return states
 
 
 def _find_silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process, Error]) -> set[int]:
@@ -321,22 +319,23 @@ _TIMING_COLUMNS = (
 
 def list_timings(job: Job) -> list[TimingRow]:
     """Return a row for each communicator and rank, as far as NCCL says it (2.22 and later), the longest first."""
-    table = [_timing_row(comm, timing) for comm in job.communicators for timing in comm.timings]
+    table = []
+    for comm in job.communicators:
+        for timing in comm.timings:
+            host, line = timing.process.host, timing.evidence
+            table.append(
+                TimingRow(
+                    communicator=comm.id,
+                    rank=comm.ranks[timing.rank] if timing.rank < len(comm.ranks) else None,
+                    host=host if is_named(host) else None,
+                    total=timing.total,
+                    slowest=max(timing.phases, key=timing.phases.__getitem__, default=""),
+                    **{name: timing.phases.get(name) for name in PHASES},
+                    source=line.source if line else "",
+                    line=line.line if line else 0,
+                )
+            )
     return sorted(table, key=lambda row: -row.total)
-
-
-def _timing_row(comm: CommunicatorInfo, timing: InitTiming) -> TimingRow:
-    host, line = timing.process.host, timing.evidence
-    return TimingRow(
-        communicator=comm.id,
-        rank=comm.ranks[timing.rank] if timing.rank < len(comm.ranks) else None,
-        host=host if is_named(host) else None,
-        total=timing.total,
-        slowest=max(timing.phases, key=timing.phases.__getitem__, default=""),
-        **{name: timing.phases.get(name) for name in PHASES},
-        source=line.source if line else "",
-        line=line.line if line else 0,
-    )
 
 
 GPU, HOST = "GPU", "host"
