@@ -20,8 +20,11 @@ from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
-from nccl_inspect.extras.live import exit_conditions, tail
+from nccl_inspect.extras.live import tail
 from nccl_inspect.extras.live.watch import (
+    CONDITIONS,
+    PREFIX,
+    Alarm,
     Asker,
     Behind,
     Change,
@@ -34,6 +37,8 @@ from nccl_inspect.extras.live.watch import (
     Turn,
     Verdict,
     Watch,
+    find_alarm,
+    run_command,
 )
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -80,7 +85,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
 @click.option(
     "--exit-on",
     "exit_on",
-    type=click.Choice(exit_conditions.CONDITIONS),
+    type=click.Choice(CONDITIONS),
     multiple=True,
     metavar="CONDITION",
     help="End with status 1 as soon as a finding of this severity or higher is reported or the job fails (error, "
@@ -91,7 +96,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     "--on-exit",
     metavar="COMMAND",
     help="Run COMMAND once with 'sh -c' when --exit-on ends the watch. "
-    f"Its environment has {exit_conditions.PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, …",
+    f"Its environment has {PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, …",
 )
 @click.option(
     "--ras",
@@ -155,7 +160,7 @@ def command(
     waiter = tail.Waiter(min(_TICK, interval / 4), output)
     pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
     screen = _Screen(shared.choose_style(no_color, "-"), interval)
-    alarm: exit_conditions.Alarm | None = None
+    alarm: Alarm | None = None
     job: Job | None = None
     try:
         asker = Asker(ras, interval) if ras else None
@@ -169,12 +174,12 @@ def command(
                 screen.status(watch)
                 if problem:
                     screen.note(problem)
-                if alarm := exit_conditions.alarm(news, exit_on):
+                if alarm := find_alarm(news, exit_on):
                     break
             else:
                 news, job = watch.end(interruption.happened)
                 screen.print_news(news)
-                alarm = None if interruption.happened else exit_conditions.alarm(news, exit_on)
+                alarm = None if interruption.happened else find_alarm(news, exit_on)
             if problem := meter.update(watch, runs=False):
                 screen.note(problem)
     except BrokenPipeError:
@@ -224,11 +229,11 @@ class _Beside:
             yield f"{count(len(others), 'log')} beside it ({others[0]}) not read; read all when the job is over: {hint}"
 
 
-def _end_on_alarm(alarm: exit_conditions.Alarm, command: str | None) -> int:
+def _end_on_alarm(alarm: Alarm, command: str | None) -> int:
     """End because of an alarm; the status is that of the alarm, even if the command fails."""
     print_stderr(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
     try:
-        if command and (status := exit_conditions.run(command, alarm)):
+        if command and (status := run_command(command, alarm)):
             print_stderr(f"the command of --on-exit ended with status {status}")
     except OSError as error:
         print_stderr(f"the command of --on-exit was not run: {error.strerror or error}")
