@@ -12,12 +12,12 @@ from nccl_inspect.answers import Answer, Column, name_line
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import ENDS
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Host, LastLine, Measured
 from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.model.paths.ends import listed_as
 from nccl_inspect.model.paths.path import End
 from nccl_inspect.model.versions import cuda
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 from nccl_inspect.util.times import are_in_order, moment
 
@@ -127,7 +127,12 @@ _Key = tuple[str, str, str]
 
 def list_nics(job: Job) -> list[NicRow]:
     """Return a row for each NIC: hosts with idle ones first, each host's NICs by index."""
-    listed = _find_listed(job)
+    listed: dict[_Key, tuple[int, str | None]] = {}  # when networks start: index, and kind of link
+    for notice in job.notices:
+        if isinstance(notice.event, events.NetDevices):
+            for index, name, _, *link in (device for device in notice.event.devices if len(device) > _VIRTUAL):
+                for host in notice.hosts:
+                    listed.setdefault((host, notice.event.net, str(name)), (int(index), link[0] if link else None))
     nics = _find_used(job.paths, {(host, net, index): name for (host, net, name), (index, _) in listed.items()})
     busy = {(host, network) for host, network, _ in nics}
     _add_listed(nics, listed, busy)
@@ -195,18 +200,6 @@ def _find_used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> d
             for nic in touched.values():
                 nic.paths_out += number * (side == "send")
                 nic.paths_in += number * (side == "receive")
-    return nics
-
-
-def _find_listed(job: Job) -> dict[_Key, tuple[int, str | None]]:
-    """Return the NICs that networks list when they start, with index and kind of link."""
-    nics: dict[_Key, tuple[int, str | None]] = {}
-    for notice in job.notices:
-        if not isinstance(notice.event, events.NetDevices):
-            continue
-        for index, name, _, *link in (device for device in notice.event.devices if len(device) > _VIRTUAL):
-            for host in notice.hosts:
-                nics.setdefault((host, notice.event.net, str(name)), (int(index), link[0] if link else None))
     return nics
 
 
@@ -293,92 +286,58 @@ _HOST_COLUMNS = (
 )
 
 
-@record
-class _Gathered(Record):
-    """Holds what is gathered of a host."""
-
-    verdicts: dict[str, int] = field(default_factory=dict)
-    nics: dict[str, list[str]] = field(default_factory=dict)
-    """Names by state."""
-    nccl: set[str] = field(default_factory=set)
-    cuda: set[str] = field(default_factory=set)
-    last: list[LastLine] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    blamed: int = 0
-    """Findings whose culprit is this host, or some of its ranks only."""
-
-
 def list_hosts(job: Job) -> list[HostRow]:
     """Return a row for each host: those with the worst findings first, then by slower paths than expected."""
-    by_host = {host.name: _Gathered() for host in job.hosts}
-    _gather_paths(job, by_host)
-    for nic in list_nics(job):
-        if nic.host in by_host:
-            by_host[nic.host].nics.setdefault(nic.state, []).append(nic_name(nic))
-    _gather_versions(job, by_host)
-    _gather_findings(job, by_host)
-    for line in job.last_lines:
-        if line.process.host in by_host:
-            by_host[line.process.host].last.append(line)
-    weighed = [(_host_row(host, by_host[host.name]), by_host[host.name].blamed) for host in job.hosts]
+    nics = group_values(((nic.host, nic.state), nic_name(nic)) for nic in list_nics(job))
+    lines = group_values((line.process.host, line) for line in job.last_lines)
+    verdicts: Counter[tuple[str | None, str]] = Counter()  # of paths; those within a host count once
+    for (src, dst, verdict), number in Counter(
+        job.paths.values("src_host", "dst_host", lambda kind: kind.verdict)
+    ).items():
+        verdicts.update({(host, verdict): number for host in (src, dst)})
+    versions: dict[tuple[str, type[events.Event]], set[str]] = {}
+    for notice in job.notices:
+        match notice.event:
+            case events.NcclVersion(version=version):
+                pass
+            case events.CudaDriver(cuda_version=number):
+                version = cuda(str(number))
+            case _:
+                continue
+        for name in notice.hosts:
+            versions.setdefault((name, type(notice.event)), set()).add(version)
+    in_order = sorted(job.findings, key=lambda finding: -_WEIGHTS[finding.severity])
+    places = [(finding, set(finding.ranks), set(finding.hosts)) for finding in in_order]
+
+    def row(host: Host) -> tuple[HostRow, int]:
+        """Return a host, and how many findings blame it: its name is the culprit, or only ranks of it are named."""
+        about = [(f, ranks) for f, ranks, named in places if host.name in named or not ranks.isdisjoint(host.ranks)]
+        is_culprit = (("host", host.name) in ((one.kind, one.name) for one in f.culprits) for f, _ in about)
+        is_alone = (bool(ranks and ranks.issubset(host.ranks)) for _, ranks in about)
+        last = find_last(lines.get(host.name, []))
+        return HostRow(
+            host=host.name,
+            severity=about[0][0].severity if about else None,
+            paths_ok=verdicts[host.name, "ok"],
+            paths_fallback=verdicts[host.name, "fallback"],
+            paths_unknown=verdicts[host.name, "unknown"],
+            findings=list(dict.fromkeys(finding.rule for finding, _ in about)),
+            ranks=host.ranks,
+            gpus=host.gpus,
+            nics_used=nics.get((host.name, USED), []),
+            nics_idle=nics.get((host.name, IDLE), []),
+            nccl_versions=sorted(versions.get((host.name, events.NcclVersion), ())),
+            cuda_versions=sorted(versions.get((host.name, events.CudaDriver), ())),
+            last_time=last.time if last else None,
+            last_source=last.source if last else None,
+            last_line=last.line if last else None,
+        ), sum(map(max, is_culprit, is_alone))
 
     def rank_badness(entry: tuple[HostRow, int]) -> tuple[int, ...]:
         row, blamed = entry
         return _WEIGHTS.get(row.severity or "", 0), blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown
 
-    return [row for row, _ in sorted(weighed, key=rank_badness, reverse=True)]
-
-
-def _host_row(host: Host, gathered: _Gathered) -> HostRow:
-    worst = max((finding.severity for finding in gathered.findings), key=_WEIGHTS.__getitem__, default=None)
-    last = find_last(gathered.last)
-    in_order = sorted(gathered.findings, key=lambda finding: -_WEIGHTS[finding.severity])
-    return HostRow(
-        host=host.name,
-        severity=worst,
-        paths_ok=gathered.verdicts.get("ok", 0),
-        paths_fallback=gathered.verdicts.get("fallback", 0),
-        paths_unknown=gathered.verdicts.get("unknown", 0),
-        findings=list(dict.fromkeys(finding.rule for finding in in_order)),
-        ranks=host.ranks,
-        gpus=host.gpus,
-        nics_used=gathered.nics.get(USED, []),
-        nics_idle=gathered.nics.get(IDLE, []),
-        nccl_versions=sorted(gathered.nccl),
-        cuda_versions=sorted(gathered.cuda),
-        last_time=last.time if last else None,
-        last_source=last.source if last else None,
-        last_line=last.line if last else None,
-    )
-
-
-def _gather_paths(job: Job, by_host: dict[str, _Gathered]) -> None:
-    """Count the paths of each host; paths within a host count once."""
-    verdicts = Counter(job.paths.values("src_host", "dst_host", lambda kind: kind.verdict))
-    for (src, dst, verdict), number in verdicts.items():
-        for host in {src, dst}:
-            if host in by_host:
-                by_host[host].verdicts[verdict] = by_host[host].verdicts.get(verdict, 0) + number
-
-
-def _gather_versions(job: Job, by_host: dict[str, _Gathered]) -> None:
-    for notice in job.notices:
-        for host in notice.hosts:
-            match notice.event:
-                case events.NcclVersion(version=version) if host in by_host:
-                    by_host[host].nccl.add(version)
-                case events.CudaDriver(cuda_version=number) if host in by_host:
-                    by_host[host].cuda.add(cuda(str(number)))
-
-
-def _gather_findings(job: Job, by_host: dict[str, _Gathered]) -> None:
-    for finding in job.findings:
-        blamed = {culprit.name for culprit in finding.culprits if culprit.kind == "host"}
-        ranks, named = set(finding.ranks), set(finding.hosts)
-        for host in job.hosts:
-            if host.name in named or not ranks.isdisjoint(host.ranks):
-                by_host[host.name].findings.append(finding)
-                by_host[host.name].blamed += host.name in blamed or bool(ranks and ranks.issubset(host.ranks))
+    return [row for row, _ in sorted(map(row, job.hosts), key=rank_badness, reverse=True)]
 
 
 @frozen

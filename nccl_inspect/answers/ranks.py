@@ -15,10 +15,10 @@ from nccl_inspect.judging.places import blamed_ranks
 from nccl_inspect.judging.statements import is_error, is_survived, message_of
 from nccl_inspect.model.communicators.lifetime import PHASES
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.inventory import Gpu, InitTiming, LastLine
-from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
+from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.util.grouping import group_values
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, frozen, pick_fields
 from nccl_inspect.util.wording import ranges
 
 
@@ -121,6 +121,29 @@ def list_ranks(job: Job) -> list[RankRow]:
     hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
     local = job.local_ranks or _count_local_ranks(job)
     named = job.paths.ends()
+
+    def row(rank: int | None, state: str, line: LastLine | None, error: Error | None) -> RankRow:
+        name = line.process.host if line else hosts.get(-1 if rank is None else rank)
+        gpu = None if rank is None else job.gpus.get(rank)
+        shown = error.line if error else None
+        return RankRow(
+            rank=rank,
+            host=name if is_named(name) else None,
+            pid=line.process.pid if line and is_named(line.process.host) else None,
+            pod=(line.process.apart.partition("#")[0] or None) if line else None,
+            local_rank=None if rank is None else local.get(rank),
+            gpu=gpu.nvml_dev if gpu else None,
+            bus_id=gpu.bus_id if gpu else None,
+            state=state,
+            last_time=line.time if line else None,
+            last_source=line.source if line else None,
+            last_line=line.line if line else None,
+            error=" ".join(message_of(error.notice).split()) if error else None,
+            error_is_echo=error is not None and error.is_echo,
+            error_source=shown.source if shown else None,
+            error_line=shown.line if shown else None,
+        )
+
     table = []
     for rank in sorted({*last, *named, *job.ranks_seen, *range(job.world_size or 0)}):
         error = errors.get(last[rank].process) if rank in last else None
@@ -131,48 +154,13 @@ def list_ranks(job: Job) -> list[RankRow]:
             state = "silent"
         elif rank in blamed and rank in last:
             state = "suspect"
-        facts = _RankFacts(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
-        table.append(_rank_row(rank, state, facts))
-    for last_line in job.last_lines:
-        if not last_line.ranks and is_named(last_line.process.host):
-            error = errors.get(last_line.process)
-            state = "failed" if _has_failed(job, None, error) else "seen"
-            table.append(_rank_row(None, state, _RankFacts(last_line, error)))
+        table.append(row(rank, state, last.get(rank), error))
+    for line in job.last_lines:
+        if not line.ranks and is_named(line.process.host):
+            error = errors.get(line.process)
+            table.append(row(None, "failed" if _has_failed(job, None, error) else "seen", line, error))
     table.sort(key=lambda row: _NO_RANK if row.rank is None else row.rank)  # by rank among the equally bad
     return sorted(table, key=lambda row: (row.rank not in blamed, _WORST.index(row.state)))
-
-
-class _RankFacts(NamedTuple):
-    """The facts about a rank."""
-
-    last: LastLine | None
-    error: Error | None
-    host: str | None = None
-    local_rank: int | None = None
-    gpu: Gpu | None = None
-
-
-def _rank_row(rank: int | None, state: str, facts: _RankFacts) -> RankRow:
-    last, error, host, local_rank, gpu = facts
-    line = error.line if error else None
-    name = last.process.host if last else host
-    return RankRow(
-        rank=rank,
-        host=name if is_named(name) else None,
-        pid=last.process.pid if last and is_named(last.process.host) else None,
-        pod=(last.process.apart.partition("#")[0] or None) if last else None,
-        local_rank=local_rank,
-        gpu=gpu.nvml_dev if gpu else None,
-        bus_id=gpu.bus_id if gpu else None,
-        state=state,
-        last_time=last.time if last else None,
-        last_source=last.source if last else None,
-        last_line=last.line if last else None,
-        error=" ".join(message_of(error.notice).split()) if error else None,
-        error_is_echo=error is not None and error.is_echo,
-        error_source=line.source if line else None,
-        error_line=line.line if line else None,
-    )
 
 
 def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
@@ -184,24 +172,22 @@ def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
 def _progress(job: Job) -> dict[int, str]:
     """Return how far ranks got, in the most advanced communicator that has not ended."""
     roots = [comm for comm in job.communicators if comm.parent is None] or job.communicators
-    reached = group_values((rank, state) for comm in roots for rank, state in _member_states(comm).items())
+    reached: dict[int, list[str]] = {}
+    for comm in roots:
+        states = {
+            "begun": comm.started,
+            "initialised": comm.completed,
+            "connected": comm.connected,
+            "ended": comm.ended,
+        }
+        furthest = {rank: state for state, members in states.items() for rank in global_ranks(comm, members)}
+        for rank, state in furthest.items():
+            reached.setdefault(rank, []).append(state)
     order = _WORST.index
     return {
         rank: max((state for state in states if state != "ended"), key=order, default="ended")
         for rank, states in reached.items()
     }
-
-
-def _member_states(comm: CommunicatorInfo) -> dict[int, str]:
-    states: dict[int, str] = {}
-    for state, members in (
-        ("begun", comm.started),
-        ("initialised", comm.completed),
-        ("connected", comm.connected),
-        ("ended", comm.ended),
-    ):
-        states.update(dict.fromkeys(global_ranks(comm, members), state))
-    return states
 
 
 def _find_silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process, Error]) -> set[int]:
@@ -258,25 +244,24 @@ def list_settings(job: Job) -> list[SettingRow]:
     for setting in job.environment:
         sizes.setdefault(setting.name, {})[setting.value] = len(setting.processes)
     notes = {name: mark_unusual(values) for name, values in sizes.items()}
-    return [_setting_row(setting, notes[setting.name], job) for setting in job.environment]
-
-
-def _setting_row(setting: Setting, notes: Mapping[str, str], job: Job) -> SettingRow:
-    first = setting.evidence[0] if setting.evidence else None
-    everywhere = setting.ranks is None
-    differs = len(notes) > 1 or not everywhere
-    return SettingRow(
-        name=setting.name,
-        value=setting.value,
-        set_by=setting.source,
-        ranks=list(job.ranks_seen) if setting.ranks is None else setting.ranks,
-        hosts=setting.hosts,
-        everywhere=everywhere,
-        differs=differs,
-        note=notes[setting.value] or ("differs" if differs else None),
-        source=first.source if first else None,
-        line=first.line if first else None,
-    )
+    table = []
+    for setting in job.environment:
+        first = setting.evidence[0] if setting.evidence else None
+        everywhere, unusual = setting.ranks is None, notes[setting.name]
+        differs = len(unusual) > 1 or not everywhere
+        table.append(
+            SettingRow(
+                **pick_fields(setting, "name", "value", "hosts"),
+                set_by=setting.source,
+                ranks=list(job.ranks_seen) if setting.ranks is None else setting.ranks,
+                everywhere=everywhere,
+                differs=differs,
+                note=unusual[setting.value] or ("differs" if differs else None),
+                source=first.source if first else None,
+                line=first.line if first else None,
+            )
+        )
+    return table
 
 
 def mark_unusual(sizes: Mapping[str, int]) -> dict[str, str]:
@@ -334,22 +319,23 @@ _TIMING_COLUMNS = (
 
 def list_timings(job: Job) -> list[TimingRow]:
     """Return a row for each communicator and rank, as far as NCCL says it (2.22 and later), the longest first."""
-    table = [_timing_row(comm, timing) for comm in job.communicators for timing in comm.timings]
+    table = []
+    for comm in job.communicators:
+        for timing in comm.timings:
+            host, line = timing.process.host, timing.evidence
+            table.append(
+                TimingRow(
+                    communicator=comm.id,
+                    rank=comm.ranks[timing.rank] if timing.rank < len(comm.ranks) else None,
+                    host=host if is_named(host) else None,
+                    total=timing.total,
+                    slowest=max(timing.phases, key=timing.phases.__getitem__, default=""),
+                    **{name: timing.phases.get(name) for name in PHASES},
+                    source=line.source if line else "",
+                    line=line.line if line else 0,
+                )
+            )
     return sorted(table, key=lambda row: -row.total)
-
-
-def _timing_row(comm: CommunicatorInfo, timing: InitTiming) -> TimingRow:
-    host, line = timing.process.host, timing.evidence
-    return TimingRow(
-        communicator=comm.id,
-        rank=comm.ranks[timing.rank] if timing.rank < len(comm.ranks) else None,
-        host=host if is_named(host) else None,
-        total=timing.total,
-        slowest=max(timing.phases, key=timing.phases.__getitem__, default=""),
-        **{name: timing.phases.get(name) for name in PHASES},
-        source=line.source if line else "",
-        line=line.line if line else 0,
-    )
 
 
 GPU, HOST = "GPU", "host"
@@ -398,35 +384,9 @@ _MEMORY_COLUMNS = (
 )
 
 
-class _Key(NamedTuple):
-    host: str | None
-    pid: int | None
-    communicator: str | None
-    kind: str
-
-
-@record
-class _Sum(Record):
-    """Allocations that are counted together."""
-
-    bytes: int = 0
-    allocations: int = 0
-    largest: int = 0
-
-    def add(self, size: int) -> None:
-        """Count one."""
-        self.bytes += size
-        self.allocations += 1
-        self.largest = max(self.largest, size)
-
-
 def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
-    """Return a row for each process, communicator and kind, the largest first.
-
-    Args:
-        events: of the same inputs, in the order of their lines.
-    """
-    sums: dict[_Key, _Sum] = {}
+    """Return a row for each process, communicator and kind, the largest first; events come in the order of lines."""
+    sums: dict[tuple[str | None, int | None, str | None, str], tuple[int, int, int]] = {}
     building: dict[tuple[str | None, int | None, int | None], str] = {}
     for where, event in events:
         thread = where.host, where.pid, where.tid
@@ -435,35 +395,21 @@ def list_memory(job: Job, events: Iterable[PlacedEvent]) -> list[MemoryRow]:
                 building[thread] = event.comm
             else:
                 building.pop(thread, None)
-        elif isinstance(event, Message) and (size := _sum_allocated(event)):
-            kind = str(dict(event.values).get("what") or _KINDS[event.qualified_name])
-            key = _Key(where.host, where.pid, building.get(thread), kind)
-            sums.setdefault(key, _Sum()).add(size)
+        elif isinstance(event, Message) and event.qualified_name in _KINDS:
+            values = dict(event.values)
+            if size := int(values.get("size") or 0) - int(values.get("old_size") or 0):
+                kind = str(values.get("what") or _KINDS[event.qualified_name])
+                key = (where.host, where.pid, building.get(thread), kind)
+                total, number, largest = sums.get(key, (0, 0, 0))
+                sums[key] = total + size, number + 1, max(largest, size)
     ranks = {(last.process.host, last.process.pid): last.ranks for last in job.last_lines}
-    table = [_memory_row(key, total, ranks.get((key.host or "", key.pid or 0), [])) for key, total in sums.items()]
+    table = []
+    for (host, pid, communicator, kind), amounts in sums.items():
+        own = ranks.get((host or "", pid or 0), [])
+        rank, name = own[0] if len(own) == 1 else None, host if is_named(host) else None
+        memory = GPU if kind in _ON_GPU else HOST
+        table.append(MemoryRow(rank, name, pid, communicator, memory, kind, *amounts))
     return sorted(table, key=lambda row: -row.bytes)
-
-
-def _sum_allocated(event: Message) -> int:
-    """Return the bytes that a message says were allocated; 0 for any other."""
-    if event.qualified_name not in _KINDS:
-        return 0
-    values = dict(event.values)
-    return int(values.get("size") or 0) - int(values.get("old_size") or 0)
-
-
-def _memory_row(key: _Key, total: _Sum, ranks: list[int]) -> MemoryRow:
-    return MemoryRow(
-        rank=ranks[0] if len(ranks) == 1 else None,
-        host=key.host if is_named(key.host) else None,
-        pid=key.pid,
-        communicator=key.communicator,
-        memory=GPU if key.kind in _ON_GPU else HOST,
-        kind=key.kind,
-        bytes=total.bytes,
-        allocations=total.allocations,
-        largest=total.largest,
-    )
 
 
 RANKS = Answer(RankRow, _RANK_COLUMNS, list_ranks, lambda row: row.state in ("suspect", "failed", "missing", "silent"))

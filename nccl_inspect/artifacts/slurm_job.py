@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import field
-from itertools import islice
 
 from nccl_inspect.artifacts.identity import Identity, short
 from nccl_inspect.util.records import Record, record
+from nccl_inspect.util.wording import expand
 
 KIND = "Slurm job"
 NAMES = {
@@ -25,9 +24,8 @@ NAMES = {
 _FIRST = re.compile(rb"\s*JobId=\d+ (?:Array\w+=\S+ )*JobName=")
 _LINE = re.compile(rb"(?:JobId=\d.*|[ \t]+[A-Z][\w/:]*=.*|[ \t]*)\r?$")
 _VALUE = re.compile(r"(?:^|\s)([A-Z][\w/:]*)=(\S*)")
-_LIST = re.compile(r"([^,\[\]]+)(?:\[([\d,-]+)\])?([^,\[\]]*)")
-_MOST = 20_000
-"""Most nodes that a list is expanded to."""
+_ONE = re.compile(r"(?:\[[^\]]*\]|[^,\[\]])+")
+"""One of the nodes of a list: ``gpu-[01-04,7]`` of ``gpu-[01-04,7],login``."""
 MAX_BYTES = 8 << 20
 
 
@@ -43,7 +41,8 @@ class Entry(Record):
     @property
     def nodes(self) -> set[str]:
         """Return the nodes on which it ran, as far as it names some."""
-        return set(islice(_nodes(self.values.get("NodeList", "")), _MOST))
+        listed = self.values.get("NodeList", "")
+        return set() if listed == "(null)" else {name for one in _ONE.findall(listed) for name in expand(one)}
 
 
 @record
@@ -89,15 +88,3 @@ def read(name: str, data: bytes) -> JobFile:
     if not jobs:
         raise ValueError("it names no job")
     return JobFile(name, jobs)
-
-
-def _nodes(text: str) -> Iterator[str]:
-    """Yield the nodes of a list as Slurm writes it: ``gpu-[01-04,7],login``."""
-    for before, numbers, behind in _LIST.findall("" if text == "(null)" else text):
-        for part in numbers.split(",") if numbers else ():
-            first, _, last = part.partition("-")
-            if first.isdigit() and (last or first).isdigit():
-                end = min(int(last or first), int(first) + _MOST)
-                yield from (f"{before}{number:0{len(first)}}{behind}" for number in range(int(first), end + 1))
-        if not numbers:
-            yield before + behind

@@ -152,10 +152,9 @@ def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by:
     if not paths:
         return "no path\n"
     by = grid(paths, by).by
-    room = min(width, _READABLE) if by == "host" else width
-    whole = matrix(paths, among, room, by)
+    whole = matrix(paths, among, by)
     # Each rank keeps its row and column, however many lines that takes; hosts are there to be seen together.
-    if by == "host" and total_width(whole) > room:
+    if by == "host" and total_width(whole) > min(width, _READABLE):
         rows, legend = tables.fold_hosts(paths, among, width)
         return "\n".join([*rows, "", *wrap_notes([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
     parts = [

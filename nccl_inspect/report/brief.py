@@ -77,11 +77,7 @@ def lines(job: Job) -> list[BriefLine]:
 
 
 def render(job: Job, form: str = "text") -> str:
-    """Return the lines as text that ends with a line end.
-
-    Args:
-        form: ``text`` or ``markdown``.
-    """
+    """Return the lines as text that ends with a line end."""
     if form != "markdown":
         texts = ((line.label, f"{line.text}: {_cut_quote(line)}" if line.quote else line.text) for line in lines(job))
         return "".join(

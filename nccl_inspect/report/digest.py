@@ -35,11 +35,7 @@ _LEAST = 60.0
 
 
 def describe_gap(job: Job, are_ok: bool) -> str:
-    """Return which part of the log is missing, or where it ends, if that leaves the job without a verdict.
-
-    Args:
-        are_ok: whether all paths in the log are as good as expected.
-    """
+    """Return which part of the log is missing, or where it ends, if that leaves the job without a verdict."""
     ends = (f.summary for f in job.findings if f.rule in (_INCOMPLETE, _SPARSE) or _is_end(f))
     begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
     starts = (entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths))
@@ -133,11 +129,7 @@ def one_line(finding: Finding) -> str:
 
 
 class AlreadyShown:
-    """Steps and lines that the report has shown already, so that it does not repeat them.
-
-    Args:
-        verbose: repeat them anyway.
-    """
+    """Steps and lines that the report has shown already, so that it does not repeat them."""
 
     def __init__(self, verbose: bool) -> None:
         self._verbose = verbose

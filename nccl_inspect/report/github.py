@@ -66,13 +66,7 @@ def _command(name: str, finding: Finding, message: str) -> str:
 
 
 def annotation(name: str, title: str, message: str, evidence: Sequence[Evidence] = ()) -> str:
-    """Return a command that annotates the first of some lines.
-
-    Args:
-        name: ``error``, ``warning`` or ``notice``.
-        message: below it, of any number of lines.
-        evidence: may be empty.
-    """
+    """Return a command that annotates the first of some lines."""
     place = _locate(evidence[0]) if evidence else ""
     return f"::{name} {place}title={_property(title)}::{_data(message)}"
 

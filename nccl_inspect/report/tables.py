@@ -130,12 +130,11 @@ class Matrix(Frozen):
     legend: list[str]
 
 
-def matrix(paths: Selection, among: Selection, width: int, by: str | None = None) -> Matrix:
+def matrix(paths: Selection, among: Selection, by: str | None = None) -> Matrix:
     """Return the rank by rank matrix; above 64 ranks host by host, with the number of pairs.
 
     Args:
         among: all paths of the job; where more than are shown, rows and columns without any of these are left out.
-        width: columns; where names of hosts as heads need more, the heads are numbers.
         by: ``rank`` or ``host``, as in :func:`grid`.
     """
     whole_grid = grid(paths, by)
@@ -165,17 +164,9 @@ def matrix(paths: Selection, among: Selection, width: int, by: str | None = None
     marks = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in occur)
     if by_rank:
         legend += filter(None, [". = no connection line" if "." in cells else "", marks])
-        return Matrix([CORNER, *receivers], body, legend)
-    legend.append("; ".join(filter(None, [f"number of pairs{' that the filter leaves' * is_part}", marks])))
-    whole = Matrix([CORNER, *receivers], body, legend)
-    if total_width(whole) <= width:
-        return whole
-    # Numbers are the heads, which the rows explain; those without a row are in the legend.
-    numbers = {name: str(number) for number, name in enumerate(whole_grid.names, 1)}
-    body = [[f"{name} = {numbers[name]}", *cells] for name, *cells in whole.body]
-    explained = {row[0] for row in whole.body}
-    unexplained = [f"{numbers[name]} = {name}" for name in whole.head[1:] if name not in explained]
-    return Matrix([CORNER, *(numbers[name] for name in whole.head[1:])], body, [*unexplained, *whole.legend])
+    else:
+        legend.append("; ".join(filter(None, [f"number of pairs{' that the filter leaves' * is_part}", marks])))
+    return Matrix([CORNER, *receivers], body, legend)
 
 
 def total_width(whole: Matrix) -> int:
@@ -425,9 +416,6 @@ def pair_table(paths: Sequence[Path], width: int, is_global: bool = True, more: 
     """Return a row for each directed pair, in a table that fits a width if it can.
 
     Communicators are named where ranks are not global, so that the same pair appears for each.
-
-    Args:
-        is_global: whether ranks are those of the job.
     """
     columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
     table = fit_table(columns, make_cells(columns, paths), width)

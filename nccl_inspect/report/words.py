@@ -82,11 +82,7 @@ def add_proofs(page: str) -> str:
 
 
 def fit_page(page: str, width: int) -> str:
-    """Return a Markdown page for a terminal: paragraphs fit its width; code, tables and headings stay as they are.
-
-    Args:
-        page: with paragraphs and list items of one line or several.
-    """
+    """Return a Markdown page for a terminal: paragraphs fit its width; code, tables and headings stay as they are."""
     page = add_proofs(page)
     if width >= PAGE_WIDTH:
         return page

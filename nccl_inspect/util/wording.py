@@ -21,7 +21,8 @@ _LEAST_IN_CLASS = 4
 _MOST_STEPS_TRIED = 2
 _RANGE = compile_later(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 _NUMBER = compile_later(r"([0-9]+)")
-_BRACKETS = compile_later(r"\[([0-9][0-9,:-]*)\]")
+_BRACKETS = compile_later(r"\[([0-9A-Za-z][0-9A-Za-z,:/-]*)\]")
+_SPAN = compile_later(r"([A-Za-z]*)([0-9]{1,9})(?:-\1([0-9]{1,9})(?:[:/]([0-9]{1,9}))?)?")
 _MAX_DIGITS = 9
 """Of a number that names count with; longer ones are identifiers."""
 _MAX_EXPANDED = 100_000
@@ -165,7 +166,7 @@ def _fold_numbers(numbers: Sequence[str]) -> list[str]:
 
 
 def expand(name: str) -> list[str]:
-    """Return the names that a folded one stands for; itself where it is none."""
+    """Return the names that a folded one, or one of a host list, stands for; itself where it is none."""
     texts = _BRACKETS.split(name)
     choices = [_numbers(text) if at % 2 else [text] for at, text in enumerate(texts)]
     number = 1
@@ -175,14 +176,17 @@ def expand(name: str) -> list[str]:
 
 
 def _numbers(text: str) -> list[str]:
-    """Return the numbers of brackets, with their leading zeros; empty where it is not a list of numbers."""
+    """Return the numbers of brackets, with letters and zeros before them; empty where it is not a list of numbers."""
     numbers: list[str] = []
     for word in text.split(","):
-        part = read_range(word)
-        if part is None or len(part) > _MAX_EXPANDED:
+        if not (match := _SPAN.fullmatch(word)):
             return []
-        width = word.find("-") if word.startswith("0") and "-" in word else len(word) if "-" not in word else 0
-        numbers += [f"{number:0{width}}" for number in part]
+        front, first, last, step = match.groups()
+        part = range(int(first), int(last or first) + 1, int(step or 1) or 1)
+        if not 0 < len(part) <= _MAX_EXPANDED:
+            return []
+        width = len(first) if first.startswith("0") else 0
+        numbers += [f"{front}{number:0{width}}" for number in part]
     return numbers
 
 

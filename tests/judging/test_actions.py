@@ -9,8 +9,7 @@ from typing import Any
 from command_line import invoke
 
 import nccl_inspect
-from nccl_inspect.extras.live import exit_conditions
-from nccl_inspect.extras.live.watch import End
+from nccl_inspect.extras.live.watch import TO_ACT, End, find_alarm
 from nccl_inspect.judge import choose_action
 from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.model.finding import ACTIONS, Finding
@@ -100,12 +99,12 @@ def test_gates_end_on_actions(tmp_path: Path) -> None:
         judged = nccl_inspect.read(log)
         assert judged.findings[0].action == action, (failure, judged.findings[0])
         assert {one.action for one in judged.findings} <= set(ACTIONS)
-        for other in exit_conditions.TO_ACT:
+        for other in TO_ACT:
             status = int(other == f"action={action}")
             check = invoke("check", str(log), "--exit-on", other, "--format", "json")
             watch = invoke("watch", str(log), "--until-end", "--exit-on", other)
             assert [check.return_value, watch.return_value] == [status, status], (failure, other)
             assert [one["action"] for one in json.loads(check.stdout)["findings"]] == [action] * status
             assert f"stopped by --exit-on: {other}" in watch.stderr or not status
-        alarm = exit_conditions.alarm([End(judged)], [f"action={action}"])
+        alarm = find_alarm([End(judged)], [f"action={action}"])
         assert alarm is not None and alarm.environment["NCCLINSPECT_ACTION"] == action

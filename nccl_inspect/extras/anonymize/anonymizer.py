@@ -329,11 +329,7 @@ _HEXADECIMAL = re.compile(r"[a-f]+")
 
 
 class Anonymizer:
-    """Learns names, then replaces them.
-
-    Args:
-        names: the table, which may hold some already.
-    """
+    """Learns names, then replaces them."""
 
     def __init__(self, names: Names) -> None:
         self.names = names

@@ -89,13 +89,6 @@ def write(
 ) -> None:
     """Write copies of logs and evidence without names.
 
-    Args:
-        names: of logs and folders, or ``-``.
-        output: the file or folder to write to, or ``-``.
-        map_file: the file for the table of replacements.
-        progress: takes the bytes read, of both passes.
-        overwrite: also write into a non-empty folder.
-
     Raises:
         NcclInspectError: nothing can be read or written.
     """
@@ -204,10 +197,6 @@ class Gathered:
 def gather(paths: Sequence[str], shown: Mapping[str, str]) -> Gathered:
     """Tell logs, evidence and all else apart.
 
-    Args:
-        paths: of files and folders, and globs.
-        shown: what some paths are called.
-
     Raises:
         NoInputError: nothing is given.
     """
@@ -261,11 +250,6 @@ _HINT = "name another one with -o"
 class Target:
     """The output: a single file, a folder or an archive.
 
-    Args:
-        several: whether there is a file for each input.
-        rename: gives the new name of a file within a folder.
-        stack: closes what is open at the end.
-
     Raises:
         NcclInspectError: several files and no folder.
     """
@@ -290,12 +274,7 @@ class Target:
             raise NcclInspectError(f"{output}: several files, and this is not a folder", _HINT)
 
     def guard(self, inputs: Iterable[Path], overwrite: bool) -> None:
-        """Make sure that nothing is overwritten that is of use.
-
-        Args:
-            inputs: all files that are read.
-            overwrite: whether the folder may hold files.
-        """
+        """Make sure that nothing is overwritten that is of use."""
         own = self.folder if self.folder and not self.is_archive else None
         if own and not overwrite and own.is_dir() and any(own.iterdir()):
             raise NcclInspectError(f"{self.output}: not empty", f"{_HINT}, or add --overwrite")
@@ -363,12 +342,7 @@ class Target:
 
 
 class _Job:
-    """Learns names from all inputs, then writes them.
-
-    Args:
-        names: the table of replacements, which may hold some already.
-        progress: takes the progress, if wanted.
-    """
+    """Learns names from all inputs, then writes them."""
 
     def __init__(self, gathered: Gathered, names: Names, progress: Progress | None) -> None:
         self.anonymizer = Anonymizer(names)

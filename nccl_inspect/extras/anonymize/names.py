@@ -6,18 +6,16 @@ Replacements are numbered in the order of the names, and padded, so that what is
 from __future__ import annotations
 
 import ipaddress
-import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from math import prod
 from pathlib import Path
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine
 from nccl_inspect.judging.places import POD
-from nccl_inspect.util import atomic_files
+from nccl_inspect.util import atomic_files, wording
 
 # --- words that tell nothing --------------------------------------------------------------------------------------
 
@@ -292,9 +290,6 @@ _HOSTFILE = re.compile(rb"^[ \t]*([A-Za-z][\w.-]{1,250}+)[ \t]+(?:slots|max[_-]s
 """``gpu-a17 slots=8``."""
 _ITEM = re.compile(r"(?:\[[^\]]*\]|[^,\s\[\]])+")
 """One of a list: the commas within brackets part numbers."""
-_RANGE = re.compile(r"([A-Za-z]*)(\d+)-([A-Za-z]*)(\d+)(?:/(\d+))?")
-_MOST_HOSTS = 20_000
-"""Hosts of one expression; no job has more, and a number may be anything."""
 
 
 def stated_lists(text: bytes) -> Iterator[bytes]:
@@ -323,29 +318,4 @@ def split_hosts(listed: str) -> Iterator[str]:
 
 def expand(expression: str) -> list[str]:
     """Return the hosts that an expression stands for; itself where it is none, or stands for more than any job has."""
-    if not _WHOLE.fullmatch(expression):
-        return [expression]
-    texts, choices = expression.replace("]", "[").split("[")[::2], []
-    for inner in expression.replace("]", "[").split("[")[1::2]:
-        spans = [_expand_span(part) for part in inner.split(",")]
-        numbers = [number for span in spans for number in span or ()]
-        if None in spans or len(numbers) > _MOST_HOSTS:
-            return [expression]
-        choices.append(numbers)
-    if prod(map(len, choices)) > _MOST_HOSTS:
-        return [expression]
-    ends = texts[1:]
-    return [
-        texts[0] + "".join(number + end for number, end in zip(chosen, ends, strict=True))
-        for chosen in itertools.product(*choices)
-    ]
-
-
-def _expand_span(part: str) -> list[str] | None:
-    """Return what ``017-020`` or ``a1-a3`` stands for; None if it is more than any job has."""
-    match = _RANGE.fullmatch(part)
-    if match is None or match[3] not in ("", match[1]) or max(len(match[2]), len(match[4])) > 9:
-        return [part]
-    numbers = range(int(match[2]), int(match[4]) + 1, int(match[5] or 1) or 1)
-    width = len(match[2]) if match[2].startswith("0") else 0
-    return None if len(numbers) > _MOST_HOSTS else [f"{match[1]}{number:0{width}}" for number in numbers]
+    return wording.expand(expression) if _WHOLE.fullmatch(expression) else [expression]

@@ -98,11 +98,7 @@ _HOMES = ("home", "Users", "users")
 
 
 class Scrubber:
-    """Puts replacements into texts.
-
-    Args:
-        names: the table; it gains what is found on the way.
-    """
+    """Puts replacements into texts."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -155,6 +151,10 @@ class Scrubber:
     def find_known(self, name: str) -> str | None:
         """Return the replacement for a name that the table holds; None where it does not."""
         return self._all.get(name)
+
+    def replace_known(self, text: str) -> str:
+        """Return words that are joined by dots and the like, with all known names in them replaced."""
+        return self._replace_in_parts(text, self._all)
 
     def host(self, name: str) -> str:
         """Return the replacement for a host under any of its names."""
@@ -491,7 +491,6 @@ def _is_reported(category: str, name: str) -> bool:
 
 
 _PLAIN_FILES = LISTS["gathered"]
-_FILE_PARTS = re.compile(r"([._-]+)")
 _ADDRESS = re.compile(r"((?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|(?<![A-Za-z0-9])ip(?:-\d{1,3}){4}(?!\d))")
 _MAX_PARTS = 60
 
@@ -502,31 +501,18 @@ def rename_file(name: str, scrubber: Scrubber) -> str:
     stem, dot, suffix = last.rpartition(".")
     if not stem or not suffix.isalnum() or suffix.isdigit() or scrubber.find_known(last):
         stem, dot, suffix = last, "", ""
-    new = []
-    for part, category in (*((part, "directory") for part in above), (stem, "file")):
-        pieces = enumerate(_ADDRESS.split(part))
-        parted = (scrubber.host(p) if place % 2 else _rename_words(p, category, scrubber) for place, p in pieces)
-        new.append(scrubber.find_known(part) or "".join(parted))
-    return "/".join(new) + dot + suffix
+    folders = [_rename_part(part, "directory", scrubber) for part in above]
+    return "/".join([*folders, _rename_part(stem, "file", scrubber)]) + dot + suffix
 
 
-def _rename_words(text: str, category: str, scrubber: Scrubber) -> str:
-    """Return words that are joined by dots and the like; adjacent ones that may tell something become one."""
-    parts = _FILE_PARTS.split(text)
-    if len(parts) > _MAX_PARTS:
-        return scrubber.names.get(category, text)
-    out, hidden, at = "", "", 0
-    for start in range(0, len(parts), 2):
-        if start < at:
-            continue
-        ends = range(len(parts), start, -2)  # the longest known name that begins here
-        known = ((scrubber.find_known("".join(parts[start:end])), end + 1) for end in ends)
-        joined, at = next(((new, after) for new, after in known if new), (None, start + 2))
-        between = parts[start - 1] if start else ""
-        if joined is None and parts[start].lower() not in _PLAIN_FILES and not is_plain(parts[start]):
-            hidden += (between if hidden else "") + parts[start]
-            out += between if hidden == parts[start] else ""
-            continue
-        out += (scrubber.names.get(category, hidden) if hidden else "") + between + (joined or parts[start])
-        hidden = ""
-    return out + (scrubber.names.get(category, hidden) if hidden else "")
+def _rename_part(part: str, category: str, scrubber: Scrubber) -> str:
+    if known := scrubber.find_known(part):
+        return known
+    new = scrubber.replace_known(_ADDRESS.sub(lambda match: scrubber.host(match[0]), part))
+    words = _PARTS.split(new)
+    if len(words) > _MAX_PARTS:
+        return scrubber.names.get(category, part)
+    is_kept = (word.lower() in _PLAIN_FILES or is_plain(word) for word in words)
+    return "".join(
+        word if kept else scrubber.names.get(category, word) for word, kept in zip(words, is_kept, strict=True)
+    )

@@ -7,11 +7,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+from mcp.server.mcpserver import Context
 
 from nccl_inspect import artifacts, topology
 from nccl_inspect.extras.assistant.folders import Folders
@@ -30,13 +31,6 @@ _INTERVAL = 0.5
 _Result = TypeVar("_Result")
 
 
-class ProgressListener(Protocol):
-    """Takes notice of progress: the context of a request."""
-
-    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report that so much is done."""
-
-
 class JobRequest(NamedTuple):
     """Holds how a job is judged, as a tool was asked."""
 
@@ -48,12 +42,7 @@ class JobRequest(NamedTuple):
 
 
 class LogReader:
-    """Judged jobs of files in some folders.
-
-    Args:
-        options: how jobs are judged where nobody asks for something else.
-        interval: seconds between two notices of progress.
-    """
+    """Judged jobs of files in some folders."""
 
     def __init__(self, folders: Folders, options: reading.Options, interval: float = _INTERVAL) -> None:
         self.folders = folders
@@ -64,7 +53,7 @@ class LogReader:
         self._lock: anyio.Lock | None = None
 
     async def job(
-        self, logs: Sequence[str], wish: JobRequest, tells: ProgressListener, visit: Callable[[Job], None] | None = None
+        self, logs: Sequence[str], wish: JobRequest, tells: Context, visit: Callable[[Job], None] | None = None
     ) -> Job:
         """Return the job of some logs.
 
@@ -118,7 +107,7 @@ class LogReader:
 class _Progress:
     """Hands the progress of a thread on to the loop, and ends the thread when the request is given up."""
 
-    def __init__(self, tells: ProgressListener, interval: float) -> None:
+    def __init__(self, tells: Context, interval: float) -> None:
         self._tells = tells
         self._interval = interval
         self._done = 0

@@ -10,15 +10,7 @@ from typing import Any
 import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
-from mcp.types import (
-    CallToolResult,
-    Completion,
-    CompletionArgument,
-    CompletionContext,
-    PromptReference,
-    ResourceTemplateReference,
-    ToolAnnotations,
-)
+from mcp.types import CallToolResult, ToolAnnotations
 
 from nccl_inspect import explain as explaining
 from nccl_inspect._version import __version__
@@ -43,7 +35,6 @@ _SAYS_RULES = f"All rules and the defects that they detect; each has a page at {
 _SAYS_RULE = "What a defect is, how the log shows it, what it costs, how to fix it, with log excerpts."
 _SAYS_MESSAGES = f"The families of recognized messages; each has a page at {_FAMILY}."
 _SAYS_FAMILY = "Each message of a family: its shape, what it means, which releases print it, and a sample."
-_MAX_COMPLETIONS = 100
 
 
 def _rules() -> str:
@@ -94,21 +85,6 @@ def _families() -> dict[tuple[str, str], list[Production]]:
     return dict(sorted(families.items(), key=lambda entry: (entry[0][0] != "nccl", entry[0])))
 
 
-async def _complete(
-    ref: PromptReference | ResourceTemplateReference, argument: CompletionArgument, context: CompletionContext | None
-) -> Completion:
-    """Complete an argument of a resource address."""
-    dialect = (context.arguments or {}).get("dialect") if context else None
-    choices = {
-        "name": [entry.rule.name for entry in list_rules()],
-        "dialect": list(dict.fromkeys(dialect for dialect, _ in _families())),
-        "family": [family for other, family in _families() if dialect in (None, other)],
-    }
-    names = choices.get(argument.name, []) if isinstance(ref, ResourceTemplateReference) else []
-    values = [name for name in names if name.startswith(argument.value.lower())]
-    return Completion(values=values[:_MAX_COMPLETIONS], total=len(values), has_more=len(values) > _MAX_COMPLETIONS)
-
-
 # --- the server ---------------------------------------------------------------------------------------------------
 
 
@@ -138,7 +114,6 @@ def make_server(reader: LogReader) -> MCPServer:
         (_FAMILY, "message family", "Message reference: one family", _SAYS_FAMILY, _family),
     ):
         server.resource(address, name=name, title=title, description=words, mime_type="text/markdown")(page)
-    server.completion()(_complete)  # type: ignore[no-untyped-call]
     prompts.add(server)
     return server
 

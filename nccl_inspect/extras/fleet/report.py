@@ -25,12 +25,7 @@ _MOST = 40
 
 
 def make_report(store: Store, since: timedelta | None = None, by: str = "") -> dict[str, Any]:
-    """Return the document.
-
-    Args:
-        since: how many days before the newest job count.
-        by: also a table of all things of this kind.
-    """
+    """Return the document."""
 
     def document() -> dict[str, Any]:
         rows = partial(ask, store.connect(since))

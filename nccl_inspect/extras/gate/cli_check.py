@@ -23,7 +23,7 @@ from nccl_inspect.extras.gate.policy import (
     select_scope,
     world_communicator,
 )
-from nccl_inspect.extras.live import exit_conditions
+from nccl_inspect.extras.live.watch import TO_ACT
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.pipeline import reading
@@ -50,7 +50,7 @@ readable input, or the policy is kept by the part that could be read.
 @click.option(
     "--exit-on",
     "exit_on",
-    type=click.Choice(exit_conditions.TO_ACT),
+    type=click.Choice(TO_ACT),
     multiple=True,
     metavar="CONDITION",
     help="Exit with 1 if a finding needs this action: action=drain-host, …=fix-then-restart, …=restart, …=wait. Needs "
@@ -109,11 +109,7 @@ _SCOPE_WORDS = {"intra": "within a host", "inter": "between hosts"}
 
 
 def write_policy(job: Job) -> str:
-    """Return the policy as TOML with comments.
-
-    Args:
-        job: judged, and healthy: else the first lines say that it is not.
-    """
+    """Return the policy as TOML with comments."""
     parts = (_head(job), _size(job), _versions(job), _paths(job), _environment(job))
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import field
 from functools import cache
 from typing import NamedTuple
@@ -414,12 +414,11 @@ def _finding_changes(a: Job, b: Job, pairwise: bool, unclear: list[str]) -> Iter
     unjudged = {question.rule for question in b.not_judged}
     if not len(b.paths):
         unjudged.update(rule for kind in a.paths.kinds for rule in kind.rules)
-    twins = {(finding.rule, finding.summary) for finding in b.findings}
-    left, pairs = list(b.findings), []
-    for finding in sorted(a.findings, key=lambda old: (old.rule, old.summary) not in twins):
-        pairs.append((finding, _take_partner(finding, left)))
-    for old, new in pairs:
-        if new:
+    for old, new in sorted(pair_findings(a.findings, b.findings), key=lambda pair: pair[0] is None):
+        if old is None:
+            assert new is not None
+            yield _finding_change(new, None, _finding_words(new))
+        elif new:
             before, after = (f"{finding.severity}, {finding.confidence}" for finding in (old, new))
             if before != after:
                 yield _finding_change(new, before, after)
@@ -433,27 +432,34 @@ def _finding_changes(a: Job, b: Job, pairwise: bool, unclear: list[str]) -> Iter
             unclear.append(f"{old.rule}: found in A; the log of B does not show it")
         else:
             yield _finding_change(old, _finding_words(old), None)
-    for finding in left:
-        yield _finding_change(finding, None, _finding_words(finding))
 
 
 def worse_findings(a: Job, b: Job, limit: str) -> list[Finding]:
     """Return the findings of B at or above a severity that A does not have, or has at a lower one."""
-    left, findings = list(a.findings), []
-    for finding in b.findings:
-        partner = _take_partner(finding, left)
-        level = SEVERITIES.index(finding.severity)
-        if level >= SEVERITIES.index(limit) and not (partner and SEVERITIES.index(partner.severity) >= level):
-            findings.append(finding)
-    return findings
+    return [
+        new
+        for old, new in pair_findings(a.findings, b.findings)
+        if new and SEVERITIES.index(new.severity) >= SEVERITIES.index(limit)
+        if old is None or SEVERITIES.index(old.severity) < SEVERITIES.index(new.severity)
+    ]
 
 
-def _take_partner(finding: Finding, left: list[Finding]) -> Finding | None:
-    """Take the finding of the other run that is about the same thing out of the list."""
-    alike = [other for other in left if other.rule == finding.rule]
-    partner = next((other for other in alike if other.summary == finding.summary), alike[0] if alike else None)
-    left[:] = [other for other in left if other is not partner]
-    return partner
+def pair_findings(
+    before: Sequence[Finding], after: Sequence[Finding]
+) -> Iterator[tuple[Finding | None, Finding | None]]:
+    """Yield each later finding with the same one before; then those that are no more.
+
+    A rule may find several things: those that read the same are the same, and of others the first is the first.
+    """
+    left = list(before)
+
+    def take(rule: str, summary: str | None = None) -> Finding | None:
+        at = (at for at, one in enumerate(left) if one.rule == rule and summary in (None, one.summary))
+        return None if (first := next(at, None)) is None else left.pop(first)
+
+    same = [take(new.rule, new.summary) for new in after]
+    yield from [(old or take(new.rule), new) for old, new in zip(same, after, strict=True)]
+    yield from ((old, None) for old in left)
 
 
 def _finding_words(finding: Finding) -> str:

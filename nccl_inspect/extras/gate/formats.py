@@ -266,7 +266,7 @@ def _run_words(job: Job) -> str:
     return f"{job.verdict.upper()}: {names}: {size} on {hosts}, NCCL {', '.join(job.nccl_versions) or 'unknown'}{read}"
 
 
-def _chain_words(chain: CausalChain) -> str:
+def chain_words(chain: CausalChain) -> str:
     """Return a chain in words: its causes, the findings wave by wave, its effects."""
     waves: list[list[Change]] = [[]]
     for change in chain.findings:  # effects of the same cause together, their effects in the next wave
@@ -332,7 +332,7 @@ def _diff_text(difference: Difference, style: Style) -> str:
     if difference.explanations:
         parts.append([paint("what likely explains what", "bold", style)])
     for chain in difference.explanations:
-        parts[-1] += block("", escape_controls(_chain_words(chain)), style, indent=2, hang=0)
+        parts[-1] += block("", escape_controls(chain_words(chain)), style, indent=2, hang=0)
         for line in _proof(chain):
             parts[-1] += [paint(t, "dim", style) for t in block("", escape_controls(line), style, indent=4, hang=0)]
         parts[-1] += _text_fix(chain.fix, style)
@@ -368,7 +368,7 @@ def _diff_markdown(difference: Difference, style: Style) -> str:
     ]
     parts += ["### What likely explains what"] if difference.explanations else []
     for chain in difference.explanations:
-        parts += [escape_markdown(_chain_words(chain)), _markdown_fix(chain.fix)]
+        parts += [escape_markdown(chain_words(chain)), _markdown_fix(chain.fix)]
         parts += [folded_lines("Evidence", lines, style)] if (lines := _proof(chain)) else []
     if lonely := _find_unexplained(difference):
         parts.append("### Other findings of B")

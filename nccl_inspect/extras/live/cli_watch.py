@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from wsgiref.simple_server import WSGIServer
 
 import click
-from prometheus_client import MetricsHandler
+from prometheus_client import make_wsgi_app, start_http_server
 
 from nccl_inspect import artifacts, report
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
-from nccl_inspect.extras.live import exit_conditions, tail
+from nccl_inspect.extras.live import tail
 from nccl_inspect.extras.live.watch import (
+    CONDITIONS,
+    PREFIX,
+    Alarm,
     Asker,
     Behind,
     Change,
@@ -36,6 +37,8 @@ from nccl_inspect.extras.live.watch import (
     Turn,
     Verdict,
     Watch,
+    find_alarm,
+    run_command,
 )
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -82,7 +85,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
 @click.option(
     "--exit-on",
     "exit_on",
-    type=click.Choice(exit_conditions.CONDITIONS),
+    type=click.Choice(CONDITIONS),
     multiple=True,
     metavar="CONDITION",
     help="End with status 1 as soon as a finding of this severity or higher is reported or the job fails (error, "
@@ -93,7 +96,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     "--on-exit",
     metavar="COMMAND",
     help="Run COMMAND once with 'sh -c' when --exit-on ends the watch. "
-    f"Its environment has {exit_conditions.PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, …",
+    f"Its environment has {PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, …",
 )
 @click.option(
     "--ras",
@@ -157,7 +160,7 @@ def command(
     waiter = tail.Waiter(min(_TICK, interval / 4), output)
     pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
     screen = _Screen(shared.choose_style(no_color, "-"), interval)
-    alarm: exit_conditions.Alarm | None = None
+    alarm: Alarm | None = None
     job: Job | None = None
     try:
         asker = Asker(ras, interval) if ras else None
@@ -171,12 +174,12 @@ def command(
                 screen.status(watch)
                 if problem:
                     screen.note(problem)
-                if alarm := exit_conditions.alarm(news, exit_on):
+                if alarm := find_alarm(news, exit_on):
                     break
             else:
                 news, job = watch.end(interruption.happened)
                 screen.print_news(news)
-                alarm = None if interruption.happened else exit_conditions.alarm(news, exit_on)
+                alarm = None if interruption.happened else find_alarm(news, exit_on)
             if problem := meter.update(watch, runs=False):
                 screen.note(problem)
     except BrokenPipeError:
@@ -196,9 +199,6 @@ def command(
 
 class _Beside:
     """The evidence beside the watched log.
-
-    Args:
-        names: folders and files, which may appear later.
 
     Raises:
         UsageError: one of them is a second log.
@@ -229,11 +229,11 @@ class _Beside:
             yield f"{count(len(others), 'log')} beside it ({others[0]}) not read; read all when the job is over: {hint}"
 
 
-def _end_on_alarm(alarm: exit_conditions.Alarm, command: str | None) -> int:
+def _end_on_alarm(alarm: Alarm, command: str | None) -> int:
     """End because of an alarm; the status is that of the alarm, even if the command fails."""
     print_stderr(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
     try:
-        if command and (status := exit_conditions.run(command, alarm)):
+        if command and (status := run_command(command, alarm)):
             print_stderr(f"the command of --on-exit ended with status {status}")
     except OSError as error:
         print_stderr(f"the command of --on-exit was not run: {error.strerror or error}")
@@ -277,36 +277,23 @@ class Meter:
         self._seconds, self._next = _REBUILT if match else seconds, 0.0
         self._problem: str | None = None
         """That of the last writing; None before the first."""
-        self._server: ThreadingHTTPServer | None = None
+        self._server: WSGIServer | None = None
         if match is None:
             return
-        host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]")
-        self._handler = MetricsHandler.factory(prometheus.Metrics().registry)
-
-        class Server(ThreadingHTTPServer):
-            """Leaves no thread behind."""
-
-            daemon_threads = True
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-
+        host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]") or "0.0.0.0"  # noqa: S104 - :9400
         try:
-            self._server = Server((host, int(match["port"])), self._handler)
+            self._server, _ = start_http_server(int(match["port"]), host, prometheus.Metrics().registry)
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or error
             raise NcclInspectError(f"{_OPTION} {target}: {why}", "choose another port or address") from None
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to serve."""
-        if self._server:
-            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Stop the server."""
         if self._server:
             self._server.shutdown()
-            self._thread.join()
             self._server.server_close()
 
     def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
@@ -327,7 +314,7 @@ class Meter:
         self._next = now + self._seconds
         metrics = collect_metrics(watch, runs)
         if self._server:
-            self._handler.registry = metrics.registry  # type: ignore[attr-defined]
+            self._server.set_app(make_wsgi_app(metrics.registry))
             return ""
         before = self._problem
         try:

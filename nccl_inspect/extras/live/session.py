@@ -41,11 +41,7 @@ _STREAMS = (1, 2)
 
 
 class JobLog:
-    """The file: bytes as they come, and with several streams whole lines as far as possible.
-
-    Args:
-        several: streams write to it, which must not cut each other's lines.
-    """
+    """The file: bytes as they come, and with several streams whole lines as far as possible."""
 
     def __init__(self, file: BinaryIO, several: bool) -> None:
         self._file = file
@@ -84,11 +80,7 @@ class JobLog:
 
 
 class Channel:
-    """One or several streams of the job on their way: a pipe, or a terminal where the stream is one.
-
-    Args:
-        streams: file descriptors that lead to the same place here.
-    """
+    """One or several streams of the job on their way: a pipe, or a terminal where the stream is one."""
 
     def __init__(self, streams: list[int]) -> None:
         self.streams = streams
@@ -230,11 +222,7 @@ class Child:
             pump.start()
 
     def wait(self, tick: Callable[[], None]) -> int:
-        """Wait for the end of the job; its exit status, as a shell has it.
-
-        Args:
-            tick: called now and then.
-        """
+        """Wait for the end of the job; its exit status, as a shell has it."""
         while (status := self._process.poll()) is None:
             came = next_signal(_TICK)
             if came is None:
@@ -381,10 +369,6 @@ def open_run_folder(wanted: str, environment: Mapping[str, str], say: Callable[[
     """Open the folder of this run; None where nothing can be written, which is no reason not to run.
 
     What an earlier run left is kept: this one then goes to ``DIR-2``. All processes of a job share a folder.
-
-    Args:
-        wanted: as it was given; may be empty.
-        say: takes what is worth knowing.
     """
     rank, _ = launcher_ranks(environment)
     log = "job.log" if rank is None else f"job.{rank}.log"
@@ -533,12 +517,7 @@ class Gathering:
 
 
 def drop_earlier_ends(log: bytes, begin: float) -> bytes:
-    """Return what ``dmesg -T`` printed, without processes that ended before a time.
-
-    Args:
-        log: with the times of this machine; a line without one belongs to the line before.
-        begin: seconds since 1970.
-    """
+    """Return what ``dmesg -T`` printed, without processes that ended before a time."""
     kept, is_kept = [], True
     for line in log.splitlines(keepends=True):
         if stamp := _STAMP.match(line):
@@ -605,12 +584,7 @@ class Options(Frozen):
 
 
 class Session:
-    """One run.
-
-    Args:
-        environment: of this process, by which it is the one that reports or not.
-        say: takes what is worth knowing.
-    """
+    """One run."""
 
     def __init__(
         self, files: RunFolder, environment: Mapping[str, str], options: Options, say: Callable[[str], None]

@@ -34,11 +34,7 @@ Piece: TypeAlias = bytes | Note | None
 
 
 class Waiter:
-    """Waits for input, and notices when nobody reads the output any more.
-
-    Args:
-        output: the descriptor to which is written, if there is one.
-    """
+    """Waits for input, and notices when nobody reads the output any more."""
 
     def __init__(self, seconds: float, output: int | None = None) -> None:
         self._milliseconds = seconds * 1000

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect import artifacts
@@ -14,16 +16,21 @@ from nccl_inspect.artifacts.ras import Answer
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
 from nccl_inspect.extras.collect.ras import FORMS, FormatError, answer
+from nccl_inspect.extras.gate.differences import pair_findings
 from nccl_inspect.extras.live.tail import STDIN, Splitter
+from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.judging.evidence.ras import ranks_of_pids, who
-from nccl_inspect.model.finding import Finding
+from nccl_inspect.judging.places import Places
+from nccl_inspect.model.finding import ACTIONS, Finding
 from nccl_inspect.model.fold.fold import Burst, Step
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
+from nccl_inspect.report.digest import reason
 from nccl_inspect.util.records import Frozen, Record, frozen, record
-from nccl_inspect.util.wording import list_words
+from nccl_inspect.util.text import escape_controls
+from nccl_inspect.util.wording import count, list_words, ranges
 
 # --- what RAS answers -------------------------------------------------------------------------------------------------
 
@@ -33,11 +40,7 @@ _MOST = 3
 
 
 class Asker:
-    """Asks RAS every few seconds, in a thread: a slow answer delays no line of the log.
-
-    Args:
-        where: ``HOST:PORT`` of any process of the job.
-    """
+    """Asks RAS every few seconds, in a thread: a slow answer delays no line of the log."""
 
     def __init__(self, where: str, seconds: float) -> None:
         self.where, self._seconds = where, seconds
@@ -416,13 +419,12 @@ class Watch:
             return
         self._reported, self._lines = after, -1
         for old, new in pair_findings(before.findings, after.findings):
-            if new is None:
-                assert old is not None
+            if old and new is None:
                 self._gone.add(old.rule)
                 yield Change("gone", old, after)
-            elif old is None:
+            elif new and old is None:
                 yield Change("back" if new.rule in self._gone else "new", new, after)
-            elif old.severity != new.severity:
+            elif old and new and old.severity != new.severity:
                 yield Change("severity", new, after, old.severity)
         if before.verdict != after.verdict:
             yield Turn(before.verdict, after)
@@ -506,27 +508,6 @@ def is_up(job: Job, seconds: float, timing: Timing) -> bool:
     return expected <= {rank for (rank,) in job.paths.distinct("src")}
 
 
-def pair_findings(
-    before: Sequence[Finding], after: Sequence[Finding]
-) -> Iterator[tuple[Finding | None, Finding] | tuple[Finding, None]]:
-    """Yield each later finding with the same one before; then those that are no more.
-
-    A rule may find several things: those that read the same are the same, and of others the first is the first.
-    """
-    left = list(before)
-    same = [_take(left, new.rule, new.summary) for new in after]
-    for old, new in zip(same, after, strict=True):
-        yield old or _take(left, new.rule), new
-    for old in left:
-        yield old, None
-
-
-def _take(findings: list[Finding], rule: str, summary: str | None = None) -> Finding | None:
-    """Take the first such finding out of the list."""
-    matches = (at for at, finding in enumerate(findings) if finding.rule == rule and summary in (None, finding.summary))
-    return None if (at := next(matches, None)) is None else findings.pop(at)
-
-
 def _list_unfinished(comm: CommunicatorInfo) -> list[int]:
     """Return the ranks of a communicator that began and did not finish."""
     if comm.state in ("destroyed", "aborted") or (comm.connected and comm.completed):
@@ -556,3 +537,100 @@ def _words(step: Step | Burst | None) -> str:
         what = "init began" if step.event.phase == "START" else "init complete"
         return f"{what} (rank {step.event.rank})"
     return _STEPS.get(type(step.event), step.event.production)
+
+
+# --- what ends a watch ------------------------------------------------------------------------------------------------
+
+STALL = "stall"
+_ACTION = "action="
+TO_ACT = tuple(f"{_ACTION}{name}" for name in ACTIONS[:-1])
+"""Conditions for a finding that needs this action."""
+CONDITIONS = ("error", "warning", STALL, *TO_ACT)
+"""What a watch may end on: a finding of this severity or a higher one, or a communicator without progress."""
+VARIABLES = ("VERDICT", "REASON", "RULE", "SEVERITY", "ACTION", "RANKS", "HOSTS", "FIX")
+"""Variables in the environment of the command, without :data:`PREFIX`."""
+PREFIX = "NCCLINSPECT_"
+_MAX_BYTES = 100_000
+"""Of a variable: with a longer one Linux runs no command (``MAX_ARG_STRLEN``)."""
+_STDERR = 2
+
+
+@frozen
+class Alarm(Frozen):
+    """Why a watch ends."""
+
+    condition: str
+    """One of :data:`CONDITIONS`."""
+    verdict: str
+    reason: str
+    """In a sentence."""
+    rule: str = ""
+    """The rule that found it; empty for a stall, and for an error that no rule explains."""
+    severity: str = ""
+    action: str = ""
+    ranks: str = ""
+    hosts: str = ""
+    fix: str = ""
+    """What to do now."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables of the command; one that is too long is empty: a part of a list would look like all."""
+        texts = {f"{PREFIX}{name}": escape_controls(getattr(self, name.lower())) for name in VARIABLES}
+        return {name: text if len(text.encode()) <= _MAX_BYTES else "" for name, text in texts.items()}
+
+
+def find_alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
+    """Return what of some news ends the watch, if anything does."""
+    for event in news:
+        if isinstance(event, Stall) and STALL in conditions:
+            whom, number = event.missing or event.waiting, event.communicator.id
+            what = "did not begin" if event.missing else "began and did not finish"
+            where = "" if event.are_global else f" of communicator {number}"
+            words = f"communicator {number} made no progress for {event.seconds:.0f} s"
+            words += f": {count(len(whom), 'rank')}{where}, {ranges(whom)}, {what}"
+            return Alarm(STALL, "unknown", words, ranks=ranges(whom) if event.are_global else "")
+        if isinstance(event, Behind) and STALL in conditions:
+            words = f"no operation was launched for {event.seconds:.0f} s: {'; '.join(event.late.words)}"
+            return Alarm(STALL, "unknown", words, ranks=ranges(event.late.ranks))
+        if (
+            set(conditions) - {STALL}
+            and isinstance(event, Verdict | Change | Turn | End)
+            and (reason_to_end := _judge_alarm(event.job, conditions))
+        ):
+            return reason_to_end
+    return None
+
+
+def _judge_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
+    limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
+    severe = ((f.severity, f) for f in job.findings if limits and SEVERITIES.index(f.severity) >= min(limits))
+    needing = ((f"{_ACTION}{f.action}", f) for f in job.findings if f"{_ACTION}{f.action}" in conditions)
+    for condition, finding in (*needing, *severe):
+        places = Places(job)
+        at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.locate(rank).host))
+        return Alarm(
+            condition,
+            job.verdict,
+            finding.summary,
+            finding.rule,
+            finding.severity,
+            finding.action,
+            ranks=ranges(finding.ranks),
+            hosts=",".join(at),
+            fix=next(iter(finding.fix), ""),
+        )
+    return Alarm("error", job.verdict, reason(job), severity="error") if limits and job.verdict == "failed" else None
+
+
+def run_command(command: str, why: Alarm) -> int:
+    """Run a command by the shell; what it prints goes to the standard error, and its exit status is the result.
+
+    Nothing of the log is put into the command; it gets variables only.
+
+    Raises:
+        OSError: there is no shell, or no process can be started.
+    """
+    variables = {**os.environ, **why.environment}
+    shell = ["/bin/sh", "-c", command]
+    return subprocess.run(shell, env=variables, stdin=subprocess.DEVNULL, stdout=_STDERR, check=False).returncode  # noqa: S603

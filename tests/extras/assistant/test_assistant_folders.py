@@ -159,7 +159,7 @@ def test_archives_are_read_as_on_the_command_line(inside: Path) -> None:
     (inside / "job.log.gz").write_bytes(gzip.compress(LOG))
     for name in ("logs.zip", "logs.tar.gz", "job.log.gz"):
         (finding,) = values(call(inside, "evidence", logs=name, rule="peer-death"))["findings"]
-        place = f"{finding['lines'][-1]['source']}:{finding['lines'][-1]['line']}"
+        place = f"{finding['evidence'][-1]['source']}:{finding['evidence'][-1]['line']}"
         around = values(call(inside, "evidence", logs=name, around=place, about=0))["around"]
         assert "Connection closed" in around[0]["quoted_log_text"]
 

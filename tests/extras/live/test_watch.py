@@ -18,9 +18,10 @@ from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS, Watched
 
 from nccl_inspect import artifacts
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.extras.live import cli_watch, exit_conditions
+from nccl_inspect.extras.gate.differences import pair_findings
+from nccl_inspect.extras.live import cli_watch
 from nccl_inspect.extras.live.tail import Note, Piece, Splitter, Waiter, follow
-from nccl_inspect.extras.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, pair_findings
+from nccl_inspect.extras.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, find_alarm
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline.reader import Reader
@@ -306,7 +307,7 @@ def test_the_status_is_that_of_the_condition(tmp_path: Path, monkeypatch: pytest
         invoke("watch", "--on-exit", "true")
     watched = Watched()
     watched.watch.feed(b"".join(DEGRADED.splitlines(keepends=True)[:125]))
-    assert exit_conditions.alarm(watched.watch.look(), ("warning",)) is None, "what was not told ends nothing"
+    assert find_alarm(watched.watch.look(), ("warning",)) is None, "what was not told ends nothing"
 
     def fail(*_: object, **__: object) -> None:
         raise FileNotFoundError(2, "No such file or directory")

@@ -21,7 +21,8 @@ from command_line import execute
 from terminals import EXE, PATIENCE, Piped, read_until
 from watching import BEGUN, HANG, HEALTHY, TWO_HOSTS, Watched
 
-from nccl_inspect.extras.live import cli_watch, exit_conditions
+from nccl_inspect.extras.live import cli_watch
+from nccl_inspect.extras.live.watch import Alarm, run_command
 
 pytestmark = pytest.mark.slow
 WATCH = [*EXE, "watch"]
@@ -185,8 +186,8 @@ def test_a_healthy_job_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_variable_that_is_too_long_for_a_command_is_empty(tmp_path: Path) -> None:
     hosts = ",".join(f"gpu-node-{number:06}.cluster.example.com" for number in range(5000))
-    why = exit_conditions.Alarm("error", "failed", "it failed", hosts=hosts)
-    assert exit_conditions.run(f'echo "$NCCLINSPECT_VERDICT|$NCCLINSPECT_HOSTS" > {tmp_path}/runs', why) == 0
+    why = Alarm("error", "failed", "it failed", hosts=hosts)
+    assert run_command(f'echo "$NCCLINSPECT_VERDICT|$NCCLINSPECT_HOSTS" > {tmp_path}/runs', why) == 0
     assert (tmp_path / "runs").read_text(encoding="utf-8") == "failed|\n"
 
 

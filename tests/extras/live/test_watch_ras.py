@@ -14,8 +14,7 @@ from command_line import invoke
 from terminals import EXE, PATIENCE, Piped, read_until
 from watching import Watched
 
-from nccl_inspect.extras.live import exit_conditions
-from nccl_inspect.extras.live.watch import Asker, Behind, Change, Resumed, Turn
+from nccl_inspect.extras.live.watch import Asker, Behind, Change, Resumed, Turn, find_alarm
 
 INIT = "NCCL INFO ncclCommInitRankConfig comm 0x5 rank {0} nranks 4 cudaDev {0} nvmlDev {0} busId {0}000 commId {1} - "
 PATH = "NCCL INFO Channel 00/0 : {0}[{0}] -> {1}[{1}] via P2P/CUMEM"
@@ -108,7 +107,7 @@ def test_who_lags_is_named_while_the_job_runs() -> None:
         found = [(one.late.ranks, one.late.words) for one in news if isinstance(one, Behind)]
         is_told = words.startswith("rank")
         wrong += [(words, found)] if found != ([([int(words[5])], [words])] if is_told else []) else []
-        wrong += [(words, "alarm")] if bool(exit_conditions.alarm(news, ["stall"])) != is_told else []
+        wrong += [(words, "alarm")] if bool(find_alarm(news, ["stall"])) != is_told else []
         wrong += [(words, "finding")] if any(isinstance(one, Change) for one in news) != is_told else []
         assert not [one for one in watching.news_after(10) if isinstance(one, Behind)], f"{words}: told twice"
     assert not wrong
