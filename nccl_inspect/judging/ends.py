@@ -50,8 +50,6 @@ _LAST_WORDS = (
 )
 _NEAR_THE_END = 3
 """Lines that launchers and schedulers may print after the last one of a program."""
-_STILL = 12
-"""Lines from a report to the end of the log, if those who wait were still waiting there."""
 _RAISE, _RETRY, _SELECTED = "launchers/ray-train-raise", "launchers/ray-train-retry", "launchers/ray-memory-selected"
 _OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemoryError", "ActorUnavailableError")
 """Exceptions with which a task of Ray only reports the end of another process."""
@@ -693,10 +691,3 @@ def is_proved(facts: Facts, notice: Notice) -> bool:
     """Return whether the log shows that a rank, or the job, has ended; else an exception may only be its last line."""
     ended = facts.job.ended_by or facts.job.failed or process_ends(facts)
     return id(notice) in exceptions.exceptions_of(facts).fatal or bool(ended)
-
-
-def is_still(facts: Facts, waits: Iterable[Notice]) -> bool:
-    """Return whether the log ends soon after one of these statements was last made."""
-    ends = {source.name: source.lines for source in facts.job.sources}
-    lasts = [(line.source, last) for one in waits for line, last in zip(one.lines, one.until, strict=True)]
-    return any(ends.get(source, 0) - last <= _STILL for source, last in lasts)
