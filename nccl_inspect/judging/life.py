@@ -13,19 +13,10 @@ from nccl_inspect.event.types import NcclTestResult, ProcessEnded
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.model.statements.work import shows_work
 
 _STILL = 12
 """Lines from a report to the end of the log, if those who wait were still waiting there."""
-_WORK = compile_later(
-    r"(?i:\b(?:step|iter(?:ation)?|epoch)\b.{0,40}?\d.{0,80}?\bloss\b)|['\"]loss['\"]: *['\"]?\d"
-    r"|per iteration|\bstep[_ ]tim(?:e|ing)|[Ss]amples(?:[_ ][Pp]er[_ ]|P)|(?i:\bbus_?bw\b)\D{1,4}[\d.]*[1-9]"
-    r"|[Tt]okens?(?:/s|[_ ]per[_ ]s).{0,6}[\s:='\"]0*\.?0*[1-9]|[1-9][\d.]* ?tokens(?:/s| per second)"
-    r"|(?:^|\r|[Tt]rain\w*:?|[Ee]poch[^|%]{0,20}:) *\d+%\|[^|]*\| *[1-9]\d*/\d+ \["
-    r"|train_runtime|raining (?:complete|finished)|ished training"
-)
-"""What is only printed of work that was done, in lines kept as results and speeds; what a shell prints of a program
-that has ended, and the progress of loading, are none."""
 
 
 def works_below(facts: Facts, notices: Iterable[Notice]) -> bool:
@@ -76,7 +67,7 @@ def is_outlived(facts: Facts, lines: Iterable[Evidence]) -> bool:
 @once
 def last_signs(facts: Facts) -> dict[str, int]:
     """Return the last sign of life in each source."""
-    shown = [(line.source, line.order) for line in facts.job.benchmarks if _WORK.search(line.text)]
+    shown = [(line.source, line.order) for line in facts.job.benchmarks if shows_work(line.text)]
     stated = [*facts.with_role("works"), *facts.with_event(NcclTestResult)]
     last: dict[str, int] = {}
     for source, place in (*shown, *_last_places(stated)):
