@@ -258,8 +258,8 @@ def test_time_stamps_are_comparable() -> None:
 
 
 _STALL = (
-    "[0] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for "
-    "remainder of ranks for more than 60 seconds. \nMissing ranks:\n1: [allreduce.layer1.weight]\n"
+    "[0] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting "
+    "for remainder of ranks for more than 60 seconds. \nMissing ranks:\n1: [allreduce.layer1.weight]\n"
 )
 _LOST = (
     "absl::Status: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):\n"
