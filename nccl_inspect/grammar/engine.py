@@ -51,7 +51,7 @@ class Parsed(Record):
 
 
 _WORD = compile_later(r"[A-Za-z]{3,}")
-_QUOTES = compile_later(rb".{0,80}?\b(?:INFO|DEBUG)\b.*\b(?:is|are|if|when|you|see|which|that|because|example)\b")
+_QUOTES = compile_later(rb"[^{]{0,80}?\b(?:INFO|DEBUG)\b.*\b(?:is|are|if|when|you|see|which|that|because|example)\b")
 """What is before a message that a program only quotes: a sentence at the level of a note."""
 
 

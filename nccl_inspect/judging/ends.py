@@ -228,7 +228,7 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
             below = exceptions.find_below(facts, end.notice.evidence[0])
             last, echo = (None, below) if below and below.is_loss_of_peer else (below, None)
         ends[place] = end.with_fields(trace=trace, raised=last, echo=echo)
-        if end.report.exception and end.pid is None and len(ranks) == 1:
+        if end.report.process == "any" and end.pid is None and len(ranks) == 1:
             host, pid = find_process(facts, ranks[0])
             ends[place] = ends[place].with_fields(host=host, pid=pid)
     # The rank of a loader ends after it, a process that lost another after that one, and nobody knows who crashed.
