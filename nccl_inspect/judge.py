@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import topology
 from nccl_inspect.grammar.layers import Layer
-from nccl_inspect.judging import at_end, culprits, machine_type, placeholders, placement, remedies
+from nccl_inspect.judging import at_end, culprits, life, machine_type, placeholders, placement, remedies
 from nccl_inspect.judging.engine import (
     CATEGORIES,
     SEVERITIES,
@@ -81,6 +81,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     story = tell(facts, _drop_repeated_symptoms(_drop_superseded(all_findings, set(by_name)), by_name))
     decided, place = decide(facts, story, kept)
     decided = [finding for finding in decided if finding.root or not _is_repeated(finding, decided, by_name)]
+    decided = [_weigh_survival(facts, finding) for finding in decided]
     kept = [finding for finding in decided if finding.rule in wanted]
     left_out = sorted({*left_out, *(f.rule for f in decided if f.rule not in wanted and f.severity != "info")})
     culprits.locate(facts, returned, kept, lambda finding: _names_fault(story, finding, by_name[finding.rule]))
@@ -157,6 +158,16 @@ def _weigh_confidence(facts: Facts, findings: list[Finding]) -> list[Finding]:
             finding = finding.with_fields(confidence="possible")
         weighed.append(finding)
     return weighed
+
+
+def _weigh_survival(facts: Facts, finding: Finding) -> Finding:
+    """Return the finding; one of an attempt after which all processes began anew and worked has ended no job."""
+    if not finding.fatal or not life.is_outlived(facts, finding.evidence):
+        return finding
+    summary = f"{finding.summary}; {remedies.BEGAN_ANEW}"
+    return finding.with_fields(
+        severity="warning", fatal=False, summary=summary, impact=remedies.LOST_ATTEMPT, action=NO_ACTION
+    )
 
 
 def _list_leading(name: str) -> list[str]:

@@ -36,7 +36,7 @@ _SPEED_WORDS = (
         b"real ",
         b"iter ",
     ),
-    b"%|",
+    *(b"%|", b"oken/s", b"loss", b"raining complete", b"raining finished", b"ished training"),
 )
 _WORDS = (
     *(b"busbw", b"BusBW", b"bus_bw", b"Bus bandwidth", b"bus bandwidth", b"BW average", b"BW Test", b"GB/s", b"GBps"),
@@ -48,7 +48,8 @@ _SPEED = compile_later(
     rb"elapsed time per iteration|[Tt]okens?(?:[_ ]per[_ ]|/s)|[\d.]+(?:it/s|s/it)\b|\d%\|"
     rb"|[Ss]amples(?:[_ ][Pp]er[_ ]|P)"
     rb"|\bstep[_ ]tim(?:e|ing)|train_runtime|raining time|iter[_ ]time|\btps: |\bstep: \d+, seconds: |steps_per_sec"
-    rb"|^real\s+\d+m|^iter \d+: loss "
+    rb"|^real\s+\d+m|^iter \d+: loss |oken/s\)|(?i:\b(?:step|iter|iteration|epoch)\b.{0,40}?\d.{0,80}?\bloss\b)"
+    rb"|['\"]loss['\"]: |\b(?:[Tt]raining (?:complete|finished)|[Ff]inished training)"
 )
 _KEPT = compile_later(
     rb"[Bb][Uu][Ss]_?[Bb][Ww]|BW average|[Bb]us bandwidth|bandwidth \(GB/s\)|Matrix \(\w+/?s\)|_perf(?![a-z])"

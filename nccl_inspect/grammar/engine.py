@@ -51,6 +51,8 @@ class Parsed(Record):
 
 
 _WORD = compile_later(r"[A-Za-z]{3,}")
+_QUOTES = compile_later(rb"[^{]{0,80}?\b(?:INFO|DEBUG)\b.*\b(?:is|are|if|when|you|see|which|that|because|example)\b")
+"""What is before a message that a program only quotes: a sentence at the level of a note."""
 
 
 class Grammar:
@@ -148,7 +150,7 @@ class Grammar:
             if production.needle not in line:
                 continue
             for text in _texts(line):
-                if production.match(text):
+                if production.match(text) and not _QUOTES.match(text[: text.find(production.needle)]):
                     return Parsed(production, text, events.KINDS[production.event])
         return None
 

@@ -22,6 +22,7 @@ from nccl_inspect.judging import placement
 from nccl_inspect.judging.agreement import AGREEMENTS, owners, ranks_without, with_own_ranks
 from nccl_inspect.judging.ends import since_start, terminations
 from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, once
+from nccl_inspect.judging.life import last_signs, worked_last
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
 from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection, Setting
@@ -348,12 +349,14 @@ def _outliers(facts: Facts) -> list[Setting]:
 
 
 def ends_after_nccl(facts: Facts, ends: Sequence[Evidence]) -> list[Evidence]:
-    """Return the ends of the job that directly follow NCCL's last line, or a table without a row: no work between."""
+    """Return the ends of the job that directly follow NCCL's last line, or a table without a row; no work is below."""
     if not ends:
         return []
+    signs = last_signs(facts)
     before = {(last.source, last.order) for last in facts.job.last_lines}
     before |= {(head.source, head.order) for head in empty_tables(facts, ends)}
-    return [end for end in ends if not before.isdisjoint((end.source, end.order - back) for back in (1, 2))]
+    places = [(end, (end.source, end.order - back)) for end in ends for back in (1, 2)]
+    return [end for end, place in places if place in before and signs.get(end.source, 0) < place[1]]
 
 
 def empty_tables(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
@@ -384,7 +387,11 @@ def connections_at_end(facts: Facts) -> list[Evidence]:
     """
     begins = facts.job.communicators or facts.with_event(BootstrapInterface)
     is_other = (
-        facts.job.failed or facts.job.ended_by or facts.errors(forced_ends=False) or facts.with_event(NcclTestResult)
+        facts.job.failed
+        or facts.job.ended_by
+        or facts.errors(forced_ends=False)
+        or facts.with_event(NcclTestResult)
+        or worked_last(facts)
     )
     return [] if not begins or is_other else facts.job.broken_off
 
@@ -424,7 +431,7 @@ def last_to_connect(facts: Facts) -> set[int]:
 def _may_end_early(facts: Facts) -> bool:
     """Return whether the log is whole up to its end, which nothing shows to be that of the job."""
     job = facts.job
-    is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(NcclTestResult)
+    is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(NcclTestResult) or worked_last(facts)
     is_torn = any(source.damaged_lines or source.repaired_lines or source.problem for source in job.sources)
     return not (is_over or is_torn or job.excerpt)
 

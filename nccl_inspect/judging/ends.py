@@ -50,8 +50,6 @@ _LAST_WORDS = (
 )
 _NEAR_THE_END = 3
 """Lines that launchers and schedulers may print after the last one of a program."""
-_STILL = 12
-"""Lines from a report to the end of the log, if those who wait were still waiting there."""
 _RAISE, _RETRY, _SELECTED = "launchers/ray-train-raise", "launchers/ray-train-retry", "launchers/ray-memory-selected"
 _OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemoryError", "ActorUnavailableError")
 """Exceptions with which a task of Ray only reports the end of another process."""
@@ -94,7 +92,8 @@ class ProcessEnd(Frozen):
 
     @property
     def _who(self) -> str:
-        report, who = self.report, ranks_word(self.ranks) if self.ranks else "a process"
+        report = self.report
+        who = ranks_word(self.ranks) if self.ranks else str(value(self.notice, "worker") or "a process")
         if self.is_undecided:
             return "a rank"
         if report.process == "spawned":
@@ -107,8 +106,8 @@ class ProcessEnd(Frozen):
             if self.ranks:
                 return f"{who} ({task}{', ' + nodes if nodes else ''})"
             return task + (f" ({nodes})" if nodes else "")
-        if self.is_nameless and report.order == "any":
-            return str(value(self.notice, "worker") or f"a process that {report.reporter} does not name")
+        if self.is_nameless and report.order == "any" and who == "a process":
+            return f"a process that {report.reporter} does not name"
         return who if not self.is_loader else "a DataLoader worker" + (f" of {who}" if self.ranks else "")
 
     @property
@@ -125,6 +124,11 @@ class ProcessEnd(Frozen):
     def is_nameless(self) -> bool:
         """Return whether the process is unidentified."""
         return self.pid is None and not self.ranks and self.report.process not in ("spawned", "task")
+
+    @property
+    def vagueness(self) -> int:
+        """Return how little a report without a pid says: of three grades, the last one only that a process ended."""
+        return int(self.is_nameless) * (1 if value(self.notice, "worker") or self.report.exception else 2)
 
     @property
     def is_vague(self) -> bool:
@@ -161,6 +165,8 @@ class ProcessEnd(Frozen):
     @property
     def is_rank_unconfirmed(self) -> bool:
         """Return whether only a launcher names its rank, which may only have lost another: a crash never does."""
+        if self.report.process == "any" and self.ranks and self.host is None:
+            return True  # by the name of a worker
         is_unconfirmed = self.report.order == "any" and self.raised is None and self.manner != LOST
         return is_unconfirmed and ((bool(self.ranks) and self.report.process == "task") or not self.is_crash)
 
@@ -193,7 +199,7 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
         [ProcessEnd([rank], *find_process(facts, rank), EXCEPTION, traces[rank].begin) for rank in traces],
         _ends_of_ray(facts),
         _crashes(facts),
-        _without_pid(facts),
+        *([end for end in _without_pid(facts) if end.vagueness == grade] for grade in range(3)),
         [end for end in _spared_ends(facts) if end.is_undecided],
     )
     ends: list[ProcessEnd] = []
@@ -217,7 +223,14 @@ def process_ends(facts: Facts) -> list[ProcessEnd]:
         ranks = () if end.is_loader else end.ranks
         trace = next((traces[rank] for rank in ranks if rank in traces), None)
         echo = next((lost[rank] for rank in ranks if lost.get(rank)), end.echo)
-        ends[place] = end.with_fields(trace=trace, raised=trace.last if trace else end.raised, echo=echo)
+        last = trace.last if trace else end.raised
+        if end.report.exception and not (last or echo or end.report.retries):
+            below = exceptions.find_below(facts, end.notice.evidence[0])
+            last, echo = (None, below) if below and below.is_loss_of_peer else (below, None)
+        ends[place] = end.with_fields(trace=trace, raised=last, echo=echo)
+        if end.report.process == "any" and end.pid is None and len(ranks) == 1:
+            host, pid = find_process(facts, ranks[0])
+            ends[place] = ends[place].with_fields(host=host, pid=pid)
     # The rank of a loader ends after it, a process that lost another after that one, and nobody knows who crashed.
     return sorted(ends, key=lambda end: (not end.is_loader, end.echo is not None, end.is_nameless, end.begin.place))
 
@@ -243,6 +256,7 @@ def _identified_ends(facts: Facts) -> Iterator[ProcessEnd]:
     """Yield the processes that a report names."""
     for notice in facts.with_event(ProcessEnded, _is_identified):
         code, words = report_of(notice).code, _words(facts, notice)
+        code = EXCEPTION if code is None and report_of(notice).exception else code
         if (words or _is_failure(code)) and not _is_foreign(facts, report_of(notice)):
             yield _identify(facts, notice, code or 0).with_fields(words=words)
     yield from (end for end in _spared_ends(facts) if not end.is_undecided)
@@ -350,6 +364,7 @@ def _crashes(facts: Facts) -> list[ProcessEnd]:
     return [ProcessEnd([], None, None, code, one) for code, one in by_code.items() if code is not None]
 
 
+@once
 def _without_pid(facts: Facts) -> list[ProcessEnd]:
     """Reports of launchers without a pid, for processes without any other report."""
     ends: list[ProcessEnd] = []
@@ -693,10 +708,3 @@ def is_proved(facts: Facts, notice: Notice) -> bool:
     """Return whether the log shows that a rank, or the job, has ended; else an exception may only be its last line."""
     ended = facts.job.ended_by or facts.job.failed or process_ends(facts)
     return id(notice) in exceptions.exceptions_of(facts).fatal or bool(ended)
-
-
-def is_still(facts: Facts, waits: Iterable[Notice]) -> bool:
-    """Return whether the log ends soon after one of these statements was last made."""
-    ends = {source.name: source.lines for source in facts.job.sources}
-    lasts = [(line.source, last) for one in waits for line, last in zip(one.lines, one.until, strict=True)]
-    return any(ends.get(source, 0) - last <= _STILL for source, last in lasts)

@@ -193,7 +193,7 @@ def continues(facts: Facts, rank: int | None, notice: Notice) -> bool:
     here = notice.evidence[-1]
     if rank is not None and _last_of_ranks(facts).get((here.source, rank), 0) > here.order:
         return True
-    if facts.is_over() or came_up_below(facts, notice):
+    if is_over_below(facts, here) or came_up_below(facts, notice):
         return True
     failures, end = _places_of_failures(facts)[here.source]
     below = bisect_right(failures, here.order)
@@ -327,7 +327,7 @@ def is_caught(facts: Facts, notice: Notice) -> bool:
     """
     if fatal := exceptions_of(facts).fatal:
         return id(notice) not in fatal
-    return (facts.is_over() and not facts.job.failed) or came_up_below(facts, notice)
+    return (is_over_below(facts, notice.evidence[-1]) and not facts.job.failed) or came_up_below(facts, notice)
 
 
 def is_survived(facts: Facts, notice: Notice) -> bool:
@@ -335,6 +335,12 @@ def is_survived(facts: Facts, notice: Notice) -> bool:
     if notice.production == "torch/device-count-warned":
         return bool(facts.job.communicators) or is_used_below(facts, notice)
     return came_up_below(facts, notice) or ("program-exception" in notice.roles and is_caught(facts, notice))
+
+
+def is_over_below(facts: Facts, line: Evidence) -> bool:
+    """Return whether all communicators came to their end in order, and this line does not follow in the same source."""
+    lasts = [last.order for last in facts.job.last_lines if last.source == line.source]
+    return facts.is_over() and line.order < max(lasts, default=line.order + 1)
 
 
 def came_up_below(facts: Facts, notice: Notice) -> bool:

@@ -65,7 +65,9 @@ def lines(job: Job) -> list[BriefLine]:
         rows = rows_by_kind(job.paths)
         kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in rows]
         about = _label_line("paths", shorten_list(kinds, _MAX_KINDS))
-        rest = [*_mention_others(job), *_job(job), *about]
+        ends = [finding.summary for finding in job.findings if finding.root and finding.category == _IN_HEADLINE[0]]
+        noted = [line for end in ends[:_MAX_SIGNS] for line in _label_line("note", _fit_sentences(end))]
+        rest = [*noted, *_mention_others(job), *_job(job), *about]
     else:
         rest = list(_list_unsound(job, first))
     summary = [BriefLine("", headline), *rest]

@@ -24,8 +24,8 @@ from nccl_inspect.judging.connecting import (
     reason,
     retried_connections,
 )
-from nccl_inspect.judging.ends import is_still
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
+from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.grouping import group_sets

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging import exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
-from nccl_inspect.judging.ends import has_ended, is_still
+from nccl_inspect.judging.ends import has_ended
+from nccl_inspect.judging.life import is_still, works_below
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import ranks_word
 
@@ -45,9 +46,12 @@ def _find_odd(notices: list[Notice]) -> set[int]:
     return {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else set()
 
 
-def task_lost(facts: Facts) -> Iterator[Hit]:
+def task_lost(facts: Facts) -> Iterator[Hit | Effects]:
     """Find what says that processes no longer answer, with the names that it has in its own line or below."""
-    notices = [] if facts.is_over() else facts.errors_of_rule("task-lost")
+    notices = facts.errors_of_rule("task-lost")
+    if facts.is_over():
+        yield Effects(notices)
+        return
     named = [notice for notice in notices if value(notice, "task") is not None]
     named += [
         one
@@ -56,32 +60,36 @@ def task_lost(facts: Facts) -> Iterator[Hit]:
     ]
     tasks = dict.fromkeys(f"task {value(one, 'task')} of {value(one, 'job')}" for one in named)
     if notices:
-        yield Hit(notices, {"tasks": list(tasks)}, evidence=first_evidence([*notices[:2], *named]))
+        known = {"tasks": list(tasks), "continues": works_below(facts, notices)}
+        yield Hit(notices, known, evidence=first_evidence([*notices[:2], *named]))
 
 
-def xla_rendezvous_stuck(facts: Facts) -> Iterator[Hit]:
+def xla_rendezvous_stuck(facts: Facts) -> Iterator[Hit | Effects]:
     """Find threads that gave up, or waited at the end of the log."""
-    if facts.is_over():
-        return
     ended = facts.errors_of_rule("xla-rendezvous-stuck")
+    if facts.is_over():
+        yield Effects(ended)
+        return
     unstuck = facts.notices("frameworks/rendezvous-unstuck")
     waits = [
         one for one in facts.notices("frameworks/rendezvous-waits") if not any(one.place < end.place for end in unstuck)
     ]
     if ended or waits:
-        known = {"ended": ended, "still": is_still(facts, waits)}
+        known = {"ended": ended and not works_below(facts, ended), "still": is_still(facts, waits)}
         yield Hit(ended or waits[-1:], known, evidence=first_evidence([*ended[:1], *waits[-1:]]))
 
 
-def horovod_stalled(facts: Facts) -> Iterator[Hit]:
+def horovod_stalled(facts: Facts) -> Iterator[Hit | Effects]:
     """Find the ranks that did not submit what the others did."""
     ended, stalls = facts.errors_of_rule("horovod-stalled"), facts.notices("frameworks/horovod-stalled")
     names = facts.notices("frameworks/horovod-missing-rank", "frameworks/horovod-stalled-tensor")
     if not (ended or stalls) or facts.is_over():
+        yield Effects(ended)
         return
     texts = [str(value(one, "late") or value(one, "ranks") or "") for one in names]
     ranks = {int(rank) for text in texts for rank in text.rstrip("!").split(", ") if rank.isdecimal()}
-    known = {"late": ranks, "ended": ended, "still": is_still(facts, [*stalls, *names])}
+    is_over = ended and not works_below(facts, ended)
+    known = {"late": ranks, "ended": is_over, "still": is_still(facts, [*stalls, *names])}
     yield Hit([*ended, *stalls], known, ranks=ranks, hosts=(), evidence=first_evidence([*stalls[:1], *names, *ended]))
 
 

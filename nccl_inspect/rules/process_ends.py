@@ -141,21 +141,15 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
     closed = [*_closed_connections(facts), *loss_exceptions(facts)]
     given_up = [*echoes_of_another(facts), *facts.completions(FLUSHED)]
     if not (closed or given_up or local):
-        comms, loose = facts.job.communicators, exceptions.exceptions_of(facts).loose[-1:]
-        is_used = (comms or facts.job.ended_by) and not any(comm.ended for comm in comms)
-        for last in loose:  # an exception of nobody at the end of the output
-            ranks = set() if last.rank is None else {last.rank}
-            if (is_used or (last.is_loss_of_peer and not comms)) and is_last(facts, last.line):
-                named = {"loose": last.text, "labelled": ranks}
-                sure = "likely" if ranks else "possible"
-                yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence=sure)
+        yield from _find_loose(facts)
         if not facts.is_over() and (aborted := find_early_aborts(facts, [])):
             ranks = {rank for last in aborted for rank in last.ranks}
             lines = [line for last in aborted if (line := last.evidence)]
             yield Hit(named={"gone": ranks, "alone": True}, ranks=ranks, evidence=lines, confidence="possible")
         return
-    if facts.is_over():
-        return  # every rank finalized its communicators: connections close then
+    if facts.is_over():  # every rank finalized its communicators: connections close then
+        yield from _find_loose(facts)
+        return
     notices = [*closed, *given_up, *local]
     silence = silence_of(facts, notices)
     is_aborted = any(comm.state == "aborted" for comm in facts.job.communicators)
@@ -164,6 +158,19 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
     elif not facts.with_event(ProcessEnded) and _skipped_exit(facts, silence.gone):
         loss = _find_loss(facts, silence, notices, sure=False)
         yield loss.with_fields(named={**loss.named, "unannounced": True})
+
+
+def _find_loose(facts: Facts) -> Iterator[Hit]:
+    """Find an exception of nobody at the end of the output, where no orderly end follows it."""
+    comms, loose = facts.job.communicators, exceptions.exceptions_of(facts).loose[-1:]
+    is_used = (comms or facts.job.ended_by) and not any(comm.ended for comm in comms)
+    for last in loose:
+        ranks = set() if last.rank is None else {last.rank}
+        is_below = facts.is_over() and not exceptions.is_over_below(facts, last.line)
+        if (is_used or is_below or (last.is_loss_of_peer and not comms)) and is_last(facts, last.line):
+            named = {"loose": last.text, "labelled": ranks, "over": is_below}
+            sure = "likely" if ranks else "possible"
+            yield Hit(named=named, ranks=ranks, evidence=[last.line], confidence=sure)
 
 
 def _skipped_exit(facts: Facts, gone: list[LastLine]) -> bool:

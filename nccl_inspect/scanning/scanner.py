@@ -29,6 +29,8 @@ MAX_REMEMBERED = 8 << 20
 """Bytes of a generation of prefixes, and of one of messages: 50,000 of the usual length are less."""
 _QUOTES = compile_later(rb"NCCL[ _-]{1,3}(?:WARN|INFO|ATTN)")
 """What a line may hold that quotes one of NCCL."""
+_ENTITY = compile_later(rb"&(?:lt|gt|amp|quot|#\d{1,5});")
+"""What pages of HTML and XML have for a character."""
 _LAST_WORDS = compile_later(
     rb"(?:^|[\])>|:\dZFP\"] ?|\t)(?:  )?(?:\[rank\d{1,7}\]: )?"
     rb"(?:[A-Za-z_][\w.]{0,200}(?:(?:Error|Exception)(?:: |$|[\\\"])|Iteration$|Interrupt$)"
@@ -412,10 +414,10 @@ class Scanner:
             shorter = envelopes.without_trailer(message)
             if self._grammar.parse(shorter) or not self._grammar.parse(message):
                 message = shorter  # else a table of NCCL's own, which ends like that of a collector
+        if b"&" in message and _ENTITY.search(message):
+            message = envelopes.without_entities(message)
         glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
-        if parsed is None and not glued and b"&" in message:
-            parsed = self._grammar.parse(message := envelopes.without_entities(message))
         return Text(intern(level.decode("ascii")), message, parsed, glued)
 
 

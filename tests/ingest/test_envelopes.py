@@ -238,9 +238,10 @@ def test_a_mixture_of_envelopes_in_one_log_gives_the_same_job(seed: int, sample:
 
 @every(3)
 def test_logs_in_documents_and_pages_give_the_same_job(step: int) -> None:
-    page = b"\n".join(capture(CAPTURES[0])).replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
-    whole = summary(b"<html><body><pre>\n%b\n</pre></body></html>\n" % page)
-    assert only_job(whole) == only_job(read_plain(CAPTURES[0]))
+    for sample in (CAPTURES[0], "peer-killed"):
+        page = b"\n".join(capture(sample)).replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
+        whole = summary(b"<html><body><pre>\n%b\n</pre></body></html>\n" % page)
+        assert only_job(whole) == only_job(read_plain(sample))
     for sample in CAPTURES[::step]:
         lines = [line for line in capture(sample) if line]
         found = {"events": [{"timestamp": 1795216387071, "message": line.decode("utf-8")} for line in lines]}

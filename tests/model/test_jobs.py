@@ -255,3 +255,43 @@ def test_time_stamps_are_comparable() -> None:
         assert before.clock == after.clock
         assert before.seconds < after.seconds
     assert [moment(text) for text in (None, "", "now", "23:13", "Nov 99 23:13:07")] == [None] * 5
+
+
+_STALL = (
+    "[0] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting "
+    "for remainder of ranks for more than 60 seconds. \nMissing ranks:\n1: [allreduce.layer1.weight]\n"
+)
+_LOST = (
+    "absl::Status: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):\n"
+    "/job:jax_worker/replica:0/task:1\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("below", "summary"),
+    [
+        (_STALL, "ranks of Horovod wait for tensors that rank 1 did not submit"),
+        (_LOST, "task 1 of jax_worker no longer answers: the job ends"),
+        ("step 1 loss 2.31\nlauncher: timeout, killing 2 ranks\n", ""),
+    ],
+)
+def test_what_a_program_prints_below_the_last_line_of_a_run_is_of_that_run(below: str, summary: str) -> None:
+    def begin(pid: int) -> str:
+        head = [f"vm:{pid + rank}:{pid + rank} [{rank}] NCCL INFO" for rank in range(2)]
+        end = f"nvmlDev 0 busId 1000 commId 0x88d1d362defe9{pid} - Init COMPLETE"
+        return "\n".join(
+            (
+                *(f"{head[rank]} Bootstrap: Using eth0:10.0.0.1<0>" for rank in range(2)),
+                *(f"{head[r]} ncclCommInitRank comm 0x55d{r} rank {r} nranks 2 cudaDev {r} {end}" for r in range(2)),
+                *(
+                    f"{head[rank]} Channel 00/0 : {rank}[{rank}] -> {1 - rank}[{1 - rank}] via P2P/CUMEM"
+                    for rank in range(2)
+                ),
+                *(f"{head[rank]} Connected all rings" for rank in range(2)),
+                "",
+            )
+        )
+
+    log = f"{begin(100)}{below}***** Running training *****\n{begin(200)}step 1 loss 2.31\n".encode()
+    assert [one.summary for one in nccl_inspect.read(log, run=1).findings] == [summary] * bool(summary)
+    assert not nccl_inspect.read(log, run=2).findings

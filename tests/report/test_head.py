@@ -108,3 +108,13 @@ def test_the_suffix_of_the_file_names_the_format_of_a_brief(tmp_path: Path) -> N
     log = str(sample_data.files("peer-killed")[0])
     invoke("summarize", log, "--brief", "-o", str(tmp_path / "brief.md"))
     assert (tmp_path / "brief.md").read_text(encoding="utf-8").startswith("**FAILED: rank 3")
+
+
+def test_the_lines_on_a_healthy_job_say_that_somebody_ended_it() -> None:
+    (log,) = sample_data.contents("p2p-nvlink-8gpu")
+    begin = log.partition(b"Destroy")[0].rpartition(b"\n")[0]
+    end = b"slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-20T10:00:00 DUE TO TIME LIMIT ***"
+    lines = brief.render(nccl_inspect.read(b"\n".join((begin, b"step 1 loss 2.31", end, b"")))).splitlines()
+    first, second, *_ = lines
+    assert first.startswith("OK: ")
+    assert second == "note: the job was ended: its time limit was reached"

@@ -4,7 +4,7 @@ Lines of processes are those of the job that has the process. What nobody is kno
 exceptions, the version line of old releases) goes to the job whose host, pid or label it names, and else by its place:
 to the job whose lines stand around it. Where a source has processes of one job only and that one lacks ranks, the place
 alone counts: a host that is named may be theirs. Between two jobs that follow each other, all up to the last error or
-end is of the first.
+end, and up to its last work, is of the first.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nccl_inspect.event.base import Process, is_named
-from nccl_inspect.event.types import CommEnd, ErrorCascade, ProcessEnded
+from nccl_inspect.event.types import CommEnd, ErrorCascade, NcclTestResult, ProcessEnded
 from nccl_inspect.grammar import engine
 from nccl_inspect.model import processes
 from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.processes import Gathered
 from nccl_inspect.model.statements import job_failure
+from nccl_inspect.model.statements.work import shows_work
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.levels import STATEMENTS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Record, record
-from nccl_inspect.util.text import escape_controls
+from nccl_inspect.util.text import decode, escape_controls
 
 if TYPE_CHECKING:
     from nccl_inspect.model.communicators.communicator import Communicator
@@ -52,7 +53,7 @@ class Landmarks:
         self.concluded: set[int] = set()
         """Jobs that destroyed their communicators: nothing ended them from outside."""
         self.closings: list[int] = []
-        """Places of errors and ends of unknown processes."""
+        """Places of errors, ends and work of unknown processes."""
 
     def sort(self) -> None:
         """Put what was added in its order."""
@@ -97,6 +98,8 @@ class Landmarks:
         return source_and_line(last)[1] if last < self.places[-1] else 0
 
 
+_AT_WORK = {"test-end", "works", "mid-run"}
+"""Roles of what is only printed when a job has begun to work."""
 _WORD = compile_later(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PID = compile_later(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _NOBODY = -1
@@ -193,12 +196,14 @@ class Division:
             source = self._numbered[number]
             ends = [line for line, text in source.counts.tail if job_failure.end_text(text, fold.has_envelope)]
             ends += [exception.number for exception in source.raised]
+            ends += [line for line, text in source.results() if shows_work(decode(text))]
             marks.closings.extend(position(number, line) for line in ends)
         for note in (note for log in self._loose for note in log.notes.values()):
             event = note.event
             is_closing = job_failure.is_end(event) or note.level in STATEMENTS or isinstance(event, ErrorCascade)
             if event is not None and not is_closing:
-                is_closing = engine.has_role(event, "test-end") or getattr(event, "tone", "") == "error"
+                is_closing = not _AT_WORK.isdisjoint(engine.find_roles(event)) or getattr(event, "tone", "") == "error"
+                is_closing |= isinstance(event, NcclTestResult)
             for place in _list_places(note) if is_closing else ():  # what follows may be of the next job
                 if marks_there := self._landmarks.get(source_and_line(place)[0]):
                     marks_there.closings.append(place)

@@ -1,0 +1,81 @@
+"""Signs of life: what shows that a job worked below a line, so that what is said there did not end it.
+
+A step, a result of a benchmark or an answer of a server is one. Who prints it is unknown: it may be a process that has
+not yet lost the others, so that it makes a failure doubtful. Only what a launcher or server says of all its processes
+proves that they work, and steps below the line with which a launcher starts them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from nccl_inspect.event.types import NcclTestResult, ProcessEnded
+from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import Notice
+from nccl_inspect.model.statements.work import shows_work
+
+_STILL = 12
+"""Lines from a report to the end of the log, if those who wait were still waiting there."""
+
+
+def works_below(facts: Facts, notices: Iterable[Notice]) -> bool:
+    """Return whether work was done after each of these statements was last made, as far as their sources show."""
+    signs, places = last_signs(facts), list(_last_places(notices))
+    return bool(places) and all(signs.get(source, 0) > last for source, last in places)
+
+
+def is_still(facts: Facts, waits: Iterable[Notice]) -> bool:
+    """Return whether the log ends soon after one of these statements was last made, without a sign of life below."""
+    signs, ends = last_signs(facts), {source.name: source.lines for source in facts.job.sources}
+    return any(
+        ends.get(source, 0) - last <= _STILL and signs.get(source, 0) < last for source, last in _last_places(waits)
+    )
+
+
+def worked_last(facts: Facts) -> bool:
+    """Return whether work was done below NCCL's last line of each source: all that was begun there came up."""
+    signs, lasts = last_signs(facts), facts.job.last_lines
+    return bool(lasts) and all(signs.get(last.source, 0) > last.order for last in lasts)
+
+
+@once
+def revivals(facts: Facts) -> dict[str, int]:
+    """Return where all processes of each source last began anew or came up, if they worked and nothing failed below."""
+    if facts.job.failed:
+        return {}
+    signs = last_signs(facts)
+    begun = _last_places(facts.with_role("restart"))
+    found: dict[str, int] = {}
+    for source, place in (
+        *_last_places(facts.with_role("works")),
+        *(one for one in begun if signs.get(one[0], 0) > one[1]),
+    ):
+        found[source] = max(place, found.get(source, 0))
+    ends = facts.with_event(ProcessEnded, lambda event: not event.is_external)
+    failures = [*facts.errors(forced_ends=False), *facts.with_role("program-exception"), *ends]
+    failed = [*_last_places(failures), *((line.source, line.order) for line in facts.job.raised)]
+    return found if all(last < found.get(source, 0) for source, last in failed) else {}
+
+
+def is_outlived(facts: Facts, lines: Iterable[Evidence]) -> bool:
+    """Return whether all processes began anew or came up below these lines, and worked from then on."""
+    places = revivals(facts)
+    return bool(places) and all(line.order < places.get(line.source, 0) for line in lines)
+
+
+@once
+def last_signs(facts: Facts) -> dict[str, int]:
+    """Return the last sign of life in each source."""
+    shown = [(line.source, line.order) for line in facts.job.benchmarks if shows_work(line.text)]
+    stated = [*facts.with_role("works"), *facts.with_event(NcclTestResult)]
+    last: dict[str, int] = {}
+    for source, place in (*shown, *_last_places(stated)):
+        last[source] = max(place, last.get(source, 0))
+    return last
+
+
+def _last_places(notices: Iterable[Notice]) -> Iterator[tuple[str, int]]:
+    """Yield where each of the processes last made a statement."""
+    for notice in notices:
+        yield from ((line.source, last) for line, last in zip(notice.lines, notice.until, strict=True))
