@@ -404,10 +404,10 @@ def judge_paths(
 def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting: bool = False) -> str:
     """Return ``failed`` if the job is dead or stuck, ``degraded`` with a solid finding that costs time, else ``ok``.
 
-    ``ok`` needs paths that are all judged, and good except for infos. Everything else is ``unknown``: no path, an
-    unjudged path, unplaced connections, a finding that is only possible, a clue, an unexplained error, a finding of an
-    ignored rule, a rank without a line, ranks that wait at the end of the log. An excerpt never shows that a job is
-    healthy.
+    ``ok`` needs paths that are all judged, and good except for infos, or one rank that ended. Everything else is
+    ``unknown``: no path, an unjudged path, unplaced connections, a finding that is only possible, a clue, an
+    unexplained error, a finding of an ignored rule, a rank without a line, ranks that wait at the end of the log. An
+    excerpt never shows that a job is healthy.
 
     Args:
         judgement: its findings, and the verdicts of its paths.
@@ -427,8 +427,14 @@ def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiti
     # Ranks of the world have no line in the log, so that their paths are unknown.
     lacks_ranks = job.rank_space == "global" and len(job.ranks_seen) < (job.world_size or 0)
     doubts |= lacks_ranks and all(last.ranks for last in job.last_lines)
-    judged = bool(judgement.paths) and all(kind.verdict != "unknown" for kind in judgement.paths.kinds)
+    judged = all(kind.verdict != "unknown" for kind in judgement.paths.kinds) if judgement.paths else _is_alone(job)
     return "ok" if judged and not doubts and not judgement.left_out and not job.excerpt else "unknown"
+
+
+def _is_alone(job: Job) -> bool:
+    """Return whether the job was one rank, which needs no path and came to its end in order."""
+    is_whole = usage.is_over(job) and not job.is_one_of_several and len(job.last_lines) == 1
+    return is_whole and all(comm.nranks == 1 for comm in job.communicators)
 
 
 DRAIN, MEND, RESTART, WAIT, NO_ACTION = ACTIONS

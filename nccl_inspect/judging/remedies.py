@@ -61,6 +61,11 @@ EFA_INTERFACES = (
     "aws ec2 describe-instances --instance-ids <id> --query "
     "'Reservations[].Instances[].NetworkInterfaces[].InterfaceType'   # how many interfaces are efa?"
 )
+SLINGSHOT_PLUGIN = (
+    "Use aws-ofi-nccl built for the libfabric of the site, with the provider cxi (often a module of the center); a "
+    "container needs both, and /dev/cxi*, from the host."
+)
+SLINGSHOT_HERE = "fi_info -p cxi; ls /dev/cxi*   # inside the container: does its libfabric list the NICs?"
 LIBFABRIC_SAYS = "FI_LOG_LEVEL=warn   # on all ranks: libfabric then logs what fails"
 LOCKED_MEMORY_IN_POD = "securityContext: {capabilities: {add: [IPC_LOCK]}}   # pod spec, of the container"
 RDMA_IN_DOCKER = "--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1   # any RDMA: options of docker run"

@@ -182,6 +182,7 @@ _MEANING = {
     "failed": "the job is dead or stuck",
     "unknown": "the log does not show enough to judge a path",
 }
+_ALONE = "one rank, which needs no path to another, and ended in order"
 _EXCERPT = "an excerpt, not a whole log: pass the complete output of the job to get a verdict"
 _COMMAND = "command-failed"
 """The rule for a command that failed whatever NCCL shows."""
@@ -307,6 +308,8 @@ def reason(job: Job) -> str:
 def _path_summary(job: Job) -> str:
     if left_out := _describe_left_out(job):
         return left_out[0]
+    if job.verdict == "ok" and not job.paths:
+        return _ALONE
     if _count_unjudged(job) or not job.paths:
         return _MEANING["unknown"]
     worse = len(job.paths.where(lambda kind: kind.verdict == "fallback"))

@@ -91,6 +91,8 @@ def log_flood(facts: Facts) -> Iterator[Hit]:
 
 _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
 _MAX_NAMED = 2
+_MANY_OTHERS = 100
+"""Lines of other programs after NCCL's last one: more than a job prints that is still starting."""
 
 
 def log_incomplete(facts: Facts) -> Iterator[Hit]:
@@ -123,7 +125,12 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
             evidence=sorted(filter(None, last), key=lambda line: (line.source, line.order))[:1],
         )
     elif is_info and not job.communicators:
-        yield Hit(named={"end": at_end.list_possible_ends(facts)})
+        end = max((line.line for line in last if line), default=0)
+        source = job.sources[0]
+        if end and len(job.sources) == 1 and source.lines - end >= _MANY_OTHERS and not source.newest_first:
+            yield Hit(named={"settings": f"{end:,}", "lines": f"{source.lines:,}"})
+        else:
+            yield Hit(named={"end": at_end.list_possible_ends(facts)})
 
 
 def _homes(facts: Facts, missing: list[int]) -> str:

@@ -309,16 +309,24 @@ class Table:
 
     @cached_property
     def _late_reporters(self) -> set[int]:
-        """Return the ranks whose watchdog may only not have reported yet: the log ends while those of others do."""
+        """Return the ranks whose watchdog may only not have reported yet: the log ends while those of others do.
+
+        Where nothing tells the time, these are the ranks of hosts with others that reported: when the first aborts, its
+        launcher ends them.
+        """
         lines = (notice.evidence[-1] for notice in self.facts.job.notices if notice.evidence)
         times = [when for line in lines if (when := line_seconds(line.text)) is not None]
         began = min(
             (when for wait in self._waits if (when := line_seconds(wait.notice.evidence[0].text))), default=None
         )
-        if self._end or self.facts.job.excerpt or began is None or max(times) - began > _REPORTING:
+        if self._end or self.facts.job.excerpt or (began is not None and max(times) - began > _REPORTING):
             return set()
         reported = {one.rank for one in statuses(self.facts)} | {wait.rank for wait in self._waits}
-        return {rank for rank in self.actors.printing if rank not in reported}
+        quiet = {rank for rank in self.actors.printing if rank not in reported}
+        if began is not None:
+            return quiet
+        hosts = self.actors.hosts_of(rank for rank in reported if rank is not None)
+        return {rank for rank in quiet if not set(self.actors.hosts_of([rank])).isdisjoint(hosts)}
 
     def _find_late_reporters(self, still: Standstill) -> set[int]:
         """Return the ranks of a group that may only not have reported yet; one that alone is missing is the suspect."""

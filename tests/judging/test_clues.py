@@ -65,3 +65,22 @@ def test_no_command_is_told_that_would_only_read_the_same_log_again() -> None:
     assert remedies.capture_command(found) is None
     for form in ("text", "markdown", "html"):
         assert "o capture it" not in report.load(form).render(found, report.Style()), form
+
+
+def test_one_rank_that_ended_is_fine_and_a_log_of_settings_names_what_it_lacks() -> None:
+    comm = "comm 0x3a82950 rank 0 nranks 1 cudaDev 0 nvmlDev 0 busId 6000"
+    alone = f"node-a:1:1 [0] NCCL INFO ncclCommInitRank {comm} commId 0xf50d - Init START\n"
+    alone += f"node-a:1:1 [0] NCCL INFO ncclCommInitRank {comm} commId 0xf50d - Init COMPLETE\n"
+    ended = "node-a:1:1 [0] NCCL INFO comm 0x3a82950 rank 0 nranks 1 cudaDev 0 busId 6000 - Destroy COMPLETE\n"
+    setting = "node-a:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Tree\n"
+    expected = {
+        alone + ended: "OK: one rank, which needs no path to another, and ended in order",
+        alone: "UNKNOWN: the log does not show enough to judge a path",
+        (alone + ended) + (alone + ended).replace("node-a:1", "node-a:2"): "UNKNOWN: ",
+        BEGUN.decode()
+        + setting
+        + "iter 10\n" * 100: "UNKNOWN: the log shows no communicator: NCCL's last line is 2 of",
+        BEGUN.decode() + setting + "iter 10\n" * 50: "UNKNOWN: the log ends before a communicator begins, at line 52",
+    }
+    found = {log: verdict_line(nccl_inspect.read(log.encode())) for log in expected}
+    assert not [(found[log], told) for log, told in expected.items() if not found[log].startswith(told)]

@@ -15,11 +15,15 @@ from few_examples import FEW
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccl_inspect.grammar.engine import load_grammar
+from nccl_inspect.ingest.lines.prefix import NOBODY
 from nccl_inspect.model.fold import process_log
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.pipeline.reading import Judge, Options
+from nccl_inspect.scanning.counts import Text
+from nccl_inspect.scanning.found import Found
 
 SAMPLES = (
     *("socket-2node-tp4-dp2", "v2.21.5-ipc", "torn-p2p-8gpu", "peer-killed", "rank-missing-hang", "timestamps"),
@@ -254,3 +258,18 @@ def test_folds_merge_only_if_nothing_would_have_been_too_much() -> None:
             assert fuzz_blocks.state(fold) == whole
         else:
             assert at > MOST or len(lines) - at > MOST
+
+
+def test_lines_of_nobody_that_come_late_hide_none_of_those_behind_them() -> None:
+    """A line whose end is lost is given at the end of a torn file, with the number of its place."""
+    report = b"[rank1]:[E ProcessGroupNCCL.cpp:563] [Rank 1] Some NCCL operations have failed or timed out."
+    text = Text("OTHER", report, load_grammar().parse_foreign(report))
+    fold = Fold()
+    fold.start("job.log")
+    for numbers in ((4, 9), (7, 3)):
+        block = Found()
+        for number in numbers:
+            block.keep(number, NOBODY, text)
+        fold.take(block)
+    log = fold.processes[NOBODY.process]
+    assert (fold.where(log.first)[1], fold.where(log.last)[1]) == (3, 9)

@@ -10,6 +10,7 @@ from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from nccl_inspect.event import types as events
@@ -191,11 +192,16 @@ class Fold:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
         for process, lines in block.by_process.items():
-            first, opening, *_ = lines.rows[0]
+            rows, (last, closing) = lines.rows, lines.last
+            if not process.host:  # what nobody printed comes out of order where torn lines were put together
+                rows = sorted(rows, key=itemgetter(0))
+                last, closing = rows[-1][:2]
+            first, opening, *_ = rows[0]
             log = self.processes.get(process) or self._log(base | first, opening)
-            self._take_of(log, lines.rows, base)
-            last, closing = lines.last
-            log.last, log.closing = base | last, closing
+            self._take_of(log, rows, base)
+            log.first = min(log.first, base | first)
+            if base | last > log.last:
+                log.last, log.closing = base | last, closing
         for number, printed, text in block.unknown:
             self._unknown(base | number, printed, text)
 
