@@ -9,6 +9,7 @@ from nccl_inspect.event.types import BootstrapInterface, NetDevices, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in, once, precedes
 from nccl_inspect.judging.networks import libfabric_paths
 from nccl_inspect.judging.statements import value
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.records import Frozen, frozen
@@ -45,10 +46,19 @@ def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
 
 
 def silent_peers(facts: Facts, failed: list[Notice]) -> set[str]:
-    """Return the host that all of these transfers were meant for, if none of its ranks reports one."""
+    """Return the host that all of these transfers were meant for, if its ranks report nothing, then or later."""
     peers = {transfer.peer for transfer in failed_transfers(facts, failed)}
     is_whole = len(peers) == 1 and all(value(notice, "peer") for notice in failed)
-    return peers if is_whole and peers.isdisjoint(hosts_in(failed)) else set()
+    return peers if is_whole and peers.isdisjoint(_hosts_heard(facts, failed[0].evidence[0])) else set()
+
+
+def _hosts_heard(facts: Facts, since: Evidence) -> set[str]:
+    """Return the hosts that report an error, or print more after a line of another."""
+    failed = [*facts.errors(), *facts.with_role("completion-error")]
+    ranks = {rank for notice in failed for rank in (*notice.ranks, value(notice, "global_rank"))}
+    later = (last for last in facts.job.last_lines if last.source == since.source and last.first < since.order)
+    alive = {last.process.host for last in later if last.order > since.order}
+    return hosts_in(failed) | alive | {host.name for host in facts.job.hosts if not ranks.isdisjoint(host.ranks)}
 
 
 def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:

@@ -80,7 +80,16 @@ def ib_completion_error(facts: Facts) -> Iterator[Hit]:
     statuses = [status for status in dict.fromkeys(value(notice, "status") for notice in failed) if status is not None]
     if failed:
         words = [f"{_NAMES[one]} (status {one})" if one in _NAMES else f"status {one}" for one in statuses]
-        yield Hit(failed, named={"statuses": list_words(words)})
+        yield Hit(failed, named={"statuses": list_words(words), "common": _ends_of(failed)})
+
+
+def _ends_of(failed: list[Notice]) -> str:
+    """Return the card and the peer of failed transfers, where they all have the same."""
+    cards = {str(card) for notice in failed if (card := value(notice, "device"))}
+    peers = {str(peer).partition("<")[0] for notice in failed if (peer := value(notice, "peer"))}
+    return " and ".join(
+        f"{what} {list_words(ends)}" for what, ends in (("card", cards), ("peer", peers)) if len(ends) == 1
+    )
 
 
 def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
@@ -215,11 +224,9 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     waits = [one for one in facts.user_settings("NCCL_IB_TIMEOUT") if one.value.isdigit()]
     short = [setting for setting in waits if 0 < int(setting.value) < _USUAL_WAIT]
     chosen = [*short, *(one for one in facts.user_settings("NCCL_IB_GID_INDEX") if one.value != "-1")]
-    cards = {str(card) for notice in notices if (card := value(notice, "device"))}
-    peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
-    common = [f"{what} {list_words(found)}" for what, found in (("card", cards), ("peer", peers)) if len(found) == 1]
     named = {
-        "common": " and ".join(common) if len(notices) > 1 else "",
+        "common": _ends_of(notices),
+        "several": len(notices) > 1,
         "silent": list_words(silent),
         "chosen": chosen,
         "survived": not (failed or lost),
