@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from nccl_inspect.event.types import BootstrapInterface, NetDevices, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in, once, precedes
-from nccl_inspect.judging.networks import libfabric_paths
+from nccl_inspect.judging.networks import libfabric_paths, slingshot_signs
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
@@ -34,7 +34,7 @@ class Transfer(Frozen):
 def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
     """Return the transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
     reported = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
-    hosts = _hosts_by_address(facts) if reported else {}
+    hosts = hosts_by_address(facts) if reported else {}
     transfers = {
         Transfer(host, peer, value(notice, "device")): None
         for notice in reported
@@ -74,7 +74,7 @@ def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]
 
 
 @once
-def _hosts_by_address(facts: Facts) -> dict[str, str]:
+def hosts_by_address(facts: Facts) -> dict[str, str]:
     """Return hosts by the addresses that they print, without addresses that several hosts print."""
     chosen, lists = facts.with_event(BootstrapInterface), facts.with_event(NetDevices)
     stated = [(str(getattr(notice.event, "address", None)), notice) for notice in chosen]
@@ -128,7 +128,8 @@ _OF_TEXT = (
 def efa_completions(facts: Facts) -> list[Notice]:
     """Return failed transfers of aws-ofi-nccl; none with a provider other than efa, whose codes differ."""
     providers = {getattr(notice.event, "provider", "") for notice in facts.with_event(OfiProvider)}
-    return facts.with_role("efa-completion") if not providers or "efa" in providers else []
+    is_other = slingshot_signs(facts) if not providers else "efa" not in providers
+    return [] if is_other else facts.with_role("efa-completion")
 
 
 def other_completions(facts: Facts) -> list[Notice]:

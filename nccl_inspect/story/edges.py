@@ -266,6 +266,8 @@ def _head(own: list[Incident]) -> Incident:
     if not said:
         return min(own, key=lambda one: (one.layer == Layer.LAUNCHER, one.layer, one.position))
     first = said[0]
+    if first.layer == Layer.LOSS and first.finding is None:  # an exception repeats the transfer below it
+        first = next((one for one in said if _is_failed_transfer(one)), first)
     if first.is_foreign:
         crash = next((one for one in own if one.is_kill), None)
         return crash if crash is not None and crash.words.endswith("SIGKILL") else first
@@ -301,11 +303,15 @@ def _is_too_late(head: Incident, foreign: Incident) -> bool:
 
 def _explain_losses(losses: list[Incident]) -> None:
     """Explain lost connections by the first transfer that a NIC gave up, unless they came before it."""
-    failed = [one for one in losses if one.finding and one.notice and "completion-error" in one.notice.roles]
+    failed = list(filter(_is_failed_transfer, losses))
     if (first := first_of(failed)) is not None:
         for loss in losses:
             if loss not in failed and before(loss, first) is not True:
                 loss.because.append(first)
+
+
+def _is_failed_transfer(loss: Incident) -> bool:
+    return bool(loss.finding and loss.notice and "completion-error" in loss.notice.roles)
 
 
 def _is_lost_node(signal: Incident) -> bool:
