@@ -224,8 +224,8 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     failed = [notice for notice in facts.completions(transfers.UNANSWERED) if notice not in late]
     lost = facts.notices("nccl/ib-error-fatal", "nccl/ib-failover-impossible")
     moved = {one for notice in facts.notices("nccl/ib-port-failed") for one in notice.processes if not lost}
-    survived = [notice for notice in failed if notice.processes and moved.issuperset(notice.processes)]
-    failed = [notice for notice in failed if notice not in survived]
+    survived = [notice for notice in failed if moved and moved.issuperset(notice.processes)]
+    failed = [notice for notice in failed if not (moved and moved.issuperset(notice.processes))]
     if not facts.completions(transfers.UNANSWERED):
         resilient = facts.notices("nccl/ib-resilient-completion-error")
         survived = [notice for notice in resilient if value(notice, "status") == transfers.UNANSWERED]

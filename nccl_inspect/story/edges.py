@@ -303,10 +303,9 @@ def _is_too_late(head: Incident, foreign: Incident) -> bool:
 
 def _explain_losses(losses: list[Incident]) -> None:
     """Explain lost connections by the first transfer that a NIC gave up, unless they came before it."""
-    failed = list(filter(_is_failed_transfer, losses))
-    if (first := first_of(failed)) is not None:
+    if (first := first_of(filter(_is_failed_transfer, losses))) is not None:
         for loss in losses:
-            if loss not in failed and before(loss, first) is not True:
+            if not _is_failed_transfer(loss) and before(loss, first) is not True:
                 loss.because.append(first)
 
 
