@@ -26,6 +26,7 @@ HEAD = 64 << 10
 """Bytes by which a file is recognised."""
 _OF_NCCL = re.compile(rb":[0-9]+:[0-9]+ \[[0-9]+\] NCCL (?:INFO|WARN) ")
 """A line of NCCL: what has one is a log."""
+_VERSION = b"NCCL version "
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
 TOO_LARGE = f"larger than {MAX_BYTES >> 20} MB"
@@ -117,14 +118,16 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
 
     heads = ((file, head_of(file)) for file in files.find(inputs, is_artifact, pass_over))
     candidates = [
-        (file, kind_of(file.name, head), log_detection.is_tar(head) or log_detection.is_zip(head))
+        (file, kind_of(file.name, head), log_detection.is_tar(head) or log_detection.is_zip(head), _VERSION in head)
         for file, head in heads
     ]
-    read = _read_files([(file, kind) for file, kind, _ in candidates if kind], progress)
-    for file, kind, is_archive in candidates:
+    read = _read_files([(file, kind) for file, kind, _, _ in candidates if kind], progress)
+    answers: list[File] = []  # those of RAS have a line of a log
+    for file, kind, is_archive, has_version in candidates:
         held = next(read) if kind else None
         if held is not None:
             contents.evidence.extend(held)
+            answers += [file] if has_version and any(one.reader == "ras" for one in held) else []
             continue
         if is_archive:
             from nccl_inspect.artifacts import packed  # most logs are not archives
@@ -133,6 +136,7 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
             contents.evidence.extend(evidence)
             file = replace(file, without=without)
         contents.logs.append(file)
+    contents.logs.extend(answers if not contents.logs else ())
     contents.passed_over.sort(key=lambda entry: log_detection.natural(entry.name))
     return contents
 

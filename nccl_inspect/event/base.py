@@ -41,6 +41,11 @@ class Process(NamedTuple):
     """What else keeps it apart from others: what its collector calls it (pods that share host name and pid numbers), or
     which of its lives this is (a container that was started again)."""
 
+    @property
+    def teller(self) -> int | None:
+        """Return the rank whose exception passes on what a process printed of which nothing else is known."""
+        return -1 - self.pid if not self.host and self.pid < 0 else None
+
 
 class Where(NamedTuple):
     """Holds where a line stood and who printed it."""

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from nccl_inspect.event.types import BootstrapInterface, NetDevices, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in, once, precedes
-from nccl_inspect.judging.networks import libfabric_paths
+from nccl_inspect.judging.networks import libfabric_paths, slingshot_signs
 from nccl_inspect.judging.statements import value
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.records import Frozen, frozen
@@ -33,7 +34,7 @@ class Transfer(Frozen):
 def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
     """Return the transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
     reported = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
-    hosts = _hosts_by_address(facts) if reported else {}
+    hosts = hosts_by_address(facts) if reported else {}
     transfers = {
         Transfer(host, peer, value(notice, "device")): None
         for notice in reported
@@ -45,10 +46,19 @@ def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
 
 
 def silent_peers(facts: Facts, failed: list[Notice]) -> set[str]:
-    """Return the host that all of these transfers were meant for, if none of its ranks reports one."""
+    """Return the host that all of these transfers were meant for, if its ranks report nothing, then or later."""
     peers = {transfer.peer for transfer in failed_transfers(facts, failed)}
     is_whole = len(peers) == 1 and all(value(notice, "peer") for notice in failed)
-    return peers if is_whole and peers.isdisjoint(hosts_in(failed)) else set()
+    return peers if is_whole and peers.isdisjoint(_hosts_heard(facts, failed[0].evidence[0])) else set()
+
+
+def _hosts_heard(facts: Facts, since: Evidence) -> set[str]:
+    """Return the hosts that report an error, or print more after a line of another."""
+    failed = [*facts.errors(), *facts.with_role("completion-error")]
+    ranks = {rank for notice in failed for rank in (*notice.ranks, value(notice, "global_rank"))}
+    later = (last for last in facts.job.last_lines if last.source == since.source and last.first < since.order)
+    alive = {last.process.host for last in later if last.order > since.order}
+    return hosts_in(failed) | alive | {host.name for host in facts.job.hosts if not ranks.isdisjoint(host.ranks)}
 
 
 def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
@@ -64,7 +74,7 @@ def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]
 
 
 @once
-def _hosts_by_address(facts: Facts) -> dict[str, str]:
+def hosts_by_address(facts: Facts) -> dict[str, str]:
     """Return hosts by the addresses that they print, without addresses that several hosts print."""
     chosen, lists = facts.with_event(BootstrapInterface), facts.with_event(NetDevices)
     stated = [(str(getattr(notice.event, "address", None)), notice) for notice in chosen]
@@ -118,7 +128,8 @@ _OF_TEXT = (
 def efa_completions(facts: Facts) -> list[Notice]:
     """Return failed transfers of aws-ofi-nccl; none with a provider other than efa, whose codes differ."""
     providers = {getattr(notice.event, "provider", "") for notice in facts.with_event(OfiProvider)}
-    return facts.with_role("efa-completion") if not providers or "efa" in providers else []
+    is_other = slingshot_signs(facts) if not providers else "efa" not in providers
+    return [] if is_other else facts.with_role("efa-completion")
 
 
 def other_completions(facts: Facts) -> list[Notice]:

@@ -232,8 +232,11 @@ def mnnvl_imex_not_working(facts: Facts) -> Iterator[Hit]:
         uuid = value(notice, "uuid_high"), value(notice, "uuid_low")
         if any(str(half).strip("0") for half in uuid):
             domains.setdefault((*uuid, value(notice, "clique")), set()).update(notice.hosts)
-    calls = cuda.failed_calls(facts, "transport/p2p.cc") if domains or facts.notices("nccl/mnnvl-clique") else []
-    failed = [*stated, *(call for call in calls if cuda.code_of(call) == cuda.NOT_PERMITTED)]
+    calls = cuda.failures(facts) if domains or facts.notices("nccl/mnnvl-clique") else []
+    refused = [
+        call for call in calls if call.code == cuda.NOT_PERMITTED and str(call.file).endswith("transport/p2p.cc")
+    ]
+    failed = [*stated, *(call.notice for call in refused)]
     service = facts.errors_of_rule("mnnvl-imex-not-working")
     over_net = facts.paths("inter", "NET")
     slow = over_net.where(lambda kind: bool(domains) and not any(also.transport == "P2P" for also in kind.also))

@@ -27,6 +27,7 @@ from nccl_inspect.judging.connecting import (
 from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in, is_before, ranks_concerned, ranks_in
 from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
+from nccl_inspect.judging.transfers import hosts_by_address
 from nccl_inspect.model.job import Setting
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
@@ -39,12 +40,23 @@ _START = 5
 def bootstrap_connect_refused(facts: Facts) -> Iterator[Hit]:
     """Find connections that NCCL gave up on, and those it was still retrying when the job or the log ended."""
     failures, retries = failed_connections(facts, *REFUSED), retried_connections(facts, *REFUSED)
-    named = {"where": addresses([*failures, *retries]) or "another rank", "given up": failures}
+    tried = [*failures, *retries]
+    named = {
+        "where": addresses(tried) or "another rank",
+        "owners": _find_owners(facts, tried),
+        "given up": failures,
+    }
     if failures or (retries and facts.job.ended_by and not has_built_communicator(facts)):
         yield Hit(failures or retries, named)
     elif retries and not has_built_communicator(facts):
         is_open = any(int(value(one, "attempt") or _START + 1) > _START for one in retries)
         yield Hit(retries, named | {"open": is_open, "starting": not is_open}, evidence=retries[-3:])
+
+
+def _find_owners(facts: Facts, notices: list[Notice]) -> set[str]:
+    """Return the hosts that print these addresses as their own."""
+    wanted = {peer(notice).partition("<")[0] for notice in notices}
+    return {host for address, host in hosts_by_address(facts).items() if address in wanted}
 
 
 def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
@@ -111,6 +123,7 @@ def bootstrap_no_route(facts: Facts) -> Iterator[Hit]:
     bridges = [match[0] for notice in notices if (match := _BRIDGE.search(addresses([notice])))]
     named = {
         "where": addresses(notices) or "another rank",
+        "owners": _find_owners(facts, notices),
         "over": failed or facts.job.ended_by,
         "silent": all(has_error(notice, TIMED_OUT) for notice in notices),
         "error": next(error for error in NO_ROUTE if error in reason(notices[-1])),

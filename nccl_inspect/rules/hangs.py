@@ -660,17 +660,18 @@ def process_unresponsive(facts: Facts) -> Iterator[Hit]:
     newest = {pid: entries[-1] for pid, entries in lost.items() if pid}
     ranks = {known[pid] for pid in newest if pid in known}
     is_known, is_dead = len(ranks) == len(newest), any(entry.is_dead for _, entry in newest.values())
+    places = [f"pid {pid} on {entry.host}" for pid, (_, entry) in newest.items()]
     alive = list(_alive(facts, {known[pid]: name for pid, (name, _) in newest.items() if pid in known}))
     yield Hit(
         named={
-            "silent": ranks_word(ranks) if is_known else list_words([f"pid {pid}" for pid in newest]),
+            "silent": ranks_word(ranks) if is_known else list_words(places),
             "number": count(len(newest), "process"),
             "pid": next(iter(newest)),
             "dead": is_dead,
             "alive": "".join(words for words, _ in alive),
         },
         ranks=ranks if is_known else (),
-        hosts=hosts_with(facts.job, ranks),
+        hosts=hosts_with(facts.job, ranks) or {entry.host for _, entry in newest.values()},
         evidence=[*(line for _, line in alive), *map(_line_of_lost, newest.values(), range(len(newest)))],
         confidence="possible" if alive else "certain" if is_dead else "likely",
     )

@@ -93,16 +93,9 @@ def ib_gid_index(facts: Facts) -> Iterator[Hit]:
     """Find queue pairs that cannot reach their peer; InfiniBand uses LIDs instead of the GID index."""
     calls = facts.notices("nccl/ib-call-failed")
     failed = [n for n in calls if value(n, "name") == "query_gid" and value(n, "error") not in transfers.REFUSED_CALLS]
-    failed += [
-        notice
-        for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
-        if (notice not in calls or value(notice, "name") == "modify_qp")
-        and str(value(notice, "error")).startswith(_TO_THE_PEER)  # markup may follow
-        and value(notice, "to_state") in _NEEDS_ADDRESS
-        and value(notice, "local_gid") != "N/A"
-    ]
-    failed += facts.errors_of_rule("ib-gid-index")
-    links = {str(card[-1]) for notice in networks.card_lists(facts) for card in networks.cards_of(notice)}
+    failed += [*_find_unconnected(facts), *facts.errors_of_rule("ib-gid-index")]
+    lists, own_hosts = networks.card_lists(facts), hosts_in(failed)
+    links = {str(card[-1]) for one in lists if not own_hosts.isdisjoint(one.hosts) for card in networks.cards_of(one)}
     if not failed or links == {"IB"}:
         return
     chosen = [setting for setting in facts.user_settings("NCCL_IB_GID_INDEX") if setting.value != "-1"]
@@ -118,6 +111,19 @@ def ib_gid_index(facts: Facts) -> Iterator[Hit]:
         "known": links,  # else, without addresses, the card may be InfiniBand
     }
     yield Hit(failed, named, evidence=[*failed, *own, *chosen])
+
+
+def _find_unconnected(facts: Facts) -> list[Notice]:
+    """Return the queue pairs that a NIC refuses to connect to their peer."""
+    calls = facts.notices("nccl/ib-call-failed")
+    return [
+        notice
+        for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
+        if (notice not in calls or value(notice, "name") == "modify_qp")
+        and str(value(notice, "error")).startswith(_TO_THE_PEER)  # markup may follow
+        and value(notice, "to_state") in _NEEDS_ADDRESS
+        and value(notice, "local_gid") != "N/A"
+    ]
 
 
 _BOTH = {"IB", "RoCE"}
@@ -159,7 +165,9 @@ def _find_apart(facts: Facts) -> Iterator[Hit]:
             f"{some_names(some)} {conjugate(len(some), 'list')} only {kind} ports" for kind, some in one_kind.items()
         )
         first = (next(one for one in lists if some[0] in one.hosts) for some in one_kind.values())
-        yield Hit([], {"apart": "; ".join(words)}, ranks_in(lists), kinds, first)
+        refused = _find_unconnected(facts)[:1]
+        named = {"apart": "; ".join(words), "refused": refused}
+        yield Hit(refused, named, ranks_in(lists), kinds, [*first_evidence(refused), *first])
 
 
 def _links(notice: Notice) -> dict[str, str]:
@@ -176,11 +184,14 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     late = transfers.echoes_of_another(facts)
     yield Effects(late)
     failed = [notice for notice in facts.completions(transfers.UNANSWERED) if notice not in late]
-    survived = [
-        n for n in facts.notices("nccl/ib-resilient-completion-error") if value(n, "status") == transfers.UNANSWERED
-    ]
     lost = facts.notices("nccl/ib-error-fatal", "nccl/ib-failover-impossible")
-    if not failed and (not survived or facts.completions(transfers.UNANSWERED)):
+    moved = {one for notice in facts.notices("nccl/ib-port-failed") for one in notice.processes if not lost}
+    survived = [notice for notice in failed if moved and moved.issuperset(notice.processes)]
+    failed = [notice for notice in failed if not (moved and moved.issuperset(notice.processes))]
+    if not facts.completions(transfers.UNANSWERED):
+        resilient = facts.notices("nccl/ib-resilient-completion-error")
+        survived = [notice for notice in resilient if value(notice, "status") == transfers.UNANSWERED]
+    if not (failed or survived):
         return
     notices, silent = [*failed, *survived], transfers.silent_peers(facts, failed)
     waits = [one for one in facts.user_settings("NCCL_IB_TIMEOUT") if one.value.isdigit()]
@@ -188,9 +199,10 @@ def ib_timeout_err12(facts: Facts) -> Iterator[Hit | Effects]:
     chosen = [*short, *(one for one in facts.user_settings("NCCL_IB_GID_INDEX") if one.value != "-1")]
     cards = {str(card) for notice in notices if (card := value(notice, "device"))}
     peers = {str(peer).partition("<")[0] for notice in notices if (peer := value(notice, "peer"))}
-    common = [f"{what} {list_words(found)}" for what, found in (("card", cards), ("peer", peers)) if len(found) == 1]
+    common = [f"{what} {list_words(ends)}" for what, ends in (("card", cards), ("peer", peers)) if len(ends) == 1]
     named = {
-        "common": " and ".join(common) if len(notices) > 1 else "",
+        "common": " and ".join(common),
+        "several": len(notices) > 1,
         "silent": list_words(silent),
         "chosen": chosen,
         "survived": not (failed or lost),

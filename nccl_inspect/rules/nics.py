@@ -119,7 +119,7 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
             named |= {"networks": " and ".join(both), "src": crossed[0].src, "dst": crossed[0].dst}
         lines = [line for comm in mixed[:1] for line in comm.network_lines]
         yield Hit(
-            named=named | {"odd": odd, "lacking": hosts_in(lacking)},
+            named=named | {"odd": odd} | _lacks(facts, hosts_in(lacking)),
             ranks=odd or crossed.ends(),
             hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or crossed.hosts(),
             evidence=[*lacking[:1], *lines, *crossed.first_lines()[:2], *refused[:2]],
@@ -134,8 +134,15 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
         yield Hit(notices, named, evidence=[*notices[:3], *others[:1]])
     elif without and not any(comm.networks for comm in facts.job.communicators) and not facts.paths(transport="NET"):
         others = networks.card_lists(facts)
-        named = {"hosts_with": hosts_in(others), "hosts_without": hosts_in(without), "lacking": hosts_in(without)}
-        yield Hit(without, named, evidence=[*without[:2], *others[:2]])
+        lacks = _lacks(facts, hosts_in(without))
+        named = {"hosts_with": hosts_in(others), "hosts_without": hosts_in(without)} | lacks
+        yield Hit(without, named, evidence=[*without[:2], *others[:2], *lacks["listed"][:1]])
+
+
+def _lacks(facts: Facts, hosts: set[str]) -> dict[str, Any]:
+    """Return the hosts without cards, and the cards that a setting names there."""
+    listed = [one for one in facts.user_settings("NCCL_IB_HCA") if not hosts.isdisjoint(one.hosts)]
+    return {"lacking": hosts, "listed": listed}
 
 
 def _outcome(facts: Facts, mixed: list[CommunicatorInfo], is_crossed: bool) -> dict[str, object]:

@@ -13,6 +13,7 @@ from itertools import chain
 
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging.engine import Rule
+from nccl_inspect.model.statements import job_failure
 from nccl_inspect.story.actors import Actor, Actors
 from nccl_inspect.story.incident import Incident, Order, before, first_of
 
@@ -99,6 +100,7 @@ class Edges:
         for foreign in everyone:
             if foreign.is_foreign or foreign.gave_up:
                 self._explain_foreign(foreign, standing, held, first_out)
+        _explain_losses([one for one in everyone if one.layer == Layer.LOSS and not one.because])
         waiting = [head for head in heads if head.is_foreign and not head.because]
         for signal in outside:
             self._explain_signal(signal, first_out, [*standing, *held], waiting)
@@ -178,7 +180,7 @@ class Edges:
         foreign.because += _first_incident(named) or _first_incident(in_time) or ([] if foreign in held else held[:1])
         if foreign.because or first_out is None or first_out.actors == foreign.actors:
             return
-        if before(first_out, foreign) is True:
+        if before(first_out, foreign) is True or _is_lost_node(first_out):
             foreign.because.append(first_out)
 
     def _explain_signal(
@@ -264,6 +266,8 @@ def _head(own: list[Incident]) -> Incident:
     if not said:
         return min(own, key=lambda one: (one.layer == Layer.LAUNCHER, one.layer, one.position))
     first = said[0]
+    if first.layer == Layer.LOSS and first.finding is None:  # an exception repeats the transfer below it
+        first = next((one for one in said if _is_failed_transfer(one)), first)
     if first.is_foreign:
         crash = next((one for one in own if one.is_kill), None)
         return crash if crash is not None and crash.words.endswith("SIGKILL") else first
@@ -295,6 +299,23 @@ def _is_too_late(head: Incident, foreign: Incident) -> bool:
         return False
     times = head.time, foreign.time
     return times[0] is not None and times[1] is not None and times[1] + _REACTION < times[0]
+
+
+def _explain_losses(losses: list[Incident]) -> None:
+    """Explain lost connections by the first transfer that a NIC gave up, unless they came before it."""
+    if (first := first_of(filter(_is_failed_transfer, losses))) is not None:
+        for loss in losses:
+            if not _is_failed_transfer(loss) and before(loss, first) is not True:
+                loss.because.append(first)
+
+
+def _is_failed_transfer(loss: Incident) -> bool:
+    return bool(loss.finding and loss.notice and "completion-error" in loss.notice.roles)
+
+
+def _is_lost_node(signal: Incident) -> bool:
+    """Return whether the scheduler lost a node: it says so only after other nodes lost it, too."""
+    return signal.notice is not None and job_failure.reason(signal.notice.event) == job_failure.NODE_FAILURE
 
 
 def are_together(one: Incident, other: Incident) -> bool:

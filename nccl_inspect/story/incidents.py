@@ -195,6 +195,7 @@ class Collector:
 
     def _actor(self, notice: Notice, process: Process, line: Evidence) -> frozenset[Actor]:
         named: Actor | None = self.actors.rank_in_line(line.text)
+        named = process.teller if named is None else named
         if named is None and process.host and not process.host.startswith(NO_HOST):
             named = self.actors.actor_by_process(process)
         return frozenset() if named is None else frozenset((named,))

@@ -91,13 +91,14 @@ def find_early_aborts(facts: Facts, echoes: Iterable[Notice]) -> list[LastLine]:
 
 
 def _present(facts: Facts, echoes: Iterable[Notice]) -> set[object]:
-    """Return the processes with an echo, or with a line after the first one of their host.
+    """Return the processes with an echo or a failed transfer, or with a line after the first echo of their host.
 
     For a host without an echo the first one of the source counts, if its lines start before it: the logs of hosts may
     also have been concatenated.
     """
     echoes = list(echoes)
-    present: set[object] = {process for notice in echoes for process in notice.processes}
+    said = [*echoes, *facts.with_role("completion-error")]
+    present: set[object] = {process for notice in said for process in notice.processes}
     first, of_source = _first_lines(echoes), dict[str, int]()
     for (source, _), order in first.items():
         of_source[source] = min(order, of_source.get(source, order))

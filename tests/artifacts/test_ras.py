@@ -9,6 +9,7 @@ from typing import Any
 from dumps import LOG, MESH
 from repository import TESTS
 
+import nccl_inspect
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import ras
 
@@ -44,6 +45,12 @@ def test_both_forms_say_the_same() -> None:
     for form in ("text", "json"):
         answer = ras.read(form, (MESH / "loop-eager" / f"ras.{form}").read_bytes())
         assert {member.rank for mismatch in answer.mismatches for member in mismatch.behind} == {1}
+
+
+def test_an_answer_alone_is_judged(tmp_path: Path) -> None:
+    (tmp_path / "ras.txt").write_text(TEXT, encoding="utf-8")
+    (found,) = (one for one in nccl_inspect.read(tmp_path / "ras.txt").findings if one.rule == "process-unresponsive")
+    assert (found.hosts, found.summary) == (["192.0.2.7"], "RAS has no answer from pid 4711 on 192.0.2.7")
 
 
 def test_an_answer_of_other_types_stops_nobody(tmp_path: Path) -> None:
