@@ -197,7 +197,8 @@ def _join_causes(
         lead = story.roots[0]
         name = _rule_of(lead, tellers)
         is_late = finding.fatal or _is_late(rules[finding.rule])
-        follows = is_late and name in present and name != finding.rule
+        begins = "never-began" in rules[finding.rule].tells and lead.layer is Layer.LAUNCHER  # it was ended for that
+        follows = is_late and name in present and name != finding.rule and not begins
         return finding.with_fields(because=[name], root=False) if follows and name else finding
     is_root = any(not one.because for one in incidents)
     if not is_root:
