@@ -18,6 +18,8 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import engine
 from nccl_inspect.judging.agreement import AGREEMENTS
+from nccl_inspect.judging.facts import is_before
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 
 SHM = (
@@ -102,3 +104,11 @@ def test_judging_leaves_the_job_as_it_is() -> None:
     assert json.dumps(job.to_dict()) == before
     judgement.put_into(job)
     assert not job.findings and "peer-death" in job.left_out
+
+
+def test_a_line_precedes_another_as_they_were_printed() -> None:
+    """A log with its newest line first has the later line above the earlier one; of two sources nothing is known."""
+    early, late = Evidence("job.log", 9, "early", order=1), Evidence("job.log", 8, "late", order=2)
+    assert is_before(early, late)
+    assert not is_before(late, early)
+    assert not is_before(early, Evidence("other.log", 8, "late", order=2))

@@ -19,7 +19,7 @@ from nccl_inspect.grammar.engine import load_grammar
 from nccl_inspect.ingest.lines.prefix import NOBODY
 from nccl_inspect.model.fold import process_log
 from nccl_inspect.model.fold.fold import Fold
-from nccl_inspect.model.fold.source_counts import SourceCounts
+from nccl_inspect.model.fold.source_counts import Raised, SourceCounts
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.scanning.counts import Text
@@ -133,6 +133,18 @@ def test_what_one_part_of_a_source_shows_is_kept() -> None:
             setattr(parts[not shows_first], flag, True)
             parts[0].merge(parts[1])
             assert [getattr(parts[0], name) for name in flags] == [name == flag for name in flags]
+
+
+def test_kept_lines_of_both_halves_of_a_source_have_their_numbers_in_it() -> None:
+    begin, rest = SourceCounts("job.log"), SourceCounts("job.log")
+    begin.counts.number(10)
+    for half in (begin, rest):
+        half.raised.append(Raised(2, b"ValueError", 3))
+        half.spared.append((4, b"Segmentation fault"))
+        half.benchmarks.append((5, b"step 1"))
+    begin.merge(rest)
+    assert [one.number for one in begin.raised] == [2, 12]
+    assert [number for number, _ in begin.spared + begin.benchmarks] == [4, 14, 5, 15]
 
 
 # --- the order of steps and bursts
