@@ -295,3 +295,15 @@ def test_what_a_program_prints_below_the_last_line_of_a_run_is_of_that_run(below
     log = f"{begin(100)}{below}***** Running training *****\n{begin(200)}step 1 loss 2.31\n".encode()
     assert [one.summary for one in nccl_inspect.read(log, run=1).findings] == [summary] * bool(summary)
     assert not nccl_inspect.read(log, run=2).findings
+
+
+def test_a_process_without_a_communicator_is_of_a_job(tmp_path: Path) -> None:
+    """It prints between two jobs, or in a file beside theirs, and nothing that it says is lost."""
+    logs = [b"".join(small(number)) for number in range(2)]
+    alone = b"other-host:9:9 [0] NCCL INFO cudaDriverVersion 12040\n"
+    for name, log in zip("abc", (*logs, alone), strict=True):
+        (tmp_path / f"{name}.log").write_bytes(log)
+    between = [host.name for job in judge_lines(logs[0] + alone + logs[1]) for host in job.hosts]
+    beside = [host for job in nccl_inspect.read(tmp_path).jobs for host in job.hosts]
+    for hosts in (between, beside):
+        assert sorted(hosts) == ["node-00000", "node-00001", "node-00002", "node-00003", "other-host"]
