@@ -15,6 +15,7 @@ ROLES = {
     "ends-job": "A launcher, a scheduler, a shell or the process itself says that processes have ended, or ends them.",
     "forced-end": "Somebody ended processes from outside: that is not a failure of theirs.",
     "ends-one": "It is known of one process only that somebody ended it: others may run on.",
+    "ends-worker": "A launcher ends one of its processes, as it does where another one failed or ended.",
     "restart": "A launcher starts the processes anew after a failure.",
     "memory-kill": "The kernel, a scheduler or Ray killed processes because memory ran out.",
     "told-late": "It is printed when a step or a pod ends, or by who looks at it later: not when it happened.",

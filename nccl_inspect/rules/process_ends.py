@@ -379,14 +379,11 @@ def _find_loss(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bo
 _OF_NOBODY, _NODE_FAILURE = "torch/python-interrupted", "launchers/slurm-node-failure"
 
 
-_BY_LAUNCHER = "torch/worker-signalled"
-
-
 def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     """Find reports of an external end; the story decides whether an earlier failure is the reason."""
     stopped = terminations(facts)
     has_failed = facts.with_event(ProcessEnded, lambda event: not event.is_external)
-    told = {value(notice, "pid") for notice in facts.notices(_BY_LAUNCHER)} if has_failed else set()
+    told = {value(notice, "pid") for notice in facts.with_role("ends-worker")} if has_failed else set()
     errors = (notice for notice in facts.errors() if is_forced(notice))
     forced = {id(notice): notice for notice in errors if value(notice, "pid") not in told}
     forced.update((id(notice), notice) for notice in stopped)

@@ -72,7 +72,7 @@ class Incident:
     @property
     def is_launchers_signal(self) -> bool:
         """Return whether a launcher ended a process, as it does where another one failed or ended."""
-        return self.notice is not None and self.notice.production == "torch/worker-signalled"
+        return self.notice is not None and "ends-worker" in self.notice.roles
 
     @property
     def is_signal(self) -> bool:

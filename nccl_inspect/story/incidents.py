@@ -44,8 +44,6 @@ HELPERS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
 """Statements of helper threads, which are printed at every end as well."""
 _OF_NOBODY = "torch/python-interrupted"
 _GIVES_UP = "torch/process-terminating"
-_SENT_TO_ONE = ("torch/worker-signalled", "torch/spawn-ended", "launchers/deepspeed-killing")
-"""Launchers signal one process; the other statements with a pid name the launcher, or one that was signalled before."""
 _AGENT = compile_later(r"[WE]\d{4} [\d:.]+ (\d+) torch/")
 _REMOTE = compile_later(
     r"remote process exited or there was a network error|ncclRemoteError|Connection closed by remote peer"
@@ -327,8 +325,8 @@ class Collector:
                 continue  # of a helper: the job went on
             is_report = isinstance(notice.event, ProcessEnded)
             agent = _AGENT.search(line.text)
-            pid = value(notice, "pid") if notice.production in _SENT_TO_ONE else None
-            if pid is not None and notice.production == "torch/worker-signalled":
+            pid = value(notice, "pid") if "ends-worker" in notice.roles else None  # else that of the launcher
+            if pid is not None:
                 signalled.add(pid)
             if _is_first(notice) and (signalled or is_one) and not agents:
                 ended = report_of(notice).ended_pid
@@ -351,7 +349,7 @@ class Collector:
             rank = self.actors.rank_in_line(line.text)
             sent_to = self.actors.actor_by_pid(pid)
             named: Collection[Actor] = report_of(notice).ranks if rank is None else (rank,)
-            is_of_launcher = notice.production == "torch/worker-signalled" or "ends-one" in notice.roles
+            is_of_launcher = not notice.roles.isdisjoint(("ends-worker", "ends-one"))
             yield Incident(
                 "ended-from-outside",
                 Layer.LAUNCHER,
