@@ -155,8 +155,6 @@ def message(data: bytes) -> None:
         text = line.decode("utf-8", "surrogateescape")
         if told := meaning.explain_line(text, grammar):
             require(all(is_safe(value) for _, value, _ in told.fields), "a value holds control characters")
-        else:
-            meaning.nearest(text[:2000], grammar)
 
 
 def envelope(data: bytes) -> None:

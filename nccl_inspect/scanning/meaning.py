@@ -274,17 +274,6 @@ def without_prefix(text: str) -> tuple[str | None, str]:
     return decode(level), decode(message)
 
 
-def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:
-    """Return the production with the longest partial match of an unknown message, and the number of bytes matched."""
-    message = encode(without_prefix(text)[1])
-    best: tuple[Production, int] | None = None
-    for production in (*grammar.beginnings(message), *grammar.candidates(message)):
-        fits = production.count_matched(message)
-        if best is None or fits > best[1]:
-            best = production, fits
-    return best
-
-
 def releases(production: Production) -> str:
     """Return the releases that print a message, in words."""
     first, dots, last = production.versions.partition("..")

@@ -18,7 +18,7 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import engine
 from nccl_inspect.judging.agreement import AGREEMENTS
-from nccl_inspect.judging.facts import is_before
+from nccl_inspect.judging.facts import Facts, is_before
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 
@@ -112,3 +112,9 @@ def test_a_line_precedes_another_as_they_were_printed() -> None:
     assert is_before(early, late)
     assert not is_before(late, early)
     assert not is_before(early, Evidence("other.log", 8, "late", order=2))
+
+
+def test_a_gpu_is_that_of_the_initialization_before_that_of_a_bracket() -> None:
+    begun = "node-a:1:1 [0] NCCL INFO comm 0x55d0 rank 0 nranks 2 cudaDev 0 busId 60 - Init COMPLETE\n"
+    facts = Facts(nccl_inspect.read(begun.encode()))
+    assert [facts.gpu(0, "c0").bus_id, facts.gpu(1, "c0").bus_id] == ["60", "c0"]

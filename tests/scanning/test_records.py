@@ -9,6 +9,8 @@ from few_examples import FEW
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nccl_inspect
+
 LINE = "vm-%d:7:7 [0] NCCL INFO Channel 0%d/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 
 
@@ -75,3 +77,13 @@ OTHERS = [
 def test_objects_of_other_forms_give_what_lines_give() -> None:
     block = [docker(LINE % (number, 1), number) for number in range(20)]
     assert not [line for line in OTHERS if fuzz_blocks.difference([[*block, line, *block], [line] * 20])]
+
+
+def test_two_lines_in_one_record_are_damage() -> None:
+    line = "node-a:1:1 [0] NCCL INFO cudaDriverVersion 12040"
+    torn = "node-a:1:1 [0] NCCL INFO Bootstrap : Using eth0" + line
+    records = [
+        json.dumps({"log": f"{one}\n", "stream": "stdout", "time": "2026-11-20T23:13:07Z"}) for one in (line, torn)
+    ]
+    (source,) = nccl_inspect.read(("\n".join(records) + "\n").encode()).sources
+    assert (source.nccl_lines, source.damaged_lines) == (2, 1)
