@@ -420,8 +420,6 @@ _MOST_PATHS = 3
 """Paths whose lines are shown beside those of settings."""
 _ALONE = compile_later(r"«(\w+)\?\{\1\}»")
 """A value in a sentence or a command that is complete without it."""
-_TWICE = compile_later(r"\b(\w[\w ]+), or \1\b")
-"""Two parts that read the same in general."""
 _BOTH = r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»"
 _EITHER, _EITHER_STEP = compile_later(_BOTH), compile_later(f"^{_BOTH}$")
 
@@ -832,7 +830,7 @@ def _general_text(text: str) -> str:
     text = _ALONE.sub("", _EITHER.sub(r"«\1?\2, or \3»", text))
     while PART.search(text):
         text = PART.sub(r"\3", text)
-    return _TWICE.sub(r"\1", PLACEHOLDER.sub(name_in_general, text))
+    return PLACEHOLDER.sub(name_in_general, text)
 
 
 def _advice(says: list[dict[str, list[str]]]) -> Iterator[str]:
