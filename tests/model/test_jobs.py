@@ -173,7 +173,7 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
         )
         for name in ("{}.ibstat", "{}/ibstat", "hosts/{}/ibstat")
         for many_jobs in (True, False)
-    },
+    }
 }
 
 
