@@ -8,6 +8,7 @@ import re
 import string
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import regex
@@ -135,47 +136,7 @@ def test_lines_of_nccl_are_not_taken_for_those_of_other_programs() -> None:
 
 # --- single lines
 
-OF_APPLICATIONS = """
-{'loss': 2.1, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
-***** Running training *****
-  Num examples = 1,000
-[bench] world allreduce 268435456 bytes time 1.352 ms algbw 198.55 GB/s busbw 347.45 GB/s
-rank 3: InitRank(&c,n,sh->id,rank) failed rc 3
-launcher: timeout, killing 4 ranks
-   268435456      67108864     float
-see https://ofiwg.github.io/libfabric: providers <warn> text
-Last error: connection refused, will try again
-waiting for the watchdog thread to be joined
-epoch 3  time      : 12.1 s
-srun: job 123456 queued and waiting for resources
-2026-03-05 08:07:13 INFO Starting server on port 8080
-WARN: device cuda:0 is busy, waiting
-ERROR: could not open file foo.txt
-Warning  the valve is open
-I1203 09:48:08.169726       1 main.go:416] Listening on :8080
-E1203 09:48:08.169726       1 server.go:416] failed to serve request: context canceled
-[2026-11-03 18:11:28] epoch 3 loss 2.1
-Detected 3 objects for GPU benchmark
-[node-a:100] Session abc expired.
-Failed to load model weights from /models/x.safetensors
-Assertion failed: x > 0
-Custom allreduce is great
-Backend redis was selected
-[INFO] [tid 5] started
-provider: aws
-Only 5 items are up out of the expected 6
-Node #0 - ready
-  what():  vector::_M_range_check
-[12:00:01] [main.cpp:45] hello
-kernel: usb 1-1: new device
-UCX is a communication library; NVSHMEM is another.
-DeepEP is fast. NIXL is available on the index.
-Failed: could not compile kernel
-E1203 09:48:08.169726       1 server.go:41] Marking device offline; GRPC server for x is unable to restart server y
-ERR:  mh is high; Temperature 70 of sampling is high; gdrdrv is a module
-W0325 09:33:41.55  82 config.cpp:96] Ignore value from environment variable FOO
-mlx5_core 0000:61:00.0: firmware version: 28.39.1002
-"""
+OF_APPLICATIONS = Path(__file__).with_name("applications.txt").read_text("utf-8")
 
 
 def test_a_line_of_an_application_is_nobodys_and_its_exception_proves_nothing() -> None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import chain, combinations, cycle, pairwise, zip_longest
+from itertools import chain, combinations, cycle, pairwise, product, zip_longest
 from pathlib import Path
 
 import pytest
@@ -166,25 +165,14 @@ def split_by_machine(number: int, name: str, many_jobs: bool) -> Callable[[], ob
     return lambda: Judge(Options()).find_job(fold, beside=beside)
 
 
-WORK: dict[str, Callable[[int], Callable[[], object]]] = {
-    **{
-        f"{name} of {'many jobs' if many_jobs else 'one job'}": partial(
-            split_by_machine, name=name, many_jobs=many_jobs
-        )
-        for name in ("{}.ibstat", "{}/ibstat", "hosts/{}/ibstat")
-        for many_jobs in (True, False)
-    }
-}
-
-
 @pytest.mark.slow
 def test_the_work_grows_with_the_number_of_machines() -> None:
-    WORK["{}.ibstat of many jobs"](2)()  # loads what is loaded once
+    split_by_machine(2, "{}.ibstat", True)()  # loads what is loaded once
     wrong = []
-    for name, work in WORK.items():
-        few, many = calls(work(20)), calls(work(80))
+    for name, many_jobs in product(("{}.ibstat", "{}/ibstat", "hosts/{}/ibstat"), (True, False)):
+        few, many = (calls(split_by_machine(number, name, many_jobs)) for number in (20, 80))
         if many > 6 * few:
-            wrong.append(f"{name}: {few} calls for 20, {many} for 80")
+            wrong.append(f"{name} of {'many jobs' if many_jobs else 'one job'}: {few} calls for 20, {many} for 80")
     assert not wrong, "\n".join(wrong)
 
 
