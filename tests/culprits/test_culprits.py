@@ -1,8 +1,9 @@
-"""What bad pairs have in common, whatever they are; what is found of each fault is in the logs with labels."""
+"""What bad pairs have in common, and who is odd, whatever they are; the logs with labels show it of each fault."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from itertools import permutations
 from random import Random
 
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from nccl_inspect.judging import culprits
 from nccl_inspect.judging.culprits import Trait
+from nccl_inspect.judging.siblings import Attribute, Sibling, find_odd
 
 KINDS = ("host", "gpu")
 Units = list[tuple[tuple[int, int], bool]]
@@ -59,3 +61,17 @@ def test_counts_add_up(units: Units) -> None:
         covered.update(at for at in having if units[at][1])
     assert found.explained == len(covered)
     assert not found.culprits or found.explained >= 0.95 * len(compared.bad)
+
+
+def is_less(value: Hashable, usual: Hashable) -> bool:
+    return isinstance(value, int) and isinstance(usual, int) and value < usual
+
+
+def test_the_worse_of_two_is_odd_whichever_printed_first() -> None:
+    channels = Attribute("channels", "", ("topology",), is_less, least=2)
+    hosts = {name: Sibling("host", name, frozenset({name}), frozenset({rank}), list) for rank, name in enumerate("ab")}
+    for order in permutations([(hosts["a"], 8), (hosts["b"], 7)]):
+        odd = find_odd(channels, dict(order), "hosts")
+        assert odd is not None
+        assert odd.siblings == [hosts["b"]]
+        assert odd.usual == 8

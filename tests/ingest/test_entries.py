@@ -335,9 +335,8 @@ def test_an_export_is_read_by_one_process(tmp_path: Path) -> None:
         path.write_bytes(EXPORTS[kind](rows("peer-killed")))
         shares = partition.plan_parts(str(path), 4, 1)
         assert not shares or [[part.is_whole for part in share] for share in shares] == [[True]]
-        assert describe_job(reading.Judge(reading.Options())(reading.fold(str(path), jobs=4))) == read_plain(
-            "peer-killed"
-        )
+        job = reading.Judge(reading.Options())(reading.fold(str(path), jobs=4))
+        assert describe_job(job) == read_plain("peer-killed")
 
 
 # --- newest first
@@ -369,9 +368,8 @@ def test_times_that_jitter_or_begin_again_turn_nothing() -> None:
     kinds = PREFIXED["timestamps"], PREFIXED["seconds"], ROWS["docker-lines"]
     for said, export in zip(logs, cycle(kinds)):
         assert not nccl_inspect.read(export(said)).sources[0].newest_first
-    same = [
-        Said(BEGIN.replace(microsecond=0, second=at // 40), row.text) for at, row in enumerate(found)
-    ]  # many lines have the same time
+    # many lines have the same time
+    same = [Said(BEGIN.replace(microsecond=0, second=at // 40), row.text) for at, row in enumerate(found)]
     assert describe_job(nccl_inspect.read(PREFIXED["timestamps"](same[::-1]))) == read_plain("peer-killed")
 
 

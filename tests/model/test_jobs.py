@@ -25,7 +25,7 @@ from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.pipeline.reading import Judge, Options
-from nccl_inspect.util.times import moment
+from nccl_inspect.util.times import moment, show_time
 
 HOSTS = re.compile(rb"(?m)^(?:\S+ )?([A-Za-z0-9_.-]+):\d+:\d+ \[")
 CAPTURES = (
@@ -230,7 +230,7 @@ def test_lines_run_together_are_taken_apart(glued: set[int], envelope: bytes) ->
     assert (job.sources[0].damaged_lines, job.sources[0].typed_lines) == (0, whole.sources[0].typed_lines)
 
 
-def test_time_stamps_are_comparable() -> None:
+def test_time_stamps_are_comparable_and_seconds_from_a_start_are_no_date() -> None:
     for earlier, later in (
         ("2026-11-20 23:13:07.071868", "2026-11-20 23:13:07.071869"),
         ("2026-11-20T23:13:07Z", "2026-11-20T23:13:07.123456789Z"),
@@ -243,6 +243,7 @@ def test_time_stamps_are_comparable() -> None:
         assert before.clock == after.clock
         assert before.seconds < after.seconds
     assert [moment(text) for text in (None, "", "now", "23:13", "Nov 99 23:13:07")] == [None] * 5
+    assert [show_time(text) for text in ("47.5", "1700000000.25")] == ["48 s", "2023-11-14 22:13:20Z"]
 
 
 _STALL = (
