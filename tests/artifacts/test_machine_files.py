@@ -93,7 +93,7 @@ def items(name: str) -> Report:
     return read((DATA / name).read_bytes(), name)[1]
 
 
-def test_limits() -> None:
+def test_limits_ports_and_file_systems_are_in_the_same_words_and_units_whatever_the_tool() -> None:
     limits = {
         "ulimit-bash.txt": (None, 1048576),
         "ulimit-small.txt": (8192 << 10, 1024),
@@ -106,15 +106,9 @@ def test_limits() -> None:
         found = {item.name: item.values.get("value") for item in items(name).items if item.part == "limit"}
         assert (found["memlock"], found["nofile"]) == expected, name
         assert "nproc" in found, name
-
-
-def test_ports_of_all_tools_have_the_same_words() -> None:
     for name in ("ibstat-down.txt", "ibstatus.txt", "ibv_devinfo.txt", "rdma-link.txt"):
         assert {item.values["state"] for item in items(name).items} == {"ACTIVE", "DOWN"}, name
     assert [item.values["rate"] for item in items("ibv_devinfo-v.txt").items] == [400, 400, 100]
-
-
-def test_file_systems_in_bytes() -> None:
     sizes = {
         name: [item.values["size"] for item in items(name).items if item.name == "/dev/shm"]
         for name in ("df.txt", "df-h.txt", "df-T.txt")

@@ -126,11 +126,6 @@ def test_a_damaged_dump_is_refused_or_read(at: int, noise: bytes) -> None:
         flight_recorder.read("nccl_trace_rank_0", whole[:at] + noise + whole[at + len(noise) :])
 
 
-def test_typed_lists_of_torch_are_lists() -> None:
-    data = b"\x80\x02ctorch.jit._pickle\nbuild_intlist\n(]q\x00(K\x01K\x02etR."
-    assert plain_pickle.loads(data) == [1, 2]
-
-
 def test_a_dump_that_breaks_off_is_named_so() -> None:
     whole = (MESH / "loop-eager" / "nccl_trace_rank_0").read_bytes()
     with pytest.raises(ValueError, match="it breaks off"):

@@ -63,9 +63,8 @@ def test_an_answer_of_other_types_stops_nobody(tmp_path: Path) -> None:
             def change_answer(found: dict[str, Any], key: str = key, value: Any = value) -> dict[str, Any]:
                 return {**found, key: value} if key in found else found
 
-            (tmp_path / "ras.json").write_text(
-                json.dumps(json.loads(data, object_hook=change_answer)), encoding="utf-8"
-            )
+            changed = json.dumps(json.loads(data, object_hook=change_answer))
+            (tmp_path / "ras.json").write_text(changed, encoding="utf-8")
             (found,) = artifacts.inventory(str(tmp_path)).evidence
             assert found.kind == ras.KIND
             assert found.value or (found.problem or "").startswith("damaged: "), f"{key} = {value}"

@@ -138,16 +138,19 @@ def test_there_is_colour_on_a_terminal_unless_it_is_unwanted(tmp_path: Path) -> 
     assert ESCAPE not in target.read_bytes()
 
 
-def unfit(name: str) -> list[str]:
+def unfit(command: str) -> list[str]:
     wrong: list[str] = []
     for columns in (40, 60, 80, 132):
-        done = execute("summarize", name, cwd=sample_data.FOLDER, env={"COLUMNS": f"{columns}"})
+        done = execute(*command.split(), cwd=sample_data.FOLDER, env={"COLUMNS": f"{columns}"})
         for line in done.stdout.decode().splitlines():
             is_wide = len(line) > columns and len(line.split()) > 1
-            wrong += [f"{name} at {columns}: {line}"] if is_wide or line != line.rstrip() or "\x1b" in line else []
+            wrong += [f"{command} at {columns}: {line}"] if is_wide or line != line.rstrip() or "\x1b" in line else []
     return wrong
 
 
 @sample_data.one_or_all("peer-killed", "v2.30.7-shm-4gpu")
-def test_the_summary_fits_the_width_unless_a_single_word_does_not(names: tuple[str, ...]) -> None:
-    assert not [line for name in names for line in unfit(name)]
+def test_what_is_told_fits_the_width_unless_a_single_word_does_not(names: tuple[str, ...]) -> None:
+    pairs = [("p2p-nvlink-8gpu", "v2.30.7-shm-4gpu"), ("socket-2node-tp4-dp2", "timestamps")]
+    pairs += [("v2.28.9-libfabric-2node", "efa-provider-missing-socket-fallback")]
+    commands = [f"summarize {name}" for name in names] + [f"diff {one}/job.log {other}/job.log" for one, other in pairs]
+    assert not [line for command in commands for line in unfit(command)]

@@ -154,16 +154,10 @@ def test_sigterm_is_obeyed_soon_wherever_the_time_goes() -> None:
     wrong: list[object] = []
     for after in (0.0, 1.0):  # while it reads the last lines, and while it judges
         for form in ("text", "json"):
-            process = subprocess.Popen(
-                [sys.executable, "-m", "nccl_inspect", "summarize", "-", "--format", form],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-            assert process.stdin is not None
+            process = Piped([sys.executable, "-m", "nccl_inspect", "summarize", "-", "--format", form])
             process.stdin.write(text.encode())
             process.stdin.close()
-            process.stdin = None
+            process.stdin = None  # type: ignore[assignment]
             time.sleep(after)
             process.terminate()
             out, err = process.communicate(timeout=20)

@@ -8,6 +8,8 @@ import re
 import string
 import sys
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 import regex
@@ -17,13 +19,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import nccl_inspect
-from nccl_inspect.errors import NoInputError
+from nccl_inspect.errors import GrammarError, NoInputError
 from nccl_inspect.event import types as events
-from nccl_inspect.grammar import engine, notation
+from nccl_inspect.grammar import engine, files, notation
+from nccl_inspect.grammar.layers import ROLES
 from nccl_inspect.grammar.notation import beginning, field_type, rewrite_for_beginnings
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.judging.engine import list_rules
 
 GRAMMAR = engine.load_grammar()
 PRODUCTIONS = GRAMMAR.productions
@@ -135,47 +139,7 @@ def test_lines_of_nccl_are_not_taken_for_those_of_other_programs() -> None:
 
 # --- single lines
 
-OF_APPLICATIONS = """
-{'loss': 2.1, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
-***** Running training *****
-  Num examples = 1,000
-[bench] world allreduce 268435456 bytes time 1.352 ms algbw 198.55 GB/s busbw 347.45 GB/s
-rank 3: InitRank(&c,n,sh->id,rank) failed rc 3
-launcher: timeout, killing 4 ranks
-   268435456      67108864     float
-see https://ofiwg.github.io/libfabric: providers <warn> text
-Last error: connection refused, will try again
-waiting for the watchdog thread to be joined
-epoch 3  time      : 12.1 s
-srun: job 123456 queued and waiting for resources
-2026-03-05 08:07:13 INFO Starting server on port 8080
-WARN: device cuda:0 is busy, waiting
-ERROR: could not open file foo.txt
-Warning  the valve is open
-I1203 09:48:08.169726       1 main.go:416] Listening on :8080
-E1203 09:48:08.169726       1 server.go:416] failed to serve request: context canceled
-[2026-11-03 18:11:28] epoch 3 loss 2.1
-Detected 3 objects for GPU benchmark
-[node-a:100] Session abc expired.
-Failed to load model weights from /models/x.safetensors
-Assertion failed: x > 0
-Custom allreduce is great
-Backend redis was selected
-[INFO] [tid 5] started
-provider: aws
-Only 5 items are up out of the expected 6
-Node #0 - ready
-  what():  vector::_M_range_check
-[12:00:01] [main.cpp:45] hello
-kernel: usb 1-1: new device
-UCX is a communication library; NVSHMEM is another.
-DeepEP is fast. NIXL is available on the index.
-Failed: could not compile kernel
-E1203 09:48:08.169726       1 server.go:41] Marking device offline; GRPC server for x is unable to restart server y
-ERR:  mh is high; Temperature 70 of sampling is high; gdrdrv is a module
-W0325 09:33:41.55  82 config.cpp:96] Ignore value from environment variable FOO
-mlx5_core 0000:61:00.0: firmware version: 28.39.1002
-"""
+OF_APPLICATIONS = Path(__file__).with_name("applications.txt").read_text("utf-8")
 
 
 def test_a_line_of_an_application_is_nobodys_and_its_exception_proves_nothing() -> None:
@@ -315,3 +279,61 @@ def test_without_the_package_a_cut_line_is_known_all_the_same(monkeypatch: pytes
     finally:
         beginning.cache_clear()
     assert [one and one.production.name for one in parsed] == ["trees", None]
+
+
+# --- roles: what kind of line a production is stands in the grammar, and rules ask for the kind
+
+MODULES = sorted(Path(nccl_inspect.__file__).parent.rglob("*.py"))
+_QUALIFIED = re.compile(r"[a-z-]+/[a-z0-9-]+[a-z0-9]")
+_OTHER_MEANINGS = {"trees", "xid", "p2p-disabled"}
+"""A key of the JSON, a field of an event, a reason of an event."""
+
+
+def test_each_role_is_described_and_used() -> None:
+    used = {role for production in PRODUCTIONS for role in production.roles}
+    assert used == set(ROLES)
+    assert all(sentence.endswith(".") for sentence in ROLES.values())
+    assert not ROLES.keys() & {production.name for production in PRODUCTIONS}
+
+
+def test_an_unknown_role_is_refused() -> None:
+    text = "dialect: nccl\n\nproduction: lost\nline: lost {rank}\nrole: survivable lost-peer\n"
+    with pytest.raises(
+        GrammarError, match=r"own\.grammar: production 'lost' has the unknown role 'lost-peer'; choose from "
+    ):
+        files.read(text, "own.grammar")
+
+
+def test_python_names_productions_with_their_dialect() -> None:
+    known = {f"{production.dialect}/{production.name}" for production in PRODUCTIONS}
+    dialects = tuple(f"{production.dialect}/" for production in PRODUCTIONS)
+    named = {text for text in _texts() if _QUALIFIED.fullmatch(text) and text.startswith(dialects)}
+    assert named <= known, "no production of these names"
+    rules = {entry.rule.name for entry in list_rules()}
+    bare = {production.name for production in PRODUCTIONS} & _texts() - rules - _OTHER_MEANINGS
+    assert not bare, "say dialect/name"
+
+
+def test_no_rule_is_asked_for_as_a_production() -> None:
+    calls = (call for module in MODULES for call in _NOTICES.findall(module.read_text(encoding="utf-8")))
+    asked = {name for call in calls for name in _TEXT.findall(call)}
+    assert len(asked) > 50
+    assert all("/" in name for name in asked)
+
+
+def test_each_role_is_asked_for() -> None:
+    pages = (page.read_text(encoding="utf-8") for page in (Path(nccl_inspect.__file__).parent / "rules").glob("*.md"))
+    asked = {role for page in pages for roles in _OF_PAGE.findall(page) for role in roles.split()}
+    assert ROLES.keys() <= _texts(but="roles.py") | asked
+
+
+_TEXT = re.compile(r'"([^"\n]*)"')
+_OF_PAGE = re.compile(r"^(?:about|beside|when|unless): role ([^#\n]*)", re.MULTILINE)
+_NOTICES = re.compile(r"\.notices\(([^()]*)\)")
+
+
+@cache
+def _texts(but: str = "") -> frozenset[str]:
+    """Return the texts in quotes of all modules."""
+    modules = (module.read_text(encoding="utf-8") for module in MODULES if module.name != but)
+    return frozenset(text for module in modules for text in _TEXT.findall(module))

@@ -64,11 +64,8 @@ def test_the_first_process_is_named_though_others_lost_it() -> None:
     assert not job.unexplained
 
 
-def test_a_signal_from_outside_is_no_failure() -> None:
+def test_a_signal_from_outside_is_no_failure_and_a_launcher_may_name_no_pid_or_no_process_at_all() -> None:
     assert read(NAMED + "signal 15").findings[0].rule == "ended-from-outside"
-
-
-def test_a_launcher_may_name_no_pid_or_no_process_at_all() -> None:
     assert read("starter: lost 1 (Killed)").findings[0].ranks == [1]
     assert "a process that starter does not name ended with exit code 7" in (
         read("starter: a process failed, status 7").findings[0].summary

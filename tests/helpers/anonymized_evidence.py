@@ -23,18 +23,8 @@ def run(*words: object) -> None:
 
 HOST, POD, USER, PROJECT = "zenith-gpu17", "orion-train-worker-3", "bobsmith", "orion"
 TOKEN, PASSWORD = "hf_aBcDeFgHiJkL", "Tr0ub4dor+3"
-PLANTED = (
-    HOST,
-    POD,
-    USER,
-    PROJECT,
-    TOKEN,
-    PASSWORD,
-    "zenith",
-    "203.0.113.7",
-    "0x946dae03008d5f00",
-    "94:6d:ae:8d:5f:00",
-)
+NUMBERS = ("203.0.113.7", "0x946dae03008d5f00", "94:6d:ae:8d:5f:00")
+PLANTED = (HOST, POD, USER, PROJECT, TOKEN, PASSWORD, "zenith", *NUMBERS)
 WANDB = "0123456789abcdef0123456789abcdef01234567"
 
 

@@ -42,10 +42,7 @@ FOUND = {f"scanning.{name}" for name in ("counts", "found")}
 """What a scanner gives to the model: data."""
 OUTSIDE = ("ingest", "grammar", "report", "cli")
 """What rules know nothing of."""
-SHARED = {
-    "report": ("words", "tables", "digest", "head", "jobs", "picture"),
-    "cli": ("shared", "manual", "questions"),
-}
+SHARED = {"report": ("words", "tables", "digest", "head", "jobs", "picture"), "cli": ("shared", "manual", "questions")}
 """What formats and commands may import of their siblings."""
 
 

@@ -78,11 +78,13 @@ def json_lines(record: Callable[[Said], Any]) -> Export:
     return lambda rows: b"".join(dump(record(row)) for row in rows)
 
 
-def json_document(record: Callable[[Said], Any], around: Callable[[list[Any]], Any] = list) -> dict[str, Export]:
-    """Return a JSON document, in one line and over many."""
+def json_document(
+    name: str, record: Callable[[Said], Any], around: Callable[[list[Any]], Any] = list
+) -> dict[str, Export]:
+    """Return a JSON document, in one line and over many, by their names."""
     return {
-        "": lambda rows: dump(around([record(row) for row in rows])),
-        "-pretty": lambda rows: dump(around([record(row) for row in rows]), indent=2),
+        name: lambda rows: dump(around([record(row) for row in rows])),
+        f"{name}-pretty": lambda rows: dump(around([record(row) for row in rows]), indent=2),
     }
 
 
@@ -151,27 +153,19 @@ def unknown(row: Said) -> dict[str, Any]:
     return {"meta": {"seq": 1, "at": row.iso}, "entry": {"what": row.text}}
 
 
-def name_lines(name: str, exports: dict[str, Export]) -> dict[str, Export]:
-    return {name + suffix: export for suffix, export in exports.items()}
-
-
 DOCUMENTS: dict[str, Export] = {
-    **name_lines("gcloud", json_document(gcp)),
-    **name_lines(
-        "cloudwatch-events", json_document(cloudwatch, lambda found: {"events": found, "searchedLogStreams": []})
-    ),
-    **name_lines("insights-results", json_document(insights, lambda found: {"results": found, "status": "Complete"})),
-    **name_lines("insights-json", json_document(lambda row: {"@timestamp": row.plain_line, "@message": row.text})),
-    **name_lines("elastic-search", json_document(elastic, hits)),
-    **name_lines("loki-api", json_document(lambda row: [row.milliardths, row.text], loki)),
-    **name_lines("loki", json_document(lambda row: {"labels": {"pod": "a"}, "line": row.text, "timestamp": row.iso})),
-    **name_lines("azure-tables", json_document(lambda row: [row.iso, "llama-0", row.text], azure)),
-    **name_lines(
-        "azure-cli", json_document(lambda row: {"LogMessage": row.text, "PodName": "a", "TimeGenerated": row.iso})
-    ),
-    **name_lines("datadog-api", json_document(datadog, lambda found: {"data": found, "meta": {"elapsed": 1}})),
-    **name_lines("docker", json_document(lambda row: {"log": row.text + "\n", "stream": "stdout", "time": row.iso})),
-    **name_lines("unknown", json_document(unknown)),
+    **json_document("gcloud", gcp),
+    **json_document("cloudwatch-events", cloudwatch, lambda found: {"events": found, "searchedLogStreams": []}),
+    **json_document("insights-results", insights, lambda found: {"results": found, "status": "Complete"}),
+    **json_document("insights-json", lambda row: {"@timestamp": row.plain_line, "@message": row.text}),
+    **json_document("elastic-search", elastic, hits),
+    **json_document("loki-api", lambda row: [row.milliardths, row.text], loki),
+    **json_document("loki", lambda row: {"labels": {"pod": "a"}, "line": row.text, "timestamp": row.iso}),
+    **json_document("azure-tables", lambda row: [row.iso, "llama-0", row.text], azure),
+    **json_document("azure-cli", lambda row: {"LogMessage": row.text, "PodName": "a", "TimeGenerated": row.iso}),
+    **json_document("datadog-api", datadog, lambda found: {"data": found, "meta": {"elapsed": 1}}),
+    **json_document("docker", lambda row: {"log": row.text + "\n", "stream": "stdout", "time": row.iso}),
+    **json_document("unknown", unknown),
     "jq": lambda rows: b"".join(dump(gcp(row), indent=2) for row in rows),
     "one-string": lambda rows: dump("\n".join(row.text for row in rows)),
     "one-member": lambda rows: dump({"status": "ok", "logs": "\n".join(row.text for row in rows)}),
@@ -341,9 +335,8 @@ def test_an_export_is_read_by_one_process(tmp_path: Path) -> None:
         path.write_bytes(EXPORTS[kind](rows("peer-killed")))
         shares = partition.plan_parts(str(path), 4, 1)
         assert not shares or [[part.is_whole for part in share] for share in shares] == [[True]]
-        assert describe_job(reading.Judge(reading.Options())(reading.fold(str(path), jobs=4))) == read_plain(
-            "peer-killed"
-        )
+        job = reading.Judge(reading.Options())(reading.fold(str(path), jobs=4))
+        assert describe_job(job) == read_plain("peer-killed")
 
 
 # --- newest first
@@ -375,9 +368,8 @@ def test_times_that_jitter_or_begin_again_turn_nothing() -> None:
     kinds = PREFIXED["timestamps"], PREFIXED["seconds"], ROWS["docker-lines"]
     for said, export in zip(logs, cycle(kinds)):
         assert not nccl_inspect.read(export(said)).sources[0].newest_first
-    same = [
-        Said(BEGIN.replace(microsecond=0, second=at // 40), row.text) for at, row in enumerate(found)
-    ]  # many lines have the same time
+    # many lines have the same time
+    same = [Said(BEGIN.replace(microsecond=0, second=at // 40), row.text) for at, row in enumerate(found)]
     assert describe_job(nccl_inspect.read(PREFIXED["timestamps"](same[::-1]))) == read_plain("peer-killed")
 
 
@@ -427,7 +419,7 @@ def test_a_table_has_its_lines_in_the_column_that_holds_those_of_nccl() -> None:
 
 
 def test_a_document_of_one_line_has_one_and_epochs_are_shown_as_dates() -> None:
-    data = json_document(cloudwatch)[""](rows("peer-killed"))
+    data = json_document("", cloudwatch)[""](rows("peer-killed"))
     for export in (data, data.removesuffix(b"\n")):
         job = nccl_inspect.read(export)
         assert job.head

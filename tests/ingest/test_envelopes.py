@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,28 +181,7 @@ def test_nested_envelopes_join_what_they_know_and_a_line_keeps_its_own_time() ->
 
 # --- whole logs
 
-LEADS = """\
-2026-11-20 23:13:07,071 INFO train.py:12 |
-2026-11-20 23:13:07.071 | INFO     | __main__:main:12 - |
-[2026-11-20 23:13:07,071][__main__][INFO] - |
-11/20/2026 23:13:07 - INFO - __main__ - |
-I1120 23:13:07.071868    1234 log.go:12] |
-INFO:root:|
-> |
-> > |
-    |
-\t|
-1) |
-      7 |
-[trainer0|0]:|
-[node-1:0] |
-[replica=0 job=1] |
-2026-11-20T23:13:07.071868+00:00 app[worker.1]: |
-LAUNCH INFO 2026-11-20 23:13:07,071 |
-rank0[1234][MainThread]: INFO: |
-2026-11-20T23:13:07.071868Z [10.0.0.4] |
-logs/with blanks/job.log:7:|
-"""
+LEADS = Path(__file__).with_name("leads.txt").read_text("utf-8")
 """What launchers that nobody knows put in front; it ends before the bar."""
 
 

@@ -53,15 +53,9 @@ ALIVE: list[tuple[str, dict[str, Any], str]] = [
 
 
 def finding(rule: str, **fields: Any) -> Finding:
-    says: dict[str, Any] = {
-        "severity": "error",
-        "confidence": "certain",
-        "summary": "s",
-        "cause": "c",
-        "impact": "i",
-        "fix": ["f"],
-    }
-    return Finding(rule=rule, category=RULES[rule].category, **(says | fields))
+    texts: dict[str, Any] = {"summary": "s", "cause": "c", "impact": "i", "fix": ["f"]}
+    says = {"severity": "error", "confidence": "certain", **texts, **fields}
+    return Finding(rule=rule, category=RULES[rule].category, **says)
 
 
 def test_the_page_the_layer_and_the_confidence_decide() -> None:

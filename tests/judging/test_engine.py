@@ -51,10 +51,11 @@ def test_rules_are_selected_and_ignored_by_name_glob_and_category() -> None:
             find_rules(**{option: ["no-such-rule"]})
 
 
-def test_rules_are_ordered_by_category_and_name() -> None:
+def test_rules_are_ordered_by_category_and_name_and_judge_a_job_or_explain_its_findings() -> None:
     order = [(engine.CATEGORIES.index(rule.category), rule.name) for rule in RULES.values()]
     assert all(before < after for before, after in pairwise(order))
     assert {rule.severity for rule in RULES.values()} <= {*engine.SEVERITIES}
+    assert [entry.rule.name for entry in engine.list_rules() if (entry.judge is None) == (entry.explain is None)] == []
 
 
 def test_rules_name_others_that_exist_and_causes_what_is_shown_and_no_effect_causes_its_cause() -> None:
@@ -69,10 +70,6 @@ def test_rules_name_others_that_exist_and_causes_what_is_shown_and_no_effect_cau
     leading = {name: [rule.name for rule in engine.causes_of(name) if not rule.nest_under_effect] for name in RULES}
     TopologicalSorter(leading).prepare()  # a cycle raises
     assert len({one.name for one in AGREEMENTS}) == len(AGREEMENTS)
-
-
-def test_a_rule_judges_a_job_or_explains_its_findings() -> None:
-    assert [entry.rule.name for entry in engine.list_rules() if (entry.judge is None) == (entry.explain is None)] == []
 
 
 @pytest.mark.slow

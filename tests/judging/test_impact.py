@@ -62,18 +62,14 @@ def test_no_figure_is_told_where_none_is_known() -> None:
     (path,) = nccl_inspect.read(NET).paths
     assert impact.find_rate(path) is None
     (direct,) = nccl_inspect.read(NET.replace(b"IB/0", b"IB/0/GDRDMA")).paths
-    assert impact.find_rate(direct, require_platform("p5en.48xlarge")) == impact.network(
-        require_platform("p5en.48xlarge")
-    )
+    p5en = require_platform("p5en.48xlarge")
+    assert impact.find_rate(direct, p5en) == impact.network(p5en)
 
 
-def test_every_rate_says_where_it_can_be_read() -> None:
+def test_every_rate_says_where_it_can_be_read_and_ratios_are_ranges() -> None:
     single = [value for value in vars(impact).values() if isinstance(value, Rate)]
     for rate in (*single, *impact.NVLINK.values(), impact.nic(None), impact.nic(800)):
         assert rate.low <= rate.high and rate.what, rate
         assert re.match(r"[a-z.]+\.(com|co)/", rate.link) or (ROOT / rate.link).is_file(), rate
-
-
-def test_ratios_are_ranges() -> None:
     assert impact.compare_rates(impact.SHM, impact.NVLINK[4]) == "9.9 to 37 times less bandwidth"
     assert impact.compare_rates(impact.SHM, impact.PCIE) == "up to 4.8 times less"

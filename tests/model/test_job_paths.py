@@ -144,12 +144,8 @@ LOG = b"".join(
 )
 
 
-@pytest.fixture
-def paths() -> Paths:
-    return nccl_inspect.read(LOG).paths
-
-
-def test_a_selection_answers_like_its_paths(paths: Paths) -> None:
+def test_a_selection_answers_like_its_paths_and_a_pair_without_one_is_an_error_that_says_so() -> None:
+    paths = nccl_inspect.read(LOG).paths
     net = paths.where(lambda kind: kind.transport == "NET")
     assert [(path.src, path.dst) for path in net] == list(net.values("src", "dst")) == [(1, 2), (3, 0)]
     assert net.ends() == {0, 1, 2, 3}
@@ -163,9 +159,6 @@ def test_a_selection_answers_like_its_paths(paths: Paths) -> None:
     assert list((net | paths.take(1)).values("src")) == [(0,), (1,), (3,)]
     assert list(Paths(paths)) == list(paths)
     assert not Paths([]) and Paths([]).ends() == set() and list(Paths([]).distinct("src")) == []
-
-
-def test_a_pair_without_a_path_is_an_error_that_says_so(paths: Paths) -> None:
     for (src, dst), more in {(1, 0): "; there is one in the other direction", (0, 9): ""}.items():
         with pytest.raises(KeyError) as raised:
             paths.between(src, dst)

@@ -363,20 +363,13 @@ def test_a_worker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None
 
 @every(10)
 def test_a_fold_arrives_as_it_is(step: int) -> None:
-    for name in sample_data.names()[::step]:
-        fold = reading.fold(list(map(str, sample_data.files(name))))
+    line = b"vm:4294967295:9999999999 [-1] NCCL INFO Channel 00/-1 : 0[0] -> 1[1] via P2P/CUMEM\n"
+    unknown = b"vm:4294967295:9999999999 [-1] NCCL INFO nobody knows this \xff\n" * 3
+    logs = {name: reading.fold(list(map(str, sample_data.files(name)))) for name in sample_data.names()[::step]}
+    for name, fold in (logs | {"numbers of any line": reading.fold(line + unknown)}).items():
         arrived = pickle.loads(pickle.dumps(fold))
         assert isinstance(arrived, Fold)
         for own in ("processes", "unrecognised", "sources", "productions"):
             assert getattr(arrived, own) == getattr(fold, own), f"{name}: {own}"
         for process, log in arrived.processes.items():
             assert {id(burst) for burst in log.open.values()} <= set(map(id, log.steps)), f"{name}: {process}"
-
-
-def test_numbers_of_any_line_arrive() -> None:
-    line = b"vm:4294967295:9999999999 [-1] NCCL INFO Channel 00/-1 : 0[0] -> 1[1] via P2P/CUMEM\n"
-    unknown = b"vm:4294967295:9999999999 [-1] NCCL INFO nobody knows this \xff\n" * 3
-    fold = reading.fold(line + unknown)
-    arrived = pickle.loads(pickle.dumps(fold))
-    assert arrived.processes == fold.processes
-    assert arrived.unrecognised == fold.unrecognised

@@ -272,6 +272,5 @@ def test_a_range_of_releases_is_as_new_as_its_oldest() -> None:
         ("2.26.2 to 2.28.3 (inferred)", None),
         ("2.28.3 or earlier (inferred)", None),
     ):
-        assert (
-            platforms.expect_of_job(platforms.require_platform("gb200-nvl72"), [release], 4, set()).gdr is expected
-        ), release
+        found = platforms.expect_of_job(platforms.require_platform("gb200-nvl72"), [release], 4, set())
+        assert found.gdr is expected, release

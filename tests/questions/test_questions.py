@@ -12,12 +12,13 @@ from typing import Any
 import large_job
 import pytest
 import sample_data
-from command_line import invoke
+from command_line import execute, invoke
 from schemas import close_schema, schema
 
 import nccl_inspect
-from nccl_inspect.answers import field_names, machines, ranks
+from nccl_inspect.answers import Column, field_names, machines, ranks
 from nccl_inspect.report import head
+from nccl_inspect.report.tables import fit_table
 from nccl_inspect.rules.gpus import decode_health
 
 QUESTIONS = {
@@ -160,3 +161,20 @@ def test_a_health_mask_is_decoded() -> None:
         0x411: ["bandwidth is degraded", "a connection is unhealthy", "it is in no partition"],
     }
     assert {mask: decode_health(mask) for mask in cases} == cases
+
+
+# --- narrow terminals
+
+
+def test_cells_that_differ_in_their_ends_differ_when_they_are_cut() -> None:
+    columns = (Column("value", "value", least=8), Column("ranks", "ranks"))
+    body = [["llama-3-8b-node-0-0", "0-1"], ["llama-3-8b-node-0-1", "2-3"], ["a-name-of-its-own", "4"]]
+    assert [row[0] for row in fit_table(columns, body, 17).body] == ["…-node-0-0", "…-node-0-1", "a-name-of…"]
+
+
+def test_each_step_of_a_fix_has_its_label_on_a_narrow_terminal() -> None:
+    lines = execute("summarize", KILLED, "--no-color", env={"COLUMNS": "40"}).stdout.decode().splitlines()
+    assert [line for line in lines if line.startswith("  fix ")][1:] == [
+        "  fix dmesg -T | grep -iE",
+        "  fix Read that rank's own output: NCCL",
+    ]

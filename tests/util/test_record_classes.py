@@ -102,7 +102,7 @@ class Late(Deferring):
     words: str = ""
 
 
-def test_fields_made_later_are_made_once_and_again_only_after_an_interrupt() -> None:
+def test_fields_made_later_are_made_once_or_again_after_an_interrupt_and_what_is_none_is_named() -> None:
     made: list[str] = []
 
     def words() -> str:
@@ -116,9 +116,6 @@ def test_fields_made_later_are_made_once_and_again_only_after_an_interrupt() -> 
         _ = late.words
     assert [late.words, late.words, len(made)] == ["made", "made", 2]
     assert late == Late("a", "made")
-
-
-def test_a_field_that_is_none_is_named() -> None:
     for late in (Late("a"), Late("a").defer(words=lambda: "made")):
         with pytest.raises(AttributeError, match="'Late' object has no attribute 'wordz'"):
             _ = late.wordz  # type: ignore[attr-defined]

@@ -98,67 +98,10 @@ def test_folded_names_are_read_back(names: list[str]) -> None:
 
 # --- secrets
 
-SECRETS = """
-HF_TOKEN set by environment to hf_s3cret value.
-HF_TOKEN set by environment to ***
-NCCL_X_PASSWORD set to s3cret
-NCCL_X_PASSWORD set to ***
-NET/OFI Adding WANDB_API_KEY=s3cret to environment
-NET/OFI Adding WANDB_API_KEY=*** to environment
-NET/OFI Setting MY_CREDENTIALS environment variable to s3cret
-NET/OFI Setting MY_CREDENTIALS environment variable to ***
-AWS_SECRET_ACCESS_KEY='a s3cret' AWS_REGION=eu
-AWS_SECRET_ACCESS_KEY='***' AWS_REGION=eu
-PGPASSWORD=s3cret
-PGPASSWORD=***
-ssh_private_key: s3cret
-ssh_private_key: ***
-{"api_key": "s3cret", "n": 1}
-{"api_key": "***", "n": 1}
-serve --hf-token s3cret --model llama
-serve --hf-token *** --model llama
-http_proxy=http://joe:s3cret@proxy:80/x
-http_proxy=http://joe:***@proxy:80/x
-http://joe:s3@cret@proxy/x
-http://joe:***@proxy/x
-https://ghp_abcdefghijklmnopqrstuvwx@github.com/x
-https://***@github.com/x
-Authorization: Basic czNjcmV0
-Authorization: ***
-with bearer s3cret-s3cret
-with bearer ***
-MYSQL_PWD=s3cret
-MYSQL_PWD=***
-AZURE_STORAGE_KEY=s3cret
-AZURE_STORAGE_KEY=***
-{"name": "WANDB_API_KEY", "value": "s3,cr'et"}
-{"name": "WANDB_API_KEY", "value": "***"}
-password="a \\"s3cret\\", b" and more
-password="***" and more
-curl -H "Authorization: Bearer s3cret" https://x
-curl -H "Authorization: ***" https://x
-export HF_TOKEN='it'"'"'s3cret' x=1
-export HF_TOKEN='***' x=1
-  db_password: s3cret of words # and, more
-  db_password: ***
-- name: MY_PASSWORD  value: "s3cret"
-- name: MY_PASSWORD  value: "***"
-curl -u 'joe:a s3cret, b' https://x
-curl -u 'joe:***' https://x
-curl -u joe:s3cret https://x
-curl -u joe:*** https://x
-""".strip().splitlines()
-"""A text, and what is shown of it."""
-HARMLESS = """
-Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
-"secretKeyRef": {
-pad_token=x PWD=/root first_pass=1 signature (Tensor x) token: 12 --token None
-max_num_tokens=8192 TOKENIZERS_PARALLELISM=false num_tokens: 5
-Unrecognized element token "No such device" when parsing "No such device"
-ncclCommSplit comm 0x1 color 0 key 1
-key: default_pg/0//ncclUniqueId
-ssh://git@host/ tcp://10.0.0.1:29500 fe80::1%eth0<4711>
-""".strip().splitlines()
+HIDDEN, HARMLESS = (
+    part.splitlines() for part in Path(__file__).with_name("secrets.txt").read_text("utf-8").split("\n\n")
+)
+"""Texts, each with what is shown of it below; and texts without a secret."""
 LOG = b"""vm:1:1 [0] NCCL INFO HF_TOKEN set by environment to s3cret
 vm:1:1 [0] NCCL INFO NCCL_NET_PASSWORD set by environment to s3cret
 vm:1:1 [0] NCCL INFO NET/OFI Adding WANDB_API_KEY=s3cret to environment
@@ -172,7 +115,7 @@ vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
 
 
 def test_a_secret_is_hidden_and_other_text_stays() -> None:
-    for text, shown in zip(SECRETS[::2], SECRETS[1::2], strict=True):
+    for text, shown in zip(HIDDEN[::2], HIDDEN[1::2], strict=True):
         assert (mask_secrets(text), mask_secrets(shown)) == (shown, shown), text
         assert find_secrets(text), text
     assert {text: (mask_secrets(text), bool(find_secrets(text))) for text in HARMLESS} == {
@@ -183,21 +126,8 @@ def test_a_secret_is_hidden_and_other_text_stays() -> None:
 @pytest.mark.slow
 def test_a_long_line_is_masked_in_linear_time() -> None:
     """With a pattern whose time is quadratic in the line, these would take many minutes."""
-    for piece in (
-        *(
-            "token",
-            "secret-",
-            "--token-",
-            "token='",
-            "://a:",
-            "bearer ",
-            "api_key=",
-            "password to ",
-            "login -p",
-            "sig=",
-        ),
-        *("name: token\n", "value: x ", "name=token value", "curl -u ", "basic a", "mysql ", "token: |\n ", "cookie="),
-    ):
+    words = "token¦secret-¦--token-¦token='¦://a:¦bearer ¦api_key=¦password to ¦login -p¦sig=¦name: token\n¦value: x "
+    for piece in f"{words}¦name=token value¦curl -u ¦basic a¦mysql ¦token: |\n ¦cookie=".split("¦"):
         assert mask_secrets(piece * (300_000 // len(piece)))
     assert mask_secrets(("://" + "a" * 50) * 5000)
 

@@ -205,11 +205,8 @@ def test_the_skill_is_one_and_says_what_the_prompts_say() -> None:
     )
     known = yaml.safe_load(head)
     assert known.keys() <= {"name", "description", "license", "compatibility"}  # https://agentskills.io/specification
-    assert (
-        known["name"] == "nccl-inspect"
-        and len(known["description"]) <= 1024
-        and not set("<>") & set(known["description"])
-    )
+    assert known["name"] == "nccl-inspect"
+    assert len(known["description"]) <= 1024 and not set("<>") & set(known["description"])
     assert len(known["compatibility"]) <= 500
     assert prompts.TEXTS["wording"] in body and NOTE in body
     for name in re.findall(r"`?nccl-inspect (\w+)", body):

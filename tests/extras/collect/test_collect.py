@@ -39,7 +39,7 @@ READING: dict[str, set[tuple[str, ...]]] = {
 }
 """Commands that only read, by how they begin."""
 FORBIDDEN = {
-    *("delete", "apply", "create", "patch", "edit", "exec", "scale", "update", "cancel", "set", "write", "-C", "-c"),
+    *("delete", "apply", "create", "patch", "edit", "exec", "scale", "update", "cancel", "set", "write", "-C", "-c")
 }
 
 

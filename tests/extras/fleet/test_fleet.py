@@ -359,16 +359,8 @@ def test_kill_9_at_any_moment_loses_nothing_and_adds_nothing_twice(tmp_path: Pat
 def test_several_processes_add_at_once(tmp_path: Path) -> None:
     for number in range(12):
         (tmp_path / f"job-{number}.log").write_bytes(log(number, hosts=1))
-    command = [
-        sys.executable,
-        "-m",
-        "nccl_inspect",
-        "fleet",
-        "add",
-        *map(str, tmp_path.glob("*.log")),
-        "--store",
-        str(tmp_path / "s"),
-    ]
+    command = [sys.executable, "-m", "nccl_inspect", "fleet", "add", "--store", str(tmp_path / "s")]
+    command += map(str, tmp_path.glob("*.log"))
     started = [subprocess.Popen([*command, "--jobs", "2"], cwd=ROOT, stdout=subprocess.DEVNULL) for _ in range(3)]
     assert [process.wait() for process in started] == [0, 0, 0]
     assert rows(tmp_path / "s", "SELECT count(*) n FROM job") == [{"n": 12}]
