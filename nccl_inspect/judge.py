@@ -434,7 +434,12 @@ def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiti
 def _is_alone(job: Job) -> bool:
     """Return whether the job was one rank, which needs no path and came to its end in order."""
     is_whole = usage.is_over(job) and not job.is_one_of_several and len(job.last_lines) == 1
-    return is_whole and all(comm.nranks == 1 for comm in job.communicators)
+    has_failed = job.ended_by or job.raised or any("program-exception" in notice.roles for notice in job.notices)
+    return (
+        is_whole
+        and not has_failed
+        and all(comm.nranks == 1 and comm.state == "destroyed" for comm in job.communicators)
+    )
 
 
 DRAIN, MEND, RESTART, WAIT, NO_ACTION = ACTIONS

@@ -1,8 +1,8 @@
 """Signs of life: what shows that a job worked below a line, so that what is said there did not end it.
 
 A step, a result of a benchmark or an answer of a server is one. Who prints it is unknown: it may be a process that has
-not yet lost the others, so that it makes a failure doubtful. Only what a launcher or server says of all its processes
-proves that they work, and steps below the line with which a launcher starts them anew.
+not yet lost the others, so that it makes a failure doubtful. Only work below the line with
+which a launcher starts all processes anew proves that they live; a server that comes up may be another one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from nccl_inspect.event.types import NcclTestResult, ProcessEnded
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
+from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.statements.work import shows_work
 
+_GAVE_UP = "torch/child-failed"
 _STILL = 12
 """Lines from a report to the end of the log, if those who wait were still waiting there."""
 
@@ -41,27 +43,33 @@ def worked_last(facts: Facts) -> bool:
 
 @once
 def revivals(facts: Facts) -> dict[str, int]:
-    """Return where all processes of each source last began anew or came up, if they worked and nothing failed below."""
-    if facts.job.failed:
+    """Return where a launcher last began all processes of each source anew, if they worked and nothing failed below."""
+    if facts.job.failed or facts.notices(_GAVE_UP):
         return {}
-    signs = last_signs(facts)
-    begun = _last_places(facts.with_role("restart"))
-    found: dict[str, int] = {}
-    for source, place in (
-        *_last_places(facts.with_role("works")),
-        *(one for one in begun if signs.get(one[0], 0) > one[1]),
-    ):
-        found[source] = max(place, found.get(source, 0))
+    signs, found = last_signs(facts), dict[str, int]()
+    for source, place in _last_places(facts.with_role("restart")):
+        if signs.get(source, 0) > place:
+            found[source] = max(place, found.get(source, 0))
     ends = facts.with_event(ProcessEnded, lambda event: not event.is_external)
-    failures = [*facts.errors(forced_ends=False), *facts.with_role("program-exception"), *ends]
+    lost = [notice for notice in facts.job.notices if job_failure.reason(notice.event) == job_failure.NODE_FAILURE]
+    failures = [*facts.errors(forced_ends=False), *facts.with_role("program-exception"), *ends, *lost]
     failed = [*_last_places(failures), *((line.source, line.order) for line in facts.job.raised)]
     return found if all(last < found.get(source, 0) for source, last in failed) else {}
 
 
 def is_outlived(facts: Facts, lines: Iterable[Evidence]) -> bool:
-    """Return whether all processes began anew or came up below these lines, and worked from then on."""
+    """Return whether all processes began anew below these lines, and worked from then on.
+
+    Where NCCL shows how ranks begin, it would show that of the new ones, too: work without it is late output of others.
+    """
     places = revivals(facts)
-    return bool(places) and all(line.order < places.get(line.source, 0) for line in lines)
+    began: dict[str, int] = {}
+    for last in facts.job.last_lines if places else ():
+        if last.ranks:
+            began[last.source] = max(last.first, began.get(last.source, 0))
+    return bool(places) and all(
+        line.order < min(places.get(line.source, 0), began.get(line.source, line.order + 1)) for line in lines
+    )
 
 
 @once

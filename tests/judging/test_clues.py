@@ -76,6 +76,10 @@ def test_one_rank_that_ended_is_fine_and_a_log_of_settings_names_what_it_lacks()
     expected = {
         alone + ended: "OK: one rank, which needs no path to another, and ended in order",
         alone: "UNKNOWN: the log does not show enough to judge a path",
+        alone + ended.replace("Destroy", "Abort"): "UNKNOWN: ",
+        alone + ended + "run.sh: line 3:   1 Killed                  python train.py\n": "UNKNOWN: ",
+        alone + 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: x\n' + ended: "UNKNOWN: ",
+        alone + "RuntimeError: CUDA error: an illegal memory access was encountered\n" + ended: "UNKNOWN: ",
         (alone + ended) + (alone + ended).replace("node-a:1", "node-a:2"): "UNKNOWN: ",
         BEGUN.decode()
         + setting

@@ -13,8 +13,10 @@ _WORK = compile_later(
 )
 """What is only printed of work that was done, in lines kept as results and speeds; what a shell prints of a program
 that has ended, and the progress of loading, are none."""
+_EARLIER = compile_later(r"(?i)\b(?:loaded|loading|resum(?:ed|ing)|restor(?:ed|ing))\b")
+"""What says that a step was done by an earlier run."""
 
 
 def shows_work(text: str) -> bool:
     """Return whether a line is only printed when work was done."""
-    return _WORK.search(text) is not None
+    return _WORK.search(text) is not None and _EARLIER.search(text) is None
