@@ -161,12 +161,16 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
 
 
 def _find_loose(facts: Facts) -> Iterator[Hit]:
-    """Find an exception of nobody at the end of the output, where no orderly end follows it."""
+    """Find an exception of nobody at the end of the output, where no orderly end follows it.
+
+    Below one the story tells what it means, if the end of a process is reported.
+    """
     comms, loose = facts.job.communicators, exceptions.exceptions_of(facts).loose[-1:]
     is_used = (comms or facts.job.ended_by) and not any(comm.ended for comm in comms)
     for last in loose:
         ranks = set() if last.rank is None else {last.rank}
         is_below = facts.is_over() and not exceptions.is_over_below(facts, last.line)
+        is_below = is_below and not facts.with_event(ProcessEnded)
         if (is_used or is_below or (last.is_loss_of_peer and not comms)) and is_last(facts, last.line):
             named = {"loose": last.text, "labelled": ranks, "over": is_below}
             sure = "likely" if ranks else "possible"
