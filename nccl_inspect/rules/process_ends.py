@@ -163,7 +163,7 @@ def _find_silenced(facts: Facts) -> Iterator[Hit]:
 def _find_loose(facts: Facts) -> Iterator[Hit]:
     """Find an exception of nobody at the end of the output, where no orderly end follows it.
 
-    Below one the story tells what it means, if the end of a process is reported.
+    Below one, the story decides if the end of a process is reported.
     """
     comms, loose = facts.job.communicators, exceptions.exceptions_of(facts).loose[-1:]
     is_used = (comms or facts.job.ended_by) and not any(comm.ended for comm in comms)
