@@ -34,7 +34,7 @@ ROLES = {
     "thread-refused": "A library of the program could not start a thread.",
     # What goes on
     "survivable": "A plugin, a NIC or one of its ports does not come up. NCCL continues with what is left.",
-    "works": "All processes work: a server is ready, or a launcher says that they have ended in order.",
+    "works": "Work was done by then: a server is ready, or a launcher says that its processes ended in order.",
     "mid-run": "It is printed after a job has begun to work, never when it starts.",
     "probe": "NCCL asks for something that it can do without: no error at the level INFO.",
     # Lists

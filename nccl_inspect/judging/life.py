@@ -1,8 +1,8 @@
 """Signs of life: what shows that a job worked below a line, so that what is said there did not end it.
 
 A step, a result of a benchmark or an answer of a server is one. Who prints it is unknown: it may be a process that has
-not yet lost the others, so that it makes a failure doubtful. Only work below the line with
-which a launcher starts all processes anew proves that they live; a server that comes up may be another one.
+not yet lost the others, so that it makes a failure doubtful. Only work below the line with which a launcher starts all
+processes anew proves that they live; a server that comes up may be another one.
 """
 
 from __future__ import annotations
