@@ -117,8 +117,10 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         likely_ranks=placement.likely_ranks(facts),
         waiting=at_end.waiting_ranks(facts),
     )
-    is_waiting = at_end.is_at_the_end(facts) or bool(at_end.half_connected(facts) or at_end.last_to_connect(facts))
-    judgement.verdict = judge_job(facts.job, judgement, is_dead=bool(story.deadly), is_waiting=is_waiting)
+    is_waiting = at_end.is_at_the_end(facts) or bool(at_end.find_stragglers(facts))
+    is_done = bool(life.successes(facts))
+    is_dead = not is_done and (facts.job.failed or bool(story.deadly))
+    judgement.verdict = judge_job(facts.job, judgement, is_dead=is_dead, is_waiting=is_waiting)
     has_ended = facts.job.failed or bool(facts.job.ended_by)
     judgement.findings = set_actions(findings, judgement.verdict == "failed", has_ended, len(facts.job.hosts))
     judgement.story = story.entries({finding.rule for finding in findings})
@@ -161,13 +163,19 @@ def _weigh_confidence(facts: Facts, findings: list[Finding]) -> list[Finding]:
 
 
 def _weigh_survival(facts: Facts, finding: Finding) -> Finding:
-    """Return the finding; one of an attempt after which all processes began anew and worked has ended no job."""
-    if not finding.fatal or not life.is_outlived(facts, finding.evidence):
+    """Return the finding; one beside the success of the program, or after which all worked again, ended no job."""
+    may_have_failed = finding.fatal or (finding.confidence == "possible" and finding.paths is None)
+    ends = life.successes(facts) if may_have_failed else {}
+    if ends and finding.evidence and all(line.order < ends.get(line.source, 0) for line in finding.evidence):
+        return finding.with_fields(severity="info", fatal=False)
+    if finding.fatal and ends:
+        words, impact = remedies.SUCCEEDED, remedies.BAD_END
+    elif finding.fatal and life.is_outlived(facts, finding.evidence):
+        words, impact = remedies.BEGAN_ANEW, remedies.LOST_ATTEMPT
+    else:
         return finding
-    summary = f"{finding.summary}; {remedies.BEGAN_ANEW}"
-    return finding.with_fields(
-        severity="warning", fatal=False, summary=summary, impact=remedies.LOST_ATTEMPT, action=NO_ACTION
-    )
+    summary = f"{finding.summary}; {words}"
+    return finding.with_fields(severity="warning", fatal=False, summary=summary, impact=impact, action=NO_ACTION)
 
 
 def _list_leading(name: str) -> list[str]:
@@ -411,12 +419,12 @@ def judge_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiti
 
     Args:
         judgement: its findings, and the verdicts of its paths.
-        is_dead: a rank died of an error, whether or not a finding reports it.
+        is_dead: a rank died, or a call of NCCL failed, whether or not a finding reports it.
         is_waiting: the log ends while ranks wait for each other: still starting, stuck, or cut there.
     """
     findings = judgement.findings
     everything = [*findings, *(entry.finding for entry in judgement.suppressed)]  # accepting a death does not undo it
-    if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed or is_dead:
+    if any(f.fatal and f.confidence != "possible" for f in everything) or is_dead:
         return "failed"
     if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in findings):
         return "degraded"

@@ -35,6 +35,7 @@ ROLES = {
     # What goes on
     "survivable": "A plugin, a NIC or one of its ports does not come up. NCCL continues with what is left.",
     "works": "Work was done by then: a server is ready, or a launcher says that its processes ended in order.",
+    "succeeded": "A program says that it reached its goal: what fails below fails while it ends.",
     "mid-run": "It is printed after a job has begun to work, never when it starts.",
     "probe": "NCCL asks for something that it can do without: no error at the level INFO.",
     # Lists

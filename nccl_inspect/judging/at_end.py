@@ -25,7 +25,7 @@ from nccl_inspect.judging.facts import RANKS, Facts, as_shell, global_ranks, onc
 from nccl_inspect.judging.life import last_signs, worked_last
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, Waiting
-from nccl_inspect.model.job import CommunicatorInfo, PathKind, Selection, Setting
+from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection, Setting
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.statements import job_failure, usage
 from nccl_inspect.util.patterns import compile_later
@@ -35,8 +35,8 @@ from nccl_inspect.util.wording import conjugate, count, list_words, ranks_word
 _INITIALISATION, _CONNECTIONS = "initialisation", "connections"
 _LONG = 30.0
 """Seconds: no rank of a healthy job lags that much within one step of the initialization."""
-_LOST = 2
-"""Paths of which a line may be lost, or one in eight."""
+_LOST, _ONE_IN = 2, 8
+"""Lines of paths or ranks that a collector may have lost: two, or one in eight."""
 _FEWEST = 2
 """Ranks that wait at the same point: a single one may be the only rank with a log."""
 _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
@@ -410,7 +410,7 @@ def half_connected(facts: Facts) -> Selection:
         silent = nets.where(partial(_lacks_end, side))
         able = {rank for (rank,) in nets.exclude(silent).distinct(RANKS[side])}
         halves = halves | silent.filter_values((RANKS[side],), able.__contains__)
-    return halves if len(halves) > max(_LOST, len(nets) // 8) else facts.no_paths()
+    return halves if len(halves) > max(_LOST, len(nets) // _ONE_IN) else facts.no_paths()
 
 
 def _lacks_end(side: str, kind: PathKind) -> bool:
@@ -432,8 +432,33 @@ def _may_end_early(facts: Facts) -> bool:
     """Return whether the log is whole up to its end, which nothing shows to be that of the job."""
     job = facts.job
     is_over = usage.is_over(job) or job.failed or job.ended_by or facts.with_event(NcclTestResult) or worked_last(facts)
+    return _is_whole(job) and not is_over
+
+
+def _is_whole(job: Job) -> bool:
+    """Return whether a missing line shows something: no line is torn, and the log is not an excerpt."""
     is_torn = any(source.damaged_lines or source.repaired_lines or source.problem for source in job.sources)
-    return not (is_over or is_torn or job.excerpt)
+    return not (is_torn or job.excerpt)
+
+
+@once
+def find_stragglers(facts: Facts) -> dict[str, object]:
+    """Return what shows that the log ends before ranks did what others have done; empty where nothing does.
+
+    ``halves`` are paths of which one end has no line, ``late`` the ranks that have not connected, ``unended`` those
+    that have not destroyed a communicator, and ``unfinished`` names one that no rank finished, whatever is done below.
+    """
+    job = facts.job
+    if (halves := half_connected(facts)) or last_to_connect(facts):
+        return {"halves": halves, "late": last_to_connect(facts)}
+    comms = [comm for comm in job.communicators if comm.started] if _is_whole(job) and not job.ended_by else []
+    open_ = ((comm, set(comm.started) - set(comm.ended)) for comm in comms if comm.ended)
+    unended = {rank for comm, left in open_ if len(left) * _ONE_IN >= comm.nranks for rank in global_ranks(comm, left)}
+    if unended:
+        return {"unended": unended}
+    begun = (comm for comm in comms if not (comm.completed or comm.ended or comm.connected) and facts.paths_of(comm))
+    unfinished = next((comm.id for comm in begun if not facts.with_event(NcclTestResult)), None)
+    return {"unfinished": unfinished} if unfinished else {}
 
 
 def is_local_p2p(facts: Facts) -> bool:

@@ -266,16 +266,17 @@ def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
     """Return whether it is not a process with NCCL, where that matters, or cannot be distinguished from the others."""
     if event.process != "any":
         return False
-    if event.signal == "SIGKILL" and _are_all_killed(facts):
+    if event.signal == "SIGKILL" and find_kills_of_all(facts):
         return True
     return not with_pid(facts, event.ended_pid) and (event.signal == "SIGKILL" or facts.is_over())
 
 
 @once
-def _are_all_killed(facts: Facts) -> bool:
-    """Return whether a shell reports all processes with NCCL as killed: then they were killed from outside."""
+def find_kills_of_all(facts: Facts) -> list[Notice]:
+    """Return a shell's reports of killed processes, if these are all with NCCL: they were killed from outside."""
     killed = facts.with_event(ProcessEnded, lambda event: event.process == "any" and event.signal == "SIGKILL")
-    return {report_of(notice).ended_pid for notice in killed}.issuperset(_by_pid(facts))
+    killed = [notice for notice in killed if with_pid(facts, report_of(notice).ended_pid)]
+    return killed if {report_of(notice).ended_pid for notice in killed}.issuperset(_by_pid(facts)) else []
 
 
 def _words(facts: Facts, notice: Notice) -> str:

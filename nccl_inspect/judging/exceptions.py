@@ -10,7 +10,7 @@ from nccl_inspect.judging.facts import Facts, first_of_each, is_before, once
 from nccl_inspect.judging.statements import is_forced, message_of, value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
@@ -340,25 +340,39 @@ def is_survived(facts: Facts, notice: Notice) -> bool:
 def is_over_below(facts: Facts, line: Evidence) -> bool:
     """Return whether all communicators came to their end in order, and this line does not follow in the same source."""
     lasts = [last.order for last in facts.job.last_lines if last.source == line.source]
-    return facts.is_over() and line.order < max(lasts, default=line.order + 1)
+    return facts.is_over() and line.order < max(lasts, default=line.order + 1) and not is_of_another(facts, line)
+
+
+def is_of_another(facts: Facts, line: Evidence) -> bool:
+    """Return whether a collector names another printer of a line than those of NCCL's lines: it came up nowhere."""
+    names = _printers(facts).get(line.source, ())
+    return bool(names) and not any(name in line.text for name in names)
+
+
+@once
+def _printers(facts: Facts) -> dict[str, set[str]]:
+    """Return for each source the pods and containers that its collector names; nothing if it does not name all."""
+    named = group_sets((last.source, last.process.apart.partition("#")[0]) for last in facts.job.last_lines)
+    return {source: names for source, names in named.items() if "" not in names}
 
 
 def came_up_below(facts: Facts, notice: Notice) -> bool:
     """Return whether all communicators started after a statement, and all their ranks are initialized."""
-    return _is_up(facts) and _precedes(notice, _begins(facts))
+    return _is_up(facts) and _precedes(facts, notice, _begins(facts))
 
 
 def connected_below(facts: Facts, notice: Notice) -> bool:
     """Return whether the first connections follow a statement, and every rank is initialized: the job continued."""
     if not _is_up(facts) or any(is_before(one, line) for one in _some_connection(facts) for line in notice.evidence):
         return False  # as most are: then the first lines of all paths need not be made
-    return _precedes(notice, _first_connections(facts))
+    return _precedes(facts, notice, _first_connections(facts))
 
 
-def _precedes(notice: Notice, begins: Mapping[str, int]) -> bool:
+def _precedes(facts: Facts, notice: Notice, begins: Mapping[str, int]) -> bool:
     # Of many lines only the first ones are kept: the position of the last one is unknown.
     is_whole = notice.count == len(notice.evidence)
-    return is_whole and all(line.order < begins.get(line.source, 0) for line in notice.evidence)
+    above = is_whole and all(line.order < begins.get(line.source, 0) for line in notice.evidence)
+    return above and not any(is_of_another(facts, line) for line in notice.evidence)
 
 
 @once

@@ -73,6 +73,18 @@ def is_outlived(facts: Facts, lines: Iterable[Evidence]) -> bool:
 
 
 @once
+def successes(facts: Facts) -> dict[str, int]:
+    """Return where each source says that the program reached its goal; empty if work or new ranks follow."""
+    ends: dict[str, int] = {}
+    for source, place in _last_places(facts.with_role("succeeded")):
+        ends[source] = max(place, ends.get(source, 0))
+    starts = ((last.source, last.first) for last in facts.job.last_lines if last.ranks)
+    begun = [*last_signs(facts).items(), *starts]
+    is_last = all(place < ends.get(source, 0) for source, place in begun)
+    return ends if is_last and not facts.job.is_one_of_several else {}
+
+
+@once
 def last_signs(facts: Facts) -> dict[str, int]:
     """Return the last sign of life in each source."""
     shown = [(line.source, line.order) for line in facts.job.benchmarks if shows_work(line.text)]

@@ -79,6 +79,8 @@ STACKS = "py-spy dump --pid <pid>   # on every rank: are all in the same collect
 NOTHING = "Nothing to fix."
 BEGAN_ANEW = "all processes began anew, and worked from then on"
 LOST_ATTEMPT = "an attempt of the job is lost"
+SUCCEEDED = "the program had reported success by then"
+BAD_END = "the program did not end in order, which may spoil what it writes at its end"
 REACH_BOOTSTRAP = "Open all TCP ports of the bootstrap interface between all hosts (NetworkPolicy, firewall)."
 EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"
 WHERE_NOW = "py-spy dump --pid <pid>   # on {who}: where is it now?"

@@ -338,7 +338,8 @@ def rendezvous_failed(facts: Facts) -> Iterator[Hit | Effects]:
         yield Hit(waits[-1:], {**_place_of_store([]), "still": True}, ranks=(), hosts=(), evidence=waits)
     communicators = facts.job.communicators if errors else ()
     begins = [comm.evidence[0] for comm in communicators if comm.completed and comm.evidence]
-    before = [error for error in errors if any(is_before(error.evidence[0], begin) for begin in begins)]
+    here = (error for error in errors if not exceptions.is_of_another(facts, error.evidence[0]))
+    before = [error for error in here if any(is_before(error.evidence[0], begin) for begin in begins)]
     yield Effects(before)  # a later attempt succeeded
     errors = [error for error in errors if error not in before and not (begins and error.production in _AFTER_THE_END)]
     if errors:

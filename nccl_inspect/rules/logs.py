@@ -111,8 +111,8 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
         if missing and not at_end.waiting_ranks(facts):
             is_file = bool(files) or len(job.sources) > 1
             yield Hit(named={"missing": missing, "where": _homes(facts, sorted(missing)), "file": is_file})
-        elif (halves := at_end.half_connected(facts)) or at_end.last_to_connect(facts):
-            yield Hit(named={"halves": halves, "late": at_end.last_to_connect(facts)})
+        elif late := at_end.find_stragglers(facts):
+            yield Hit(named={name: late.get(name) for name in ("halves", "late", "unended", "unfinished")})
     elif (
         is_info and not any(comm.announced for comm in job.communicators) and not any(map(facts.with_event, _BEGINNING))
     ):

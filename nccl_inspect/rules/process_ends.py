@@ -28,6 +28,7 @@ from nccl_inspect.judging.ends import (
     GAVE_UP,
     LOST,
     ProcessEnd,
+    find_kills_of_all,
     find_node,
     is_last,
     is_maybe_caught,
@@ -385,7 +386,7 @@ _OF_NOBODY, _NODE_FAILURE = "torch/python-interrupted", "launchers/slurm-node-fa
 
 def ended_from_outside(facts: Facts) -> Iterator[Hit | Effects]:
     """Find reports of an external end; the story decides whether an earlier failure is the reason."""
-    stopped = terminations(facts)
+    stopped = [*terminations(facts), *([] if facts.is_over() else find_kills_of_all(facts))]
     has_failed = facts.with_event(ProcessEnded, lambda event: not event.is_external)
     told = {value(notice, "pid") for notice in facts.with_role("ends-worker")} if has_failed else set()
     errors = (notice for notice in facts.errors() if is_forced(notice))

@@ -11,7 +11,7 @@ from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascad
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.layers import FOREIGN, Layer
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.ends import LOST, is_last, process_ends, since_start, terminations
+from nccl_inspect.judging.ends import LOST, find_kills_of_all, is_last, process_ends, since_start, terminations
 from nccl_inspect.judging.engine import list_rules
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.exceptions import RaisedException, Trace
@@ -316,7 +316,7 @@ class Collector:
         agents: dict[int, tuple[Notice, set[Actor]]] = {}
         signalled: set[int] = set()
         ends = [*self.facts.with_role("forced-end"), *self.facts.with_event(ProcessEnded, lambda e: e.is_external)]
-        ends += terminations(self.facts)
+        ends += [*terminations(self.facts), *find_kills_of_all(self.facts)]
         is_one = all(isinstance(notice.event, ProcessEnded) for notice in ends) and bool(lost)
         is_one = is_one and len({report_of(notice).ended_pid for notice in ends if _is_first(notice)}) == 1
         for notice in sorted(since_start(self.facts, ends), key=lambda notice: notice.place):
