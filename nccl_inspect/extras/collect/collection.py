@@ -24,7 +24,6 @@ from nccl_inspect.util.secrets import mask_secrets
 
 # --- commands -----------------------------------------------------------------------------------------------------
 
-
 NOT_INSTALLED = "not installed"
 """What is wrong with a command that this machine does not have."""
 _MAX_WORDS = 2000
@@ -68,11 +67,13 @@ def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str 
             return error.strerror or str(error)
         try:
             status = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            _kill_group(process)
-            return f"no end after {seconds:g} s"
-        except BaseException:
-            _kill_group(process)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_AFTER_KILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return f"no end after {seconds:g} s"
             raise
         if status == 0:
             return None
@@ -81,15 +82,7 @@ def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str 
         return f"status {status}: {mask_secrets(' '.join(last.split()))}".removesuffix(": ")
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, 9)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_AFTER_KILL)
-
-
 # --- secrets ------------------------------------------------------------------------------------------------------
-
 
 _REPEATED = "last-applied-configuration"
 """The annotation that holds the whole manifest once more, as text."""
@@ -126,7 +119,6 @@ def _mask_value(value: Any) -> Any:
 
 
 # --- the folder ---------------------------------------------------------------------------------------------------
-
 
 INDEX = "collection.txt"
 TITLE = "nccl-inspect collection"
@@ -179,64 +171,48 @@ class Collection:
 
     def run(self, command: Command) -> bytes:
         """Run one command; return its output, empty where there is none or it is a log."""
-        self._show(str(command))
-        if self._folder is None:
-            return b""
-        try:
-            problem, data = self._log(command) if command.is_log else self._text(command)
-        except OSError as error:
-            problem, data = error.strerror or str(error), b""
-        self._add(Outcome(command.file, str(command), problem))
-        return data
+        fetch = self._fetch_log if command.is_log else self._fetch_text
+        return self._note(command.file, str(command), str(command), lambda: fetch(command))
 
     def run_all(self, some: Iterable[Command]) -> None:
         """Run commands, several at once."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for _ in pool.map(self.run, some):
-                pass
+            list(pool.map(self.run, some))
 
-    def keep(self, file: str, what: str, make: Callable[[], bytes]) -> None:
-        """Keep what is not the output of a command: ``make`` gives the data, or an OSError that says why not."""
-        self._keep(file, what, what, lambda path: path.write_bytes(make()))
+    def keep(self, file: str, what: str, write: Callable[[Path], object], shown: str = "") -> None:
+        """Keep what is not the output of a command: ``write`` writes it, or has an OSError that says why not."""
 
-    def copy(self, file: str, source: Path) -> None:
-        """Keep a file, of any size."""
-        import shutil  # few copy
+        def fetch() -> tuple[str | None, bytes]:
+            write(self._path(file))
+            return None, b""
 
-        self._keep(file, str(source), f"cp {source} {file}", lambda path: shutil.copyfile(source, path))
+        self._note(file, what, shown or what, fetch)
 
-    def _keep(self, file: str, what: str, shown: str, write: Callable[[Path], object]) -> None:
+    def _note(self, file: str, what: str, shown: str, fetch: Callable[[], tuple[str | None, bytes]]) -> bytes:
         self._show(shown)
         if self._folder is None:
-            return
-        problem = None
+            return b""
         try:
-            write(self._path(file))
+            problem, data = fetch()
         except OSError as error:
-            problem = error.strerror or str(error)
-        self._add(Outcome(file, what, problem))
-
-    def forget_tries(self, file: str) -> None:
-        """Forget what failed before a file was had after all."""
-        self.outcomes = [entry for entry in self.outcomes if entry.file != file or not entry.problem]
+            problem, data = error.strerror or str(error), b""
+        with self._lock:
+            self.outcomes.append(Outcome(file, what, problem))
+        return data
 
     def write_index(self, folder: str = "") -> None:
         """Write what was run and what failed."""
         if self._folder is None:
             return
-        absent = sorted(entry.what for entry in self.outcomes if entry.problem == NOT_INSTALLED)
         sections = {
             "kept": [f"{entry.file}\n      {entry.what}" for entry in self.successes],
             "failed": [f"{entry.what}\n      {entry.problem}" for entry in self.failures],
-            NOT_INSTALLED: absent,
+            NOT_INSTALLED: sorted(entry.what for entry in self.outcomes if entry.problem == NOT_INSTALLED),
         }
-        lines = [TITLE]
-        for title, rows in sections.items():
-            lines += ["", title, *(f"  {row}" for row in rows or ["(nothing)"])]
-        text = "".join(f"{line}\n" for line in lines)
-        self._path(str(Path(folder, INDEX))).write_text(text, encoding="utf-8", errors="replace")
+        rows = "".join(f"\n{title}\n  " + "\n  ".join(some or ["(nothing)"]) + "\n" for title, some in sections.items())
+        self._path(str(Path(folder, INDEX))).write_text(f"{TITLE}\n{rows}", encoding="utf-8", errors="replace")
 
-    def _text(self, command: Command) -> tuple[str | None, bytes]:
+    def _fetch_text(self, command: Command) -> tuple[str | None, bytes]:
         """Run what prints a document, which is written without its secrets; return the whole of it."""
         with TemporaryFile() as file:
             problem = run_command(command.argv, file, self._seconds)
@@ -255,7 +231,7 @@ class Collection:
         self._path(command.file).write_bytes(shown)
         return problem, data
 
-    def _log(self, command: Command) -> tuple[str | None, bytes]:
+    def _fetch_log(self, command: Command) -> tuple[str | None, bytes]:
         path = self._path(command.file)
         with path.open("wb") as file:
             problem = run_command(command.argv, file, 10 * self._seconds)
@@ -268,7 +244,3 @@ class Collection:
         path = self._folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
-
-    def _add(self, outcome: Outcome) -> None:
-        with self._lock:
-            self.outcomes.append(outcome)

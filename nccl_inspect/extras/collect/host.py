@@ -6,6 +6,7 @@ import glob
 import socket
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccl_inspect.extras.collect import ras
@@ -64,12 +65,13 @@ def gather_machine(collection: Collection) -> None:
 def ask_ras(collection: Collection, seconds: float = _RAS_SECONDS) -> None:
     """Ask RAS, in both forms."""
     where = ras.address()
+
+    def keep(form: str, path: Path) -> None:
+        path.write_bytes(ras.answer(where, form, seconds))
+
     for form in ras.FORMS:
-        collection.keep(
-            f"{folder()}/ras.{'json' if form == 'json' else 'answer'}",
-            f"ask RAS at {where} for {form}",
-            partial(ras.answer, where, form, seconds),
-        )
+        file = f"{folder()}/ras.{'json' if form == 'json' else 'answer'}"
+        collection.keep(file, f"ask RAS at {where} for {form}", partial(keep, form))
 
 
 def folder() -> str:

@@ -5,6 +5,7 @@ kubectl runs ``kubectl-nccl`` for ``kubectl nccl``, and ``kubectl_complete-nccl`
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -144,34 +145,24 @@ def _folder(keep: str) -> Iterator[Path]:
 
 
 def _collect(folder: Path, wanted: Wanted, timeout: float) -> None:
-    progress = _Progress()
-    collection = Collection(folder, progress.show, timeout)
+    """Collect, and show each command on one line that is updated in place, if stderr is a terminal."""
+    is_seen, numbers = sys.stderr is not None and sys.stderr.isatty(), itertools.count(1)
+
+    def show(words: str) -> None:
+        if is_seen:
+            click.echo(f"\r\x1b[K{cut(f'collecting {next(numbers)}: {words}', 78)}", err=True, nl=False)
+
+    collection = Collection(folder, show, timeout)
     try:
         kubernetes.collect(collection, wanted)
     finally:
-        progress.clear()
-    logs = [entry for entry in collection.failures if entry.file.startswith("logs/")]
-    others = [entry for entry in collection.failures if not entry.file.startswith("logs/")]
-    for entry in (*logs[:_MAX_FAILURES], *others[:1]):  # one of the others suffices: a role may not see nodes
-        print_stderr(f"{entry.what}: {entry.problem}")
-    if more := len(logs) + len(others) - min(len(logs), _MAX_FAILURES) - min(len(others), 1):
-        print_stderr(f"{count(more, 'more command')} failed: --keep FOLDER lists them")
-
-
-class _Progress:
-    """The running command, on one line that is updated in place; nothing if stderr is not a terminal."""
-
-    def __init__(self) -> None:
-        self._shown = sys.stderr is not None and sys.stderr.isatty()
-        self._number = 0
-
-    def show(self, words: str) -> None:
-        """Show the next command; several threads may call this."""
-        self._number += 1
-        if self._shown:
-            click.echo(f"\r\x1b[K{cut(f'collecting {self._number}: {words}', 78)}", err=True, nl=False)
-
-    def clear(self) -> None:
-        """Clear the line."""
-        if self._shown:
+        if is_seen:
             click.echo("\r\x1b[K", err=True, nl=False)
+    failures = collection.failures
+    logs = [entry for entry in failures if entry.file.startswith("logs/")]
+    others = [entry for entry in failures if entry not in logs]
+    told = [*logs[:_MAX_FAILURES], *others[:1]]  # one of the others suffices: a role may not see nodes
+    for entry in told:
+        print_stderr(f"{entry.what}: {entry.problem}")
+    if more := len(failures) - len(told):
+        print_stderr(f"{count(more, 'more command')} failed: --keep FOLDER lists them")

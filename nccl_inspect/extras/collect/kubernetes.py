@@ -60,7 +60,8 @@ def collect(collection: Collection, wanted: Wanted) -> None:
         data = collection.run(_add_context(command, wanted))
         pods = [_UNKNOWN_POD] if collection.is_dry else list(_pods(data))
         if pods:
-            collection.forget_tries(command.file)
+            tried = collection.outcomes  # what failed before is forgotten
+            collection.outcomes = [entry for entry in tried if entry.file != command.file or not entry.problem]
             break
         for entry in collection.outcomes:
             if entry.problem and _NOT_FOUND not in entry.problem:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import glob
 import re
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,14 +49,13 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     nodes = list(dict.fromkeys(_NODES.findall(description))) or (["NODES"] if collection.is_dry else [])
     for number, listed in enumerate(nodes):
         command = NODES.fill(nodes=listed)
-        collection.run(command if number == 0 else Command(f"{command.file}-{number}", command.argv))
-    if collection.is_dry:
-        collection.copy("logs/", Path("STDOUT"))
+        collection.run(replace(command, file=f"{command.file}-{number}") if number else command)
     used: set[str] = set()
-    for path in _files(description):
+    for path in [Path("STDOUT")] if collection.is_dry else _files(description):
         name = path.name if path.name not in used else f"{len(used)}-{path.name}"
         used.add(name)
-        collection.copy(f"logs/{name}", path)
+        file = "logs/" if collection.is_dry else f"logs/{name}"
+        collection.keep(file, str(path), partial(shutil.copyfile, path), f"cp {path} {file}")
     collection.write_index()
 
 

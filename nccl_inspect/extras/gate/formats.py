@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nccl_inspect.extras.gate.differences import AREAS, CausalChain, Change, Difference
@@ -81,7 +81,7 @@ def _sentence(outcome: Outcome) -> str:
     return f"{outcome.answer.summary}, wanted: {outcome.wanted}"
 
 
-def _first_place(evidence: list[Evidence]) -> str:
+def _first_place(evidence: Sequence[Evidence]) -> str:
     """Return the first line, and how many more there are to look at in the JSON; empty where there is none."""
     if not evidence:
         return ""
