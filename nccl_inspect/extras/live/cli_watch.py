@@ -329,7 +329,7 @@ class Meter:
 
 def collect_metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
     """Return the metrics of a watch: those of the job since its first verdict, and how the watch goes."""
-    status, job = watch.status(), watch.last_report
+    status, job = watch.status(), watch.reported
     if job:
         made = prometheus.collect_metrics(job)
     else:  # what is known of a job that begins: its findings may be those of a moment

@@ -28,7 +28,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
 from nccl_inspect.report.digest import reason
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, list_words, ranges
 
@@ -58,17 +58,16 @@ class Asker:
     def ask(self) -> Artifact | str:
         """Return the answer to one question, or why there is none."""
         name = f"ras://{self.where}"
-        for form in self._forms:
+        try:
             try:
-                data = answer(self.where, form, _LONGEST)
+                data = answer(self.where, self._forms[0], _LONGEST)
             except FormatError:
                 self._forms = FORMS[:1]
-                continue
-            except OSError as error:
-                return error.strerror or str(error)
-            (found,) = artifacts.contents(name, ras, iter([data]))
-            return found.problem or found
-        return "no answer"
+                data = answer(self.where, FORMS[0], _LONGEST)
+        except OSError as error:
+            return error.strerror or str(error)
+        (found,) = artifacts.contents(name, ras, iter([data]))
+        return found.problem or found
 
     def take_found(self) -> Iterator[Artifact | str]:
         """Yield what came since the last call."""
@@ -153,14 +152,12 @@ class Verdict(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A finding that came, went or has another severity since the job was last told."""
+    """A finding that is ``new``, ``back``, ``gone``, or of another ``severity`` than before."""
 
     how: str
-    """``new``, ``back`` (it was gone), ``gone``, or ``severity``."""
     finding: Finding
     job: Job
     before: str = ""
-    """The severity that it had, when that changed."""
 
 
 class Turn(NamedTuple):
@@ -171,34 +168,29 @@ class Turn(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Ranks began to build a communicator and stalled."""
+    """Ranks began to build a communicator and wait; some did not begin, or their log is not here."""
 
     communicator: CommunicatorInfo
     waiting: list[int]
-    """Ranks that began and did not finish."""
     missing: list[int]
-    """Ranks that did not begin, or whose log is not here."""
     are_global: bool
     """Whether these are global ranks; else they count within the communicator."""
     seconds: float
-    """Since the last progress."""
     last: str
-    """What that was."""
+    """The last progress, so many seconds ago."""
 
 
 class Behind(NamedTuple):
-    """By RAS no operation was launched for a while, and some ranks launched fewer than others, or do not answer."""
+    """By RAS no operation was launched for some seconds, and some ranks launched fewer than others, or are silent."""
 
     late: Late
     seconds: float
-    """Since an operation was launched, or RAS was first asked."""
 
 
 class Resumed(NamedTuple):
-    """Progress after a stall."""
+    """Progress after a stall of some seconds."""
 
     seconds: float
-    """How long it stood still."""
 
 
 class End(NamedTuple):
@@ -210,27 +202,26 @@ class End(NamedTuple):
 News: TypeAlias = Verdict | Change | Turn | Stall | Behind | Resumed | End
 
 
-@record
-class Status(Record):
+class Status(NamedTuple):
     """Holds how far it got."""
 
-    seconds: float = 0.0
-    lines: int = 0
-    nccl_lines: int = 0
-    ranks: int = 0
-    world_size: int | None = None
-    complete: int = 0
+    seconds: float
+    lines: int
+    nccl_lines: int
+    ranks: int
+    world_size: int | None
+    complete: int
     """Communicators that all ranks which began have finished."""
-    communicators: int = 0
-    last: str = ""
+    communicators: int
+    last: str
     """The last step of any rank."""
-    verdict: str = ""
+    verdict: str
     """Empty until it was reported."""
-    quiet: float = 0.0
+    quiet: float
     """Seconds since the last line."""
-    stalled: bool = False
+    stalled: bool
     """A communicator makes no progress, or by RAS the job does not."""
-    ras: str = ""
+    ras: str
     """What RAS says, or why it says nothing; empty if it is not asked."""
 
 
@@ -253,11 +244,8 @@ class Watch:
         beside: Callable[[], Inventory] | None = None,
         asks: bool = False,
     ) -> None:
+        self._judge, self._timing, self._name, self._clock = judge, timing, name, clock
         self._beside, self._of_failure = beside, NOTHING
-        self._judge = judge
-        self._timing = timing
-        self._name = name
-        self._clock = clock
         self._reader = Reader()
         self._fold = self._reader.fold
         self._fold.start(name)
@@ -266,7 +254,8 @@ class Watch:
         self._extent = self._fold.extent()
         self._next_warning = timing.stall
         self._job: Job | None = None
-        self._reported: Job | None = None
+        self.reported: Job | None = None
+        """The job as last reported; None before the first verdict."""
         self._lines = -1
         """How many the log had when the whole verdict was shown, until something changed."""
         self._gone: set[str] = set()
@@ -277,11 +266,6 @@ class Watch:
         self._ras, self._moved, self._is_same = "no answer from RAS yet" if asks else "", 0.0, False
         self._behind: Behind | None = None
         self._next_behind = timing.stall
-
-    @property
-    def last_report(self) -> Job | None:
-        """Return the job as last reported; None before the first verdict."""
-        return self._reported
 
     def feed(self, data: bytes) -> None:
         """Take in what came.
@@ -345,17 +329,17 @@ class Watch:
                 news.append(Resumed(now - self._progress))
                 self._next_warning, self._stall = self._timing.stall, None
             self._progress = now
-            self._last = _words(self._fold.last_step())
+            self._last = _step_words(self._fold.last_step())
         if extent != self._extent:
             self._extent = extent
             self._job = self._judge_now()
         if self._job is not None:
-            if self._reported is not None:
-                news.extend(self._changes(self._reported, self._job))
+            if self.reported is not None:
+                news.extend(self._changes(self.reported, self._job))
             elif is_up(self._job, now - self._progress, self._timing):
-                self._reported = self._job = self._judge_now()  # its counts of lines are those of now
+                self.reported = self._job = self._judge_now()  # its counts of lines are those of now
                 self._lines = sum(source.lines for source in self._job.sources)
-                news.append(Verdict(self._reported))
+                news.append(Verdict(self.reported))
             news.extend(self._report_stall(self._job, now))
         news.extend(self._report_lag(now))
         took = self._clock() - now
@@ -385,31 +369,31 @@ class Watch:
         quiet = self._clock() - self._progress if is_stalled else None
         beside = self._evidence()
         job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet, beside=beside)
-        if self._reported is None:
-            self._reported = job
+        if self.reported is None:
+            self.reported = job
             return [Verdict(job)], job
         is_said = not (interrupted or beside.evidence) and sum(source.lines for source in job.sources) == self._lines
-        news = list(self._changes(self._reported, job))
+        news = list(self._changes(self.reported, job))
         return [*news, *([] if is_said and not news else [End(job)])], job
 
     def status(self) -> Status:
         """Return how far the job got, cheap enough to be asked at any time."""
-        sources = self._fold.sources
-        status = Status(
+        counts = [source.counts for source in self._fold.sources]
+        comms = self._job.communicators if self._job else []
+        return Status(
             seconds=self._clock() - self._begun,
-            lines=sum(source.counts.lines for source in sources),
-            nccl_lines=sum(source.counts.nccl_lines for source in sources),
+            lines=sum(each.lines for each in counts),
+            nccl_lines=sum(each.nccl_lines for each in counts),
+            ranks=len(self._job.ranks_seen) if self._job else 0,
+            world_size=self._job.world_size if self._job else None,
+            complete=sum(not _list_unfinished(comm) for comm in comms),
+            communicators=len(comms),
             last=self._last,
-            verdict=self._reported.verdict if self._reported else "",
+            verdict=self.reported.verdict if self.reported else "",
             quiet=self._clock() - self._fed,
             stalled=self._stall is not None or self._behind is not None,
             ras=self._ras,
         )
-        if self._job:
-            comms = self._job.communicators
-            status.ranks, status.world_size = len(self._job.ranks_seen), self._job.world_size
-            status.communicators, status.complete = len(comms), sum(not _list_unfinished(comm) for comm in comms)
-        return status
 
     def _judge_now(self) -> Job:
         return self._judge(self._fold, going_on=True, beside=self._of_failure)
@@ -417,7 +401,7 @@ class Watch:
     def _changes(self, before: Job, after: Job) -> Iterator[News]:
         if before is after:
             return
-        self._reported, self._lines = after, -1
+        self.reported, self._lines = after, -1
         for old, new in pair_findings(before.findings, after.findings):
             if old and new is None:
                 self._gone.add(old.rule)
@@ -438,19 +422,18 @@ class Watch:
             self._next_warning *= 2
             yield from self._report_evidence(None)
             return
-        for comm in job.communicators:
-            if waiting := _list_unfinished(comm):
-                while self._next_warning <= seconds:
-                    self._next_warning *= 2
-                missing = sorted(set(range(comm.nranks)) - set(comm.started))
-                global_ranks = dict(enumerate(comm.ranks))
-                are_global = all(global_ranks.get(rank) is not None for rank in (*waiting, *missing))
-                if are_global:
-                    waiting, missing = ([global_ranks[rank] or 0 for rank in ranks] for ranks in (waiting, missing))
-                self._stall = Stall(comm, waiting, missing, are_global, seconds, self._last)
-                yield self._stall
-                yield from self._report_evidence(seconds)
-                return  # what follows the first one waits for it
+        comm = next(filter(_list_unfinished, job.communicators), None)
+        if comm is None:
+            return
+        while self._next_warning <= seconds:
+            self._next_warning *= 2
+        waiting, missing = _list_unfinished(comm), sorted(set(range(comm.nranks)) - set(comm.started))
+        global_ranks = {rank: other for rank, other in enumerate(comm.ranks) if other is not None}
+        if are_global := global_ranks.keys() >= {*waiting, *missing}:
+            waiting, missing = ([global_ranks[rank] for rank in ranks] for ranks in (waiting, missing))
+        self._stall = Stall(comm, waiting, missing, are_global, seconds, self._last)  # what follows waits for it
+        yield self._stall
+        yield from self._report_evidence(seconds)
 
     def _report_evidence(self, seconds: float | None) -> Iterator[News]:
         """Yield what the evidence says by now of a stall, or of a failure: then there is no time of it."""
@@ -459,11 +442,11 @@ class Watch:
             return
         self._of_failure = beside if seconds is None else NOTHING
         job = self._job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
-        if self._reported is None:
-            self._reported = job
+        if self.reported is None:
+            self.reported = job
             yield Verdict(job)
         else:
-            yield from self._changes(self._reported, job)
+            yield from self._changes(self.reported, job)
 
     def _evidence(self) -> Inventory:
         """Return the evidence that is there by now, with the answer of RAS if the job stands still by it."""
@@ -487,7 +470,7 @@ class Watch:
             self._next_behind *= 2
         self._behind = Behind(late, seconds)
         yield self._behind
-        if self._reported is not None:
+        if self.reported is not None:
             yield from self._report_evidence(None)
 
 
@@ -527,12 +510,9 @@ _STEPS: dict[type[events.Event], str] = {
 }
 
 
-def _words(step: Step | Burst | None) -> str:
-    """Return a step in two or three words."""
-    if step is None:
-        return ""
-    if isinstance(step, Burst):
-        return "connections"
+def _step_words(step: Step | Burst | None) -> str:
+    if step is None or isinstance(step, Burst):
+        return "connections" if step else ""
     if isinstance(step.event, events.CommInit):
         what = "init began" if step.event.phase == "START" else "init complete"
         return f"{what} (rank {step.event.rank})"
@@ -547,58 +527,52 @@ TO_ACT = tuple(f"{_ACTION}{name}" for name in ACTIONS[:-1])
 """Conditions for a finding that needs this action."""
 CONDITIONS = ("error", "warning", STALL, *TO_ACT)
 """What a watch may end on: a finding of this severity or a higher one, or a communicator without progress."""
-VARIABLES = ("VERDICT", "REASON", "RULE", "SEVERITY", "ACTION", "RANKS", "HOSTS", "FIX")
-"""Variables in the environment of the command, without :data:`PREFIX`."""
 PREFIX = "NCCLINSPECT_"
 _MAX_BYTES = 100_000
 """Of a variable: with a longer one Linux runs no command (``MAX_ARG_STRLEN``)."""
 _STDERR = 2
 
 
-@frozen
-class Alarm(Frozen):
-    """Why a watch ends."""
+class Alarm(NamedTuple):
+    """Why a watch ends: one of :data:`CONDITIONS`, and for the command what was found and what to do now.
+
+    There is no rule for a stall, and for an error that no rule explains.
+    """
 
     condition: str
-    """One of :data:`CONDITIONS`."""
     verdict: str
     reason: str
-    """In a sentence."""
     rule: str = ""
-    """The rule that found it; empty for a stall, and for an error that no rule explains."""
     severity: str = ""
     action: str = ""
     ranks: str = ""
     hosts: str = ""
     fix: str = ""
-    """What to do now."""
 
     @property
     def environment(self) -> dict[str, str]:
         """Return the variables of the command; one that is too long is empty: a part of a list would look like all."""
-        texts = {f"{PREFIX}{name}": escape_controls(getattr(self, name.lower())) for name in VARIABLES}
+        names = (f"{PREFIX}{name.upper()}" for name in self._fields[1:])
+        texts = dict(zip(names, map(escape_controls, self[1:]), strict=True))
         return {name: text if len(text.encode()) <= _MAX_BYTES else "" for name, text in texts.items()}
 
 
 def find_alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
     """Return what of some news ends the watch, if anything does."""
     for event in news:
-        if isinstance(event, Stall) and STALL in conditions:
-            whom, number = event.missing or event.waiting, event.communicator.id
-            what = "did not begin" if event.missing else "began and did not finish"
-            where = "" if event.are_global else f" of communicator {number}"
-            words = f"communicator {number} made no progress for {event.seconds:.0f} s"
-            words += f": {count(len(whom), 'rank')}{where}, {ranges(whom)}, {what}"
-            return Alarm(STALL, "unknown", words, ranks=ranges(whom) if event.are_global else "")
-        if isinstance(event, Behind) and STALL in conditions:
-            words = f"no operation was launched for {event.seconds:.0f} s: {'; '.join(event.late.words)}"
-            return Alarm(STALL, "unknown", words, ranks=ranges(event.late.ranks))
-        if (
-            set(conditions) - {STALL}
-            and isinstance(event, Verdict | Change | Turn | End)
-            and (reason_to_end := _judge_alarm(event.job, conditions))
-        ):
-            return reason_to_end
+        match event:
+            case Stall() if STALL in conditions:
+                whom, number = event.missing or event.waiting, event.communicator.id
+                what = "did not begin" if event.missing else "began and did not finish"
+                where = "" if event.are_global else f" of communicator {number}"
+                words = f"communicator {number} made no progress for {event.seconds:.0f} s"
+                words += f": {count(len(whom), 'rank')}{where}, {ranges(whom)}, {what}"
+                return Alarm(STALL, "unknown", words, ranks=ranges(whom) if event.are_global else "")
+            case Behind(late, seconds) if STALL in conditions:
+                words = f"no operation was launched for {seconds:.0f} s: {'; '.join(late.words)}"
+                return Alarm(STALL, "unknown", words, ranks=ranges(late.ranks))
+            case Verdict() | Change() | Turn() | End() if alarm := _judge_alarm(event.job, conditions):
+                return alarm
     return None
 
 
@@ -606,20 +580,11 @@ def _judge_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
     limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
     severe = ((f.severity, f) for f in job.findings if limits and SEVERITIES.index(f.severity) >= min(limits))
     needing = ((f"{_ACTION}{f.action}", f) for f in job.findings if f"{_ACTION}{f.action}" in conditions)
-    for condition, finding in (*needing, *severe):
+    for condition, found in (*needing, *severe):
         places = Places(job)
-        at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.locate(rank).host))
-        return Alarm(
-            condition,
-            job.verdict,
-            finding.summary,
-            finding.rule,
-            finding.severity,
-            finding.action,
-            ranks=ranges(finding.ranks),
-            hosts=",".join(at),
-            fix=next(iter(finding.fix), ""),
-        )
+        hosts = found.hosts or dict.fromkeys(host for rank in found.ranks if (host := places.locate(rank).host))
+        what = (found.summary, found.rule, found.severity, found.action, ranges(found.ranks), ",".join(hosts))
+        return Alarm(condition, job.verdict, *what, fix=next(iter(found.fix), ""))
     return Alarm("error", job.verdict, reason(job), severity="error") if limits and job.verdict == "failed" else None
 
 
