@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from wsgiref.simple_server import WSGIServer
@@ -153,10 +153,9 @@ def command(
     source = tail.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
     watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None, asks=bool(ras))
-    try:
+    output: int | None = None
+    with suppress(AttributeError, OSError, ValueError):
         output = sys.stdout.fileno()
-    except (AttributeError, OSError, ValueError):
-        output = None
     waiter = tail.Waiter(min(_TICK, interval / 4), output)
     pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
     screen = _Screen(shared.choose_style(no_color, "-"), interval)
@@ -168,33 +167,35 @@ def command(
             meter.update(watch)
             for piece in interruption.until(pieces):
                 resumed = [event for answer in asker.take_found() for event in watch.take(answer)] if asker else []
-                news = [*resumed, *_take(watch, piece, screen)]
+                if isinstance(piece, tail.Note):
+                    screen.note(piece.text)
+                    if piece.begins:
+                        watch.begin()
+                elif piece is not None:
+                    watch.feed(piece)
+                news = [*resumed, *watch.look()]
                 problem = meter.update(watch, is_news=bool(news))  # first: whoever reads the news may ask for them
                 screen.print_news(news)
                 screen.status(watch)
-                if problem:
-                    screen.note(problem)
+                screen.note(problem)
                 if alarm := find_alarm(news, exit_on):
                     break
             else:
                 news, job = watch.end(interruption.happened)
                 screen.print_news(news)
                 alarm = None if interruption.happened else find_alarm(news, exit_on)
-            if problem := meter.update(watch, runs=False):
-                screen.note(problem)
+            screen.note(meter.update(watch, runs=False))
     except BrokenPipeError:
         shared.exit_quietly()
     finally:
         screen.clear()
     for words in place.problems(job) if place else ():
         print_stderr(words)
-    ended = _end_on_alarm(alarm, on_exit) if alarm else None
+    if alarm:
+        _end_on_alarm(alarm, on_exit)
     if adding:  # after the command of --on-exit, which has to end a job
         adding.append([name, *evidence], store, print_stderr, options)
-    if ended is not None:
-        return ended
-    assert job is not None
-    return shared.status(job, fail_on)
+    return shared.status(job, fail_on) if job and not alarm else FOUND
 
 
 class _Beside:
@@ -221,33 +222,21 @@ class _Beside:
     def problems(self, job: Job | None) -> Iterator[str]:
         """Yield unused files and the reasons."""
         yield from digest.list_unused_evidence(job.artifacts if job else self._inventory.evidence)
-        yield from (f"{log.name}: {log.problem.what}" for log in self._inventory.logs if log.problem)
-        watched = os.path.realpath(self._log)
-        others = [log.name for log in self._inventory.logs if not log.problem and os.path.realpath(log.name) != watched]
+        logs, watched = self._inventory.logs, os.path.realpath(self._log)
+        yield from (f"{log.name}: {log.problem.what}" for log in logs if log.problem)
+        others = [log.name for log in logs if not log.problem and os.path.realpath(log.name) != watched]
         if others:
             hint = f"nccl-inspect summarize {' '.join(self._names)}"
             yield f"{count(len(others), 'log')} beside it ({others[0]}) not read; read all when the job is over: {hint}"
 
 
-def _end_on_alarm(alarm: Alarm, command: str | None) -> int:
-    """End because of an alarm; the status is that of the alarm, even if the command fails."""
+def _end_on_alarm(alarm: Alarm, command: str | None) -> None:
     print_stderr(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
     try:
         if command and (status := run_command(command, alarm)):
             print_stderr(f"the command of --on-exit ended with status {status}")
     except OSError as error:
         print_stderr(f"the command of --on-exit was not run: {error.strerror or error}")
-    return FOUND
-
-
-def _take(watch: Watch, piece: tail.Piece, screen: _Screen) -> list[News]:
-    if isinstance(piece, bytes):
-        watch.feed(piece)
-    elif piece is not None:
-        screen.note(piece.text)
-        if piece.begins:
-            watch.begin()
-    return watch.look()
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
@@ -272,26 +261,23 @@ class Meter:
     """
 
     def __init__(self, target: str | None, seconds: float) -> None:
-        match = _ADDRESS.fullmatch(target or "")
-        self._target = target
-        self._seconds, self._next = _REBUILT if match else seconds, 0.0
+        self._target, self._seconds, self._next = target, seconds, 0.0
         self._problem: str | None = None
         """That of the last writing; None before the first."""
         self._server: WSGIServer | None = None
-        if match is None:
-            return
-        host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]") or "0.0.0.0"  # noqa: S104 - :9400
-        try:
-            self._server, _ = start_http_server(int(match["port"]), host, prometheus.Metrics().registry)
-        except (OSError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise NcclInspectError(f"{_OPTION} {target}: {why}", "choose another port or address") from None
+        if match := _ADDRESS.fullmatch(target or ""):
+            self._seconds = _REBUILT
+            host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]") or "0.0.0.0"  # noqa: S104 - :9400
+            try:
+                self._server, _ = start_http_server(int(match["port"]), host, prometheus.Metrics().registry)
+            except (OSError, OverflowError) as error:
+                why = getattr(error, "strerror", None) or error
+                raise NcclInspectError(f"{_OPTION} {target}: {why}", "choose another port or address") from None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the server."""
         if self._server:
             self._server.shutdown()
             self._server.server_close()
@@ -312,11 +298,10 @@ class Meter:
         if self._target is None or (not is_news and runs and now < self._next):
             return ""
         self._next = now + self._seconds
-        metrics = collect_metrics(watch, runs)
+        metrics, before = collect_metrics(watch, runs), self._problem
         if self._server:
             self._server.set_app(make_wsgi_app(metrics.registry))
             return ""
-        before = self._problem
         try:
             atomic_files.write_lines(self._target, _OPTION, metrics.text().splitlines())
             self._problem = ""
@@ -361,8 +346,7 @@ class _Screen:
         self._in_place = sys.stderr is not None and sys.stderr.isatty()
         self._pause = _TICK if self._in_place else interval
         self._next = time.monotonic() + (0 if self._in_place else interval)
-        self._shown = ""
-        self._progress = ""
+        self._shown = self._progress = ""
 
     def print_news(self, news: Iterable[News]) -> None:
         """Write news, if there are any."""
@@ -372,9 +356,10 @@ class _Screen:
             shared.write_lines(lines, "-")
 
     def note(self, words: str) -> None:
-        """Write a note about the input."""
-        self.clear()
-        self._write(f"nccl-inspect: {escape_controls(words)}\n")
+        """Write a note about the input, if there is any."""
+        if words:
+            self.clear()
+            self._write(f"nccl-inspect: {escape_controls(words)}\n")
 
     def status(self, watch: Watch) -> None:
         """Write the status if it is due and, off a terminal, if it changed."""
@@ -382,8 +367,7 @@ class _Screen:
         if now < self._next:
             return
         self._next = now + self._pause
-        status = watch.status()
-        begin, progress = _progress(status)
+        begin, progress = _progress(watch.status())
         if self._in_place:
             words = cut(f"{begin}, {progress}", max(self._style.width - 1, 20))
             self._write("\r" + words.ljust(len(self._shown)))
@@ -410,15 +394,10 @@ def _progress(status: Status) -> tuple[str, str]:
     begin = f"{status.seconds:.0f} s, {status.lines:,} line{'' if status.lines == 1 else 's'}"
     if not status.nccl_lines:
         return begin, "none of NCCL yet"
-    parts = [f"ranks {status.ranks}/{status.world_size or '?'}"]
-    parts.append(f"communicators {status.complete}/{status.communicators} complete")
-    if status.last:
-        parts.append(f"last: {status.last}")
-    if status.ras:
-        parts.append(status.ras)
-    if status.verdict:
-        parts.append(status.verdict.upper())
-    return begin, ", ".join(parts)
+    ranks = f"ranks {status.ranks}/{status.world_size or '?'}"
+    comms = f"communicators {status.complete}/{status.communicators} complete"
+    last = f"last: {status.last}" if status.last else ""
+    return begin, ", ".join(filter(None, (ranks, comms, last, status.ras, status.verdict.upper())))
 
 
 def _words(news: News, style: Style) -> Iterator[str]:
@@ -433,15 +412,13 @@ def _words(news: News, style: Style) -> Iterator[str]:
         case Turn(before, job):
             now = paint(job.verdict.upper(), verdict_color(job.verdict), style)
             yield f"the verdict is {now} now (it was {before.upper()})"
-        case Change(how, finding, job, before):
+        case Change("new", finding, job):
+            yield from text.brief(finding, job, style)
+        case Change(how, finding, _, before):
             severity = paint(finding.severity.upper(), finding.severity, style)
-            named, lead = paint(finding.rule, "bold", style), "" if how == "severity" else f"{severity} "
-            if how == "new":
-                yield from text.brief(finding, job, style)
-                return
-            yield f"{lead}{named} " + {"gone": "is gone", "back": "is back"}.get(
-                how, f"is {severity} now (it was {before.upper()})"
-            )
+            named = paint(finding.rule, "bold", style)
+            is_now = {"gone": "is gone", "back": "is back"}.get(how, f"is {severity} now (it was {before.upper()})")
+            yield f"{named} {is_now}" if how == "severity" else f"{severity} {named} {is_now}"
             if how != "gone":
                 yield from block("what", escape_controls(finding.summary), style)
         case Stall():
@@ -457,16 +434,14 @@ def _words(news: News, style: Style) -> Iterator[str]:
 
 def _stall(stall: Stall, style: Style) -> Iterator[str]:
     comm = stall.communicator
-    kind = "" if stall.are_global else " (counted within it)"
     first = f"STALLED: communicator {comm.id} ({count(comm.nranks, 'rank')}) made no progress for {stall.seconds:.0f} s"
     lines = block("", escape_controls(first), style, indent=0, hang=0)
     yield lines[0].replace("STALLED", paint("STALLED", "warning", style), 1)
     yield from lines[1:]
-    waiting = f"{count(len(stall.waiting), 'rank')}{kind}: {ranges(stall.waiting)}, began and did not finish"
-    yield from block("waiting", waiting, style)
-    if stall.missing:
-        missing = (
-            f"{count(len(stall.missing), 'rank')}{kind}: {ranges(stall.missing)}, did not begin, or not in this log"
-        )
-        yield from block("missing", missing, style)
+    for label, ranks, what in (
+        ("waiting", stall.waiting, "began and did not finish"),
+        ("missing", stall.missing, "did not begin, or not in this log"),
+    ):
+        number = count(len(ranks), "rank") + ("" if stall.are_global else " (counted within it)")
+        yield from block(label, f"{number}: {ranges(ranks)}, {what}", style) if ranks else ()
     yield from block("last step", escape_controls(stall.last or "none"), style)
