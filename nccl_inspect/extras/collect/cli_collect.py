@@ -8,14 +8,14 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras import collect as collecting
-from nccl_inspect.extras.collect import Target, Wanted
-from nccl_inspect.extras.collect.collection import INDEX, Collection
+from nccl_inspect.extras.collect.collection import INDEX, Collection, Wanted
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.wording import count
 
@@ -91,7 +91,7 @@ def command(
     return status
 
 
-def _collect(module: Target, wanted: Wanted, timeout: float, folder: Path, name: str) -> int:
+def _collect(module: Any, wanted: Wanted, timeout: float, folder: Path, name: str) -> int:
     collection = Collection(folder, lambda words: print_stderr(f"+ {words}"), timeout)
     module.collect(collection, wanted)
     failed = f", {count(len(collection.failures), 'failure')} (see {INDEX})" if collection.failures else ""

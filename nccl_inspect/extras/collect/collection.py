@@ -9,11 +9,11 @@ import json
 import os
 import shlex
 import subprocess
-import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
@@ -137,6 +137,15 @@ class Outcome(Frozen):
     problem: str | None = None
 
 
+@frozen
+class Wanted(Frozen):
+    """Holds what to collect: a selector or a number of a job, and for Kubernetes where it is, if not where one is."""
+
+    argument: str = ""
+    namespace: str = ""
+    context: str = ""
+
+
 class Collection:
     """Runs commands and keeps what they print.
 
@@ -147,16 +156,9 @@ class Collection:
     """
 
     def __init__(self, folder: Path | None, show: Callable[[str], None], seconds: float) -> None:
-        self._folder = folder
-        self._show = show
-        self._seconds = seconds
-        self._lock = threading.Lock()
+        self._folder, self._show, self._seconds = folder, show, seconds
+        self.is_dry = folder is None
         self.outcomes: list[Outcome] = []
-
-    @property
-    def is_dry(self) -> bool:
-        """Return whether nothing is run."""
-        return self._folder is None
 
     @property
     def successes(self) -> list[Outcome]:
@@ -171,8 +173,7 @@ class Collection:
 
     def run(self, command: Command) -> bytes:
         """Run one command; return its output, empty where there is none or it is a log."""
-        fetch = self._fetch_log if command.is_log else self._fetch_text
-        return self._note(command.file, str(command), str(command), lambda: fetch(command))
+        return self._note(command.file, str(command), str(command), partial(self._fetch, command))
 
     def run_all(self, some: Iterable[Command]) -> None:
         """Run commands, several at once."""
@@ -196,8 +197,7 @@ class Collection:
             problem, data = fetch()
         except OSError as error:
             problem, data = error.strerror or str(error), b""
-        with self._lock:
-            self.outcomes.append(Outcome(file, what, problem))
+        self.outcomes.append(Outcome(file, what, problem))
         return data
 
     def write_index(self, folder: str = "") -> None:
@@ -212,8 +212,15 @@ class Collection:
         rows = "".join(f"\n{title}\n  " + "\n  ".join(some or ["(nothing)"]) + "\n" for title, some in sections.items())
         self._path(str(Path(folder, INDEX))).write_text(f"{TITLE}\n{rows}", encoding="utf-8", errors="replace")
 
-    def _fetch_text(self, command: Command) -> tuple[str | None, bytes]:
-        """Run what prints a document, which is written without its secrets; return the whole of it."""
+    def _fetch(self, command: Command) -> tuple[str | None, bytes]:
+        """Run what prints a log, or a document, which is written without its secrets; return the whole of it."""
+        if command.is_log:
+            path = self._path(command.file)
+            with path.open("wb") as log:
+                problem = run_command(command.argv, log, 10 * self._seconds)
+            if problem and not path.stat().st_size:
+                path.unlink()
+            return problem, b""
         with TemporaryFile() as file:
             problem = run_command(command.argv, file, self._seconds)
             file.seek(0)
@@ -230,14 +237,6 @@ class Collection:
             return f"not kept: {error}", b""
         self._path(command.file).write_bytes(shown)
         return problem, data
-
-    def _fetch_log(self, command: Command) -> tuple[str | None, bytes]:
-        path = self._path(command.file)
-        with path.open("wb") as file:
-            problem = run_command(command.argv, file, 10 * self._seconds)
-        if problem and not path.stat().st_size:
-            path.unlink()
-        return problem, b""
 
     def _path(self, file: str) -> Path:
         assert self._folder is not None

@@ -7,14 +7,9 @@ import socket
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nccl_inspect.extras.collect import ras
-from nccl_inspect.extras.collect.collection import Command
-
-if TYPE_CHECKING:
-    from nccl_inspect.extras.collect import Wanted
-    from nccl_inspect.extras.collect.collection import Collection
+from nccl_inspect.extras.collect.collection import Collection, Command, Wanted
 
 ARGUMENT = ""
 HELP = "this machine, and the job that runs on it (RAS)"

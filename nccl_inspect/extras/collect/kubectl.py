@@ -9,8 +9,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import chdir, contextmanager, suppress
+from contextlib import ExitStack, chdir, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,8 +20,8 @@ import click
 from nccl_inspect import cli, report
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.shared import format_option
-from nccl_inspect.extras.collect import Wanted, cli_collect, kubernetes
-from nccl_inspect.extras.collect.collection import Collection
+from nccl_inspect.extras.collect import cli_collect, kubernetes
+from nccl_inspect.extras.collect.collection import Collection, Wanted
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut
@@ -106,7 +105,13 @@ def command(
     options = shared.with_settings_file(options)
     ctx.meta.update({f"{shared.__name__}.config": None, f"{shared.__name__}.no_config": True})
     options = replace(options, topologies=tuple(map(os.path.abspath, options.topologies)))
-    with _folder(keep) as folder:
+    with ExitStack() as stack:
+        if keep:
+            folder = cli_collect.new_folder(keep, "--keep")
+        else:  # a temporary one is removed even after Ctrl-C
+            temporary = TemporaryDirectory(prefix="nccl-inspect-")
+            stack.enter_context(PROCESS.undo_with(temporary.cleanup))
+            folder = Path(stack.enter_context(temporary))
         _collect(folder, wanted, timeout)
         with chdir(folder):  # the report names logs relative to the folder, which may be temporary
             job = shared.read((".",), options, tells_runs=True, tells_jobs=True)
@@ -131,17 +136,6 @@ def complete() -> None:
                 click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
         files = any(item.type != "plain" for item in items)
         click.echo(":0" if files else ":4")  # of Cobra: 4 is "no names of files"
-
-
-@contextmanager
-def _folder(keep: str) -> Iterator[Path]:
-    """Yield the folder for the logs: the one to keep, or a temporary one, removed even after Ctrl-C."""
-    if keep:
-        yield cli_collect.new_folder(keep, "--keep")
-        return
-    folder = TemporaryDirectory(prefix="nccl-inspect-")
-    with PROCESS.undo_with(folder.cleanup), folder as name:
-        yield Path(name)
 
 
 def _collect(folder: Path, wanted: Wanted, timeout: float) -> None:

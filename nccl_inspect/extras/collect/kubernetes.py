@@ -7,14 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.collect.collection import Command
-
-if TYPE_CHECKING:
-    from nccl_inspect.extras.collect import Wanted
-    from nccl_inspect.extras.collect.collection import Collection
+from nccl_inspect.extras.collect.collection import Collection, Command, Wanted
 
 ARGUMENT = "SELECTOR"
 HELP = "pods by label (job-name=llama), or [KIND/]NAME of what made them: llama, pytorchjob/llama, pod/llama-0"

@@ -9,14 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.collect.collection import Command
-
-if TYPE_CHECKING:
-    from nccl_inspect.extras.collect import Wanted
-    from nccl_inspect.extras.collect.collection import Collection
+from nccl_inspect.extras.collect.collection import Collection, Command, Wanted
 
 ARGUMENT = "JOBID"
 HELP = "number of a job, running or ended a short while ago: 4711, or 4711_3 of an array"

@@ -142,7 +142,7 @@ def write_policy(job: Job) -> str:
         "forbidden": [entry for name, entry in names if name not in present and is_echoed(name, job.nccl_versions)],
         "required": required,
     }
-    return pages.get_template("policy.toml.j2").render(context) + "\n"
+    return pages.get_template("policy.toml.j2").render(context)
 
 
 def _list_as_toml(words: Iterable[str]) -> str:

@@ -44,7 +44,7 @@ class Asker:
 
     def __init__(self, where: str, seconds: float) -> None:
         self.where, self._seconds = where, seconds
-        self._forms: tuple[str, ...] = FORMS[::-1]  # JSON has the counts of all ranks, a text only those that differ
+        self._forms = list(FORMS)  # JSON has the counts of all ranks, a text only those that differ
         self._found: queue.SimpleQueue[Artifact | str] = queue.SimpleQueue()
         self._over = threading.Event()
 
@@ -57,16 +57,14 @@ class Asker:
 
     def ask(self) -> Artifact | str:
         """Return the answer to one question, or why there is none."""
-        name = f"ras://{self.where}"
         try:
-            try:
-                data = answer(self.where, self._forms[0], _LONGEST)
-            except FormatError:
-                self._forms = FORMS[:1]
-                data = answer(self.where, FORMS[0], _LONGEST)
+            data = answer(self.where, self._forms[-1], _LONGEST)
+        except FormatError:
+            self._forms.pop()
+            return self.ask()
         except OSError as error:
             return error.strerror or str(error)
-        (found,) = artifacts.contents(name, ras, iter([data]))
+        (found,) = artifacts.contents(f"ras://{self.where}", ras, iter([data]))
         return found.problem or found
 
     def take_found(self) -> Iterator[Artifact | str]:
@@ -75,10 +73,9 @@ class Asker:
             yield self._found.get()
 
     def _run(self) -> None:
-        while True:
+        self._found.put(self.ask())
+        while not self._over.wait(self._seconds):
             self._found.put(self.ask())
-            if self._over.wait(self._seconds):
-                return
 
 
 class Late(NamedTuple):
