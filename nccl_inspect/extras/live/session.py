@@ -150,6 +150,12 @@ class NotStartedError(NcclInspectError):
         self.exit_code = 127 if is_missing else 126
 
 
+def _start(work: Callable[..., None], *values: object) -> threading.Thread:
+    thread = threading.Thread(target=work, args=values, daemon=True)
+    thread.start()
+    return thread
+
+
 def _wait_for_end(seconds: float) -> bool:
     """Return whether a signal comes in time that ends what is done after the job; others end the wait only."""
     came = signal.sigtimedwait(_WAITED, seconds)
@@ -304,7 +310,7 @@ class Standstill:
         if not self._seconds or self._now() < self._next:
             return False
         newest = self._log.last
-        for name in itertools.chain.from_iterable(map(glob.iglob, self._patterns)):
+        for name in itertools.chain(*map(glob.iglob, self._patterns)):
             with suppress(OSError):
                 newest = max(newest, Path(name).stat().st_mtime)
         if newest + self._seconds > self._now():
@@ -335,7 +341,7 @@ class Gathering:
     """
 
     def __init__(self, folder: Path, between: float = _BETWEEN) -> None:
-        self._folder, self._between, self._began = folder, between, time.time()
+        self._host, self._between, self._began = folder / host.folder(), between, time.time()
         self._collection = partial(Collection, folder, lambda _: None, _COMMAND_SECONDS)
         self.ended = threading.Event()
         """Set when the job has ended: nobody waits for an answer any more."""
@@ -344,25 +350,23 @@ class Gathering:
         """Ask RAS twice; whether something is kept: not where operations continue, since then nothing is stuck."""
         self.forget_answers()
         first = self._ask()
-        if first and not self.ended.wait(self._between):
-            second = self._ask()
-            if first.keys() & second.keys() and first != second:
-                self.forget_answers()
-                return False
-        return bool(self._answers())
+        second = self._ask() if first and not self.ended.wait(self._between) else {}
+        if first.keys() & second.keys() and first != second:
+            self.forget_answers()
+        return any(self._host.glob("ras.*"))
 
     def gather_machine(self) -> None:
         """Gather what commands say of this machine; processes that the kernel ended before this run are none of it."""
         collection = self._collection()
         host.gather_machine(collection)
         with suppress(OSError, ValueError):  # there is none, or it has other times
-            log = self._folder / host.folder() / host.KERNEL_LOG
+            log = self._host / host.KERNEL_LOG
             log.write_bytes(drop_earlier_ends(log.read_bytes(), self._began - _SLACK))
         collection.write_index(host.folder())
 
     def forget_answers(self) -> None:
         """Take the answers of RAS away: they are of a time when the job did not stand still."""
-        for answer in self._answers():
+        for answer in list(self._host.glob("ras.*")):
             answer.unlink(missing_ok=True)
 
     def _ask(self) -> dict[str, Any]:
@@ -372,15 +376,12 @@ class Gathering:
         """
         host.ask_ras(self._collection(), _RAS_SECONDS)
         with suppress(OSError, ValueError, AttributeError, TypeError):
-            data = json.loads((self._folder / host.folder() / "ras.json").read_bytes())
+            data = json.loads((self._host / "ras.json").read_bytes())
             return {
                 str(comm.get("hash")): [rank.get("collective_counts") for rank in comm.get("ranks") or ()]
                 for comm in data.get("communicators") or ()
             }
         return {}
-
-    def _answers(self) -> list[Path]:
-        return list((self._folder / host.folder()).glob("ras.*"))
 
 
 def drop_earlier_ends(log: bytes, begin: float) -> bytes:
@@ -473,8 +474,7 @@ class Session:
                 name = self._log_name.name.replace("job", "exit-status", 1)
                 self._log_name.with_name(name).write_text(f"nccl-inspect: {ending}\n", encoding="utf-8")
             if self._gathers:
-                work = threading.Thread(target=self._gathering.gather_machine, daemon=True)
-                work.start()
+                work = _start(self._gathering.gather_machine)
                 while work.is_alive():
                     if _wait_for_end(_GATHER_TICK):
                         return status
@@ -497,9 +497,7 @@ class Session:
         finally:
             for channel in self._channels:
                 os.close(channel.inside)
-        pumps = [threading.Thread(target=channel.pump, args=(self._log,), daemon=True) for channel in self._channels]
-        for pump in pumps:
-            pump.start()
+        pumps = [_start(channel.pump, self._log) for channel in self._channels]
         while (status := job.poll()) is None:
             came = signal.sigtimedwait(_WAITED, _TICK)
             if came is None:
@@ -521,8 +519,7 @@ class Session:
             self._kept_at = 0.0
         if self._standstill and self._standstill.has_come() and not (self._work and self._work.is_alive()):
             self._log.flush()
-            self._work = threading.Thread(target=self._gather_standstill, daemon=True)
-            self._work.start()
+            self._work = _start(self._gather_standstill)
 
     def _gather_standstill(self) -> None:
         silence = f"nothing printed for {self._stall:g} s"

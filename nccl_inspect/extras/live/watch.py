@@ -249,7 +249,7 @@ class Watch:
         self._splitter = Splitter()
         self._begun = self._next_look = self._progress = self._fed = clock()
         self._extent = self._fold.extent()
-        self._next_warning = timing.stall
+        self._next_warning = self._next_behind = timing.stall
         self._job: Job | None = None
         self.reported: Job | None = None
         """The job as last reported; None before the first verdict."""
@@ -262,7 +262,6 @@ class Watch:
         self._counts: dict[tuple[str, str, int], int] = {}
         self._ras, self._moved, self._is_same = "no answer from RAS yet" if asks else "", 0.0, False
         self._behind: Behind | None = None
-        self._next_behind = timing.stall
 
     def feed(self, data: bytes) -> None:
         """Take in what came.
@@ -283,9 +282,9 @@ class Watch:
         counts, now, is_first = count_operations(answer.value), self._clock(), self._answer is None
         self._is_same = not is_first and all(self._counts.get(key, -1) >= count for key, count in counts.items())
         self._counts |= counts
-        kept, before = self._find_late(self._job), self._answer
+        kept, before = self._find_late(), self._answer
         self._answer = answer
-        late = self._find_late(self._job)
+        late = self._find_late()
         if self._is_same and self._behind and kept and not (late and set(late.names) <= set(kept.names)):
             self._answer, late = before, kept  # what came later shows who was ended by others
         self._ras = "RAS: all in step" if late is None else "RAS: moving"
@@ -298,11 +297,11 @@ class Watch:
             self._behind, self._of_failure, self._extent = None, NOTHING, (-1, -1, -1)  # judge without the answer
             yield Resumed(seconds)
 
-    def _find_late(self, job: Job | None) -> Late | None:
-        """Return who is behind by the last answer."""
-        value = self._answer.value if self._answer else None
-        ranks = ranks_of_pids(job, [value]) if job and value else value.ranks_by_pid() if value else {}
-        return find_late(value, ranks) if value else None
+    def _find_late(self) -> Late | None:
+        if self._answer is None:
+            return None
+        value = self._answer.value
+        return find_late(value, ranks_of_pids(self._job, [value]) if self._job else value.ranks_by_pid())
 
     def begin(self) -> None:
         """Count lines from 1 again: what follows is the beginning of a file."""
@@ -332,15 +331,14 @@ class Watch:
             self._job = self._judge_now()
         if self._job is not None:
             if self.reported is not None:
-                news.extend(self._changes(self.reported, self._job))
+                news.extend(self._tell(self._job))
             elif is_up(self._job, now - self._progress, self._timing):
-                self.reported = self._job = self._judge_now()  # its counts of lines are those of now
+                self._job = self._judge_now()  # its counts of lines are those of now
+                news.extend(self._tell(self._job))
                 self._lines = sum(source.lines for source in self._job.sources)
-                news.append(Verdict(self.reported))
             news.extend(self._report_stall(self._job, now))
         news.extend(self._report_lag(now))
-        took = self._clock() - now
-        self._next_look = now + max(self._timing.interval / 4, _REST * took)
+        self._next_look = now + max(self._timing.interval / 4, _REST * (self._clock() - now))
         return news
 
     def end(self, interrupted: bool = False) -> tuple[list[News], Job]:
@@ -366,12 +364,9 @@ class Watch:
         quiet = self._clock() - self._progress if is_stalled else None
         beside = self._evidence()
         job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet, beside=beside)
-        if self.reported is None:
-            self.reported = job
-            return [Verdict(job)], job
         is_said = not (interrupted or beside.evidence) and sum(source.lines for source in job.sources) == self._lines
-        news = list(self._changes(self.reported, job))
-        return [*news, *([] if is_said and not news else [End(job)])], job
+        is_first, news = self.reported is None, list(self._tell(job))
+        return [*news, *([] if is_first or (is_said and not news) else [End(job)])], job
 
     def status(self) -> Status:
         """Return how far the job got, cheap enough to be asked at any time."""
@@ -395,20 +390,24 @@ class Watch:
     def _judge_now(self) -> Job:
         return self._judge(self._fold, going_on=True, beside=self._of_failure)
 
-    def _changes(self, before: Job, after: Job) -> Iterator[News]:
-        if before is after:
+    def _tell(self, job: Job) -> Iterator[News]:
+        """Yield the first verdict, or what changed since the job was told last."""
+        before, self.reported = self.reported, job
+        if before is None:
+            yield Verdict(job)
+        if before is None or before is job:
             return
-        self.reported, self._lines = after, -1
-        for old, new in pair_findings(before.findings, after.findings):
+        self._lines = -1
+        for old, new in pair_findings(before.findings, job.findings):
             if old and new is None:
                 self._gone.add(old.rule)
-                yield Change("gone", old, after)
+                yield Change("gone", old, job)
             elif new and old is None:
-                yield Change("back" if new.rule in self._gone else "new", new, after)
+                yield Change("back" if new.rule in self._gone else "new", new, job)
             elif old and new and old.severity != new.severity:
-                yield Change("severity", new, after, old.severity)
-        if before.verdict != after.verdict:
-            yield Turn(before.verdict, after)
+                yield Change("severity", new, job, old.severity)
+        if before.verdict != job.verdict:
+            yield Turn(before.verdict, job)
 
     def _report_stall(self, job: Job, now: float) -> Iterator[News]:
         """Warn after once, twice, four times … the time; what is known to be dead does not stand still."""
@@ -438,17 +437,13 @@ class Watch:
         if not beside.evidence:
             return
         self._of_failure = beside if seconds is None else NOTHING
-        job = self._job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
-        if self.reported is None:
-            self.reported = job
-            yield Verdict(job)
-        else:
-            yield from self._changes(self.reported, job)
+        self._job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
+        yield from self._tell(self._job)
 
     def _evidence(self) -> Inventory:
         """Return the evidence that is there by now, with the answer of RAS if the job stands still by it."""
         beside = self._beside() if self._beside else NOTHING
-        if self._answer is None or not self._is_same or self._find_late(self._job) is None:
+        if self._answer is None or not self._is_same or self._find_late() is None:
             return beside
         return beside._replace(evidence=[*beside.evidence, self._answer])
 
@@ -456,7 +451,7 @@ class Watch:
         """Yield who holds the job up by RAS, after once, twice, four times … the time, if the log is of that job."""
         seconds = now - self._moved
         is_told = self._behind is not None and self._job is not None and self._job.verdict == "failed"
-        if not self._is_same or is_told or seconds < self._next_behind or (late := self._find_late(self._job)) is None:
+        if not self._is_same or is_told or seconds < self._next_behind or (late := self._find_late()) is None:
             return
         if self._job is not None:
             job = self._judge(self._fold, going_on=True, beside=self._evidence())
@@ -473,8 +468,7 @@ class Watch:
 
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:
     """Return whether enough is known for a verdict: all is connected, or nothing more comes, or it is dead."""
-    comms = job.communicators
-    quiet = seconds >= timing.settle
+    comms, quiet = job.communicators, seconds >= timing.settle
     if job.verdict == "failed":
         # What failed first may come last; and what failed before any communicator began may be got over.
         return quiet if job.failed or comms else seconds >= timing.stall
@@ -550,8 +544,8 @@ class Alarm(NamedTuple):
     def environment(self) -> dict[str, str]:
         """Return the variables of the command; one that is too long is empty: a part of a list would look like all."""
         names = (f"{PREFIX}{name.upper()}" for name in self._fields[1:])
-        texts = dict(zip(names, map(escape_controls, self[1:]), strict=True))
-        return {name: text if len(text.encode()) <= _MAX_BYTES else "" for name, text in texts.items()}
+        texts = map(escape_controls, self[1:])
+        return {name: text if len(text.encode()) <= _MAX_BYTES else "" for name, text in zip(names, texts, strict=True)}
 
 
 def find_alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
@@ -593,6 +587,5 @@ def run_command(command: str, why: Alarm) -> int:
     Raises:
         OSError: there is no shell, or no process can be started.
     """
-    variables = {**os.environ, **why.environment}
-    shell = ["/bin/sh", "-c", command]
+    shell, variables = ["/bin/sh", "-c", command], {**os.environ, **why.environment}
     return subprocess.run(shell, env=variables, stdin=subprocess.DEVNULL, stdout=_STDERR, check=False).returncode  # noqa: S603
