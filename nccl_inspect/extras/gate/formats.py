@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nccl_inspect.extras.gate.differences import AREAS, CausalChain, Change, Difference
-from nccl_inspect.extras.gate.policy import STATES, Checked, Outcome
+from nccl_inspect.extras.gate.policy import STATES, Answer, Checked
 from nccl_inspect.model.document import clean, evidence_to_dict, finding_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
@@ -79,8 +79,8 @@ def _headline(checked: Checked, strict: bool) -> tuple[str, str]:
     return word, f"{counts or 'no expectation'}{why}{partial}"
 
 
-def _sentence(outcome: Outcome) -> str:
-    return f"{outcome.answer.summary}, wanted: {outcome.wanted}"
+def _sentence(outcome: Answer) -> str:
+    return f"{outcome.summary}, wanted: {outcome.wanted}"
 
 
 def _first_place(evidence: Sequence[Evidence]) -> str:
@@ -89,25 +89,25 @@ def _first_place(evidence: Sequence[Evidence]) -> str:
     return f"{evidence[0].source}:{evidence[0].line}{more}" if evidence else ""
 
 
-def _group_by_fix(checked: Checked) -> Iterator[tuple[str, str, list[Outcome]]]:
+def _group_by_fix(checked: Checked) -> Iterator[tuple[str, str, list[Answer]]]:
     """Yield what is not kept, together where the same mends it: the state, what mends it, and the outcomes."""
-    open_outcomes = [outcome for outcome in checked.outcomes if outcome.answer.state != "kept"]
-    groups = group_values(((outcome.answer.state, outcome.answer.todo), outcome) for outcome in open_outcomes)
+    open_outcomes = [outcome for outcome in checked.outcomes if outcome.state != "kept"]
+    groups = group_values(((outcome.state, outcome.todo), outcome) for outcome in open_outcomes)
     yield from ((*key, outcomes) for key, outcomes in groups.items())
 
 
-def _level(outcome: Outcome, strict: bool) -> str:
-    return "error" if strict or outcome.answer.state == "broken" else "warning"
+def _level(outcome: Answer, strict: bool) -> str:
+    return "error" if strict or outcome.state == "broken" else "warning"
 
 
 def _check_text(checked: Checked, strict: bool, style: Style) -> str:
     """Render what is broken, then what is undecided, each fix once; it fits any width from 40 columns."""
 
-    def list_lines(outcomes: list[Outcome]) -> Iterator[str]:
+    def list_lines(outcomes: list[Answer]) -> Iterator[str]:
         for outcome in outcomes:
-            state, text = outcome.answer.state, f"{outcome.key}: {_sentence(outcome)}"
+            state, text = outcome.state, f"{outcome.key}: {_sentence(outcome)}"
             yield from _paint_block(state, text, state, _COLORS[state], style, hang=_HANG)
-            if where := _first_place(outcome.answer.evidence):
+            if where := _first_place(outcome.evidence):
                 yield from block("", escape_controls(where), style, indent=0, hang=_HANG)
 
     word, counts = _headline(checked, strict)
@@ -124,16 +124,16 @@ def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
     """Render a table of what is not kept for each fix, with the log lines folded away."""
     head = ("", "expectation", "found", "wanted", "line")
 
-    def list_rows(outcomes: list[Outcome]) -> Iterator[list[str]]:
+    def list_rows(outcomes: list[Answer]) -> Iterator[list[str]]:
         for outcome in outcomes:
-            texts = (outcome.key, outcome.answer.summary, outcome.wanted, _first_place(outcome.answer.evidence))
-            yield [f"**{outcome.answer.state}**", *map(escape_markdown, texts)]
+            texts = (outcome.key, outcome.summary, outcome.wanted, _first_place(outcome.evidence))
+            yield [f"**{outcome.state}**", *map(escape_markdown, texts)]
 
     word, counts = _headline(checked, strict)
     parts = [f"## {word}: {escape_markdown(checked.policy)}", escape_markdown(counts)]
     for state, todo, outcomes in _group_by_fix(checked):
         parts += [markdown_table(head, list_rows(outcomes)), f"**{_STEP[state].capitalize()}:**\n{step_item(todo)}"]
-        if lines := list(dict.fromkeys(_quote_line(line) for outcome in outcomes for line in outcome.answer.evidence)):
+        if lines := list(dict.fromkeys(_quote_line(line) for outcome in outcomes for line in outcome.evidence)):
             parts.append(folded_lines(f"Evidence: {count(len(lines), 'line')}", lines, style))
     if style.verbose and (kept := checked.list_outcomes("kept")):
         parts.append(markdown_table(head[:-1], (row[:-1] for row in list_rows(kept))))
@@ -154,11 +154,10 @@ def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
             **pick_fields(checked.job, "verdict", "partial"),
             "expectations": [
                 {
-                    **pick_fields(outcome, "key", "wanted"),
-                    **pick_fields(outcome.answer, "state", "summary", "todo"),
-                    "rule": outcome.answer.rule or None,
-                    "ranks": outcome.answer.ranks,
-                    "evidence": list(map(evidence_to_dict, outcome.answer.evidence)),
+                    **pick_fields(outcome, "key", "wanted", "state", "summary", "todo"),
+                    "rule": outcome.rule or None,
+                    "ranks": outcome.ranks,
+                    "evidence": list(map(evidence_to_dict, outcome.evidence)),
                 }
                 for outcome in checked.outcomes
             ],
@@ -182,22 +181,21 @@ def _check_junit(checked: Checked, strict: bool, _style: Style) -> str:
     for key, outcomes in by_key.items():  # with the worst: a case has one result in most viewers
         case, first = junit.new_case(key, "policy"), outcomes[0]
         cases.append(case)
-        if first.answer.state == "kept":
-            case.system_out = escape_controls(first.answer.summary)
+        if first.state == "kept":
+            case.system_out = escape_controls(first.summary)
             continue
         if _level(first, strict) != "error":
-            case.result = [Skipped(escape_controls(f"{_sentence(first)}; {first.answer.todo}"))]
+            case.result = [Skipped(escape_controls(f"{_sentence(first)}; {first.todo}"))]
             continue
         texts = []
         for outcome in outcomes:
-            answer = outcome.answer
-            step = f"{_STEP.get(answer.state, 'needs'):10}{answer.todo}"
-            lines = [_sentence(outcome), step, *(f"evidence  {_quote_line(line)}" for line in answer.evidence)]
-            if finding := next((finding for finding in checked.findings if finding.rule == answer.rule), None):
+            step = f"{_STEP.get(outcome.state, 'needs'):10}{outcome.todo}"
+            lines = [_sentence(outcome), step, *(f"evidence  {_quote_line(line)}" for line in outcome.evidence)]
+            if finding := next((finding for finding in checked.findings if finding.rule == outcome.rule), None):
                 lines += ["", *junit.lines(finding)]
             texts.append("\n".join(lines))
         more = f" (and {len(outcomes) - 1} more)" if len(outcomes) > 1 else ""
-        case.result = [junit.failure(_sentence(first) + more, first.answer.state, "\n\n".join(texts))]
+        case.result = [junit.failure(_sentence(first) + more, first.state, "\n\n".join(texts))]
     return junit.document([junit.suite("policy", [*cases, *junit.list_unread(checked.job)])])
 
 
@@ -209,12 +207,11 @@ def _check_github(checked: Checked, strict: bool, _style: Style) -> str:
     kind, text = "notice" if checked.is_met(strict) else "error", f"{word}: {checked.policy}: {counts}"
     commands = [annotation(kind, "nccl-inspect check", text), *list_unread(checked.job)]
     for outcome in checked.outcomes:
-        answer = outcome.answer
-        if answer.state != "kept" and outcome.key != "log":
-            parts = [f"{answer.state}: {_sentence(outcome)}", f"{_STEP[answer.state]}: {answer.todo}"]
-            parts += [f"finding: {answer.rule}"] if answer.rule else []
-            parts += [f"evidence: {_quote_line(line)}" for line in answer.evidence[:1]]
-            commands.append(annotation(_level(outcome, strict), outcome.key, "\n".join(parts), answer.evidence))
+        if outcome.state != "kept" and outcome.key != "log":
+            parts = [f"{outcome.state}: {_sentence(outcome)}", f"{_STEP[outcome.state]}: {outcome.todo}"]
+            parts += [f"finding: {outcome.rule}"] if outcome.rule else []
+            parts += [f"evidence: {_quote_line(line)}" for line in outcome.evidence[:1]]
+            commands.append(annotation(_level(outcome, strict), outcome.key, "\n".join(parts), outcome.evidence))
     return "\n".join(commands) + "\n"
 
 

@@ -43,10 +43,9 @@ class Answer(Frozen):
     ranks: Sequence[int] = ()
     rule: str = ""
     """The rule whose finding it is or goes back to; empty when no rule speaks of it."""
-
-    def shorten(self) -> Answer:
-        """Return the answer with the first few lines, and each rank once."""
-        return self.with_fields(evidence=list(self.evidence)[:_MAX_EVIDENCE], ranks=sorted(set(self.ranks)))
+    key: str = ""
+    """That of the expectation, which the policy adds, as it does what is wanted."""
+    wanted: str = ""
 
 
 @frozen
@@ -62,37 +61,28 @@ class Expectation(Frozen):
 
 
 @frozen
-class Outcome(Frozen):
-    """An answer with the expectation that it is about."""
-
-    key: str
-    wanted: str
-    answer: Answer
-
-
-@frozen
 class Checked(Frozen):
     """A job checked against a policy."""
 
     policy: str
     """The name of the file."""
     job: Job
-    outcomes: list[Outcome]
+    outcomes: list[Answer]
     """What is broken first, then what is undecided."""
 
     @property
     def state(self) -> str:
         """Return the state of the worst outcome."""
-        return self.outcomes[0].answer.state if self.outcomes else "kept"
+        return self.outcomes[0].state if self.outcomes else "kept"
 
-    def list_outcomes(self, state: str) -> list[Outcome]:
+    def list_outcomes(self, state: str) -> list[Answer]:
         """Return the outcomes in that state."""
-        return [outcome for outcome in self.outcomes if outcome.answer.state == state]
+        return [outcome for outcome in self.outcomes if outcome.state == state]
 
     @property
     def findings(self) -> list[Finding]:
         """Return the findings that what is broken goes back to."""
-        rules = {outcome.answer.rule for outcome in self.list_outcomes("broken")}
+        rules = {outcome.rule for outcome in self.list_outcomes("broken")}
         return [finding for finding in self.job.findings if finding.rule in rules]
 
     def is_met(self, strict: bool) -> bool:
@@ -109,11 +99,15 @@ class Policy(Frozen):
 
     def check(self, job: Job) -> Checked:
         """Hold a judged job against it."""
-        answers = ((each, answer) for each in self.expectations for answer in each.ask(job))
-        outcomes = [Outcome(each.key, each.wanted, answer.shorten()) for each, answer in answers]
-        unread = [source.problem for source in job.sources if source.problem]
-        outcomes += [Outcome("log", "to be read", Answer("undecided", why, "see the message")) for why in unread]
-        outcomes.sort(key=lambda outcome: STATES.index(outcome.answer.state))
+        outcomes = []
+        for each in self.expectations:
+            for answer in each.ask(job):
+                few = {"evidence": list(answer.evidence)[:_MAX_EVIDENCE], "ranks": sorted(set(answer.ranks))}
+                outcomes.append(answer.with_fields(key=each.key, wanted=each.wanted, **few))
+        for source in job.sources:
+            if source.problem:
+                outcomes.append(Answer("undecided", source.problem, "see the message", [], [], "", "log", "to be read"))
+        outcomes.sort(key=lambda outcome: STATES.index(outcome.state))
         return Checked(self.file, job, outcomes)
 
 
