@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -38,8 +39,6 @@ class Command(Frozen):
     file: str
     """Within the folder; ``{pod}`` and the like are filled in, as in ``argv``."""
     argv: tuple[str, ...]
-    is_log: bool = False
-    """Whether the output is kept as it is, of any size; all else is searched for secrets."""
     keeps_failed: bool = False
     """Whether the output is of use even where the status is not 0."""
 
@@ -51,6 +50,12 @@ class Command(Frozen):
 
     def __str__(self) -> str:
         return shlex.join(self.argv)
+
+
+def load_commands(target: str) -> dict[str, Command]:
+    """Return what is run for a target, by name."""
+    tables = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+    return {name: Command(file, tuple(shlex.split(text)), *how) for name, (file, text, *how) in tables[target].items()}
 
 
 def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str | None:
@@ -214,7 +219,7 @@ class Collection:
 
     def _fetch(self, command: Command) -> tuple[str | None, bytes]:
         """Run what prints a log, or a document, which is written without its secrets; return the whole of it."""
-        if command.is_log:
+        if command.file.endswith(".log"):
             path = self._path(command.file)
             with path.open("wb") as log:
                 problem = run_command(command.argv, log, 10 * self._seconds)

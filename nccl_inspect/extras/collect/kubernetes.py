@@ -10,18 +10,11 @@ from itertools import islice
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.collect.collection import Collection, Command, Wanted
+from nccl_inspect.extras.collect.collection import Collection, Command, Wanted, load_commands
 
 ARGUMENT = "SELECTOR"
 HELP = "pods by label (job-name=llama), or [KIND/]NAME of what made them: llama, pytorchjob/llama, pod/llama-0"
-PODS = Command("pods.json", ("kubectl", "get", "pods", "--selector={selector}", "--output=json"))
-POD = Command("pods.json", ("kubectl", "get", "pods", "{selector}", "--output=json"))
-_CURRENT = ("kubectl", "logs", "{pod}", "--container={container}", "--tail=-1", "--timestamps")
-LOG = Command("logs/{pod}/{container}.log", _CURRENT, is_log=True)
-PREVIOUS = Command("logs/{pod}/{container}.previous.log", (*_CURRENT, "--previous"), is_log=True)
-OWNER = Command("owners/{kind}-{name}.json", ("kubectl", "get", "{kind}", "{name}", "--output=json"))
-EVENTS = Command("events", ("kubectl", "get", "events", "--sort-by=.lastTimestamp", "--output=wide"))
-NODE = Command("nodes/{node}", ("kubectl", "describe", "node", "{node}"))
+COMMANDS = load_commands("kubernetes")
 LABELS = {
     "job": "job-name",
     "jobset": "jobset.sigs.k8s.io/jobset-name",
@@ -73,14 +66,14 @@ def collect(collection: Collection, wanted: Wanted) -> None:
             break
         kind, name = owner = next(iter(waiting))
         del waiting[owner]
-        data = collection.run(_add_context(OWNER.fill(kind=kind, name=name), wanted))
+        data = collection.run(_add_context(COMMANDS["owner"].fill(kind=kind, name=name), wanted))
         above = [entry for document in islice(_pods(data), 1) for entry in _owners(document) if entry not in seen]
         waiting.update(dict.fromkeys(above))
         seen.update(above)
-    collection.run(_add_context(EVENTS, wanted))
+    collection.run(_add_context(COMMANDS["events"], wanted))
     nodes = dict.fromkeys(str(pod.get("spec", {}).get("nodeName") or "") for pod in pods)
     named = (node for node in nodes if collection.is_dry or _NAME.fullmatch(node))
-    collection.run_all(_add_context(NODE.fill(node=node), replace(wanted, namespace="")) for node in named)
+    collection.run_all(_add_context(COMMANDS["node"].fill(node=node), replace(wanted, namespace="")) for node in named)
     collection.write_index()
 
 
@@ -91,18 +84,18 @@ def _lookups(selector: str) -> list[Command]:
     """
     kind, slash, name = selector.partition("/")
     if _NAME.fullmatch(selector):
-        by_label = [PODS.fill(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]
-        return [POD.fill(selector=selector), *by_label]
+        by_label = [COMMANDS["pods"].fill(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]
+        return [COMMANDS["pod"].fill(selector=selector), *by_label]
     if not slash or "=" in selector:
-        return [PODS.fill(selector=selector)]
+        return [COMMANDS["pods"].fill(selector=selector)]
     if kind in ("pod", "pods", "po"):
-        return [POD.fill(selector=name)]
+        return [COMMANDS["pod"].fill(selector=name)]
     singular = kind.lower().partition(".")[0]
     label = LABELS.get(singular) or LABELS.get(singular.removesuffix("s"))
     if label is None:
         kinds = ", ".join(LABELS)
         raise NcclInspectError(f"{selector}: how pods of a {kind} are found is not known", f"known are {kinds}, pod")
-    return [PODS.fill(selector=f"{label}={name}")]
+    return [COMMANDS["pods"].fill(selector=f"{label}={name}")]
 
 
 def _add_context(command: Command, wanted: Wanted) -> Command:
@@ -133,9 +126,9 @@ def _logs(pod: dict[str, Any]) -> Iterator[Command]:
         if entry.get("restartCount")
     }
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        yield LOG.fill(pod=name, container=container["name"])
+        yield COMMANDS["log"].fill(pod=name, container=container["name"])
         if container["name"] in restarted:
-            yield PREVIOUS.fill(pod=name, container=container["name"])
+            yield COMMANDS["previous"].fill(pod=name, container=container["name"])
 
 
 def _owners(item: dict[str, Any]) -> Iterator[tuple[str, str]]:
