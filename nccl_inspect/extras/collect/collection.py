@@ -89,16 +89,11 @@ def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str 
 
 # --- secrets ------------------------------------------------------------------------------------------------------
 
-_REPEATED = "last-applied-configuration"
-"""The annotation that holds the whole manifest once more, as text."""
+_REPEATED = "last-applied-configuration"  # holds the whole manifest once more, as text
 
 
 def mask_manifest(data: bytes) -> bytes:
-    """Return what ``kubectl get --output=json`` prints without values of variables that are named like a secret.
-
-    Raises:
-        ValueError: it is not JSON.
-    """
+    """Return what ``kubectl get --output=json`` prints without its secrets; a ValueError says that it is no JSON."""
     return (json.dumps(_mask_value(json.loads(data)), indent=2) + "\n").encode()
 
 
@@ -138,7 +133,6 @@ class Outcome(Frozen):
 
     file: str
     what: str
-    """The command, or what was copied or asked."""
     problem: str | None = None
 
 

@@ -39,11 +39,7 @@ _UNKNOWN_POD: dict[str, Any] = {
 
 
 def collect(collection: Collection, wanted: Wanted) -> None:
-    """Gather the files.
-
-    Raises:
-        NcclInspectError: there is no such pod.
-    """
+    """Gather the files."""
     pods: list[dict[str, Any]] = []
     for command in _lookups(wanted.argument):  # until one gives some
         data = collection.run(_add_context(command, wanted))
@@ -78,10 +74,7 @@ def collect(collection: Collection, wanted: Wanted) -> None:
 
 
 def _lookups(selector: str) -> list[Command]:
-    """Return how the pods may be found, the most likely way first.
-
-    A name alone is that of a pod or of what made pods.
-    """
+    """Return how the pods may be found, the most likely way first; a name alone is of a pod or of what made pods."""
     kind, slash, name = selector.partition("/")
     if _NAME.fullmatch(selector):
         by_label = [COMMANDS["pods"].fill(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]

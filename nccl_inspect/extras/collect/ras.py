@@ -21,12 +21,7 @@ def address() -> str:
 
 
 def answer(where: str, form: str, seconds: float) -> bytes:
-    """Return what RAS answers.
-
-    Args:
-        where: ``HOST:PORT``.
-        form: one of :data:`FORMS`.
-        seconds: that the whole may take.
+    """Return what RAS at ``HOST:PORT`` answers in one of :data:`FORMS`, in so many seconds at most.
 
     Raises:
         FormatError: it does not know the format.

@@ -48,7 +48,6 @@ def collect(collection: Collection, wanted: Wanted) -> None:
 
 
 def _files(description: str) -> Iterator[Path]:
-    """Yield what the job prints to, each file once."""
     for named in dict.fromkeys(_PATH.findall(description)):
         if _OF_TASK.search(named) and not Path(named).exists():
             pattern = "*".join(map(glob.escape, _OF_TASK.split(named)))

@@ -225,11 +225,7 @@ def add_share(groups: Sequence[LogGroup], target: Target) -> Outcome:
 
 
 def _judge_group(group: LogGroup, judge: reading.Judge, image: str | None, idents: set[str]) -> list[Tables]:
-    """Return the rows of the jobs in some logs; none if these are among the identified ones.
-
-    Raises:
-        NcclInspectError: they cannot be read, or hold no line of NCCL.
-    """
+    """Return the rows of the jobs in some logs; none if these are among the identified ones."""
     found = files.find([group.stdin if name == STDIN else name for name in group.logs])
     found = [replace(file, name=STDIN) if file.name == group.stdin else file for file in found]
     digests = []  # of what the logs hold, whatever they are called and whether they are compressed

@@ -109,7 +109,6 @@ def _pick(table: str, entries: Iterable[Any], others: Any) -> list[dict[str, Any
 
 
 def _quote(found: Finding | None) -> dict[str, Any]:
-    """Return the first line that a finding quotes."""
     line = found.evidence[0] if found and found.evidence else None
     return {name: getattr(line, name, None) for name in ("source", "line", "text")}
 
@@ -167,7 +166,6 @@ def _list_named(job: Job) -> set[str]:
 
 
 def _count_paths(job: Job) -> list[dict[str, Any]]:
-    """Return one row for each class of paths."""
     names = ("transport", "detail", "scope", "gdr", "path_verdict", "rules")
     counts: Counter[tuple[Any, ...]] = Counter()
     for kind, number in job.paths.count_kinds():

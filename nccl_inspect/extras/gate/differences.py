@@ -36,22 +36,20 @@ class Change(Record):
     what: str
     """A variable, a communicator, a rule, …; for paths the scope."""
     before: str | None
-    """None where run A does not have it."""
     after: str | None
-    """None where run B does not have it."""
+    """None where this run does not have it."""
     pairs: list[tuple[int, int]] = field(default_factory=list)
-    """The rank pairs of a change of paths."""
     ranks: list[int] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     """Rules whose findings are about it, in the run that has them."""
     evidence: list[Evidence] = field(default_factory=list)
     """Lines that show it, those of B first."""
     severity: str = ""
-    """Of a finding, in the run that has it; empty for all else."""
+    """Of a finding, in the run that has it."""
     is_slower: bool = False
     """Of a bandwidth or a training, in B."""
     fix: list[str] = field(default_factory=list)
-    """For a finding that only B has: the steps to fix it."""
+    """Of a finding that only B has."""
 
     @property
     def kind(self) -> str:
@@ -163,7 +161,6 @@ def _find_lines(job: Job, event: type[events.Event], /, **values: object) -> lis
 
 
 def _changes_of_setup(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
-    """Yield changes of versions, of the network and of the world."""
     before, after = (", ".join(text for text in job.nccl_versions if "inferred" not in text) for job in (a, b))
     drivers = ", ".join(a.cuda_versions), ", ".join(b.cuda_versions)
     for what, versions, kind in (

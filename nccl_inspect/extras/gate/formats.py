@@ -272,7 +272,6 @@ def _proof(chain: CausalChain) -> list[str]:
 
 
 def _find_unexplained(difference: Difference) -> list[Change]:
-    """Return the findings of B with a fix that are in no chain."""
     explained = {id(change) for chain in difference.explanations for change in chain.findings}
     return [change for change in difference.changes_in_area("findings") if change.fix and id(change) not in explained]
 
@@ -332,7 +331,6 @@ def _diff_text(difference: Difference, style: Style) -> str:
 
 
 def _diff_markdown(difference: Difference, style: Style) -> str:
-    """Render the comparison as GitHub and GitLab show it."""
 
     def fix(steps: list[str]) -> str:
         return "**Fix:**\n" + "\n".join(map(step_item, steps)) if steps else ""

@@ -53,9 +53,8 @@ class Expectation(Frozen):
     """One line of a policy."""
 
     key: str
-    """Its key in the file: ``paths.inter.gdr``."""
+    """In the file: ``paths.inter.gdr``."""
     wanted: str
-    """What it asks for, in words."""
     ask: Callable[[Job], Iterable[Answer]]
     """Gives at least one answer, and one for each thing that breaks it."""
 
@@ -65,7 +64,6 @@ class Checked(Frozen):
     """A job checked against a policy."""
 
     policy: str
-    """The name of the file."""
     job: Job
     outcomes: list[Answer]
     """What is broken first, then what is undecided."""
@@ -453,20 +451,12 @@ def is_impossible(scope: str, job: Job) -> bool:
 
 
 def read_policy(path: str) -> Policy:
-    """Read a policy from a file.
-
-    Raises:
-        NcclInspectError: it cannot be read, says something that is not understood, or says nothing.
-    """
+    """Read a policy from a file: it must be understood, and say something."""
     return _make_policy(load(FilePath(path), "--policy"))
 
 
 def policy_from_values(values: dict[str, Any]) -> Policy:
-    """Return the policy that a program states: the keys of a file as a dictionary.
-
-    Raises:
-        NcclInspectError: it says something that is not understood, or nothing.
-    """
+    """Return the policy that a program states: the keys of a file as a dictionary."""
     return _make_policy(Table("the policy", values))
 
 

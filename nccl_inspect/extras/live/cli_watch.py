@@ -199,11 +199,7 @@ def command(
 
 
 class _Beside:
-    """The evidence beside the watched log.
-
-    Raises:
-        UsageError: one of them is a second log.
-    """
+    """The evidence beside the watched log, which must not be a second log."""
 
     def __init__(self, names: tuple[str, ...], log: str) -> None:
         self._names, self._log = list(names), log
@@ -250,14 +246,8 @@ _REBUILT = 1.0
 class Meter:
     """Publishes the metrics of a watch: on a port, on ``ADDRESS:PORT``, or else in a file that is whole at any moment.
 
-    A server answers with what is known now; no request waits for the job to be judged.
-
-    Args:
-        target: None publishes nothing.
-        seconds: between two writings of a file, unless there are news.
-
-    Raises:
-        NcclInspectError: the port cannot be used.
+    A server answers with what is known now; no request waits for the job to be judged. A file is written when there are
+    news, and else after so many seconds.
     """
 
     def __init__(self, target: str | None, seconds: float) -> None:
@@ -283,16 +273,10 @@ class Meter:
             self._server.server_close()
 
     def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
-        """Take the metrics of a watch when it is time for that, when there are news, and at the end.
+        """Take the metrics of a watch when it is time for that, when there are news, and when it runs no longer.
 
-        Args:
-            runs: whether it continues.
-
-        Returns:
-            What is wrong since the last time, for a watch is worth more than its metrics; empty when all is well.
-
-        Raises:
-            NcclInspectError: the first ones cannot be written.
+        Return what is wrong since the last time, for a watch is worth more than its metrics; but the first ones must be
+        written.
         """
         now = time.monotonic()
         if self._target is None or (not is_news and runs and now < self._next):
@@ -390,7 +374,7 @@ class _Screen:
 
 
 def _progress(status: Status) -> tuple[str, str]:
-    """Return the status in words: the clock, and the progress."""
+    """Return the clock, and the progress."""
     begin = f"{status.seconds:.0f} s, {status.lines:,} line{'' if status.lines == 1 else 's'}"
     if not status.nccl_lines:
         return begin, "none of NCCL yet"
@@ -401,7 +385,6 @@ def _progress(status: Status) -> tuple[str, str]:
 
 
 def _words(news: News, style: Style) -> Iterator[str]:
-    """Yield news in lines."""
     match news:
         case Verdict(job):
             yield from report.load("text").render(job, style).splitlines()

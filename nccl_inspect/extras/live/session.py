@@ -48,9 +48,7 @@ class JobLog:
         self._partial: dict[int, bytes] = {}
         self._lock = threading.Lock()
         self.last = time.time()
-        """When something came last."""
         self.problem: str | None = None
-        """Why it could not be written to the end."""
 
     def add(self, stream: int, data: bytes) -> None:
         """Take in what a stream printed."""
@@ -287,13 +285,7 @@ def _open_log(folder: Path, log: str) -> BinaryIO:
 
 
 class Standstill:
-    """Notices that a job prints nothing any more; each silence counts once.
-
-    Args:
-        seconds: of silence; 0 to look at nothing.
-        folder: of the run, where NCCL writes its files.
-        pattern: of the files that NCCL writes elsewhere; may be empty.
-    """
+    """Notices each silence of so many seconds once: neither the job prints anything, nor NCCL to its files."""
 
     def __init__(
         self, seconds: float, log: JobLog, folder: Path, pattern: str = "", now: Callable[[], float] = time.time
@@ -336,8 +328,7 @@ _PROCESS = re.compile(rb"oom-kill|[Oo]ut of memory: |\]: segfault at ")
 class Gathering:
     """Gathers what settles findings, beside the job: what RAS answers while it stands, and the state of this machine.
 
-    Args:
-        between: seconds between two questions: NCCL stands still only where no operation was launched between them.
+    NCCL stands still only where no operation was launched ``between`` two questions.
     """
 
     def __init__(self, folder: Path, between: float = _BETWEEN) -> None:
@@ -412,13 +403,7 @@ what it writes before it gives up, take less."""
 
 
 class Session:
-    """One run.
-
-    Args:
-        log: in the folder of the run.
-        stall: seconds of silence after which the job is looked at; 0 for never.
-        report: the file of the report; empty for stderr.
-    """
+    """One run, with its log in the folder of the run; the report goes to a file, or to stderr."""
 
     def __init__(
         self,
@@ -448,11 +433,7 @@ class Session:
         self._log = JobLog(log, several=len(self._channels) > 1)
 
     def run(self, argv: Sequence[str]) -> int:
-        """Run the job and report on it; return its exit status.
-
-        Raises:
-            NotStartedError: the command cannot be started.
-        """
+        """Run the job and report on it; return its exit status."""
         with _hold_signals():
             if self.is_first:
                 pattern = nccl_log_pattern(self._environment)
@@ -571,11 +552,7 @@ class Session:
 
 
 def replace_process(argv: Sequence[str]) -> int:
-    """Run the command in place of this process, where nothing can be kept; gives a status only if that fails.
-
-    Raises:
-        NotStartedError: always, if it returns at all.
-    """
+    """Run the command in place of this process, where nothing can be kept; if that fails, say why."""
     try:
         os.execvpe(argv[0], list(argv), os.environ)
     except OSError as error:

@@ -48,11 +48,7 @@ class Waiter:
         self._poll.register(descriptor, select.POLLIN)
 
     def wait(self) -> bool:
-        """Return whether there is input; for anything else the wait runs into its timeout, which makes the pause.
-
-        Raises:
-            BrokenPipeError: nobody reads the output any more.
-        """
+        """Return whether there is input, in time; a BrokenPipeError says that nobody reads the output any more."""
         for descriptor, _ in self._poll.poll(self._milliseconds):
             if descriptor == self._output:
                 raise BrokenPipeError
@@ -61,11 +57,7 @@ class Waiter:
 
 
 def stream(descriptor: int, waiter: Waiter, name: str = STDIN) -> Iterator[Piece]:
-    """Yield what comes from a pipe or a terminal until it ends, without waiting for more than there is.
-
-    Raises:
-        NoInputError: the input cannot be read.
-    """
+    """Yield what comes from a pipe or a terminal until it ends, without waiting for more than there is."""
     waiter.add(descriptor)
     while True:
         if not waiter.wait():
@@ -86,12 +78,7 @@ def stream(descriptor: int, waiter: Waiter, name: str = STDIN) -> Iterator[Piece
 def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piece]:
     """Yield what a file holds, and what is written to it later, also when it is cut or replaced.
 
-    Args:
-        path: need not exist yet, unless it is read until its end; what is not a regular file is read like a pipe.
-        waiter: makes the pauses.
-
-    Raises:
-        NoInputError: the file cannot be read, or cannot come into being.
+    It need not exist yet, unless it is read until its end. What is not a regular file is read like a pipe.
     """
     if not path.exists():
         if until_end or not path.parent.is_dir():
@@ -140,9 +127,7 @@ def _open(path: Path) -> int:
 def _find_restart(path: Path, descriptor: int, offset: int, seen: bytes) -> str:
     """Return how a file begins anew; empty while it is as it was, and where the next one has not begun.
 
-    Args:
-        offset: up to which it was read.
-        seen: the bytes before that: a file that was written anew and grew beyond them holds others there.
+    One that was written anew and grew beyond the offset holds other bytes before that than those that were seen.
     """
     opened = os.fstat(descriptor)
     try:

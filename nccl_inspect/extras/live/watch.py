@@ -213,9 +213,7 @@ class Status(NamedTuple):
     last: str
     """The last step of any rank."""
     verdict: str
-    """Empty until it was reported."""
     quiet: float
-    """Seconds since the last line."""
     stalled: bool
     """A communicator makes no progress, or by RAS the job does not."""
     ras: str
@@ -223,14 +221,7 @@ class Status(NamedTuple):
 
 
 class Watch:
-    """A log that is judged while it comes.
-
-    Args:
-        judge: gives the findings.
-        clock: the time in seconds.
-        beside: reads the evidence next to the log, where somebody named a place for it.
-        asks: whether RAS is asked, and :meth:`take` will be called with its answers.
-    """
+    """A log that is judged while it comes, with the evidence that ``beside`` reads, and with what RAS is asked."""
 
     def __init__(
         self,
@@ -264,11 +255,7 @@ class Watch:
         self._behind: Behind | None = None
 
     def feed(self, data: bytes) -> None:
-        """Take in what came.
-
-        Raises:
-            NoInputError: it is compressed.
-        """
+        """Take in what came."""
         if data.startswith(_PACKED) and not self._fold.sources[-1].bytes:
             raise NoInputError(f"{self._name}: compressed, so nothing to watch", "use 'nccl-inspect summarize'")
         self._fed = self._clock()
@@ -342,15 +329,7 @@ class Watch:
         return news
 
     def end(self, interrupted: bool = False) -> tuple[list[News], Job]:
-        """Return the last news, and the job: the log ends here.
-
-        Args:
-            interrupted: the job continues, only unwatched.
-
-        Raises:
-            NoInputError: no line was NCCL's.
-            KeyboardInterrupt: so it is with an interrupted log.
-        """
+        """Return the last news, and the job: the log ends here, or the job continues unwatched, if interrupted."""
         self._finish()
         try:
             require_nccl(self._fold)
@@ -483,7 +462,6 @@ def is_up(job: Job, seconds: float, timing: Timing) -> bool:
 
 
 def _list_unfinished(comm: CommunicatorInfo) -> list[int]:
-    """Return the ranks of a communicator that began and did not finish."""
     if comm.state in ("destroyed", "aborted") or (comm.connected and comm.completed):
         return []  # it was complete, though a line that says so may be lost
     return sorted(set(comm.started) - set(comm.completed))
@@ -525,10 +503,7 @@ _STDERR = 2
 
 
 class Alarm(NamedTuple):
-    """Why a watch ends: one of :data:`CONDITIONS`, and for the command what was found and what to do now.
-
-    There is no rule for a stall, and for an error that no rule explains.
-    """
+    """Why a watch ends: one of :data:`CONDITIONS`, and for the command what was found and what to do."""
 
     condition: str
     verdict: str
@@ -580,12 +555,6 @@ def _judge_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
 
 
 def run_command(command: str, why: Alarm) -> int:
-    """Run a command by the shell; what it prints goes to the standard error, and its exit status is the result.
-
-    Nothing of the log is put into the command; it gets variables only.
-
-    Raises:
-        OSError: there is no shell, or no process can be started.
-    """
+    """Run a command by the shell, which prints to stderr and gets variables: nothing of the log is put into it."""
     shell, variables = ["/bin/sh", "-c", command], {**os.environ, **why.environment}
     return subprocess.run(shell, env=variables, stdin=subprocess.DEVNULL, stdout=_STDERR, check=False).returncode  # noqa: S603
