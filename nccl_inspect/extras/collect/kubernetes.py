@@ -55,17 +55,11 @@ def collect(collection: Collection, wanted: Wanted) -> None:
         here = f"namespace {wanted.namespace}" if wanted.namespace else "the namespace of the context"
         raise NcclInspectError(f"no pod matches {wanted.argument} in {here}", "check the name and the namespace (-n)")
     collection.run_all(_add_context(command, wanted) for pod in pods for command in _logs(pod))
-    waiting = dict.fromkeys(owner for pod in pods for owner in _owners(pod))  # what made the pods, and what made that
-    seen = set(waiting)
-    for _ in range(_MAX_OWNERS):
-        if not waiting:
-            break
-        kind, name = owner = next(iter(waiting))
-        del waiting[owner]
+    owners = list(dict.fromkeys(owner for pod in pods for owner in _owners(pod)))
+    for kind, name in islice(owners, _MAX_OWNERS):  # grows by what made those
         data = collection.run(_add_context(COMMANDS["owner"].fill(kind=kind, name=name), wanted))
-        above = [entry for document in islice(_pods(data), 1) for entry in _owners(document) if entry not in seen]
-        waiting.update(dict.fromkeys(above))
-        seen.update(above)
+        above = (entry for document in islice(_pods(data), 1) for entry in _owners(document))
+        owners += [entry for entry in dict.fromkeys(above) if entry not in owners]
     collection.run(_add_context(COMMANDS["events"], wanted))
     nodes = dict.fromkeys(str(pod.get("spec", {}).get("nodeName") or "") for pod in pods)
     named = (node for node in nodes if collection.is_dry or _NAME.fullmatch(node))

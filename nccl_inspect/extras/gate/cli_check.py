@@ -159,20 +159,20 @@ def find_doubt(job: Job) -> str:
         return f"the job is {job.verdict}" + (f" ({leads[0]})" if leads else "")
     if job.verdict == "unknown":
         return "the log does not show whether the job is healthy"
-    for comm in job.communicators:
-        if comm.state not in _OVER and comm.started and len(comm.completed) < comm.nranks:
-            part = f"{len(comm.completed)} of {count(comm.nranks, 'rank')}"
-            return f"the log ends before communicator {comm.id} is complete ({part})"
-    return ""
+    return _find_incomplete(job, "started", "completed", "the log ends before communicator {} is complete")
 
 
 def find_caution(job: Job) -> str:
     """Return why a healthy log may not show all that a policy needs; empty where nothing hints at more."""
+    # One that nobody has connected yet may be used later, or never.
+    return _find_incomplete(job, "connected", "connected", "the log ends while communicator {} connects")
+
+
+def _find_incomplete(job: Job, began: str, ended: str, words: str) -> str:
     for comm in job.communicators:
-        # One that nobody has connected yet may be used later, or never.
-        if comm.state not in _OVER and 0 < len(comm.connected) < comm.nranks:
-            part = f"{len(comm.connected)} of {count(comm.nranks, 'rank')}"
-            return f"the log ends while communicator {comm.id} connects ({part})"
+        number = len(getattr(comm, ended))
+        if comm.state not in _OVER and getattr(comm, began) and number < comm.nranks:
+            return f"{words.format(comm.id)} ({number} of {count(comm.nranks, 'rank')})"
     return ""
 
 

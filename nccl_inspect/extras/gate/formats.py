@@ -142,28 +142,23 @@ def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
 
 def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
     """Return a checked policy as the document ``nccl-inspect-check/1``, whose schema is in the package."""
+    expectations = [
+        {
+            **pick_fields(outcome, "key", "wanted", "state", "summary", "todo"),
+            "rule": outcome.rule or None,
+            "ranks": outcome.ranks,
+            "evidence": list(map(evidence_to_dict, outcome.evidence)),
+        }
+        for outcome in checked.outcomes
+    ]
+    findings = [{key: whole[key] for key in _KEYS_OF_FINDINGS} for whole in map(finding_to_dict, checked.findings)]
     document: dict[str, Any] = clean(
         {
-            "schema": CHECK_SCHEMA,
-            "policy": checked.policy,
-            "config": checked.job.config,
+            **{"schema": CHECK_SCHEMA, "policy": checked.policy, "config": checked.job.config},
             "sources": [source.name for source in checked.job.sources],
-            "state": checked.state,
-            "strict": strict,
-            "is_met": checked.is_met(strict),
+            **{"state": checked.state, "strict": strict, "is_met": checked.is_met(strict)},
             **pick_fields(checked.job, "verdict", "partial"),
-            "expectations": [
-                {
-                    **pick_fields(outcome, "key", "wanted", "state", "summary", "todo"),
-                    "rule": outcome.rule or None,
-                    "ranks": outcome.ranks,
-                    "evidence": list(map(evidence_to_dict, outcome.evidence)),
-                }
-                for outcome in checked.outcomes
-            ],
-            "findings": [
-                {key: whole[key] for key in _KEYS_OF_FINDINGS} for whole in map(finding_to_dict, checked.findings)
-            ],
+            **{"expectations": expectations, "findings": findings},
         }
     )
     return document
@@ -359,6 +354,7 @@ def _diff_markdown(difference: Difference, style: Style) -> str:
 def diff_document(difference: Difference) -> dict[str, Any]:
     """Return two compared runs as the document ``nccl-inspect-diff/1``, whose schema is in the package."""
     numbers = {id(change): number for number, change in enumerate(difference.changes)}
+    sides = ("causes", "findings", "effects")
     document: dict[str, Any] = clean(
         {
             "schema": DIFF_SCHEMA,
@@ -373,22 +369,15 @@ def diff_document(difference: Difference) -> dict[str, Any]:
             "renamed_hosts": [{"a": name, "b": other} for name, other in difference.renamed.items()],
             "changes": [
                 {
-                    **pick_fields(change, "area", "what", "kind", "before", "after"),
-                    "pairs": [list(pair) for pair in change.pairs],
-                    **pick_fields(change, "ranks", "rules"),
-                    "evidence": [evidence_to_dict(line) for line in change.evidence],
+                    **pick_fields(change, "area", "what", "kind", "before", "after", "pairs", "ranks", "rules"),
+                    "evidence": list(map(evidence_to_dict, change.evidence)),
                     "severity": change.severity or None,
                     "fix": change.fix,
                 }
                 for change in difference.changes
             ],
             "explanations": [
-                {
-                    "causes": [numbers[id(change)] for change in chain.causes],
-                    "findings": [numbers[id(change)] for change in chain.findings],
-                    "effects": [numbers[id(change)] for change in chain.effects],
-                    "fix": chain.fix,
-                }
+                {side: [numbers[id(change)] for change in getattr(chain, side)] for side in sides} | {"fix": chain.fix}
                 for chain in difference.explanations
             ],
             "not_compared": difference.open,

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from wsgiref.simple_server import WSGIServer
@@ -162,11 +162,10 @@ def command(
     alarm: Alarm | None = None
     job: Job | None = None
     try:
-        asker = Asker(ras, interval) if ras else None
-        with Meter(metrics, interval) as meter, PROCESS as interruption, asker or nullcontext():
+        with Meter(metrics, interval) as meter, PROCESS as interruption, Asker(ras or "", interval) as asker:
             meter.update(watch)
             for piece in interruption.until(pieces):
-                resumed = [event for answer in asker.take_found() for event in watch.take(answer)] if asker else []
+                resumed = [event for answer in asker.take_found() for event in watch.take(answer)]
                 if isinstance(piece, tail.Note):
                     screen.note(piece.text)
                     if piece.begins:

@@ -40,7 +40,7 @@ _MOST = 3
 
 
 class Asker:
-    """Asks RAS every few seconds, in a thread: a slow answer delays no line of the log."""
+    """Asks RAS every few seconds, if anywhere, in a thread: a slow answer delays no line of the log."""
 
     def __init__(self, where: str, seconds: float) -> None:
         self.where, self._seconds = where, seconds
@@ -49,7 +49,8 @@ class Asker:
         self._over = threading.Event()
 
     def __enter__(self) -> Asker:
-        threading.Thread(target=self._run, daemon=True).start()
+        if self.where:
+            threading.Thread(target=self._run, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
