@@ -93,7 +93,7 @@ _REPEATED = "last-applied-configuration"  # holds the whole manifest once more, 
 
 
 def mask_manifest(data: bytes) -> bytes:
-    """Return what ``kubectl get --output=json`` prints without its secrets; a ValueError says that it is no JSON."""
+    """Return what ``kubectl get --output=json`` prints without its secrets; a ValueError says that it is not JSON."""
     return (json.dumps(_mask_value(json.loads(data)), indent=2) + "\n").encode()
 
 

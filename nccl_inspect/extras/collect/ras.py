@@ -21,7 +21,7 @@ def address() -> str:
 
 
 def answer(where: str, form: str, seconds: float) -> bytes:
-    """Return what RAS at ``HOST:PORT`` answers in one of :data:`FORMS`, in so many seconds at most.
+    """Return what RAS at ``HOST:PORT`` answers in one of :data:`FORMS`, within a number of seconds.
 
     Raises:
         FormatError: it does not know the format.

@@ -246,7 +246,7 @@ class Meter:
     """Publishes the metrics of a watch: on a port, on ``ADDRESS:PORT``, or else in a file that is whole at any moment.
 
     A server answers with what is known now; no request waits for the job to be judged. A file is written when there are
-    news, and else after so many seconds.
+    news, and else after an interval.
     """
 
     def __init__(self, target: str | None, seconds: float) -> None:

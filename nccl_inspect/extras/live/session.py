@@ -285,7 +285,7 @@ def _open_log(folder: Path, log: str) -> BinaryIO:
 
 
 class Standstill:
-    """Notices each silence of so many seconds once: neither the job prints anything, nor NCCL to its files."""
+    """Notices each silence that is long enough once: neither the job prints anything, nor NCCL to its files."""
 
     def __init__(
         self, seconds: float, log: JobLog, folder: Path, pattern: str = "", now: Callable[[], float] = time.time

@@ -175,7 +175,7 @@ class Stall(NamedTuple):
     """Whether these are global ranks; else they count within the communicator."""
     seconds: float
     last: str
-    """The last progress, so many seconds ago."""
+    """The last progress, that many seconds ago."""
 
 
 class Behind(NamedTuple):
@@ -371,7 +371,7 @@ class Watch:
         return self._judge(self._fold, going_on=True, beside=self._of_failure)
 
     def _tell(self, job: Job) -> Iterator[News]:
-        """Yield the first verdict, or what changed since the job was told last."""
+        """Yield the first verdict, or what changed since the last news."""
         before, self.reported = self.reported, job
         if before is None:
             yield Verdict(job)
