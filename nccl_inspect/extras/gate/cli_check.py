@@ -13,18 +13,8 @@ from nccl_inspect._version import __version__
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.extras.gate import policy as policies
 from nccl_inspect.extras.gate.formats import CHECK_FORMATS
-from nccl_inspect.extras.gate.policy import (
-    SCOPES,
-    Policy,
-    Worst,
-    count_hosts,
-    expect_no_actions,
-    list_ways,
-    read_policy,
-    select_scope,
-    world_communicator,
-)
 from nccl_inspect.extras.live.watch import TO_ACT
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements.environment import is_echoed
@@ -88,11 +78,11 @@ def command(
         raise click.UsageError("--force needs --learn")
     if learns:
         return _learn(shared.read(logs, options), force, out)
-    expected = read_policy(policy) if policy is not None else Policy("--exit-on", [])
+    expected = policies.read_policy(policy) if policy is not None else policies.Policy("--exit-on", [])
     if exit_on:
         unwanted = tuple(condition.partition("=")[2] for condition in exit_on)
-        expected = expected.with_fields(expectations=[*expected.expectations, expect_no_actions(unwanted)])
-    worst = Worst(expected)
+        expected = expected.with_fields(expectations=[*expected.expectations, policies.expect_no_actions(unwanted)])
+    worst = policies.Worst(expected)
     job = shared.read(logs, options, visit=worst.take)
     checked = worst.check_worst(job)
     out.write(CHECK_FORMATS[form].render(checked, strict, out.style))
@@ -121,10 +111,10 @@ def write_policy(job: Job) -> str:
             value = re.sub(r"([*?[])", r"[\1]", setting.value)  # a glob that fits only this value
             required.append(f"{setting.name}={value}")
     paths = []
-    for scope in SCOPES:
-        kinds = select_scope(scope, job).kinds
-        channels = min((len(kind.channels) for kind in kinds), default=0)
-        paths.append((scope, _SCOPE_WORDS[scope], [way for kind in kinds for way in list_ways(kind)], channels))
+    for scope in policies.SCOPES:
+        kinds = policies.select_scope(scope, job).kinds
+        ways = [way for kind in kinds for way in policies.list_ways(kind)]
+        paths.append((scope, _SCOPE_WORDS[scope], ways, min((len(kind.channels) for kind in kinds), default=0)))
     from nccl_inspect.report import html  # few policies are written
 
     pages = html.environment(Path(__file__).parent).overlay(autoescape=False)
@@ -135,8 +125,8 @@ def write_policy(job: Job) -> str:
         "job": job,
         "doubt": find_doubt(job),
         "caution": find_caution(job),
-        "comm": world_communicator(job),
-        "hosts": count_hosts(job),
+        "comm": policies.world_communicator(job),
+        "hosts": policies.count_hosts(job),
         "versions": [version for version in job.nccl_versions if "inferred" not in version],
         "paths": paths,
         "forbidden": [entry for name, entry in names if name not in present and is_echoed(name, job.nccl_versions)],

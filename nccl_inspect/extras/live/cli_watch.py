@@ -21,25 +21,7 @@ from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.live import tail
-from nccl_inspect.extras.live.watch import (
-    CONDITIONS,
-    PREFIX,
-    Alarm,
-    Asker,
-    Behind,
-    Change,
-    End,
-    News,
-    Resumed,
-    Stall,
-    Status,
-    Timing,
-    Turn,
-    Verdict,
-    Watch,
-    find_alarm,
-    run_command,
-)
+from nccl_inspect.extras.live import watch as watching
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style, digest, prometheus, text
@@ -85,7 +67,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
 @click.option(
     "--exit-on",
     "exit_on",
-    type=click.Choice(CONDITIONS),
+    type=click.Choice(watching.CONDITIONS),
     multiple=True,
     metavar="CONDITION",
     help="End with status 1 as soon as a finding of this severity or higher is reported or the job fails (error, "
@@ -96,7 +78,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     "--on-exit",
     metavar="COMMAND",
     help="Run COMMAND once with 'sh -c' when --exit-on ends the watch. "
-    f"Its environment has {PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, …",
+    f"Its environment has {watching.PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, …",
 )
 @click.option(
     "--ras",
@@ -152,17 +134,18 @@ def command(
         raise click.UsageError("--store needs LOG: standard input is not kept")
     source = tail.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
-    watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None, asks=bool(ras))
+    beside, timing = place.read if place else None, watching.Timing(interval, settle, stall)
+    watch = watching.Watch(judge, timing, source, beside=beside, asks=bool(ras))
     output: int | None = None
     with suppress(AttributeError, OSError, ValueError):
         output = sys.stdout.fileno()
     waiter = tail.Waiter(min(_TICK, interval / 4), output)
     pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
     screen = _Screen(shared.choose_style(no_color, "-"), interval)
-    alarm: Alarm | None = None
+    alarm: watching.Alarm | None = None
     job: Job | None = None
     try:
-        with Meter(metrics, interval) as meter, PROCESS as interruption, Asker(ras or "", interval) as asker:
+        with Meter(metrics, interval) as meter, PROCESS as interruption, watching.Asker(ras or "", interval) as asker:
             meter.update(watch)
             for piece in interruption.until(pieces):
                 resumed = [event for answer in asker.take_found() for event in watch.take(answer)]
@@ -177,12 +160,12 @@ def command(
                 screen.print_news(news)
                 screen.status(watch)
                 screen.note(problem)
-                if alarm := find_alarm(news, exit_on):
+                if alarm := watching.find_alarm(news, exit_on):
                     break
             else:
                 news, job = watch.end(interruption.happened)
                 screen.print_news(news)
-                alarm = None if interruption.happened else find_alarm(news, exit_on)
+                alarm = None if interruption.happened else watching.find_alarm(news, exit_on)
             screen.note(meter.update(watch, runs=False))
     except BrokenPipeError:
         shared.exit_quietly()
@@ -225,10 +208,10 @@ class _Beside:
             yield f"{count(len(others), 'log')} beside it ({others[0]}) not read; read all when the job is over: {hint}"
 
 
-def _end_on_alarm(alarm: Alarm, command: str | None) -> None:
+def _end_on_alarm(alarm: watching.Alarm, command: str | None) -> None:
     print_stderr(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
     try:
-        if command and (status := run_command(command, alarm)):
+        if command and (status := watching.run_command(command, alarm)):
             print_stderr(f"the command of --on-exit ended with status {status}")
     except OSError as error:
         print_stderr(f"the command of --on-exit was not run: {error.strerror or error}")
@@ -271,7 +254,7 @@ class Meter:
             self._server.shutdown()
             self._server.server_close()
 
-    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
+    def update(self, watch: watching.Watch, is_news: bool = False, runs: bool = True) -> str:
         """Take the metrics of a watch when it is time for that, when there are news, and when it runs no longer.
 
         Return what is wrong since the last time, for a watch is worth more than its metrics; but the first ones must be
@@ -295,7 +278,7 @@ class Meter:
         return self._problem if self._problem != before else ""
 
 
-def collect_metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
+def collect_metrics(watch: watching.Watch, runs: bool) -> prometheus.Metrics:
     """Return the metrics of a watch: those of the job since its first verdict, and how the watch goes."""
     status, job = watch.status(), watch.reported
     if job:
@@ -331,7 +314,7 @@ class _Screen:
         self._next = time.monotonic() + (0 if self._in_place else interval)
         self._shown = self._progress = ""
 
-    def print_news(self, news: Iterable[News]) -> None:
+    def print_news(self, news: Iterable[watching.News]) -> None:
         """Write news, if there are any."""
         lines = [line for event in news for line in _words(event, self._style)]
         if lines:
@@ -344,7 +327,7 @@ class _Screen:
             self.clear()
             self._write(f"nccl-inspect: {escape_controls(words)}\n")
 
-    def status(self, watch: Watch) -> None:
+    def status(self, watch: watching.Watch) -> None:
         """Write the status if it is due and, off a terminal, if it changed."""
         now = time.monotonic()
         if now < self._next:
@@ -372,7 +355,7 @@ class _Screen:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def _progress(status: Status) -> tuple[str, str]:
+def _progress(status: watching.Status) -> tuple[str, str]:
     """Return the clock, and the progress."""
     begin = f"{status.seconds:.0f} s, {status.lines:,} line{'' if status.lines == 1 else 's'}"
     if not status.nccl_lines:
@@ -383,38 +366,38 @@ def _progress(status: Status) -> tuple[str, str]:
     return begin, ", ".join(filter(None, (ranks, comms, last, status.ras, status.verdict.upper())))
 
 
-def _words(news: News, style: Style) -> Iterator[str]:
+def _words(news: watching.News, style: Style) -> Iterator[str]:
     match news:
-        case Verdict(job):
+        case watching.Verdict(job):
             yield from report.load("text").render(job, style).splitlines()
-        case End(job):
+        case watching.End(job):
             yield from text.headline(job, style)
             for label, words in digest.evidence_rows(job):
                 yield from block(label, escape_controls(words), style)
-        case Turn(before, job):
+        case watching.Turn(before, job):
             now = paint(job.verdict.upper(), verdict_color(job.verdict), style)
             yield f"the verdict is {now} now (it was {before.upper()})"
-        case Change("new", finding, job):
+        case watching.Change("new", finding, job):
             yield from text.brief(finding, job, style)
-        case Change(how, finding, _, before):
+        case watching.Change(how, finding, _, before):
             severity = paint(finding.severity.upper(), finding.severity, style)
             named = paint(finding.rule, "bold", style)
             is_now = {"gone": "is gone", "back": "is back"}.get(how, f"is {severity} now (it was {before.upper()})")
             yield f"{named} {is_now}" if how == "severity" else f"{severity} {named} {is_now}"
             if how != "gone":
                 yield from block("what", escape_controls(finding.summary), style)
-        case Stall():
+        case watching.Stall():
             yield from _stall(news, style)
-        case Behind(late, seconds):
+        case watching.Behind(late, seconds):
             first = f"STALLED: by RAS no operation was launched for {seconds:.0f} s"
             yield first.replace("STALLED", paint("STALLED", "warning", style), 1)
             for index, words in enumerate(late.words):
                 yield from block("" if index else "behind", escape_controls(words), style)
-        case Resumed(seconds):
+        case watching.Resumed(seconds):
             yield f"progress resumed after {seconds:.0f} s"
 
 
-def _stall(stall: Stall, style: Style) -> Iterator[str]:
+def _stall(stall: watching.Stall, style: Style) -> Iterator[str]:
     comm = stall.communicator
     first = f"STALLED: communicator {comm.id} ({count(comm.nranks, 'rank')}) made no progress for {stall.seconds:.0f} s"
     lines = block("", escape_controls(first), style, indent=0, hang=0)
