@@ -8,14 +8,14 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras import collect as collecting
-from nccl_inspect.extras.collect import Target, Wanted
-from nccl_inspect.extras.collect.collection import INDEX, Collection
+from nccl_inspect.extras.collect.collection import INDEX, Collection, Wanted
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.wording import count
 
@@ -71,7 +71,7 @@ def command(
     wanted = Wanted(argument, namespace, context)
     name = output or f"nccl-{target}-{time.strftime('%Y%m%d-%H%M%S')}"
     if dry_run:
-        module.collect(Collection(None, _print_step, timeout), wanted)
+        module.collect(Collection(None, lambda words: print_stderr(f"+ {words}"), timeout), wanted)
         return 0
     if not name.endswith(_PACKED):
         folder = new_folder(name, "-o")
@@ -91,8 +91,8 @@ def command(
     return status
 
 
-def _collect(module: Target, wanted: Wanted, timeout: float, folder: Path, name: str) -> int:
-    collection = Collection(folder, _print_step, timeout)
+def _collect(module: Any, wanted: Wanted, timeout: float, folder: Path, name: str) -> int:
+    collection = Collection(folder, lambda words: print_stderr(f"+ {words}"), timeout)
     module.collect(collection, wanted)
     failed = f", {count(len(collection.failures), 'failure')} (see {INDEX})" if collection.failures else ""
     print_stderr(f"{name}: {count(len(collection.successes), 'file')}{failed}")
@@ -104,14 +104,11 @@ def new_folder(name: str, option: str) -> Path:
     folder = Path(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        problem = "already holds a collection" if (folder / INDEX).exists() else ""
+        if not problem and not os.access(folder, os.W_OK):
+            problem = "no write permission"
     except OSError as error:
-        raise NcclInspectError(f"{name}: {error.strerror}", f"choose another folder with {option}") from None
-    if (folder / INDEX).exists():
-        raise NcclInspectError(f"{name}: already holds a collection", f"choose another folder with {option}")
-    if not os.access(folder, os.W_OK):
-        raise NcclInspectError(f"{name}: no write permission", f"choose another folder with {option}")
+        problem = error.strerror or str(error)
+    if problem:
+        raise NcclInspectError(f"{name}: {problem}", f"choose another folder with {option}")
     return folder
-
-
-def _print_step(words: str) -> None:
-    print_stderr(f"+ {words}")

@@ -9,11 +9,12 @@ import json
 import os
 import shlex
 import subprocess
-import threading
+import tomllib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
@@ -23,7 +24,6 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.secrets import mask_secrets
 
 # --- commands -----------------------------------------------------------------------------------------------------
-
 
 NOT_INSTALLED = "not installed"
 """What is wrong with a command that this machine does not have."""
@@ -39,8 +39,6 @@ class Command(Frozen):
     file: str
     """Within the folder; ``{pod}`` and the like are filled in, as in ``argv``."""
     argv: tuple[str, ...]
-    is_log: bool = False
-    """Whether the output is kept as it is, of any size; all else is searched for secrets."""
     keeps_failed: bool = False
     """Whether the output is of use even where the status is not 0."""
 
@@ -52,6 +50,12 @@ class Command(Frozen):
 
     def __str__(self) -> str:
         return shlex.join(self.argv)
+
+
+def load_commands(target: str) -> dict[str, Command]:
+    """Return what is run for a target, by name."""
+    tables = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+    return {name: Command(file, tuple(shlex.split(text)), *how) for name, (file, text, *how) in tables[target].items()}
 
 
 def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str | None:
@@ -68,11 +72,13 @@ def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str 
             return error.strerror or str(error)
         try:
             status = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            _kill_group(process)
-            return f"no end after {seconds:g} s"
-        except BaseException:
-            _kill_group(process)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_AFTER_KILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return f"no end after {seconds:g} s"
             raise
         if status == 0:
             return None
@@ -81,26 +87,13 @@ def run_command(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str 
         return f"status {status}: {mask_secrets(' '.join(last.split()))}".removesuffix(": ")
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, 9)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_AFTER_KILL)
-
-
 # --- secrets ------------------------------------------------------------------------------------------------------
 
-
-_REPEATED = "last-applied-configuration"
-"""The annotation that holds the whole manifest once more, as text."""
+_REPEATED = "last-applied-configuration"  # holds the whole manifest once more, as text
 
 
 def mask_manifest(data: bytes) -> bytes:
-    """Return what ``kubectl get --output=json`` prints without values of variables that are named like a secret.
-
-    Raises:
-        ValueError: it is not JSON.
-    """
+    """Return what ``kubectl get --output=json`` prints without its secrets; a ValueError says that it is not JSON."""
     return (json.dumps(_mask_value(json.loads(data)), indent=2) + "\n").encode()
 
 
@@ -127,7 +120,6 @@ def _mask_value(value: Any) -> Any:
 
 # --- the folder ---------------------------------------------------------------------------------------------------
 
-
 INDEX = "collection.txt"
 TITLE = "nccl-inspect collection"
 """First line of the index, which marks it as not being a log."""
@@ -141,8 +133,16 @@ class Outcome(Frozen):
 
     file: str
     what: str
-    """The command, or what was copied or asked."""
     problem: str | None = None
+
+
+@frozen
+class Wanted(Frozen):
+    """Holds what to collect: a selector or a number of a job, and for Kubernetes where it is, if not where one is."""
+
+    argument: str = ""
+    namespace: str = ""
+    context: str = ""
 
 
 class Collection:
@@ -155,16 +155,9 @@ class Collection:
     """
 
     def __init__(self, folder: Path | None, show: Callable[[str], None], seconds: float) -> None:
-        self._folder = folder
-        self._show = show
-        self._seconds = seconds
-        self._lock = threading.Lock()
+        self._folder, self._show, self._seconds = folder, show, seconds
+        self.is_dry = folder is None
         self.outcomes: list[Outcome] = []
-
-    @property
-    def is_dry(self) -> bool:
-        """Return whether nothing is run."""
-        return self._folder is None
 
     @property
     def successes(self) -> list[Outcome]:
@@ -179,65 +172,54 @@ class Collection:
 
     def run(self, command: Command) -> bytes:
         """Run one command; return its output, empty where there is none or it is a log."""
-        self._show(str(command))
-        if self._folder is None:
-            return b""
-        try:
-            problem, data = self._log(command) if command.is_log else self._text(command)
-        except OSError as error:
-            problem, data = error.strerror or str(error), b""
-        self._add(Outcome(command.file, str(command), problem))
-        return data
+        return self._note(command.file, str(command), str(command), partial(self._fetch, command))
 
     def run_all(self, some: Iterable[Command]) -> None:
         """Run commands, several at once."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for _ in pool.map(self.run, some):
-                pass
+            list(pool.map(self.run, some))
 
-    def keep(self, file: str, what: str, make: Callable[[], bytes]) -> None:
-        """Keep what is not the output of a command: ``make`` gives the data, or an OSError that says why not."""
-        self._keep(file, what, what, lambda path: path.write_bytes(make()))
+    def keep(self, file: str, what: str, write: Callable[[Path], object], shown: str = "") -> None:
+        """Keep what is not the output of a command: ``write`` writes it, or has an OSError that says why not."""
 
-    def copy(self, file: str, source: Path) -> None:
-        """Keep a file, of any size."""
-        import shutil  # few copy
+        def fetch() -> tuple[str | None, bytes]:
+            write(self._path(file))
+            return None, b""
 
-        self._keep(file, str(source), f"cp {source} {file}", lambda path: shutil.copyfile(source, path))
+        self._note(file, what, shown or what, fetch)
 
-    def _keep(self, file: str, what: str, shown: str, write: Callable[[Path], object]) -> None:
+    def _note(self, file: str, what: str, shown: str, fetch: Callable[[], tuple[str | None, bytes]]) -> bytes:
         self._show(shown)
         if self._folder is None:
-            return
-        problem = None
+            return b""
         try:
-            write(self._path(file))
+            problem, data = fetch()
         except OSError as error:
-            problem = error.strerror or str(error)
-        self._add(Outcome(file, what, problem))
-
-    def forget_tries(self, file: str) -> None:
-        """Forget what failed before a file was had after all."""
-        self.outcomes = [entry for entry in self.outcomes if entry.file != file or not entry.problem]
+            problem, data = error.strerror or str(error), b""
+        self.outcomes.append(Outcome(file, what, problem))
+        return data
 
     def write_index(self, folder: str = "") -> None:
         """Write what was run and what failed."""
         if self._folder is None:
             return
-        absent = sorted(entry.what for entry in self.outcomes if entry.problem == NOT_INSTALLED)
         sections = {
             "kept": [f"{entry.file}\n      {entry.what}" for entry in self.successes],
             "failed": [f"{entry.what}\n      {entry.problem}" for entry in self.failures],
-            NOT_INSTALLED: absent,
+            NOT_INSTALLED: sorted(entry.what for entry in self.outcomes if entry.problem == NOT_INSTALLED),
         }
-        lines = [TITLE]
-        for title, rows in sections.items():
-            lines += ["", title, *(f"  {row}" for row in rows or ["(nothing)"])]
-        text = "".join(f"{line}\n" for line in lines)
-        self._path(str(Path(folder, INDEX))).write_text(text, encoding="utf-8", errors="replace")
+        rows = "".join(f"\n{title}\n  " + "\n  ".join(some or ["(nothing)"]) + "\n" for title, some in sections.items())
+        self._path(str(Path(folder, INDEX))).write_text(f"{TITLE}\n{rows}", encoding="utf-8", errors="replace")
 
-    def _text(self, command: Command) -> tuple[str | None, bytes]:
-        """Run what prints a document, which is written without its secrets; return the whole of it."""
+    def _fetch(self, command: Command) -> tuple[str | None, bytes]:
+        """Run what prints a log, or a document, which is written without its secrets; return the whole of it."""
+        if command.file.endswith(".log"):
+            path = self._path(command.file)
+            with path.open("wb") as log:
+                problem = run_command(command.argv, log, 10 * self._seconds)
+            if problem and not path.stat().st_size:
+                path.unlink()
+            return problem, b""
         with TemporaryFile() as file:
             problem = run_command(command.argv, file, self._seconds)
             file.seek(0)
@@ -255,20 +237,8 @@ class Collection:
         self._path(command.file).write_bytes(shown)
         return problem, data
 
-    def _log(self, command: Command) -> tuple[str | None, bytes]:
-        path = self._path(command.file)
-        with path.open("wb") as file:
-            problem = run_command(command.argv, file, 10 * self._seconds)
-        if problem and not path.stat().st_size:
-            path.unlink()
-        return problem, b""
-
     def _path(self, file: str) -> Path:
         assert self._folder is not None
         path = self._folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
-
-    def _add(self, outcome: Outcome) -> None:
-        with self._lock:
-            self.outcomes.append(outcome)

@@ -6,40 +6,15 @@ import glob
 import socket
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nccl_inspect.extras.collect import ras
-from nccl_inspect.extras.collect.collection import Command
-
-if TYPE_CHECKING:
-    from nccl_inspect.extras.collect import Wanted
-    from nccl_inspect.extras.collect.collection import Collection
+from nccl_inspect.extras.collect.collection import Collection, Wanted, load_commands
 
 ARGUMENT = ""
 HELP = "this machine, and the job that runs on it (RAS)"
 KERNEL_LOG = "dmesg"
-COMMANDS = (
-    Command("nvidia-smi-L", ("nvidia-smi", "-L")),
-    Command("nvidia-smi-q", ("nvidia-smi", "-q")),
-    Command("nvidia-smi-topo", ("nvidia-smi", "topo", "-m")),
-    Command("nvidia-smi-nvlink", ("nvidia-smi", "nvlink", "-s")),
-    Command("nvidia-smi-nvlink-errors", ("nvidia-smi", "nvlink", "-e")),
-    Command("ibstat", ("ibstat",)),
-    Command("ibv_devinfo", ("ibv_devinfo", "-v")),
-    Command("rdma-link", ("rdma", "link")),
-    Command("show_gids", ("show_gids",)),
-    Command("fi_info", ("fi_info", "-p", "efa"), keeps_failed=True),
-    Command("nic-counters", ("grep", "-H", ".", "/sys/class/infiniband/*/ports/*/counters/*"), keeps_failed=True),
-    Command("nic-hw-counters", ("grep", "-H", ".", "/sys/class/infiniband/*/ports/*/hw_counters/*"), keeps_failed=True),
-    Command("lsmod", ("lsmod",)),
-    Command("ulimit", ("bash", "-c", "ulimit -a")),
-    Command("limits", ("cat", "/proc/self/limits")),
-    Command("df", ("df", "-h", "/dev/shm")),  # noqa: S108 - what NCCL uses
-    Command("ip-addr", ("ip", "addr")),
-    Command(KERNEL_LOG, ("dmesg", "-T")),
-    Command("uname", ("uname", "-a")),
-)
-"""Names without a suffix: what is recognised by its contents is read, and nothing is taken for a log."""
+COMMANDS = load_commands("host")
 _RAS_SECONDS = 10.0
 
 
@@ -53,7 +28,7 @@ def collect(collection: Collection, _wanted: Wanted) -> None:
 def gather_machine(collection: Collection) -> None:
     """Gather what commands say of this machine."""
     commands = []
-    for command in COMMANDS:  # with the files that their patterns match; those that match none are left out
+    for command in COMMANDS.values():  # with the files that their patterns match; those that match none are left out
         matches = [sorted(glob.glob(word)) if "*" in word else [word] for word in command.argv]  # noqa: PTH207 - absolute
         if all(matches):
             argv = tuple(word for words in matches for word in words)
@@ -64,12 +39,13 @@ def gather_machine(collection: Collection) -> None:
 def ask_ras(collection: Collection, seconds: float = _RAS_SECONDS) -> None:
     """Ask RAS, in both forms."""
     where = ras.address()
+
+    def keep(form: str, path: Path) -> None:
+        path.write_bytes(ras.answer(where, form, seconds))
+
     for form in ras.FORMS:
-        collection.keep(
-            f"{folder()}/ras.{'json' if form == 'json' else 'answer'}",
-            f"ask RAS at {where} for {form}",
-            partial(ras.answer, where, form, seconds),
-        )
+        file = f"{folder()}/ras.{'json' if form == 'json' else 'answer'}"
+        collection.keep(file, f"ask RAS at {where} for {form}", partial(keep, form))
 
 
 def folder() -> str:

@@ -5,11 +5,11 @@ kubectl runs ``kubectl-nccl`` for ``kubectl nccl``, and ``kubectl_complete-nccl`
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import chdir, contextmanager, suppress
+from contextlib import ExitStack, chdir, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,8 +20,8 @@ import click
 from nccl_inspect import cli, report
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.shared import format_option
-from nccl_inspect.extras.collect import Wanted, cli_collect, kubernetes
-from nccl_inspect.extras.collect.collection import Collection
+from nccl_inspect.extras.collect import cli_collect, kubernetes
+from nccl_inspect.extras.collect.collection import Collection, Wanted
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut
@@ -105,7 +105,13 @@ def command(
     options = shared.with_settings_file(options)
     ctx.meta.update({f"{shared.__name__}.config": None, f"{shared.__name__}.no_config": True})
     options = replace(options, topologies=tuple(map(os.path.abspath, options.topologies)))
-    with _folder(keep) as folder:
+    with ExitStack() as stack:
+        if keep:
+            folder = cli_collect.new_folder(keep, "--keep")
+        else:  # a temporary one is removed even after Ctrl-C
+            temporary = TemporaryDirectory(prefix="nccl-inspect-")
+            stack.enter_context(PROCESS.undo_with(temporary.cleanup))
+            folder = Path(stack.enter_context(temporary))
         _collect(folder, wanted, timeout)
         with chdir(folder):  # the report names logs relative to the folder, which may be temporary
             job = shared.read((".",), options, tells_runs=True, tells_jobs=True)
@@ -132,46 +138,25 @@ def complete() -> None:
         click.echo(":0" if files else ":4")  # of Cobra: 4 is "no names of files"
 
 
-@contextmanager
-def _folder(keep: str) -> Iterator[Path]:
-    """Yield the folder for the logs: the one to keep, or a temporary one, removed even after Ctrl-C."""
-    if keep:
-        yield cli_collect.new_folder(keep, "--keep")
-        return
-    folder = TemporaryDirectory(prefix="nccl-inspect-")
-    with PROCESS.undo_with(folder.cleanup), folder as name:
-        yield Path(name)
-
-
 def _collect(folder: Path, wanted: Wanted, timeout: float) -> None:
-    progress = _Progress()
-    collection = Collection(folder, progress.show, timeout)
+    """Collect, and show each command on one line that is updated in place, if stderr is a terminal."""
+    is_seen, numbers = sys.stderr is not None and sys.stderr.isatty(), itertools.count(1)
+
+    def show(words: str) -> None:
+        if is_seen:
+            click.echo(f"\r\x1b[K{cut(f'collecting {next(numbers)}: {words}', 78)}", err=True, nl=False)
+
+    collection = Collection(folder, show, timeout)
     try:
         kubernetes.collect(collection, wanted)
     finally:
-        progress.clear()
-    logs = [entry for entry in collection.failures if entry.file.startswith("logs/")]
-    others = [entry for entry in collection.failures if not entry.file.startswith("logs/")]
-    for entry in (*logs[:_MAX_FAILURES], *others[:1]):  # one of the others suffices: a role may not see nodes
-        print_stderr(f"{entry.what}: {entry.problem}")
-    if more := len(logs) + len(others) - min(len(logs), _MAX_FAILURES) - min(len(others), 1):
-        print_stderr(f"{count(more, 'more command')} failed: --keep FOLDER lists them")
-
-
-class _Progress:
-    """The running command, on one line that is updated in place; nothing if stderr is not a terminal."""
-
-    def __init__(self) -> None:
-        self._shown = sys.stderr is not None and sys.stderr.isatty()
-        self._number = 0
-
-    def show(self, words: str) -> None:
-        """Show the next command; several threads may call this."""
-        self._number += 1
-        if self._shown:
-            click.echo(f"\r\x1b[K{cut(f'collecting {self._number}: {words}', 78)}", err=True, nl=False)
-
-    def clear(self) -> None:
-        """Clear the line."""
-        if self._shown:
+        if is_seen:
             click.echo("\r\x1b[K", err=True, nl=False)
+    failures = collection.failures
+    logs = [entry for entry in failures if entry.file.startswith("logs/")]
+    others = [entry for entry in failures if entry not in logs]
+    told = [*logs[:_MAX_FAILURES], *others[:1]]  # one of the others suffices: a role may not see nodes
+    for entry in told:
+        print_stderr(f"{entry.what}: {entry.problem}")
+    if more := len(failures) - len(told):
+        print_stderr(f"{count(more, 'more command')} failed: --keep FOLDER lists them")

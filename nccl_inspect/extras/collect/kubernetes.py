@@ -7,25 +7,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.collect.collection import Command
-
-if TYPE_CHECKING:
-    from nccl_inspect.extras.collect import Wanted
-    from nccl_inspect.extras.collect.collection import Collection
+from nccl_inspect.extras.collect.collection import Collection, Command, Wanted, load_commands
 
 ARGUMENT = "SELECTOR"
 HELP = "pods by label (job-name=llama), or [KIND/]NAME of what made them: llama, pytorchjob/llama, pod/llama-0"
-PODS = Command("pods.json", ("kubectl", "get", "pods", "--selector={selector}", "--output=json"))
-POD = Command("pods.json", ("kubectl", "get", "pods", "{selector}", "--output=json"))
-_CURRENT = ("kubectl", "logs", "{pod}", "--container={container}", "--tail=-1", "--timestamps")
-LOG = Command("logs/{pod}/{container}.log", _CURRENT, is_log=True)
-PREVIOUS = Command("logs/{pod}/{container}.previous.log", (*_CURRENT, "--previous"), is_log=True)
-OWNER = Command("owners/{kind}-{name}.json", ("kubectl", "get", "{kind}", "{name}", "--output=json"))
-EVENTS = Command("events", ("kubectl", "get", "events", "--sort-by=.lastTimestamp", "--output=wide"))
-NODE = Command("nodes/{node}", ("kubectl", "describe", "node", "{node}"))
+COMMANDS = load_commands("kubernetes")
 LABELS = {
     "job": "job-name",
     "jobset": "jobset.sigs.k8s.io/jobset-name",
@@ -50,17 +39,14 @@ _UNKNOWN_POD: dict[str, Any] = {
 
 
 def collect(collection: Collection, wanted: Wanted) -> None:
-    """Gather the files.
-
-    Raises:
-        NcclInspectError: there is no such pod.
-    """
+    """Gather the files."""
     pods: list[dict[str, Any]] = []
     for command in _lookups(wanted.argument):  # until one gives some
         data = collection.run(_add_context(command, wanted))
         pods = [_UNKNOWN_POD] if collection.is_dry else list(_pods(data))
         if pods:
-            collection.forget_tries(command.file)
+            tried = collection.outcomes  # what failed before is forgotten
+            collection.outcomes = [entry for entry in tried if entry.file != command.file or not entry.problem]
             break
         for entry in collection.outcomes:
             if entry.problem and _NOT_FOUND not in entry.problem:
@@ -69,43 +55,34 @@ def collect(collection: Collection, wanted: Wanted) -> None:
         here = f"namespace {wanted.namespace}" if wanted.namespace else "the namespace of the context"
         raise NcclInspectError(f"no pod matches {wanted.argument} in {here}", "check the name and the namespace (-n)")
     collection.run_all(_add_context(command, wanted) for pod in pods for command in _logs(pod))
-    waiting = dict.fromkeys(owner for pod in pods for owner in _owners(pod))  # what made the pods, and what made that
-    seen = set(waiting)
-    for _ in range(_MAX_OWNERS):
-        if not waiting:
-            break
-        kind, name = owner = next(iter(waiting))
-        del waiting[owner]
-        data = collection.run(_add_context(OWNER.fill(kind=kind, name=name), wanted))
-        above = [entry for document in islice(_pods(data), 1) for entry in _owners(document) if entry not in seen]
-        waiting.update(dict.fromkeys(above))
-        seen.update(above)
-    collection.run(_add_context(EVENTS, wanted))
+    owners = list(dict.fromkeys(owner for pod in pods for owner in _owners(pod)))
+    for kind, name in islice(owners, _MAX_OWNERS):  # grows by what made those
+        data = collection.run(_add_context(COMMANDS["owner"].fill(kind=kind, name=name), wanted))
+        above = (entry for document in islice(_pods(data), 1) for entry in _owners(document))
+        owners += [entry for entry in dict.fromkeys(above) if entry not in owners]
+    collection.run(_add_context(COMMANDS["events"], wanted))
     nodes = dict.fromkeys(str(pod.get("spec", {}).get("nodeName") or "") for pod in pods)
     named = (node for node in nodes if collection.is_dry or _NAME.fullmatch(node))
-    collection.run_all(_add_context(NODE.fill(node=node), replace(wanted, namespace="")) for node in named)
+    collection.run_all(_add_context(COMMANDS["node"].fill(node=node), replace(wanted, namespace="")) for node in named)
     collection.write_index()
 
 
 def _lookups(selector: str) -> list[Command]:
-    """Return how the pods may be found, the most likely way first.
-
-    A name alone is that of a pod or of what made pods.
-    """
+    """Return how the pods may be found, the most likely way first; a name alone is of a pod or of what made pods."""
     kind, slash, name = selector.partition("/")
     if _NAME.fullmatch(selector):
-        by_label = [PODS.fill(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]
-        return [POD.fill(selector=selector), *by_label]
+        by_label = [COMMANDS["pods"].fill(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]
+        return [COMMANDS["pod"].fill(selector=selector), *by_label]
     if not slash or "=" in selector:
-        return [PODS.fill(selector=selector)]
+        return [COMMANDS["pods"].fill(selector=selector)]
     if kind in ("pod", "pods", "po"):
-        return [POD.fill(selector=name)]
+        return [COMMANDS["pod"].fill(selector=name)]
     singular = kind.lower().partition(".")[0]
     label = LABELS.get(singular) or LABELS.get(singular.removesuffix("s"))
     if label is None:
         kinds = ", ".join(LABELS)
         raise NcclInspectError(f"{selector}: how pods of a {kind} are found is not known", f"known are {kinds}, pod")
-    return [PODS.fill(selector=f"{label}={name}")]
+    return [COMMANDS["pods"].fill(selector=f"{label}={name}")]
 
 
 def _add_context(command: Command, wanted: Wanted) -> Command:
@@ -136,9 +113,9 @@ def _logs(pod: dict[str, Any]) -> Iterator[Command]:
         if entry.get("restartCount")
     }
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        yield LOG.fill(pod=name, container=container["name"])
+        yield COMMANDS["log"].fill(pod=name, container=container["name"])
         if container["name"] in restarted:
-            yield PREVIOUS.fill(pod=name, container=container["name"])
+            yield COMMANDS["previous"].fill(pod=name, container=container["name"])
 
 
 def _owners(item: dict[str, Any]) -> Iterator[tuple[str, str]]:

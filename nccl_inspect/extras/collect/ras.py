@@ -6,8 +6,6 @@ import os
 import socket
 import time
 
-VARIABLE = "NCCL_RAS_ADDR"
-USUAL = "localhost:28028"
 FORMS = ("text", "json")
 """Each answer says what the other leaves out; JSON is known since 2.28."""
 _MAX_BYTES = 64 << 20
@@ -19,16 +17,11 @@ class FormatError(OSError):
 
 def address() -> str:
     """Return where it listens."""
-    return os.environ.get(VARIABLE) or USUAL
+    return os.environ.get("NCCL_RAS_ADDR") or "localhost:28028"
 
 
 def answer(where: str, form: str, seconds: float) -> bytes:
-    """Return what RAS answers.
-
-    Args:
-        where: ``HOST:PORT``.
-        form: one of :data:`FORMS`.
-        seconds: that the whole may take.
+    """Return what RAS at ``HOST:PORT`` answers in one of :data:`FORMS`, within a number of seconds.
 
     Raises:
         FormatError: it does not know the format.
@@ -36,50 +29,35 @@ def answer(where: str, form: str, seconds: float) -> bytes:
     """
     host, _, port = where.rpartition(":")
     if not port.isdecimal():
-        raise OSError(f"{VARIABLE}={where}: not HOST:PORT")
+        raise OSError(f"NCCL_RAS_ADDR={where}: not HOST:PORT")
     end = time.monotonic() + seconds
     with socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout=seconds) as connection:
-        replies = _Replies(connection, end)
-        replies.ask("CLIENT PROTOCOL 2")
-        if form != FORMS[0] and not replies.ask(f"SET FORMAT {form}").startswith(b"OK"):
+        received = bytearray()
+
+        def receive() -> bool:
+            """Take in what comes, until the end: a peer that sends a byte now and then does not prolong it."""
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("RAS did not answer in time")
+            connection.settimeout(left)
+            received.extend(piece := connection.recv(1 << 16))
+            return bool(piece)
+
+        def ask(command: str) -> bytes:
+            connection.sendall(f"{command}\n".encode())
+            while b"\n" not in received:
+                if not receive():
+                    raise OSError("RAS closed the connection")
+            line, _, received[:] = received.partition(b"\n")
+            return bytes(line)
+
+        ask("CLIENT PROTOCOL 2")
+        if form != FORMS[0] and not ask(f"SET FORMAT {form}").startswith(b"OK"):
             raise FormatError(f"RAS of this release of NCCL has no answer as {form}")
         connection.sendall(b"VERBOSE STATUS\n")
-        return replies.read_rest()
-
-
-class _Replies:
-    """Reads from a connection until a time: a peer that sends a byte now and then does not prolong it."""
-
-    def __init__(self, connection: socket.socket, end: float) -> None:
-        self._connection = connection
-        self._end = end
-        self._pending = b""
-
-    def ask(self, command: str) -> bytes:
-        """Return the line with which a command is answered."""
-        self._connection.sendall(f"{command}\n".encode())
-        while b"\n" not in self._pending:
-            piece = self._piece()
-            if not piece:
-                raise OSError("RAS closed the connection")
-            self._pending += piece
-        line, _, self._pending = self._pending.partition(b"\n")
-        return line
-
-    def read_rest(self) -> bytes:
-        """Return all until RAS closes the connection, as it does behind its answer."""
-        reply = bytearray(self._pending)
-        while piece := self._piece():
-            reply += piece
-            if len(reply) > _MAX_BYTES:
+        while receive():  # RAS closes the connection behind its answer
+            if len(received) > _MAX_BYTES:
                 raise OSError(f"the answer is larger than {_MAX_BYTES >> 20} MB")
-        if not reply:
+        if not received:
             raise OSError("RAS closed the connection without an answer")
-        return bytes(reply)
-
-    def _piece(self) -> bytes:
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("RAS did not answer in time")
-        self._connection.settimeout(left)
-        return self._connection.recv(1 << 16)
+        return bytes(received)

@@ -18,11 +18,7 @@ EXTRA = "pip install 'nccl-inspect[fleet]'"
 
 
 def library(name: str, extra: str = EXTRA) -> Any:
-    """Return a library that only this part of the program needs.
-
-    Raises:
-        NcclInspectError: it is not installed.
-    """
+    """Return a library that only this part of the program needs, or say how to install it."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -9,7 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from nccl_inspect.ingest.sources.remote import Remote
 from nccl_inspect.ingest.sources.streams import StreamError
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.processes import Helpers
 from nccl_inspect.util.wording import count
 
@@ -55,11 +56,6 @@ class LogGroup(NamedTuple):
     stdin: str = ""
     """The file that holds standard input, if that is one of the logs."""
 
-    def find(self) -> list[File]:
-        """Return the logs."""
-        found = files.find([self.stdin if name == STDIN else name for name in self.logs])
-        return [replace(file, name=STDIN) if file.name == self.stdin else file for file in found]
-
 
 class Target(NamedTuple):
     """Holds where jobs are appended, and how their logs are judged."""
@@ -69,13 +65,14 @@ class Target(NamedTuple):
     image: str | None = None
 
 
-class Outcome(NamedTuple):
+@dataclass
+class Outcome:
     """Holds what became of some logs: jobs by verdict, logs that were there already, problems, and days added to."""
 
-    added: Counter[str]
-    known: list[str]
-    problems: list[str]
-    days: set[str]
+    added: Counter[str] = field(default_factory=Counter)
+    known: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    days: set[str] = field(default_factory=set)
 
 
 def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -> tuple[list[LogGroup], list[str]]:
@@ -100,8 +97,7 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
                 head += bytes(piece)
                 if len(head) >= _HEAD:
                     break
-        communicators = set(_COMMUNICATOR.findall(head))
-        keys[file.name] = ({b""}, names) if together else (communicators or names, names)
+        keys[file.name] = ({b""}, names) if together else (set(_COMMUNICATOR.findall(head)) or names, names)
     first: dict[bytes, str] = {}
     group = {file.name: file.name for file in logs}
 
@@ -117,9 +113,7 @@ def group_logs(inputs: Sequence[str], together: bool = False, stdin: str = "") -
             group[find_root(first.setdefault(key, file.name))] = file.name
         for key in names:
             first.setdefault(key, file.name)
-    members = defaultdict(list)
-    for file in logs:
-        members[find_root(file.name)].append(file)
+    members = group_values((find_root(file.name), file) for file in logs)
     groups = []
     for some in members.values():  # with the evidence in their folder, below it, and beside their folder
         folders = {Path(file.name).parent for file in some}
@@ -135,7 +129,7 @@ def add(groups: Sequence[LogGroup], target: Target, jobs: int = 1, cluster: str 
     """Judge logs and append their jobs, in a number of processes or on the workers of a scheduler."""
     store = Store(target.store, make=True)
     reading.Judge(target.options)  # what is wrong with the options is said before anything is read
-    total = Outcome(Counter(), [], [], set())
+    total = Outcome()
     outcomes: list[Any]
     if cluster:
         distributed = library("distributed", CLUSTER)
@@ -199,10 +193,8 @@ def _share(groups: Sequence[LogGroup], number: int) -> list[list[LogGroup]]:
 def add_share(groups: Sequence[LogGroup], target: Target) -> Outcome:
     """Judge logs and append their jobs, in this process."""
     store, judge = Store(target.store, make=True), reading.Judge(target.options)
-    idents = store.idents()
-    outcome = Outcome(Counter(), [], [], set())
+    idents, outcome, written = store.idents(), Outcome(), time.monotonic()
     waiting: dict[str, list[Tables]] = defaultdict(list)
-    written = time.monotonic()
 
     def flush() -> None:
         for day in list(waiting):
@@ -212,21 +204,13 @@ def add_share(groups: Sequence[LogGroup], target: Target) -> Outcome:
         try:
             for group in groups:
                 try:
-                    digests = []  # of what the logs hold, whatever they are called and whether they are compressed
-                    for file in group.find():
-                        content = hashlib.sha256()
-                        for piece in compression.unpack_data(file.open()):
-                            content.update(piece)
-                        digests.append(content.hexdigest())
-                    digest = hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest()
-                    if _identify(digest, 1) in idents:
-                        outcome.known.append(group.logs[0])
-                        continue
-                    jobs = _judge_group(group, digest, judge, target.image)
+                    jobs = _judge_group(group, judge, target.image, idents)
                 except (NcclInspectError, StreamError, OSError) as error:
                     outcome.problems.append(str(error))
                     continue
-                idents.add(_identify(digest, 1))
+                if not jobs:
+                    outcome.known.append(group.logs[0])
+                    continue
                 outcome.added.update(tables["job"]["verdict"][0].as_py() for tables in jobs)
                 starts = [start for tables in jobs if (start := tables["job"]["start"][0].as_py())]
                 day = max(starts).date().isoformat() if starts else UNDATED
@@ -240,13 +224,20 @@ def add_share(groups: Sequence[LogGroup], target: Target) -> Outcome:
     return outcome
 
 
-def _judge_group(group: LogGroup, digest: str, judge: reading.Judge, image: str | None) -> list[Tables]:
-    """Return the rows of the jobs in some logs.
-
-    Raises:
-        NcclInspectError: they cannot be read, or hold no line of NCCL.
-    """
-    inventory = artifacts.inventory([*group.find(), *group.beside])
+def _judge_group(group: LogGroup, judge: reading.Judge, image: str | None, idents: set[str]) -> list[Tables]:
+    """Return the rows of the jobs in some logs; none if these are among the identified ones."""
+    found = files.find([group.stdin if name == STDIN else name for name in group.logs])
+    found = [replace(file, name=STDIN) if file.name == group.stdin else file for file in found]
+    digests = []  # of what the logs hold, whatever they are called and whether they are compressed
+    for file in found:
+        content = hashlib.sha256()
+        for piece in compression.unpack_data(file.open()):
+            content.update(piece)
+        digests.append(content.hexdigest())
+    digest = _digest(*sorted(digests))
+    if _digest(digest, "1")[:20] in idents:
+        return []
+    inventory = artifacts.inventory([*found, *group.beside])
     jobs: list[Job] = []
     worst = judge.find_job(reading.fold(inventory.logs), jobs.append, beside=inventory)
     names = {standing.number: standing.name for standing in worst.jobs}
@@ -254,13 +245,14 @@ def _judge_group(group: LogGroup, digest: str, judge: reading.Judge, image: str 
     written = max(filter(None, map(_find_written, inventory.logs)), default=None)
     for number, job in enumerate(jobs, 1):
         job.name = names.get(number) or (len(group.logs) > 1 and first.parent.name) or first.name
-        tables.append(make_rows(job, _identify(digest, number), written, image))
+        tables.append(make_rows(job, _digest(digest, str(number))[:20], written, image))
+    idents.add(_digest(digest, "1")[:20])
     return tables
 
 
-def _identify(digest: str, number: int) -> str:
-    """Return what identifies a job: what is in its log, and which of its jobs it is."""
-    return hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:20]
+def _digest(*parts: str) -> str:
+    """Return what identifies logs by what is in them, and a job by its logs and its number in these."""
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 def _find_written(file: File) -> float | None:

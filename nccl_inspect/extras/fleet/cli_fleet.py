@@ -87,7 +87,6 @@ def add(
 
 
 def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
-    """Return a number of days or weeks."""
     if value is None:
         return None
     if not (match := _SINCE.fullmatch(value)):

@@ -56,11 +56,7 @@ class Batch(NamedTuple):
 
 
 class Store:
-    """Reads and appends to a store.
-
-    Raises:
-        NcclInspectError: it is none, of another schema, or cannot be opened.
-    """
+    """Reads and appends to a store, unless it is none, or of another schema."""
 
     def __init__(self, url: str, make: bool = False) -> None:
         core = library("fsspec.core")
@@ -105,8 +101,7 @@ class Store:
     def retry(self, read: Callable[[], _Result], hint: str = "") -> _Result:
         """Return what a function reads, which is called again where files were merged meanwhile.
 
-        Raises:
-            NcclInspectError: something cannot be read; the hint says what to do about a question that cannot be asked.
+        The hint says what to do about a question that cannot be asked.
         """
         errors, tries = library("duckdb").Error, 0
         while True:
@@ -203,11 +198,7 @@ class Store:
         return path if self._is_local else str(self._files.unstrip_protocol(path))
 
     def _put(self, path: str, data: bytes | memoryview) -> None:
-        """Write a file so that it is there as a whole or not at all.
-
-        Raises:
-            NcclInspectError: it cannot be written.
-        """
+        """Write a file so that it is there as a whole or not at all."""
         try:
             if not self._is_local:
                 self._files.pipe_file(path, bytes(data))

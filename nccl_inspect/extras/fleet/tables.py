@@ -51,14 +51,12 @@ def make_rows(job: Job, ident: str, written: float | None, image: str | None) ->
     shared = {"job": ident, "start": begin, "verdict": job.verdict, "bad": job.verdict in BAD}
     headline = next((found for found in job.findings if job.head and found.rule == job.head.rule), None)
     worst = headline or next((found for found in job.findings if found.severity != "info"), None)
-    named = _list_named(job)
-    network = job.network
-    named_images = {  # of the containers that do the work, as manifests beside the log name them
-        container.image for one in job.artifacts for pod in getattr(one.value, "pods", ()) for container in pod.workers
-    }
-    options = [option for one in job.artifacts for option in getattr(one.value, "options", ())]
-    named_images |= {option.value for option in options if getattr(option, "name", "") == "container-image"}
-    images = ", ".join(sorted(filter(None, named_images))) or None
+    named, network, beside = _list_named(job), job.network, [one.value for one in job.artifacts]
+    # Images of the containers that do the work, as manifests beside the log name them.
+    images = {container.image for one in beside for pod in getattr(one, "pods", ()) for container in pod.workers}
+    options = [option for one in beside for option in getattr(one, "options", ())]
+    images |= {option.value for option in options if getattr(option, "name", "") == "container-image"}
+    named_images = ", ".join(sorted(filter(None, images))) or None
     rows = {
         "job": _pick(
             "job", [worst], lambda _: {
@@ -66,7 +64,7 @@ def make_rows(job: Job, ident: str, written: float | None, image: str | None) ->
                 "ranks": job.world_size or len(job.ranks_seen) or None, "hosts": len(job.hosts),
                 "gpus": sum(host.gpus for host in job.hosts), "platform": job.platform,
                 "release": ", ".join(job.nccl_versions) or None, "cuda": ", ".join(job.cuda_versions) or None,
-                "network": network.name, "plugin": network.plugin_version, "image": image or images,
+                "network": network.name, "plugin": network.plugin_version, "image": image or named_images,
                 "headline": job.head.headline if job.head else None, "tool": __version__,
                 "logs": [source.name for source in job.sources][:_MOST_HOSTS],
                 "added": datetime.now(UTC).replace(tzinfo=None),
@@ -111,7 +109,6 @@ def _pick(table: str, entries: Iterable[Any], others: Any) -> list[dict[str, Any
 
 
 def _quote(found: Finding | None) -> dict[str, Any]:
-    """Return the first line that a finding quotes."""
     line = found.evidence[0] if found and found.evidence else None
     return {name: getattr(line, name, None) for name in ("source", "line", "text")}
 
@@ -169,12 +166,11 @@ def _list_named(job: Job) -> set[str]:
 
 
 def _count_paths(job: Job) -> list[dict[str, Any]]:
-    """Return one row for each class of paths."""
+    names = ("transport", "detail", "scope", "gdr", "path_verdict", "rules")
     counts: Counter[tuple[Any, ...]] = Counter()
     for kind, number in job.paths.count_kinds():
         counts[kind.transport, kind.detail, kind.scope, _word(kind.gdr), kind.verdict, tuple(kind.rules)] += number
-    names = ("transport", "detail", "scope", "gdr", "path_verdict", "rules")
-    return [{**dict(zip(names, key, strict=True)), "paths": number} for key, number in counts.items()]
+    return [dict(zip((*names, "paths"), (*key, number), strict=True)) for key, number in counts.items()]
 
 
 def _word(value: object) -> str | None:

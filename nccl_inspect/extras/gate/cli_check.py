@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
@@ -12,19 +13,10 @@ from nccl_inspect._version import __version__
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.cli.shared import format_option
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.extras.gate import policy as policies
 from nccl_inspect.extras.gate.formats import CHECK_FORMATS
-from nccl_inspect.extras.gate.policy import (
-    SCOPES,
-    Policy,
-    Worst,
-    expect_no_actions,
-    list_ways,
-    read_policy,
-    select_scope,
-    world_communicator,
-)
 from nccl_inspect.extras.live.watch import TO_ACT
-from nccl_inspect.model.job import CommunicatorInfo, Job
+from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.text import escape_controls
@@ -86,11 +78,11 @@ def command(
         raise click.UsageError("--force needs --learn")
     if learns:
         return _learn(shared.read(logs, options), force, out)
-    expected = read_policy(policy) if policy is not None else Policy("--exit-on", [])
+    expected = policies.read_policy(policy) if policy is not None else policies.Policy("--exit-on", [])
     if exit_on:
         unwanted = tuple(condition.partition("=")[2] for condition in exit_on)
-        expected = expected.with_fields(expectations=[*expected.expectations, expect_no_actions(unwanted)])
-    worst = Worst(expected)
+        expected = expected.with_fields(expectations=[*expected.expectations, policies.expect_no_actions(unwanted)])
+    worst = policies.Worst(expected)
     job = shared.read(logs, options, visit=worst.take)
     checked = worst.check_worst(job)
     out.write(CHECK_FORMATS[form].render(checked, strict, out.style))
@@ -110,8 +102,41 @@ _SCOPE_WORDS = {"intra": "within a host", "inter": "between hosts"}
 
 def write_policy(job: Job) -> str:
     """Return the policy as TOML with comments."""
-    parts = (_head(job), _size(job), _versions(job), _paths(job), _environment(job))
-    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
+    present = {setting.name for setting in job.environment}
+    names = [(entry.partition("=")[0], entry) for entry in _HARMFUL]
+    required = []
+    for setting in job.environment:
+        is_users = setting.source == "environment" and setting.ranks is None
+        if is_users and not _OF_ONE_RUN.fullmatch(setting.name) and escape_controls(setting.value) == setting.value:
+            value = re.sub(r"([*?[])", r"[\1]", setting.value)  # a glob that fits only this value
+            required.append(f"{setting.name}={value}")
+    paths = []
+    for scope in policies.SCOPES:
+        kinds = policies.select_scope(scope, job).kinds
+        ways = [way for kind in kinds for way in policies.list_ways(kind)]
+        paths.append((scope, _SCOPE_WORDS[scope], ways, min((len(kind.channels) for kind in kinds), default=0)))
+    from nccl_inspect.report import html  # few policies are written
+
+    pages = html.environment(Path(__file__).parent).overlay(autoescape=False)
+    pages.filters |= {"toml": _list_as_toml, "sort_names": lambda words: sorted(set(words))}
+    context = {
+        "version": __version__,
+        "names": list_words(escape_controls(source.name) for source in job.sources),
+        "job": job,
+        "doubt": find_doubt(job),
+        "caution": find_caution(job),
+        "comm": policies.world_communicator(job),
+        "hosts": policies.count_hosts(job),
+        "versions": [version for version in job.nccl_versions if "inferred" not in version],
+        "paths": paths,
+        "forbidden": [entry for name, entry in names if name not in present and is_echoed(name, job.nccl_versions)],
+        "required": required,
+    }
+    return pages.get_template("policy.toml.j2").render(context)
+
+
+def _list_as_toml(words: Iterable[str]) -> str:
+    return json.dumps(list(map(escape_controls, words)), ensure_ascii=False)  # its strings are those of TOML
 
 
 def find_doubt(job: Job) -> str:
@@ -124,110 +149,21 @@ def find_doubt(job: Job) -> str:
         return f"the job is {job.verdict}" + (f" ({leads[0]})" if leads else "")
     if job.verdict == "unknown":
         return "the log does not show whether the job is healthy"
-    for comm in job.communicators:
-        if comm.state not in _OVER and comm.started and len(comm.completed) < comm.nranks:
-            return f"the log ends before communicator {comm.id} is complete ({_part(comm.completed, comm)})"
-    return ""
+    return _find_incomplete(job, "started", "completed", "the log ends before communicator {} is complete")
 
 
 def find_caution(job: Job) -> str:
     """Return why a healthy log may not show all that a policy needs; empty where nothing hints at more."""
+    # One that nobody has connected yet may be used later, or never.
+    return _find_incomplete(job, "connected", "connected", "the log ends while communicator {} connects")
+
+
+def _find_incomplete(job: Job, began: str, ended: str, words: str) -> str:
     for comm in job.communicators:
-        # One that nobody has connected yet may be used later, or never.
-        if comm.state not in _OVER and 0 < len(comm.connected) < comm.nranks:
-            return f"the log ends while communicator {comm.id} connects ({_part(comm.connected, comm)})"
+        number = len(getattr(comm, ended))
+        if comm.state not in _OVER and getattr(comm, began) and number < comm.nranks:
+            return f"{words.format(comm.id)} ({number} of {count(comm.nranks, 'rank')})"
     return ""
-
-
-def _part(ranks: Sized, comm: CommunicatorInfo) -> str:
-    return f"{len(ranks)} of {count(comm.nranks, 'rank')}"
-
-
-def _head(job: Job) -> Iterator[str]:
-    names = list_words(escape_controls(source.name) for source in job.sources)
-    yield f"# Written by nccl-inspect {__version__}: check --learn {names}"
-    if why := find_doubt(job):
-        yield f"# CAUTION, written with --force: {why}. Look at each line."
-    elif why := find_caution(job):
-        yield f"# CAUTION: {why}. Look at each line."
-    yield "# Later runs must show what this log shows. Loosen or delete what may differ."
-    yield "# Check a run: nccl-inspect check job.log --policy THIS_FILE"
-
-
-def _size(job: Job) -> Iterator[str]:
-    comm = world_communicator(job)
-    yield f"world_size = {comm.nranks}" if comm else "# world_size: the log does not show it"
-    nodes = comm.nnodes if comm and comm.nnodes else len(job.hosts)
-    if comm and (comm.nnodes or len(job.ranks_seen) == comm.nranks):
-        yield f"hosts = {nodes}   # to NCCL each pod is a host"
-    if comm and comm.channels:
-        yield f"min_channels = {comm.channels}   # of the communicator of all ranks"
-    yield '\nmax_severity = "info"   # findings above it break the policy: none, info, warning, error'
-    for key, number, words in (
-        ("max_unrecognised_lines", sum(s.unrecognised_lines for s in job.sources), "NCCL lines not recognized"),
-        ("max_damaged_lines", sum(s.damaged_lines for s in job.sources), "torn lines that could not be repaired"),
-    ):
-        yield f"{key} = {number}   # {words}"
-
-
-def _versions(job: Job) -> Iterator[str]:
-    yield '[versions]   # globs; nccl_min = "…" asks for this or a later one'
-    versions = [version for version in job.nccl_versions if "inferred" not in version]
-    yield _list("nccl", versions) if versions else "# nccl: the log does not show it"
-    if job.cuda_versions:
-        yield _list("cuda", job.cuda_versions) + "   # of the driver"
-    if job.network.plugin_version:
-        yield _list("plugin", [job.network.plugin_version]) + "   # the network plugin"
-    if job.network.name and any(kind.transport == "NET" for kind in job.paths.kinds):
-        yield "\n[network]"
-        yield _list("name", [job.network.name])
-        if job.network.provider:
-            yield _list("provider", [job.network.provider])
-
-
-def _paths(job: Job) -> Iterator[str]:
-    for number, scope in enumerate(SCOPES):
-        if number:
-            yield ""
-        paths = select_scope(scope, job)
-        if not paths:
-            yield f"# [paths.{scope}]: the log has no path {_SCOPE_WORDS[scope]}"
-            continue
-        ways = [way for kind in paths.kinds for way in list_ways(kind)]
-        kinds = ", ".join(map(_text, sorted({way.transport for way in ways})))
-        yield f"[paths.{scope}]   # {_SCOPE_WORDS[scope]}"
-        details = _list("transport", sorted({way.detail for way in ways}))
-        yield f"{details}   # or any of the transport: transport = [{kinds}]"
-        if any(way.transport == "NET" for way in ways):
-            is_direct = all(way.gdr is True for way in ways if way.transport == "NET")
-            yield "gdr = true" if is_direct else "# gdr: the log has paths without GPUDirect RDMA"
-        yield f"min_channels = {min(len(kind.channels) for kind in paths.kinds)}   # of each pair"
-
-
-def _environment(job: Job) -> Iterator[str]:
-    present = {setting.name for setting in job.environment}
-    yield "[environment]   # NAME or NAME=VALUE; globs"
-    names = [(entry.partition("=")[0], entry) for entry in _HARMFUL]
-    harmful = [entry for name, entry in names if name not in present and is_echoed(name, job.nccl_versions)]
-    yield _list("forbidden", harmful)
-    wanted = []
-    for setting in job.environment:
-        is_users = setting.source == "environment" and setting.ranks is None
-        if is_users and not _OF_ONE_RUN.fullmatch(setting.name) and escape_controls(setting.value) == setting.value:
-            value = re.sub(r"([*?[])", r"[\1]", setting.value)  # a glob that fits only this value
-            wanted.append(f"{setting.name}={value}")
-    if wanted:
-        yield "# NCCL echoes a variable when it uses it: one that is missing is undecided, another value is broken."
-        yield _list("required", wanted)
-
-
-def _list(key: str, words: Iterable[str]) -> str:
-    return f"{key} = [{', '.join(map(_text, words))}]"
-
-
-def _text(word: str) -> str:
-    """Return a TOML string: those of JSON are."""
-    return json.dumps(escape_controls(word), ensure_ascii=False)
 
 
 def _learn(job: Job, force: bool, out: shared.Output) -> int:

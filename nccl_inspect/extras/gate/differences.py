@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import field
 from functools import cache
-from typing import NamedTuple
 
 from nccl_inspect import bandwidth
 from nccl_inspect.event import types as events
@@ -37,22 +36,20 @@ class Change(Record):
     what: str
     """A variable, a communicator, a rule, …; for paths the scope."""
     before: str | None
-    """None where run A does not have it."""
     after: str | None
-    """None where run B does not have it."""
+    """None where this run does not have it."""
     pairs: list[tuple[int, int]] = field(default_factory=list)
-    """The rank pairs of a change of paths."""
     ranks: list[int] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     """Rules whose findings are about it, in the run that has them."""
     evidence: list[Evidence] = field(default_factory=list)
     """Lines that show it, those of B first."""
     severity: str = ""
-    """Of a finding, in the run that has it; empty for all else."""
+    """Of a finding, in the run that has it."""
     is_slower: bool = False
     """Of a bandwidth or a training, in B."""
     fix: list[str] = field(default_factory=list)
-    """For a finding that only B has: the steps to fix it."""
+    """Of a finding that only B has."""
 
     @property
     def kind(self) -> str:
@@ -164,7 +161,6 @@ def _find_lines(job: Job, event: type[events.Event], /, **values: object) -> lis
 
 
 def _changes_of_setup(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
-    """Yield changes of versions, of the network and of the world."""
     before, after = (", ".join(text for text in job.nccl_versions if "inferred" not in text) for job in (a, b))
     drivers = ", ".join(a.cuda_versions), ", ".join(b.cuda_versions)
     for what, versions, kind in (
@@ -281,30 +277,23 @@ def _bandwidth_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
     def differ(before: float, after: float) -> bool:
         return abs(after - before) > _NOISE * max(before, after)
 
-    ours = {bandwidth.measurement_name(entry): entry for entry in a.bandwidth}
+    peaks = {bandwidth.measurement_name(entry): entry for entry in a.bandwidth}
     for entry in b.bandwidth:
-        what = bandwidth.measurement_name(entry)
-        if (before := ours.get(what)) and differ(before.measured_gbps, entry.measured_gbps):
-            lines = [line for line in (entry.line, before.line) if line]
-            is_slower = entry.measured_gbps < before.measured_gbps
-            yield Change(
-                "bandwidth",
-                what,
-                bandwidth.describe_peak(before),
-                bandwidth.describe_peak(entry),
-                is_slower=is_slower,
-                evidence=lines,
-            )
+        peak = peaks.get(what := bandwidth.measurement_name(entry))
+        if peak and differ(peak.measured_gbps, entry.measured_gbps):
+            lines = [line for line in (entry.line, peak.line) if line]
+            is_slower = entry.measured_gbps < peak.measured_gbps
+            words = bandwidth.describe_peak(peak), bandwidth.describe_peak(entry)
+            yield Change("bandwidth", what, *words, is_slower=is_slower, evidence=lines)
     speeds = {speed.what: speed for speed in a.training}
     for speed in b.training:
-        if (earlier := speeds.get(speed.what)) and differ(earlier.median, speed.median):
+        earlier = speeds.get(speed.what)
+        if earlier and differ(earlier.median, speed.median):
             is_slower = (speed.median > earlier.median) == speed.what.startswith("seconds")
-            lines = [speed.line, earlier.line]
             times = max(speed.median, earlier.median) / min(speed.median, earlier.median)
             after = f"{bandwidth.describe_speed(speed)}, {times:.2g} times {'slower' if is_slower else 'faster'}"
-            yield Change(
-                "bandwidth", "training", bandwidth.describe_speed(earlier), after, is_slower=is_slower, evidence=lines
-            )
+            words, lines = (bandwidth.describe_speed(earlier), after), [speed.line, earlier.line]
+            yield Change("bandwidth", "training", *words, is_slower=is_slower, evidence=lines)
     if bool(a.training) != bool(b.training):
         stated = ", ".join(map(bandwidth.describe_speed, a.training or b.training))
         unclear.append(f"training: not in the log of {'B' if a.training else 'A'} ({stated} in the other)")
@@ -314,14 +303,6 @@ def _bandwidth_changes(a: Job, b: Job, unclear: list[str]) -> Iterator[Change]:
 
 _SAME = {"direct shared memory": "SHM/direct/direct", "SHM/direct": "SHM/direct/direct"}
 """One mechanism in the words of several releases (until 2.12; from 2.30)."""
-
-
-class _Pair(NamedTuple):
-    """Two ranks that both runs connect."""
-
-    ends: tuple[int, int]
-    old: PathKind
-    new: PathKind
 
 
 def _path_changes(a: Job, b: Job, pairwise: bool, silent: Set[int]) -> Iterator[Change]:
@@ -341,30 +322,31 @@ def _path_changes(a: Job, b: Job, pairwise: bool, silent: Set[int]) -> Iterator[
                 yield _path_change(scope, None, way, members)
         return
     before, after = (job.paths.filter_values(("src", "dst"), lambda *ends: silent.isdisjoint(ends)) for job in (a, b))
-    kinds = {(src, dst): kind for src, dst, kind in before.distinct("src", "dst", "kind")}
-    new = after.filter_values(("src", "dst"), lambda *ends: ends not in kinds)
-    both = [
-        _Pair((src, dst), kinds[src, dst], kind) for src, dst, kind in after.exclude(new).distinct("src", "dst", "kind")
-    ]
-    yield from _group_changes(both, _way_words, b)
-    yield from _group_changes(both, lambda kind: count(len(kind.channels), "channel"), b)
+    old, now = (
+        {(src, dst): kind for src, dst, kind in each.distinct("src", "dst", "kind")} for each in (before, after)
+    )
+    both = [(ends, old[ends], kind) for ends, kind in now.items() if ends in old]
+    for word in (cache(_way_words), lambda kind: count(len(kind.channels), "channel")):
+        differing = (pair for pair in both if word(pair[1]) != word(pair[2]))
+        groups = group_values(((pair[2].scope, word(pair[1]), word(pair[2])), pair) for pair in differing)
+        for (scope, old_word, new_word), pairs in sorted(groups.items()):
+            kinds = {kind for pair in pairs for kind in pair[1:]}
+            yield _path_change(scope, old_word, new_word, _select_pairs(pairs, b), kinds)
     # All pairs of a scope whose sender uses another NIC are one change: each has names of its own.
-    moved = [pair for pair in both if pair.old.nic and pair.new.nic and pair.old.nic != pair.new.nic]
-    for scope in sorted({pair.new.scope for pair in moved}):
-        pairs = [pair for pair in moved if pair.new.scope == scope]
-        old_nics = list_words((str(pair.old.nic) for pair in pairs), 3)
-        new_nics = list_words((str(pair.new.nic) for pair in pairs), 3)
-        yield _path_change(scope, f"NIC {old_nics}", f"NIC {new_nics}", _paths_of_pairs(pairs, b))
-    connected = set(after.distinct("src", "dst"))
-    gone = before.filter_values(("src", "dst"), lambda *ends: ends not in connected)
-    for paths, is_new in ((gone, False), (new, True)):
-        for (scope, way), members in sorted(_paths_by_way(paths).items()):
+    moved = (pair for pair in both if pair[1].nic and pair[2].nic and pair[1].nic != pair[2].nic)
+    for scope, moves in sorted(group_values((pair[2].scope, pair) for pair in moved).items()):
+        old_nics = list_words((str(kind.nic) for _, kind, _ in moves), 3)
+        new_nics = list_words((str(kind.nic) for _, _, kind in moves), 3)
+        yield _path_change(scope, f"NIC {old_nics}", f"NIC {new_nics}", _select_pairs(moves, b))
+    for paths, others, is_new in ((before, now, False), (after, old, True)):
+        alone = paths.filter_values(("src", "dst"), lambda *ends, others=others: ends not in others)
+        for (scope, way), members in sorted(_paths_by_way(alone).items()):
             yield _path_change(scope, None if is_new else way, way if is_new else None, members)
 
 
-def _paths_of_pairs(pairs: Iterable[_Pair], job: Job) -> Selection:
-    ends = {pair.ends for pair in pairs}
-    return job.paths.filter_values(("src", "dst"), lambda *both: both in ends)
+def _select_pairs(pairs: Iterable[tuple[tuple[int, int], PathKind, PathKind]], job: Job) -> Selection:
+    wanted = {pair[0] for pair in pairs}
+    return job.paths.filter_values(("src", "dst"), lambda *ends: ends in wanted)
 
 
 def _way_words(path: PathKind) -> str:
@@ -372,17 +354,6 @@ def _way_words(path: PathKind) -> str:
     detail = path.detail.replace("NET/AWS Libfabric", "NET/Libfabric")
     gdr = {True: " with GPUDirect", "partial": " with GPUDirect on some channels"}.get(path.gdr or False, "")
     return _SAME.get(detail, detail) + gdr
-
-
-def _group_changes(both: Iterable[_Pair], word: Callable[[PathKind], str], job: Job) -> Iterator[Change]:
-    word = cache(word)
-    groups: dict[tuple[str, str, str], list[_Pair]] = {}
-    for pair in both:
-        if word(pair.old) != word(pair.new):
-            groups.setdefault((pair.new.scope, word(pair.old), word(pair.new)), []).append(pair)
-    for (scope, before, after), members in sorted(groups.items()):
-        kinds = {kind for pair in members for kind in (pair.old, pair.new)}
-        yield _path_change(scope, before, after, _paths_of_pairs(members, job), kinds)
 
 
 def _paths_by_way(paths: Selection) -> dict[tuple[str, str], Selection]:

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nccl_inspect.extras.gate.differences import AREAS, CausalChain, Change, Difference
-from nccl_inspect.extras.gate.policy import STATES, Checked, Outcome
+from nccl_inspect.extras.gate.policy import STATES, Answer, Checked
 from nccl_inspect.model.document import clean, evidence_to_dict, finding_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
@@ -63,120 +64,101 @@ def _paint_block(
     yield from rest
 
 
-# --- check: words -------------------------------------------------------------------------------------------------
+# --- check --------------------------------------------------------------------------------------------------------
+
+_STEP = {"broken": "fix", "undecided": "needs"}
+"""What the step is called: what is undecided needs another log, and no fix."""
 
 
-def _verdict(checked: Checked, strict: bool) -> str:
-    return checked.state.upper() if checked.is_met(strict) else "BROKEN"
-
-
-def _headline(checked: Checked, strict: bool) -> str:
+def _headline(checked: Checked, strict: bool) -> tuple[str, str]:
+    """Return the verdict in a word, and how many outcomes led to it."""
+    word = checked.state.upper() if checked.is_met(strict) else "BROKEN"
     counts = ", ".join(f"{len(outcomes)} {state}" for state in STATES if (outcomes := checked.list_outcomes(state)))
     why = "; with --strict, undecided counts as broken" if checked.state == "undecided" and strict else ""
     partial = "; partial: the reading was interrupted" if checked.job.partial else ""
-    return f"{checked.policy}: {counts or 'no expectation'}{why}{partial}"
+    return word, f"{counts or 'no expectation'}{why}{partial}"
 
 
-def _sentence(outcome: Outcome) -> str:
-    return f"{outcome.answer.summary}, wanted: {outcome.wanted}"
+def _sentence(outcome: Answer) -> str:
+    return f"{outcome.summary}, wanted: {outcome.wanted}"
 
 
-def _first_place(evidence: list[Evidence]) -> str:
+def _first_place(evidence: Sequence[Evidence]) -> str:
     """Return the first line, and how many more there are to look at in the JSON; empty where there is none."""
-    if not evidence:
-        return ""
     more = f" and {count(len(evidence) - 1, 'more line')}" if len(evidence) > 1 else ""
-    return f"{evidence[0].source}:{evidence[0].line}{more}"
+    return f"{evidence[0].source}:{evidence[0].line}{more}" if evidence else ""
 
 
-def _group_by_fix(checked: Checked) -> list[tuple[str, str, list[Outcome]]]:
-    """Return what is not kept, together where the same mends it: the state, what mends it, and the outcomes."""
-    open_outcomes = [outcome for outcome in checked.outcomes if outcome.answer.state != "kept"]
-    groups = group_values(((outcome.answer.state, outcome.answer.todo), outcome) for outcome in open_outcomes)
-    return [(*key, outcomes) for key, outcomes in groups.items()]
+def _group_by_fix(checked: Checked) -> Iterator[tuple[str, str, list[Answer]]]:
+    """Yield what is not kept, together where the same mends it: the state, what mends it, and the outcomes."""
+    open_outcomes = [outcome for outcome in checked.outcomes if outcome.state != "kept"]
+    groups = group_values(((outcome.state, outcome.todo), outcome) for outcome in open_outcomes)
+    yield from ((*key, outcomes) for key, outcomes in groups.items())
 
 
-def _step_label(state: str) -> str:
-    """Return what the step is called: what is undecided needs another log, and no fix."""
-    return "fix" if state == "broken" else "needs"
-
-
-def _level(outcome: Outcome, strict: bool) -> str:
-    return "error" if strict or outcome.answer.state == "broken" else "warning"
-
-
-# --- check: formats -----------------------------------------------------------------------------------------------
+def _level(outcome: Answer, strict: bool) -> str:
+    return "error" if strict or outcome.state == "broken" else "warning"
 
 
 def _check_text(checked: Checked, strict: bool, style: Style) -> str:
     """Render what is broken, then what is undecided, each fix once; it fits any width from 40 columns."""
-    word = _verdict(checked, strict)
-    color = _COLORS[word.lower()]
-    parts = [list(_paint_block("", f"{word}: {_headline(checked, strict)}", word, color, style))]
+
+    def list_lines(outcomes: list[Answer]) -> Iterator[str]:
+        for outcome in outcomes:
+            state, text = outcome.state, f"{outcome.key}: {_sentence(outcome)}"
+            yield from _paint_block(state, text, state, _COLORS[state], style, hang=_HANG)
+            if where := _first_place(outcome.evidence):
+                yield from block("", escape_controls(where), style, indent=0, hang=_HANG)
+
+    word, counts = _headline(checked, strict)
+    parts = [list(_paint_block("", f"{word}: {checked.policy}: {counts}", word, _COLORS[word.lower()], style))]
     for state, todo, outcomes in _group_by_fix(checked):
-        lines = [line for outcome in outcomes for line in _outcome_lines(outcome, style)]
-        parts.append([*lines, *step_block(_step_label(state), escape_controls(todo), style, indent=0, hang=_HANG)])
-    if style.verbose and (kept := [line for o in checked.list_outcomes("kept") for line in _outcome_lines(o, style)]):
-        parts.append(kept)
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
-
-
-def _outcome_lines(outcome: Outcome, style: Style) -> Iterator[str]:
-    state, text = outcome.answer.state, f"{outcome.key}: {_sentence(outcome)}"
-    yield from _paint_block(state, text, state, _COLORS[state], style, hang=_HANG)
-    if where := _first_place(outcome.answer.evidence):
-        yield from block("", escape_controls(where), style, indent=0, hang=_HANG)
+        step = step_block(_STEP[state], escape_controls(todo), style, indent=0, hang=_HANG)
+        parts.append([*list_lines(outcomes), *step])
+    if style.verbose and (kept := checked.list_outcomes("kept")):
+        parts.append([*list_lines(kept)])
+    return "\n\n".join(map("\n".join, parts)) + "\n"
 
 
 def _check_markdown(checked: Checked, strict: bool, style: Style) -> str:
     """Render a table of what is not kept for each fix, with the log lines folded away."""
     head = ("", "expectation", "found", "wanted", "line")
 
-    def row(outcome: Outcome) -> list[str]:
-        texts = (outcome.key, outcome.answer.summary, outcome.wanted)
-        return [f"**{outcome.answer.state}**", *map(escape_markdown, texts)]
+    def list_rows(outcomes: list[Answer]) -> Iterator[list[str]]:
+        for outcome in outcomes:
+            texts = (outcome.key, outcome.summary, outcome.wanted, _first_place(outcome.evidence))
+            yield [f"**{outcome.state}**", *map(escape_markdown, texts)]
 
-    parts = [f"## {_verdict(checked, strict)}: {escape_markdown(checked.policy)}"]
-    parts.append(escape_markdown(_headline(checked, strict).removeprefix(f"{checked.policy}: ")))
+    word, counts = _headline(checked, strict)
+    parts = [f"## {word}: {escape_markdown(checked.policy)}", escape_markdown(counts)]
     for state, todo, outcomes in _group_by_fix(checked):
-        parts.append(
-            markdown_table(
-                head, [[*row(outcome), escape_markdown(_first_place(outcome.answer.evidence))] for outcome in outcomes]
-            )
-        )
-        parts.append(f"**{_step_label(state).capitalize()}:**\n{step_item(todo)}")
-        if lines := list(dict.fromkeys(_quote_line(line) for outcome in outcomes for line in outcome.answer.evidence)):
+        parts += [markdown_table(head, list_rows(outcomes)), f"**{_STEP[state].capitalize()}:**\n{step_item(todo)}"]
+        if lines := list(dict.fromkeys(_quote_line(line) for outcome in outcomes for line in outcome.evidence)):
             parts.append(folded_lines(f"Evidence: {count(len(lines), 'line')}", lines, style))
     if style.verbose and (kept := checked.list_outcomes("kept")):
-        parts.append(markdown_table(head[:-1], map(row, kept)))
+        parts.append(markdown_table(head[:-1], (row[:-1] for row in list_rows(kept))))
     return "\n\n".join(parts) + "\n"
 
 
 def check_document(checked: Checked, strict: bool) -> dict[str, Any]:
     """Return a checked policy as the document ``nccl-inspect-check/1``, whose schema is in the package."""
+    expectations = [
+        {
+            **pick_fields(outcome, "key", "wanted", "state", "summary", "todo"),
+            "rule": outcome.rule or None,
+            "ranks": outcome.ranks,
+            "evidence": list(map(evidence_to_dict, outcome.evidence)),
+        }
+        for outcome in checked.outcomes
+    ]
+    findings = [{key: whole[key] for key in _KEYS_OF_FINDINGS} for whole in map(finding_to_dict, checked.findings)]
     document: dict[str, Any] = clean(
         {
-            "schema": CHECK_SCHEMA,
-            "policy": checked.policy,
-            "config": checked.job.config,
+            **{"schema": CHECK_SCHEMA, "policy": checked.policy, "config": checked.job.config},
             "sources": [source.name for source in checked.job.sources],
-            "state": checked.state,
-            "strict": strict,
-            "is_met": checked.is_met(strict),
+            **{"state": checked.state, "strict": strict, "is_met": checked.is_met(strict)},
             **pick_fields(checked.job, "verdict", "partial"),
-            "expectations": [
-                {
-                    **pick_fields(outcome, "key", "wanted"),
-                    **pick_fields(outcome.answer, "state", "summary", "todo"),
-                    "rule": outcome.answer.rule or None,
-                    "ranks": outcome.answer.ranks,
-                    "evidence": [evidence_to_dict(line) for line in outcome.answer.evidence],
-                }
-                for outcome in checked.outcomes
-            ],
-            "findings": [
-                {key: whole[key] for key in _KEYS_OF_FINDINGS} for whole in map(finding_to_dict, checked.findings)
-            ],
+            **{"expectations": expectations, "findings": findings},
         }
     )
     return document
@@ -194,22 +176,21 @@ def _check_junit(checked: Checked, strict: bool, _style: Style) -> str:
     for key, outcomes in by_key.items():  # with the worst: a case has one result in most viewers
         case, first = junit.new_case(key, "policy"), outcomes[0]
         cases.append(case)
-        if first.answer.state == "kept":
-            case.system_out = escape_controls(first.answer.summary)
+        if first.state == "kept":
+            case.system_out = escape_controls(first.summary)
             continue
         if _level(first, strict) != "error":
-            case.result = [Skipped(escape_controls(f"{_sentence(first)}; {first.answer.todo}"))]
+            case.result = [Skipped(escape_controls(f"{_sentence(first)}; {first.todo}"))]
             continue
         texts = []
         for outcome in outcomes:
-            answer = outcome.answer
-            lines = [_sentence(outcome), f"{_step_label(answer.state):10}{answer.todo}"]
-            lines += [f"evidence  {_quote_line(line)}" for line in answer.evidence]
-            for finding in [finding for finding in checked.findings if finding.rule == answer.rule][:1]:
+            step = f"{_STEP.get(outcome.state, 'needs'):10}{outcome.todo}"
+            lines = [_sentence(outcome), step, *(f"evidence  {_quote_line(line)}" for line in outcome.evidence)]
+            if finding := next((finding for finding in checked.findings if finding.rule == outcome.rule), None):
                 lines += ["", *junit.lines(finding)]
             texts.append("\n".join(lines))
         more = f" (and {len(outcomes) - 1} more)" if len(outcomes) > 1 else ""
-        case.result = [junit.failure(_sentence(first) + more, first.answer.state, "\n\n".join(texts))]
+        case.result = [junit.failure(_sentence(first) + more, first.state, "\n\n".join(texts))]
     return junit.document([junit.suite("policy", [*cases, *junit.list_unread(checked.job)])])
 
 
@@ -217,18 +198,15 @@ def _check_github(checked: Checked, strict: bool, _style: Style) -> str:
     """Render a command for the result, and one for each expectation that is not kept."""
     from nccl_inspect.report.github import annotation, list_unread
 
-    kind, text = "notice" if checked.is_met(strict) else "error", _headline(checked, strict)
-    commands = [
-        annotation(kind, "nccl-inspect check", f"{_verdict(checked, strict)}: {text}"),
-        *list_unread(checked.job),
-    ]
+    word, counts = _headline(checked, strict)
+    kind, text = "notice" if checked.is_met(strict) else "error", f"{word}: {checked.policy}: {counts}"
+    commands = [annotation(kind, "nccl-inspect check", text), *list_unread(checked.job)]
     for outcome in checked.outcomes:
-        answer = outcome.answer
-        if answer.state != "kept" and outcome.key != "log":
-            parts = [f"{answer.state}: {_sentence(outcome)}", f"{_step_label(answer.state)}: {answer.todo}"]
-            parts += [f"finding: {answer.rule}"] if answer.rule else []
-            parts += [f"evidence: {_quote_line(line)}" for line in answer.evidence[:1]]
-            commands.append(annotation(_level(outcome, strict), outcome.key, "\n".join(parts), answer.evidence))
+        if outcome.state != "kept" and outcome.key != "log":
+            parts = [f"{outcome.state}: {_sentence(outcome)}", f"{_STEP[outcome.state]}: {outcome.todo}"]
+            parts += [f"finding: {outcome.rule}"] if outcome.rule else []
+            parts += [f"evidence: {_quote_line(line)}" for line in outcome.evidence[:1]]
+            commands.append(annotation(_level(outcome, strict), outcome.key, "\n".join(parts), outcome.evidence))
     return "\n".join(commands) + "\n"
 
 
@@ -240,22 +218,17 @@ CHECK_FORMATS = {
     "markdown": Format(_check_markdown, ("md",)),
 }
 
-# --- diff: words --------------------------------------------------------------------------------------------------
+# --- diff ---------------------------------------------------------------------------------------------------------
 
 
-def _diff_headline(difference: Difference) -> str:
-    if changes := len(difference.changes):
-        return f"DIFFERENT: {count(changes, 'change')}"
+def _head_words(difference: Difference) -> tuple[str, str]:
+    """Return how many changes there are, and which hosts have other names; empty where none has."""
     limits = " as far as they can be compared" if difference.open else ""
     what = "versions, network, world, environment, communicators, paths and findings"
-    return f"SAME: no difference in {what}{limits}"
-
-
-def _renamed_words(difference: Difference) -> str:
-    if not difference.renamed:
-        return ""
+    changes = f"DIFFERENT: {count(len(difference.changes), 'change')}" if difference.changes else ""
     names = shorten_list((f"{name} is {other}" for name, other in difference.renamed.items()), _MAX_HOSTS)
-    return f"hosts have different names in B and are compared by rank: {names}"
+    renamed = f"hosts have different names in B and are compared by rank: {names}" if names else ""
+    return changes or f"SAME: no difference in {what}{limits}", renamed
 
 
 def _run_words(job: Job) -> str:
@@ -294,7 +267,6 @@ def _proof(chain: CausalChain) -> list[str]:
 
 
 def _find_unexplained(difference: Difference) -> list[Change]:
-    """Return the findings of B with a fix that are in no chain."""
     explained = {id(change) for chain in difference.explanations for change in chain.findings}
     return [change for change in difference.changes_in_area("findings") if change.fix and id(change) not in explained]
 
@@ -318,16 +290,19 @@ def _pairs(change: Change) -> str:
     return f"{count(len(change.pairs), 'pair')}{scope} ({some})"
 
 
-# --- diff: formats ------------------------------------------------------------------------------------------------
-
-
 def _diff_text(difference: Difference, style: Style) -> str:
     """Render what likely explains what, then all changes by area; it fits any width from 40 columns."""
-    first = block("", _diff_headline(difference), style, indent=0, hang=0)
+
+    def list_fix(steps: list[str]) -> Iterator[str]:
+        for index, text in enumerate(steps):
+            label = "fix" if index == 0 or style.width < NARROW else ""
+            yield from step_block(label, escape_controls(text), style, indent=4, hang=5)
+
+    headline, hosts = _head_words(difference)
+    first = block("", headline, style, indent=0, hang=0)
     for label, job in (("A", difference.a), ("B", difference.b)):
         first += _paint_block(label, _run_words(job), job.verdict.upper(), verdict_color(job.verdict), style, hang=3)
-    if hosts := _renamed_words(difference):
-        first += block("", escape_controls(hosts), style, indent=0, hang=0)
+    first += block("", escape_controls(hosts), style, indent=0, hang=0) if hosts else []
     parts = [first]
     if difference.explanations:
         parts.append([paint("what likely explains what", "bold", style)])
@@ -335,7 +310,7 @@ def _diff_text(difference: Difference, style: Style) -> str:
         parts[-1] += block("", escape_controls(chain_words(chain)), style, indent=2, hang=0)
         for line in _proof(chain):
             parts[-1] += [paint(t, "dim", style) for t in block("", escape_controls(line), style, indent=4, hang=0)]
-        parts[-1] += _text_fix(chain.fix, style)
+        parts[-1] += list_fix(chain.fix)
     lonely = _find_unexplained(difference)
     for area in AREAS:
         if changes := difference.changes_in_area(area):
@@ -343,56 +318,43 @@ def _diff_text(difference: Difference, style: Style) -> str:
         for change in changes:
             sign, color = SIGNS[change.kind], _COLORS[change.kind]
             parts[-1] += _paint_block(sign, _change_words(change), sign, color, style, indent=2, hang=2)
-            parts[-1] += _text_fix(change.fix[:1], style) if change in lonely else []
+            parts[-1] += list_fix(change.fix[:1]) if change in lonely else []
     if difference.open:
         lines = [line for text in difference.open for line in block("", escape_controls(text), style, indent=2, hang=0)]
         parts.append([paint("not compared", "bold", style), *lines])
     return "\n\n".join(map("\n".join, parts)) + "\n"
 
 
-def _text_fix(steps: list[str], style: Style) -> Iterator[str]:
-    for index, text in enumerate(steps):
-        label = "fix" if index == 0 or style.width < NARROW else ""
-        yield from step_block(label, escape_controls(text), style, indent=4, hang=5)
-
-
 def _diff_markdown(difference: Difference, style: Style) -> str:
-    """Render the comparison as GitHub and GitLab show it."""
-    runs = [
-        (f"**{name}**", escape_markdown(_run_words(job))) for name, job in (("A", difference.a), ("B", difference.b))
-    ]
-    parts = [
-        f"## {escape_markdown(_diff_headline(difference))}",
-        markdown_table(("", ""), runs),
-        escape_markdown(_renamed_words(difference)),
-    ]
+
+    def fix(steps: list[str]) -> str:
+        return "**Fix:**\n" + "\n".join(map(step_item, steps)) if steps else ""
+
+    headline, hosts = map(escape_markdown, _head_words(difference))
+    jobs = (difference.a, difference.b)
+    runs = ((f"**{name}**", escape_markdown(_run_words(job))) for name, job in zip("AB", jobs, strict=True))
+    parts = [f"## {headline}", markdown_table(("", ""), runs), hosts]
     parts += ["### What likely explains what"] if difference.explanations else []
     for chain in difference.explanations:
-        parts += [escape_markdown(chain_words(chain)), _markdown_fix(chain.fix)]
+        parts += [escape_markdown(chain_words(chain)), fix(chain.fix)]
         parts += [folded_lines("Evidence", lines, style)] if (lines := _proof(chain)) else []
-    if lonely := _find_unexplained(difference):
-        parts.append("### Other findings of B")
-        for change in lonely:
-            parts += [f"{code_span(change.what)}: {escape_markdown(change.after or '')}", _markdown_fix(change.fix[:1])]
+    lonely = _find_unexplained(difference)
+    parts += ["### Other findings of B"] if lonely else []
+    for change in lonely:
+        parts += [f"{code_span(change.what)}: {escape_markdown(change.after or '')}", fix(change.fix[:1])]
     if difference.changes:
-        rows = [
-            [SIGNS[change.kind].replace("-", "\\-").replace("+", "\\+"), area, escape_markdown(_change_words(change))]
-            for area in AREAS
-            for change in difference.changes_in_area(area)
-        ]
+        signs = {kind: re.sub("([-+])", r"\\\1", sign) for kind, sign in SIGNS.items()}
+        rows = [(signs[c.kind], c.area, escape_markdown(_change_words(c))) for c in difference.changes]
         parts += ["### Changes", markdown_table(("", "area", "change"), rows)]
     if difference.open:
         parts += ["### Not compared", "\n".join(f"- {escape_markdown(text)}" for text in difference.open)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _markdown_fix(steps: list[str]) -> str:
-    return "**Fix:**\n" + "\n".join(map(step_item, steps)) if steps else ""
-
-
 def diff_document(difference: Difference) -> dict[str, Any]:
     """Return two compared runs as the document ``nccl-inspect-diff/1``, whose schema is in the package."""
     numbers = {id(change): number for number, change in enumerate(difference.changes)}
+    sides = ("causes", "findings", "effects")
     document: dict[str, Any] = clean(
         {
             "schema": DIFF_SCHEMA,
@@ -407,22 +369,15 @@ def diff_document(difference: Difference) -> dict[str, Any]:
             "renamed_hosts": [{"a": name, "b": other} for name, other in difference.renamed.items()],
             "changes": [
                 {
-                    **pick_fields(change, "area", "what", "kind", "before", "after"),
-                    "pairs": [list(pair) for pair in change.pairs],
-                    **pick_fields(change, "ranks", "rules"),
-                    "evidence": [evidence_to_dict(line) for line in change.evidence],
+                    **pick_fields(change, "area", "what", "kind", "before", "after", "pairs", "ranks", "rules"),
+                    "evidence": list(map(evidence_to_dict, change.evidence)),
                     "severity": change.severity or None,
                     "fix": change.fix,
                 }
                 for change in difference.changes
             ],
             "explanations": [
-                {
-                    "causes": [numbers[id(change)] for change in chain.causes],
-                    "findings": [numbers[id(change)] for change in chain.findings],
-                    "effects": [numbers[id(change)] for change in chain.effects],
-                    "fix": chain.fix,
-                }
+                {side: [numbers[id(change)] for change in getattr(chain, side)] for side in sides} | {"fix": chain.fix}
                 for chain in difference.explanations
             ],
             "not_compared": difference.open,

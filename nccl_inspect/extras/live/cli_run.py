@@ -8,7 +8,7 @@ import click
 
 from nccl_inspect.cli import print_stderr, shared
 from nccl_inspect.extras.fleet import library
-from nccl_inspect.extras.live.session import Options, Session, open_run_folder, replace_process
+from nccl_inspect.extras.live.session import Session, open_run_log, replace_process
 
 _EXAMPLES = """
 Examples:
@@ -58,11 +58,11 @@ def command(directory: str, stall: float, report: str, store: str, quiet: bool, 
     output, signals and the exit status of COMMAND are passed through.
     """
     adding = library("nccl_inspect.extras.fleet.adding") if store else None  # loads pyarrow
-    files = open_run_folder(directory, os.environ, print_stderr)
-    if files is None:
+    log = open_run_log(directory, os.environ, print_stderr)
+    if log is None:
         return replace_process(argv)
-    session = Session(files, os.environ, Options(stall, report, quiet), print_stderr)
+    session = Session(log, os.environ, print_stderr, stall, report, quiet)
     status = session.run(argv)
     if adding and session.is_first:
-        adding.append([str(files.folder)], store, print_stderr)
+        adding.append([str(session.folder)], store, print_stderr)
     return status

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from wsgiref.simple_server import WSGIServer
@@ -21,25 +21,7 @@ from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.extras.fleet import library
 from nccl_inspect.extras.live import tail
-from nccl_inspect.extras.live.watch import (
-    CONDITIONS,
-    PREFIX,
-    Alarm,
-    Asker,
-    Behind,
-    Change,
-    End,
-    News,
-    Resumed,
-    Stall,
-    Status,
-    Timing,
-    Turn,
-    Verdict,
-    Watch,
-    find_alarm,
-    run_command,
-)
+from nccl_inspect.extras.live import watch as watching
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style, digest, prometheus, text
@@ -85,7 +67,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
 @click.option(
     "--exit-on",
     "exit_on",
-    type=click.Choice(CONDITIONS),
+    type=click.Choice(watching.CONDITIONS),
     multiple=True,
     metavar="CONDITION",
     help="End with status 1 as soon as a finding of this severity or higher is reported or the job fails (error, "
@@ -96,7 +78,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     "--on-exit",
     metavar="COMMAND",
     help="Run COMMAND once with 'sh -c' when --exit-on ends the watch. "
-    f"Its environment has {PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, …",
+    f"Its environment has {watching.PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, …",
 )
 @click.option(
     "--ras",
@@ -152,57 +134,54 @@ def command(
         raise click.UsageError("--store needs LOG: standard input is not kept")
     source = tail.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
-    watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None, asks=bool(ras))
-    try:
+    beside, timing = place.read if place else None, watching.Timing(interval, settle, stall)
+    watch = watching.Watch(judge, timing, source, beside=beside, asks=bool(ras))
+    output: int | None = None
+    with suppress(AttributeError, OSError, ValueError):
         output = sys.stdout.fileno()
-    except (AttributeError, OSError, ValueError):
-        output = None
     waiter = tail.Waiter(min(_TICK, interval / 4), output)
     pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
     screen = _Screen(shared.choose_style(no_color, "-"), interval)
-    alarm: Alarm | None = None
+    alarm: watching.Alarm | None = None
     job: Job | None = None
     try:
-        asker = Asker(ras, interval) if ras else None
-        with Meter(metrics, interval) as meter, PROCESS as interruption, asker or nullcontext():
+        with Meter(metrics, interval) as meter, PROCESS as interruption, watching.Asker(ras or "", interval) as asker:
             meter.update(watch)
             for piece in interruption.until(pieces):
-                resumed = [event for answer in asker.take_found() for event in watch.take(answer)] if asker else []
-                news = [*resumed, *_take(watch, piece, screen)]
+                resumed = [event for answer in asker.take_found() for event in watch.take(answer)]
+                if isinstance(piece, tail.Note):
+                    screen.note(piece.text)
+                    if piece.begins:
+                        watch.begin()
+                elif piece is not None:
+                    watch.feed(piece)
+                news = [*resumed, *watch.look()]
                 problem = meter.update(watch, is_news=bool(news))  # first: whoever reads the news may ask for them
                 screen.print_news(news)
                 screen.status(watch)
-                if problem:
-                    screen.note(problem)
-                if alarm := find_alarm(news, exit_on):
+                screen.note(problem)
+                if alarm := watching.find_alarm(news, exit_on):
                     break
             else:
                 news, job = watch.end(interruption.happened)
                 screen.print_news(news)
-                alarm = None if interruption.happened else find_alarm(news, exit_on)
-            if problem := meter.update(watch, runs=False):
-                screen.note(problem)
+                alarm = None if interruption.happened else watching.find_alarm(news, exit_on)
+            screen.note(meter.update(watch, runs=False))
     except BrokenPipeError:
         shared.exit_quietly()
     finally:
         screen.clear()
     for words in place.problems(job) if place else ():
         print_stderr(words)
-    ended = _end_on_alarm(alarm, on_exit) if alarm else None
+    if alarm:
+        _end_on_alarm(alarm, on_exit)
     if adding:  # after the command of --on-exit, which has to end a job
         adding.append([name, *evidence], store, print_stderr, options)
-    if ended is not None:
-        return ended
-    assert job is not None
-    return shared.status(job, fail_on)
+    return shared.status(job, fail_on) if job and not alarm else FOUND
 
 
 class _Beside:
-    """The evidence beside the watched log.
-
-    Raises:
-        UsageError: one of them is a second log.
-    """
+    """The evidence beside the watched log, which must not be a second log."""
 
     def __init__(self, names: tuple[str, ...], log: str) -> None:
         self._names, self._log = list(names), log
@@ -221,33 +200,21 @@ class _Beside:
     def problems(self, job: Job | None) -> Iterator[str]:
         """Yield unused files and the reasons."""
         yield from digest.list_unused_evidence(job.artifacts if job else self._inventory.evidence)
-        yield from (f"{log.name}: {log.problem.what}" for log in self._inventory.logs if log.problem)
-        watched = os.path.realpath(self._log)
-        others = [log.name for log in self._inventory.logs if not log.problem and os.path.realpath(log.name) != watched]
+        logs, watched = self._inventory.logs, os.path.realpath(self._log)
+        yield from (f"{log.name}: {log.problem.what}" for log in logs if log.problem)
+        others = [log.name for log in logs if not log.problem and os.path.realpath(log.name) != watched]
         if others:
             hint = f"nccl-inspect summarize {' '.join(self._names)}"
             yield f"{count(len(others), 'log')} beside it ({others[0]}) not read; read all when the job is over: {hint}"
 
 
-def _end_on_alarm(alarm: Alarm, command: str | None) -> int:
-    """End because of an alarm; the status is that of the alarm, even if the command fails."""
+def _end_on_alarm(alarm: watching.Alarm, command: str | None) -> None:
     print_stderr(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
     try:
-        if command and (status := run_command(command, alarm)):
+        if command and (status := watching.run_command(command, alarm)):
             print_stderr(f"the command of --on-exit ended with status {status}")
     except OSError as error:
         print_stderr(f"the command of --on-exit was not run: {error.strerror or error}")
-    return FOUND
-
-
-def _take(watch: Watch, piece: tail.Piece, screen: _Screen) -> list[News]:
-    if isinstance(piece, bytes):
-        watch.feed(piece)
-    elif piece is not None:
-        screen.note(piece.text)
-        if piece.begins:
-            watch.begin()
-    return watch.look()
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
@@ -261,62 +228,46 @@ _REBUILT = 1.0
 class Meter:
     """Publishes the metrics of a watch: on a port, on ``ADDRESS:PORT``, or else in a file that is whole at any moment.
 
-    A server answers with what is known now; no request waits for the job to be judged.
-
-    Args:
-        target: None publishes nothing.
-        seconds: between two writings of a file, unless there are news.
-
-    Raises:
-        NcclInspectError: the port cannot be used.
+    A server answers with what is known now; no request waits for the job to be judged. A file is written when there are
+    news, and else after an interval.
     """
 
     def __init__(self, target: str | None, seconds: float) -> None:
-        match = _ADDRESS.fullmatch(target or "")
-        self._target = target
-        self._seconds, self._next = _REBUILT if match else seconds, 0.0
+        self._target, self._seconds, self._next = target, seconds, 0.0
         self._problem: str | None = None
         """That of the last writing; None before the first."""
         self._server: WSGIServer | None = None
-        if match is None:
-            return
-        host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]") or "0.0.0.0"  # noqa: S104 - :9400
-        try:
-            self._server, _ = start_http_server(int(match["port"]), host, prometheus.Metrics().registry)
-        except (OSError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise NcclInspectError(f"{_OPTION} {target}: {why}", "choose another port or address") from None
+        if match := _ADDRESS.fullmatch(target or ""):
+            self._seconds = _REBUILT
+            host = "127.0.0.1" if match["host"] is None else match["host"].strip("[]") or "0.0.0.0"  # noqa: S104 - :9400
+            try:
+                self._server, _ = start_http_server(int(match["port"]), host, prometheus.Metrics().registry)
+            except (OSError, OverflowError) as error:
+                why = getattr(error, "strerror", None) or error
+                raise NcclInspectError(f"{_OPTION} {target}: {why}", "choose another port or address") from None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the server."""
         if self._server:
             self._server.shutdown()
             self._server.server_close()
 
-    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
-        """Take the metrics of a watch when it is time for that, when there are news, and at the end.
+    def update(self, watch: watching.Watch, is_news: bool = False, runs: bool = True) -> str:
+        """Take the metrics of a watch when it is time for that, when there are news, and when it runs no longer.
 
-        Args:
-            runs: whether it continues.
-
-        Returns:
-            What is wrong since the last time, for a watch is worth more than its metrics; empty when all is well.
-
-        Raises:
-            NcclInspectError: the first ones cannot be written.
+        Return what is wrong since the last time, for a watch is worth more than its metrics; but the first ones must be
+        written.
         """
         now = time.monotonic()
         if self._target is None or (not is_news and runs and now < self._next):
             return ""
         self._next = now + self._seconds
-        metrics = collect_metrics(watch, runs)
+        metrics, before = collect_metrics(watch, runs), self._problem
         if self._server:
             self._server.set_app(make_wsgi_app(metrics.registry))
             return ""
-        before = self._problem
         try:
             atomic_files.write_lines(self._target, _OPTION, metrics.text().splitlines())
             self._problem = ""
@@ -327,9 +278,9 @@ class Meter:
         return self._problem if self._problem != before else ""
 
 
-def collect_metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
+def collect_metrics(watch: watching.Watch, runs: bool) -> prometheus.Metrics:
     """Return the metrics of a watch: those of the job since its first verdict, and how the watch goes."""
-    status, job = watch.status(), watch.last_report
+    status, job = watch.status(), watch.reported
     if job:
         made = prometheus.collect_metrics(job)
     else:  # what is known of a job that begins: its findings may be those of a moment
@@ -361,10 +312,9 @@ class _Screen:
         self._in_place = sys.stderr is not None and sys.stderr.isatty()
         self._pause = _TICK if self._in_place else interval
         self._next = time.monotonic() + (0 if self._in_place else interval)
-        self._shown = ""
-        self._progress = ""
+        self._shown = self._progress = ""
 
-    def print_news(self, news: Iterable[News]) -> None:
+    def print_news(self, news: Iterable[watching.News]) -> None:
         """Write news, if there are any."""
         lines = [line for event in news for line in _words(event, self._style)]
         if lines:
@@ -372,18 +322,18 @@ class _Screen:
             shared.write_lines(lines, "-")
 
     def note(self, words: str) -> None:
-        """Write a note about the input."""
-        self.clear()
-        self._write(f"nccl-inspect: {escape_controls(words)}\n")
+        """Write a note about the input, if there is any."""
+        if words:
+            self.clear()
+            self._write(f"nccl-inspect: {escape_controls(words)}\n")
 
-    def status(self, watch: Watch) -> None:
+    def status(self, watch: watching.Watch) -> None:
         """Write the status if it is due and, off a terminal, if it changed."""
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + self._pause
-        status = watch.status()
-        begin, progress = _progress(status)
+        begin, progress = _progress(watch.status())
         if self._in_place:
             words = cut(f"{begin}, {progress}", max(self._style.width - 1, 20))
             self._write("\r" + words.ljust(len(self._shown)))
@@ -405,68 +355,58 @@ class _Screen:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def _progress(status: Status) -> tuple[str, str]:
-    """Return the status in words: the clock, and the progress."""
+def _progress(status: watching.Status) -> tuple[str, str]:
+    """Return the clock, and the progress."""
     begin = f"{status.seconds:.0f} s, {status.lines:,} line{'' if status.lines == 1 else 's'}"
     if not status.nccl_lines:
         return begin, "none of NCCL yet"
-    parts = [f"ranks {status.ranks}/{status.world_size or '?'}"]
-    parts.append(f"communicators {status.complete}/{status.communicators} complete")
-    if status.last:
-        parts.append(f"last: {status.last}")
-    if status.ras:
-        parts.append(status.ras)
-    if status.verdict:
-        parts.append(status.verdict.upper())
-    return begin, ", ".join(parts)
+    ranks = f"ranks {status.ranks}/{status.world_size or '?'}"
+    comms = f"communicators {status.complete}/{status.communicators} complete"
+    last = f"last: {status.last}" if status.last else ""
+    return begin, ", ".join(filter(None, (ranks, comms, last, status.ras, status.verdict.upper())))
 
 
-def _words(news: News, style: Style) -> Iterator[str]:
-    """Yield news in lines."""
+def _words(news: watching.News, style: Style) -> Iterator[str]:
     match news:
-        case Verdict(job):
+        case watching.Verdict(job):
             yield from report.load("text").render(job, style).splitlines()
-        case End(job):
+        case watching.End(job):
             yield from text.headline(job, style)
             for label, words in digest.evidence_rows(job):
                 yield from block(label, escape_controls(words), style)
-        case Turn(before, job):
+        case watching.Turn(before, job):
             now = paint(job.verdict.upper(), verdict_color(job.verdict), style)
             yield f"the verdict is {now} now (it was {before.upper()})"
-        case Change(how, finding, job, before):
+        case watching.Change("new", finding, job):
+            yield from text.brief(finding, job, style)
+        case watching.Change(how, finding, _, before):
             severity = paint(finding.severity.upper(), finding.severity, style)
-            named, lead = paint(finding.rule, "bold", style), "" if how == "severity" else f"{severity} "
-            if how == "new":
-                yield from text.brief(finding, job, style)
-                return
-            yield f"{lead}{named} " + {"gone": "is gone", "back": "is back"}.get(
-                how, f"is {severity} now (it was {before.upper()})"
-            )
+            named = paint(finding.rule, "bold", style)
+            is_now = {"gone": "is gone", "back": "is back"}.get(how, f"is {severity} now (it was {before.upper()})")
+            yield f"{named} {is_now}" if how == "severity" else f"{severity} {named} {is_now}"
             if how != "gone":
                 yield from block("what", escape_controls(finding.summary), style)
-        case Stall():
+        case watching.Stall():
             yield from _stall(news, style)
-        case Behind(late, seconds):
+        case watching.Behind(late, seconds):
             first = f"STALLED: by RAS no operation was launched for {seconds:.0f} s"
             yield first.replace("STALLED", paint("STALLED", "warning", style), 1)
             for index, words in enumerate(late.words):
                 yield from block("" if index else "behind", escape_controls(words), style)
-        case Resumed(seconds):
+        case watching.Resumed(seconds):
             yield f"progress resumed after {seconds:.0f} s"
 
 
-def _stall(stall: Stall, style: Style) -> Iterator[str]:
+def _stall(stall: watching.Stall, style: Style) -> Iterator[str]:
     comm = stall.communicator
-    kind = "" if stall.are_global else " (counted within it)"
     first = f"STALLED: communicator {comm.id} ({count(comm.nranks, 'rank')}) made no progress for {stall.seconds:.0f} s"
     lines = block("", escape_controls(first), style, indent=0, hang=0)
     yield lines[0].replace("STALLED", paint("STALLED", "warning", style), 1)
     yield from lines[1:]
-    waiting = f"{count(len(stall.waiting), 'rank')}{kind}: {ranges(stall.waiting)}, began and did not finish"
-    yield from block("waiting", waiting, style)
-    if stall.missing:
-        missing = (
-            f"{count(len(stall.missing), 'rank')}{kind}: {ranges(stall.missing)}, did not begin, or not in this log"
-        )
-        yield from block("missing", missing, style)
+    for label, ranks, what in (
+        ("waiting", stall.waiting, "began and did not finish"),
+        ("missing", stall.missing, "did not begin, or not in this log"),
+    ):
+        number = count(len(ranks), "rank") + ("" if stall.are_global else " (counted within it)")
+        yield from block(label, f"{number}: {ranges(ranks)}, {what}", style) if ranks else ()
     yield from block("last step", escape_controls(stall.last or "none"), style)

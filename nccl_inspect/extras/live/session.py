@@ -18,18 +18,18 @@ import tempfile
 import termios
 import threading
 import time
+import tomllib
 import tty
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
-from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.extras.collect import host
 from nccl_inspect.extras.collect.collection import Collection
 from nccl_inspect.util import signals as signal_names
-from nccl_inspect.util.records import Frozen, frozen
 
 # --- the job: its streams, its signals, its exit status ---------------------------------------------------------------
 
@@ -37,7 +37,6 @@ _BLOCK = 1 << 16
 _PIPE = 1 << 20
 """Bytes that a pipe may hold: the job waits less often for the terminal."""
 _MAX_PARTIAL = 1 << 16
-_STREAMS = (1, 2)
 
 
 class JobLog:
@@ -49,9 +48,7 @@ class JobLog:
         self._partial: dict[int, bytes] = {}
         self._lock = threading.Lock()
         self.last = time.time()
-        """When something came last."""
         self.problem: str | None = None
-        """Why it could not be written to the end."""
 
     def add(self, stream: int, data: bytes) -> None:
         """Take in what a stream printed."""
@@ -67,16 +64,12 @@ class JobLog:
     def flush(self) -> None:
         """Write what has no end of line yet."""
         with self._lock:
-            for stream in list(self._partial):
-                self._write(self._partial.pop(stream))
+            self._write(b"".join(self._partial.values()))
+            self._partial.clear()
 
     def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view and self.problem is None:
-            try:
-                view = view[self._file.write(view) :]
-            except OSError as error:
-                self.problem = error.strerror or str(error)
+        if self.problem is None and (number := _write_all(self._file.fileno(), data)):
+            self.problem = os.strerror(number)
 
 
 class Channel:
@@ -106,27 +99,21 @@ class Channel:
 
         What cannot be written elsewhere, on a disk that is full, is kept in the log all the same.
         """
-        target = self.streams[0]
-        problem = 0
-        while data := self._read():
+        target, problem = self.streams[0], 0
+        while True:
+            try:
+                data = os.read(self.source, _BLOCK)
+            except OSError as error:  # a terminal that nobody has open any more
+                if error.errno != errno.EIO:
+                    raise
+                break
+            if not data:
+                break
             log.add(target, data)
-            if not problem and (problem := _write_all(target, data)) == errno.EPIPE:
+            problem = problem or _write_all(target, data)
+            if problem == errno.EPIPE:
                 break
         os.close(self.source)
-
-    def _read(self) -> bytes:
-        try:
-            return os.read(self.source, _BLOCK)
-        except OSError as error:  # a terminal that nobody has open any more
-            if error.errno != errno.EIO:
-                raise
-            return b""
-
-
-def open_channels() -> list[Channel]:
-    """Open what stdout and stderr of a job become: one channel where both lead to the same file, to keep the order."""
-    first, second = ((status.st_dev, status.st_ino, status.st_rdev) for status in map(os.fstat, _STREAMS))
-    return [Channel([1, 2])] if first == second else [Channel([stream]) for stream in _STREAMS]
 
 
 def _write_all(target: int, data: bytes) -> int:
@@ -142,19 +129,9 @@ def _write_all(target: int, data: bytes) -> int:
     return 0
 
 
-PASSED = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
-"""Signals that the job gets as well."""
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""Signals that also end what is done after the job."""
-_WAITED = (*PASSED, signal.SIGCHLD, signal.SIGWINCH)
-_NOT_FOUND, _NOT_EXECUTABLE, _BY_SIGNAL = 127, 126, 128
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that the job gets, and that end what is done after it."""
+_WAITED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, signal.SIGWINCH)
 _TICK = 1.0
 """Seconds between looks at the job while no signal comes."""
 _DRAIN = 2.0
@@ -164,24 +141,27 @@ _DRAIN = 2.0
 class NotStartedError(NcclInspectError):
     """The command cannot be started; the exit status is that of a shell."""
 
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.exit_code = status
+    def __init__(self, command: str, error: OSError) -> None:
+        is_missing = isinstance(error, FileNotFoundError)
+        what = "command not found" if is_missing and "/" not in command else error.strerror or str(error)
+        super().__init__(f"{command}: {what}")
+        self.exit_code = 127 if is_missing else 126
 
 
-def next_signal(seconds: float) -> signal.struct_siginfo | None:
-    """Return the next signal that was held back; None when none comes in time."""
-    return signal.sigtimedwait(_WAITED, seconds)
+def _start(work: Callable[..., None], *values: object) -> threading.Thread:
+    thread = threading.Thread(target=work, args=values, daemon=True)
+    thread.start()
+    return thread
 
 
-def wait_for_end(seconds: float) -> bool:
+def _wait_for_end(seconds: float) -> bool:
     """Return whether a signal comes in time that ends what is done after the job; others end the wait only."""
-    came = next_signal(seconds)
-    return came is not None and came.si_signo in ENDING
+    came = signal.sigtimedwait(_WAITED, seconds)
+    return came is not None and came.si_signo in _ENDING
 
 
 @contextmanager
-def hold_signals() -> Iterator[None]:
+def _hold_signals() -> Iterator[None]:
     """Hold signals back until somebody waits for them: none is lost, and none interrupts anything."""
     if not hasattr(signal, "sigtimedwait"):  # a system without it has no GPU either
         raise NcclInspectError("run needs Linux", "run the command alone, and give its log to summarize")
@@ -192,140 +172,46 @@ def hold_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class Child:
-    """The job.
+def _signal_group(leader: int, number: int) -> None:
+    """Pass a signal on as a terminal does: to the command and to what it started in the same process group.
 
-    Raises:
-        NotStartedError: it cannot be started.
+    What has a group of its own, such as the workers of torchrun, is left to who started it. The command shares the
+    group of this process, which a terminal needs, so that a signal to the group would reach others, too.
     """
-
-    def __init__(
-        self, argv: Sequence[str], environment: Mapping[str, str], channels: Sequence[Channel], log: JobLog
-    ) -> None:
-        ends = {stream: channel.inside for channel in channels for stream in channel.streams}
-        try:
-            # The job has all signals; there are no threads yet, so that code between fork and exec does no harm.
-            unblock = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, _WAITED)
-            self._process = subprocess.Popen(argv, env=environment, stdout=ends[1], stderr=ends[2], preexec_fn=unblock)
-        except OSError as error:
-            for channel in channels:
-                os.close(channel.source)
-            missing = isinstance(error, FileNotFoundError)
-            what = "command not found" if missing and "/" not in argv[0] else error.strerror or str(error)
-            raise NotStartedError(f"{argv[0]}: {what}", _NOT_FOUND if missing else _NOT_EXECUTABLE) from None
-        finally:
-            for channel in channels:
-                os.close(channel.inside)
-        self._channels = channels
-        self._pumps = [threading.Thread(target=channel.pump, args=(log,), daemon=True) for channel in channels]
-        for pump in self._pumps:
-            pump.start()
-
-    def wait(self, tick: Callable[[], None]) -> int:
-        """Wait for the end of the job; its exit status, as a shell has it."""
-        while (status := self._process.poll()) is None:
-            came = next_signal(_TICK)
-            if came is None:
-                tick()
-            elif came.si_signo == signal.SIGWINCH:
-                for channel in self._channels:
-                    channel.resize()
-            elif came.si_signo != signal.SIGCHLD and came.si_code <= 0:  # a terminal sends to all in front of it
-                self._signal_group(came.si_signo)
-        for pump in self._pumps:
-            pump.join(_DRAIN)
-        while next_signal(0):  # what came together with the end of the job was meant for it
-            pass
-        return _BY_SIGNAL - status if status < 0 else status
-
-    def _signal_group(self, number: int) -> None:
-        """Pass a signal on as a terminal does: to the command and to what it started in the same process group.
-
-        What has a group of its own, such as the workers of torchrun, is left to who started it. The command shares the
-        group of this process, which a terminal needs, so that a signal to the group would reach others, too.
-        """
-        below: dict[int, list[int]] = {}
-        groups: dict[int, int] = {}
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                _, parent, group = path.read_bytes().rpartition(b")")[2].split()[:3]
-                below.setdefault(int(parent), []).append(int(path.parent.name))
-                groups[int(path.parent.name)] = int(group)
-        family = [self._process.pid]
-        for pid in family:  # grows
-            family += below.get(pid, [])
-        for pid in family:
-            if groups.get(pid) == groups.get(family[0]):
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
+    below: dict[int, list[int]] = {}
+    groups: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            _, parent, group = path.read_bytes().rpartition(b")")[2].split()[:3]
+            below.setdefault(int(parent), []).append(int(path.parent.name))
+            groups[int(path.parent.name)] = int(group)
+    family = [leader]
+    for pid in family:  # grows
+        family += below.get(pid, [])
+    for pid in family:
+        if groups.get(pid) == groups.get(leader):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
 
 
 # --- variables ----------------------------------------------------------------------------------------------------
 
 DEBUG_FILE = "NCCL_DEBUG_FILE"
-
-
-@frozen
-class Setting(Frozen):
-    """A variable that is set where nobody set it."""
-
-    name: str
-    value: str
-    """``{folder}`` stands for the folder of the run."""
-    unless: tuple[str, ...] = ()
-    """Variables that somebody set instead, or with which this one would change what is seen."""
-
-
-SETTINGS = (
-    Setting("NCCL_DEBUG", "INFO"),
-    Setting("NCCL_DEBUG_SUBSYS", "INIT,ENV,BOOTSTRAP,NET,GRAPH"),
-    # Who asked for the lines of NCCL wants to see them; who did not shall find the output as it was. A file for each
-    # process has no torn lines.
-    Setting(DEBUG_FILE, "{folder}/nccl.%h.%p.log", unless=("NCCL_DEBUG",)),
-    Setting("NCCL_TOPO_DUMP_FILE", "{folder}/topology.xml"),
-    # PyTorch 2.9 and later prefer the names with FR.
-    Setting("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000", unless=("TORCH_FR_BUFFER_SIZE",)),
-    Setting("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", unless=("TORCH_FR_DUMP_ON_TIMEOUT",)),
-    Setting("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "{folder}/nccl_trace_rank_", unless=("TORCH_FR_DUMP_TEMP_FILE",)),
-    Setting("TORCH_FR_DUMP_TEMP_FILE", "{folder}/nccl_trace_rank_", unless=("TORCH_NCCL_DEBUG_INFO_TEMP_FILE",)),
-)
-_CONFIGURATION = "NCCL_CONF_FILE"
-_CONFIGURATIONS = ("~/.nccl.conf", "/etc/nccl.conf")
-"""What NCCL reads, in this order (src/misc/param.cc): a variable set there counts as well."""
-
-
-@frozen
-class Launcher(Frozen):
-    """Holds how a launcher numbers processes: the variable that shows it, and those of both numbers."""
-
-    mark: str
-    rank: str
-    local_rank: str
-
-
-LAUNCHERS = (
-    Launcher("TORCHELASTIC_RUN_ID", "RANK", "LOCAL_RANK"),
-    Launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    Launcher("PMI_RANK", "PMI_RANK", "MPI_LOCALRANKID"),
-    Launcher("SLURM_PROCID", "SLURM_PROCID", "SLURM_LOCALID"),
-    Launcher("RANK", "RANK", "LOCAL_RANK"),
-)
-"""The innermost first: what mpirun starts in a batch job of Slurm inherits the numbers of the batch step."""
-JOB = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
-"""What all processes of a job have in common, by launcher."""
-STEP = "SLURM_STEP_ID"
+_TABLES = tomllib.loads(Path(__file__).with_name("variables.toml").read_text(encoding="utf-8"))
+SETTINGS: dict[str, list[str]] = _TABLES["settings"]
+PROCESSES: dict[str, Any] = _TABLES["processes"]
 _MAX_NAME = 60
 
 
 def choose_variables(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return what is to be added to the environment of a job."""
     names = set(environment)
-    for path in filter(None, (environment.get(_CONFIGURATION), *_CONFIGURATIONS)):
+    for path in filter(None, (environment.get("NCCL_CONF_FILE"), *PROCESSES["configurations"])):
         with suppress(OSError, RuntimeError):
             text = Path(path).expanduser().read_text(encoding="utf-8", errors="replace")
             names.update(re.findall(r"^\s*(\w+)\s*=", text, re.MULTILINE))
     variables = {}
-    for name, value, unless in ((each.name, each.value, each.unless) for each in SETTINGS):
+    for name, (value, *unless) in SETTINGS.items():
         if names.isdisjoint((name, *unless)):  # only in the name of the log file does % stand for something
             path = str(folder).replace("%", "%%") if name == DEBUG_FILE else str(folder)
             variables[name] = value.replace("{folder}", path)
@@ -334,17 +220,11 @@ def choose_variables(environment: Mapping[str, str], folder: Path) -> dict[str, 
 
 def launcher_ranks(environment: Mapping[str, str]) -> tuple[int | None, int | None]:
     """Return rank and local rank that a launcher gave this process; None where it gave none."""
-    launcher = next((launcher for launcher in LAUNCHERS if launcher.mark in environment), LAUNCHERS[-1])
-    values = (environment.get(name, "") for name in (launcher.rank, launcher.local_rank))
+    launchers = PROCESSES["launchers"]
+    _, *names = next((names for names in launchers if names[0] in environment), launchers[-1])
+    values = (environment.get(name, "") for name in names)
     rank, local_rank = (int(value) if value.isascii() and value.isdecimal() else None for value in values)
     return rank, local_rank
-
-
-def launcher_job_name(environment: Mapping[str, str]) -> str:
-    """Return what all processes of this job call it; empty where no launcher gave it a name."""
-    name = next((environment[variable] for variable in JOB if environment.get(variable)), "")
-    parts = [name, *([environment[STEP]] if name and environment.get(STEP) else [])]
-    return re.sub(r"[^\w.-]", "_", "-".join(parts))[:_MAX_NAME]
 
 
 def nccl_log_pattern(environment: Mapping[str, str]) -> str:
@@ -358,21 +238,18 @@ def nccl_log_pattern(environment: Mapping[str, str]) -> str:
 _MAX_RUNS = 1000
 
 
-class RunFolder(NamedTuple):
-    """A folder, and the log in it, which is new."""
-
-    folder: Path
-    log: BinaryIO
-
-
-def open_run_folder(wanted: str, environment: Mapping[str, str], say: Callable[[str], None]) -> RunFolder | None:
-    """Open the folder of this run; None where nothing can be written, which is no reason not to run.
+def open_run_log(wanted: str, environment: Mapping[str, str], say: Callable[[str], None]) -> BinaryIO | None:
+    """Open the log in the folder of this run; None where nothing can be written, which is no reason not to run.
 
     What an earlier run left is kept: this one then goes to ``DIR-2``. All processes of a job share a folder.
     """
     rank, _ = launcher_ranks(environment)
     log = "job.log" if rank is None else f"job.{rank}.log"
-    name = wanted or f"nccl-run-{launcher_job_name(environment) or time.strftime('%Y%m%d-%H%M%S')}"
+    job = next((environment[variable] for variable in PROCESSES["jobs"] if environment.get(variable)), "")
+    if job and (step := environment.get(PROCESSES["step"])):
+        job += f"-{step}"
+    job = re.sub(r"[^\w.-]", "_", job)[:_MAX_NAME]
+    name = wanted or f"nccl-run-{job or time.strftime('%Y%m%d-%H%M%S')}"
     first = Path(os.path.abspath(name))  # noqa: PTH100 - links stay
     problem = f"{name}: too many runs"
     for number in range(1, _MAX_RUNS + 1):
@@ -388,42 +265,34 @@ def open_run_folder(wanted: str, environment: Mapping[str, str], say: Callable[[
             say(f"{wanted} holds an earlier run; this one goes to {folder}")
         return opened
     with suppress(OSError):
-        opened = _open_log(Path(tempfile.mkdtemp(prefix="nccl-run-")), log)
-        say(f"{problem}; the files go to {opened.folder}")
+        folder = Path(tempfile.mkdtemp(prefix="nccl-run-"))
+        opened = _open_log(folder, log)
+        say(f"{problem}; the files go to {folder}")
         return opened
     say(f"{problem}; the job runs without a report")
     return None
 
 
-def _open_log(folder: Path, log: str) -> RunFolder:
+def _open_log(folder: Path, log: str) -> BinaryIO:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise NotADirectoryError(20, "Not a directory", str(folder)) from None
-    return RunFolder(folder, (folder / log).open("xb", buffering=0))
+    return (folder / log).open("xb", buffering=0)
 
 
 # --- the stand-still ----------------------------------------------------------------------------------------------
 
 
 class Standstill:
-    """Notices that a job prints nothing any more; each silence counts once.
-
-    Args:
-        seconds: of silence; 0 to look at nothing.
-        log: what the job prints to its streams.
-        folder: of the run, where NCCL writes its files.
-        pattern: of the files that NCCL writes elsewhere; may be empty.
-    """
+    """Notices each silence that is long enough once: neither the job prints anything, nor NCCL to its files."""
 
     def __init__(
         self, seconds: float, log: JobLog, folder: Path, pattern: str = "", now: Callable[[], float] = time.time
     ) -> None:
-        self._seconds = seconds
-        self._log = log
+        self._seconds, self._log, self._now = seconds, log, now
         own = (str(Path(glob.escape(str(folder)), name)) for name in ("nccl.*", "job*.log"))
         self._patterns = [*own, *filter(None, [pattern])]
-        self._now = now
         self._next = now() + seconds
         self._seen = 0.0
         """When the last thing came before the silence that counted."""
@@ -433,7 +302,7 @@ class Standstill:
         if not self._seconds or self._now() < self._next:
             return False
         newest = self._log.last
-        for name in itertools.chain.from_iterable(map(glob.iglob, self._patterns)):
+        for name in itertools.chain(*map(glob.iglob, self._patterns)):
             with suppress(OSError):
                 newest = max(newest, Path(name).stat().st_mtime)
         if newest + self._seconds > self._now():
@@ -459,14 +328,12 @@ _PROCESS = re.compile(rb"oom-kill|[Oo]ut of memory: |\]: segfault at ")
 class Gathering:
     """Gathers what settles findings, beside the job: what RAS answers while it stands, and the state of this machine.
 
-    Args:
-        between: seconds between two questions: NCCL stands still only where no operation was launched between them.
+    NCCL stands still only where no operation was launched ``between`` two questions.
     """
 
     def __init__(self, folder: Path, between: float = _BETWEEN) -> None:
-        self._folder = folder
-        self._between = between
-        self._began = time.time()
+        self._host, self._between, self._began = folder / host.folder(), between, time.time()
+        self._collection = partial(Collection, folder, lambda _: None, _COMMAND_SECONDS)
         self.ended = threading.Event()
         """Set when the job has ended: nobody waits for an answer any more."""
 
@@ -474,25 +341,23 @@ class Gathering:
         """Ask RAS twice; whether something is kept: not where operations continue, since then nothing is stuck."""
         self.forget_answers()
         first = self._ask()
-        if first and not self.ended.wait(self._between):
-            second = self._ask()
-            if first.keys() & second.keys() and first != second:
-                self.forget_answers()
-                return False
-        return bool(self._answers())
+        second = self._ask() if first and not self.ended.wait(self._between) else {}
+        if first.keys() & second.keys() and first != second:
+            self.forget_answers()
+        return any(self._host.glob("ras.*"))
 
     def gather_machine(self) -> None:
         """Gather what commands say of this machine; processes that the kernel ended before this run are none of it."""
         collection = self._collection()
         host.gather_machine(collection)
         with suppress(OSError, ValueError):  # there is none, or it has other times
-            log = self._folder / host.folder() / host.KERNEL_LOG
+            log = self._host / host.KERNEL_LOG
             log.write_bytes(drop_earlier_ends(log.read_bytes(), self._began - _SLACK))
         collection.write_index(host.folder())
 
     def forget_answers(self) -> None:
         """Take the answers of RAS away: they are of a time when the job did not stand still."""
-        for answer in self._answers():
+        for answer in list(self._host.glob("ras.*")):
             answer.unlink(missing_ok=True)
 
     def _ask(self) -> dict[str, Any]:
@@ -502,18 +367,12 @@ class Gathering:
         """
         host.ask_ras(self._collection(), _RAS_SECONDS)
         with suppress(OSError, ValueError, AttributeError, TypeError):
-            data = json.loads((self._folder / host.folder() / "ras.json").read_bytes())
+            data = json.loads((self._host / "ras.json").read_bytes())
             return {
                 str(comm.get("hash")): [rank.get("collective_counts") for rank in comm.get("ranks") or ()]
                 for comm in data.get("communicators") or ()
             }
         return {}
-
-    def _answers(self) -> list[Path]:
-        return list((self._folder / host.folder()).glob("ras.*"))
-
-    def _collection(self) -> Collection:
-        return Collection(self._folder, lambda _: None, _COMMAND_SECONDS)
 
 
 def drop_earlier_ends(log: bytes, begin: float) -> bytes:
@@ -528,42 +387,12 @@ def drop_earlier_ends(log: bytes, begin: float) -> bytes:
     return b"".join(kept)
 
 
-# --- the report ---------------------------------------------------------------------------------------------------
+# --- the run ------------------------------------------------------------------------------------------------------
 
-_NO_LINES = 3
-"""Exit status for a log without a line of NCCL."""
 _STDERR = 2
 _STUCK = (b"FAILED", b"WAITING")
 """First words of a report on a job that is stuck."""
 _REPORT_SECONDS = 120
-
-
-def _report_command(inputs: Sequence[Path], *options: str) -> list[str]:
-    """Return how the report is made: by a process of its own, so that the exit status of the job stays.
-
-    Modules in the folder of the job are not taken for those of this program.
-    """
-    return [sys.executable, "-P", "-m", "nccl_inspect", "summarize", *map(str, inputs), "--no-progress", *options]
-
-
-def _report_end(inputs: Sequence[Path], target: str) -> int | None:
-    """Write the report at the end to a file or stderr; return its exit status, None where a signal broke it off."""
-    with tempfile.TemporaryFile() as errors:
-        command = _report_command(inputs, *(("-o", target) if target else ()))
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=_STDERR, stderr=errors)
-        while (status := process.poll()) is None:
-            if wait_for_end(1.0):
-                process.kill()
-                process.wait()
-                return None
-        errors.seek(0)
-        if status != _NO_LINES:
-            _write_all(_STDERR, errors.read())
-        return status
-
-
-# --- the run ------------------------------------------------------------------------------------------------------
-
 _LEAVE = 5.0
 """Seconds to wait at the end for what a stand-still began."""
 _GATHER_TICK = 0.1
@@ -573,55 +402,43 @@ _STALE = 1800.0
 what it writes before it gives up, take less."""
 
 
-@frozen
-class Options(Frozen):
-    """Holds how a run is watched and reported."""
-
-    stall: float = 0
-    report: str = ""
-    """The file of the report; empty for stderr."""
-    quiet: bool = False
-
-
 class Session:
-    """One run."""
+    """One run, with its log in the folder of the run; the report goes to a file, or to stderr."""
 
     def __init__(
-        self, files: RunFolder, environment: Mapping[str, str], options: Options, say: Callable[[str], None]
+        self,
+        log: BinaryIO,
+        environment: Mapping[str, str],
+        say: Callable[[str], None],
+        stall: float,
+        report: str,
+        quiet: bool,
     ) -> None:
-        self._folder, self._log_name = files.folder, Path(files.log.name)
-        self._options = options
-        self._say: Callable[[str], None] = (lambda _: None) if options.quiet else say
-        self._environment = {**environment, **choose_variables(environment, files.folder)}
+        self._log_name = Path(log.name)
+        self.folder = self._log_name.parent
+        self._stall, self._target, self._quiet = stall, report, quiet
+        self._say: Callable[[str], None] = (lambda _: None) if quiet else say
+        self._environment = {**environment, **choose_variables(environment, self.folder)}
         self._rank, local = launcher_ranks(environment)
         self._gathers = not local
         self.is_first = self._gathers and not self._rank
         """Whether this is the process that reports on the job."""
-        self._gathering = Gathering(files.folder)
+        self._gathering = Gathering(self.folder)
         self._standstill: Standstill | None = None
         self._kept_at = 0.0
         self._work: threading.Thread | None = None
-        self._channels = open_channels()
-        self._log = JobLog(files.log, several=len(self._channels) > 1)
+        # One channel where both streams lead to the same file, to keep the order.
+        first, second = ((status.st_dev, status.st_ino, status.st_rdev) for status in map(os.fstat, (1, 2)))
+        self._channels = [Channel([1, 2])] if first == second else [Channel([1]), Channel([2])]
+        self._log = JobLog(log, several=len(self._channels) > 1)
 
     def run(self, argv: Sequence[str]) -> int:
-        """Run the job and report on it; return its exit status.
-
-        Raises:
-            NotStartedError: the command cannot be started.
-        """
-        with hold_signals():
+        """Run the job and report on it; return its exit status."""
+        with _hold_signals():
             if self.is_first:
                 pattern = nccl_log_pattern(self._environment)
-                self._standstill = Standstill(self._options.stall, self._log, self._folder, pattern)
-            try:
-                child = Child(argv, self._environment, self._channels, self._log)
-            except NotStartedError:
-                with suppress(OSError):  # nothing is in the folder
-                    self._log_name.unlink()
-                    self._folder.rmdir()
-                raise
-            status = child.wait(self._look_for_standstill)
+                self._standstill = Standstill(self._stall, self._log, self.folder, pattern)
+            status = self._run_job(argv)
             self._log.flush()
             self._gathering.ended.set()
             if self._work:
@@ -638,14 +455,44 @@ class Session:
                 name = self._log_name.name.replace("job", "exit-status", 1)
                 self._log_name.with_name(name).write_text(f"nccl-inspect: {ending}\n", encoding="utf-8")
             if self._gathers:
-                work = threading.Thread(target=self._gathering.gather_machine, daemon=True)
-                work.start()
+                work = _start(self._gathering.gather_machine)
                 while work.is_alive():
-                    if wait_for_end(_GATHER_TICK):
+                    if _wait_for_end(_GATHER_TICK):
                         return status
                 if self.is_first:
                     self._report(ending)
         return status
+
+    def _run_job(self, argv: Sequence[str]) -> int:
+        """Return the exit status of the job, as a shell has it."""
+        ends = {stream: channel.inside for channel in self._channels for stream in channel.streams}
+        try:
+            # The job has all signals; there are no threads yet, so that code between fork and exec does no harm.
+            unblock = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, _WAITED)
+            job = subprocess.Popen(argv, env=self._environment, stdout=ends[1], stderr=ends[2], preexec_fn=unblock)
+        except OSError as error:
+            with suppress(OSError):  # nothing is in the folder
+                self._log_name.unlink()
+                self.folder.rmdir()
+            raise NotStartedError(argv[0], error) from None
+        finally:
+            for channel in self._channels:
+                os.close(channel.inside)
+        pumps = [_start(channel.pump, self._log) for channel in self._channels]
+        while (status := job.poll()) is None:
+            came = signal.sigtimedwait(_WAITED, _TICK)
+            if came is None:
+                self._look_for_standstill()
+            elif came.si_signo == signal.SIGWINCH:
+                for channel in self._channels:
+                    channel.resize()
+            elif came.si_signo != signal.SIGCHLD and came.si_code <= 0:  # a terminal sends to all in front of it
+                _signal_group(job.pid, came.si_signo)
+        for pump in pumps:
+            pump.join(_DRAIN)
+        while signal.sigtimedwait(_WAITED, 0):  # what came together with the end of the job was meant for it
+            pass
+        return 128 - status if status < 0 else status
 
     def _look_for_standstill(self) -> None:
         if self._kept_at and self._log.last - self._kept_at > _STALE:
@@ -653,18 +500,17 @@ class Session:
             self._kept_at = 0.0
         if self._standstill and self._standstill.has_come() and not (self._work and self._work.is_alive()):
             self._log.flush()
-            self._work = threading.Thread(target=self._gather_standstill, daemon=True)
-            self._work.start()
+            self._work = _start(self._gather_standstill)
 
     def _gather_standstill(self) -> None:
-        silence = f"nothing printed for {self._options.stall:g} s"
+        silence = f"nothing printed for {self._stall:g} s"
         if self._gathering.ask_ras():
             self._kept_at = time.time()
-            silence += f"; RAS answered, {self._folder}"
+            silence += f"; RAS answered, {self.folder}"
         self._gathering.gather_machine()
-        if not self._options.quiet and not self._gathering.ended.is_set():
+        if not self._quiet and not self._gathering.ended.is_set():
             # The report, if the job failed or its ranks wait, as far as the log shows.
-            command = _report_command(self._inputs())
+            command = self._report_command()
             with suppress(OSError, subprocess.TimeoutExpired):
                 done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_REPORT_SECONDS)
                 if done.stdout.startswith(_STUCK):
@@ -673,30 +519,41 @@ class Session:
         self._say(silence)
 
     def _report(self, ending: str) -> None:
-        self._say(f"{ending}; files of this run: {self._folder}")
-        if self._options.quiet and not self._options.report:
+        self._say(f"{ending}; files of this run: {self.folder}")
+        if self._quiet and not self._target:
             return
-        if _report_end(self._inputs(), self._options.report) == _NO_LINES:
-            level = self._environment.get("NCCL_DEBUG", "")
-            is_full = level.upper() in ("INFO", "TRACE")
-            why = "" if is_full else f" (NCCL_DEBUG={level} was set; leave it out)"
-            self._say(f"no report: NCCL printed nothing to {self._folder}{why}")
+        with tempfile.TemporaryFile() as errors:
+            command = self._report_command(*(("-o", self._target) if self._target else ()))
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=_STDERR, stderr=errors)
+            while (status := process.poll()) is None:
+                if _wait_for_end(1.0):
+                    process.kill()
+                    process.wait()
+                    return
+            errors.seek(0)
+            if status != NoInputError.exit_code:
+                _write_all(_STDERR, errors.read())
+                return
+        level = self._environment.get("NCCL_DEBUG", "")
+        is_full = level.upper() in ("INFO", "TRACE")
+        why = "" if is_full else f" (NCCL_DEBUG={level} was set; leave it out)"
+        self._say(f"no report: NCCL printed nothing to {self.folder}{why}")
 
-    def _inputs(self) -> Sequence[Path]:
-        """Return the folder, and what NCCL wrote elsewhere because somebody said so."""
-        pattern = nccl_log_pattern(self._environment)
-        elsewhere: Iterable[Path] = sorted(map(Path, glob.glob(pattern))) if pattern else []  # noqa: PTH207 - as given
-        inside = self._folder.resolve()
-        return [self._folder, *(path for path in elsewhere if not path.resolve().is_relative_to(inside))]
+    def _report_command(self, *options: str) -> list[str]:
+        """Return how the report is made: by a process of its own, so that the exit status of the job stays.
+
+        It is of the folder, and of what NCCL wrote elsewhere because somebody said so. Modules in the folder of the job
+        are not taken for those of this program.
+        """
+        elsewhere = sorted(map(Path, glob.glob(nccl_log_pattern(self._environment))))  # noqa: PTH207 - as given
+        outside = [path for path in elsewhere if not path.resolve().is_relative_to(self.folder.resolve())]
+        inputs = map(str, [self.folder, *outside])
+        return [sys.executable, "-P", "-m", "nccl_inspect", "summarize", *inputs, "--no-progress", *options]
 
 
 def replace_process(argv: Sequence[str]) -> int:
-    """Run the command in place of this process, where nothing can be kept; gives a status only if that fails.
-
-    Raises:
-        NotStartedError: always, if it returns at all.
-    """
+    """Run the command in place of this process, where nothing can be kept; if that fails, say why."""
     try:
         os.execvpe(argv[0], list(argv), os.environ)
     except OSError as error:
-        raise NotStartedError(f"{argv[0]}: {error.strerror}", 127 if error.errno == 2 else 126) from None
+        raise NotStartedError(argv[0], error) from None

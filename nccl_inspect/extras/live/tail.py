@@ -48,11 +48,7 @@ class Waiter:
         self._poll.register(descriptor, select.POLLIN)
 
     def wait(self) -> bool:
-        """Return whether there is input; for anything else the wait runs into its timeout, which makes the pause.
-
-        Raises:
-            BrokenPipeError: nobody reads the output any more.
-        """
+        """Return whether there is input, in time; a BrokenPipeError says that nobody reads the output any more."""
         for descriptor, _ in self._poll.poll(self._milliseconds):
             if descriptor == self._output:
                 raise BrokenPipeError
@@ -61,11 +57,7 @@ class Waiter:
 
 
 def stream(descriptor: int, waiter: Waiter, name: str = STDIN) -> Iterator[Piece]:
-    """Yield what comes from a pipe or a terminal until it ends, without waiting for more than there is.
-
-    Raises:
-        NoInputError: the input cannot be read.
-    """
+    """Yield what comes from a pipe or a terminal until it ends, without waiting for more than there is."""
     waiter.add(descriptor)
     while True:
         if not waiter.wait():
@@ -86,12 +78,7 @@ def stream(descriptor: int, waiter: Waiter, name: str = STDIN) -> Iterator[Piece
 def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piece]:
     """Yield what a file holds, and what is written to it later, also when it is cut or replaced.
 
-    Args:
-        path: need not exist yet, unless it is read until its end; what is not a regular file is read like a pipe.
-        waiter: makes the pauses.
-
-    Raises:
-        NoInputError: the file cannot be read, or cannot come into being.
+    It need not exist yet, unless it is read until its end. What is not a regular file is read like a pipe.
     """
     if not path.exists():
         if until_end or not path.parent.is_dir():
@@ -103,74 +90,57 @@ def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piec
             yield None
     if path.is_dir():
         raise NoInputError(f"{path}: is a folder", "name one file, or pipe in what 'tail -F' gives of several")
-    if not path.is_file():
-        with _Open(path) as pipe:
-            yield from stream(pipe.descriptor, waiter, str(path))
-        return
-    with _Open(path) as file:
+    descriptor, offset, seen = _open(path), 0, b""
+    try:
+        if not path.is_file():
+            yield from stream(descriptor, waiter, str(path))
+            return
         while True:
-            if came := file.rewind_if_new() or file.read():
-                yield came
+            if how := _find_restart(path, descriptor, offset, seen):
+                os.close(descriptor)
+                descriptor, offset, seen = _open(path), 0, b""
+                yield Note(f"{path} {how}: reading it from its beginning", begins=True)
                 continue
-            if until_end:
+            try:
+                data = os.read(descriptor, BLOCK)
+            except OSError as error:
+                raise NoInputError(f"{path}: {error.strerror}", "check the file") from None
+            if data:
+                offset, seen = offset + len(data), (seen + data)[-_REMEMBERED:]
+                yield data
+            elif until_end:
                 return
-            waiter.wait()
-            yield None
+            else:
+                waiter.wait()
+                yield None
+    finally:
+        os.close(descriptor)
 
 
-class _Open:
-    """A file that is read while others write to it."""
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise NoInputError(f"{path}: {error.strerror}", "check its mode and owner") from None
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self._seen = b""
-        """The last bytes that were read: a file that was written anew and grew beyond them holds others there."""
-        self.descriptor = self._open()
 
-    def __enter__(self) -> _Open:
-        return self
+def _find_restart(path: Path, descriptor: int, offset: int, seen: bytes) -> str:
+    """Return how a file begins anew; empty while it is as it was, and where the next one has not begun.
 
-    def __exit__(self, *_: object) -> None:
-        os.close(self.descriptor)
-
-    def _open(self) -> int:
-        try:
-            return os.open(self._path, os.O_RDONLY)
-        except OSError as error:
-            raise NoInputError(f"{self._path}: {error.strerror}", "check its mode and owner") from None
-
-    def read(self) -> bytes:
-        """Return what is there, or nothing at the end."""
-        try:
-            data = os.read(self.descriptor, BLOCK)
-        except OSError as error:
-            raise NoInputError(f"{self._path}: {error.strerror}", "check the file") from None
-        self._offset += len(data)
-        self._seen = (self._seen + data)[-_REMEMBERED:]
-        return data
-
-    def rewind_if_new(self) -> Note | None:
-        """Go to the beginning when the file was cut or replaced, and tell so; None while it is as it was."""
-        opened = os.fstat(self.descriptor)
-        try:
-            there = self._path.stat()
-        except OSError:
-            return None  # moved away, and the next one has not begun
-        is_as_seen = True
-        with suppress(OSError):  # reading on will tell
-            is_as_seen = os.pread(self.descriptor, len(self._seen), self._offset - len(self._seen)) == self._seen
-        if opened.st_size < self._offset or not is_as_seen:
-            os.lseek(self.descriptor, 0, os.SEEK_SET)
-            how = "was cut or written anew"
-        elif opened.st_size == self._offset and (there.st_dev, there.st_ino) != (opened.st_dev, opened.st_ino):
-            os.close(self.descriptor)
-            self.descriptor = self._open()
-            how = "was replaced"
-        else:
-            return None
-        self._offset, self._seen = 0, b""
-        return Note(f"{self._path} {how}: reading it from its beginning", begins=True)
+    One that was written anew and grew beyond the offset holds other bytes before that than those that were seen.
+    """
+    opened = os.fstat(descriptor)
+    try:
+        there = path.stat()
+    except OSError:
+        return ""
+    is_as_seen = True
+    with suppress(OSError):  # reading on will tell
+        is_as_seen = os.pread(descriptor, len(seen), offset - len(seen)) == seen
+    if opened.st_size < offset or not is_as_seen:
+        return "was cut or written anew"
+    is_other = (there.st_dev, there.st_ino) != (opened.st_dev, opened.st_ino)
+    return "was replaced" if is_other and opened.st_size == offset else ""
 
 
 class Splitter:
@@ -181,41 +151,42 @@ class Splitter:
 
     def __init__(self) -> None:
         self._rest = b""
-        self._head: bytes | None = b""
-        """Bytes held back until they show whether this is an export; None from then on."""
+        """A line without its end; at first all, until that shows whether this is an export."""
+        self._begun = False
         self._reader: Reader | None = None
         self._total = 0
 
     def split(self, data: bytes) -> Lines:
         """Return the lines that end here."""
-        if self._head is None:
-            return self._lines(data, len(data))
-        self._head += data
-        return self._take_begun(len(data)) if _tells(self._head) else Lines([], len(data))
+        if self._begun:
+            return self._split(data, len(data))
+        self._rest += data
+        return self._begin(len(data)) if _tells(self._rest) else Lines([], len(data))
 
     def take_rest(self) -> Iterator[Lines]:
         """Return the lines that never ended."""
-        if self._head:
-            yield self._take_begun(0)
+        if self._rest and not self._begun:
+            yield self._begin(0)
         if self._reader is not None:
-            yield self._take_lines(self._reader, list(self._reader.finish()), 0)
+            yield self._number(self._reader, self._reader.finish(), 0)
         elif self._rest:
             rest, self._rest = self._rest, b""
             yield Lines([rest.rstrip(b"\r")], 0)
 
-    def _take_begun(self, size: int) -> Lines:
-        head, self._head = self._head or b"", None
+    def _begin(self, size: int) -> Lines:
+        head, self._rest, self._begun = self._rest, b"", True
         self._reader = blocks.reader_of(head[:HEAD])
-        return self._lines(head, size)
+        return self._split(head, size)
 
-    def _lines(self, data: bytes, size: int) -> Lines:
+    def _split(self, data: bytes, size: int) -> Lines:
         if self._reader is not None:
-            return self._take_lines(self._reader, list(self._reader.feed(data)), size)
+            return self._number(self._reader, self._reader.feed(data), size)
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:BLOCK]
         return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], size)
 
-    def _take_lines(self, reader: Reader, entries: list[Numbered], size: int) -> Lines:
+    def _number(self, reader: Reader, found: Iterator[Numbered], size: int) -> Lines:
+        entries = list(found)
         self._total += len(entries)
         return blocks.number_lines(entries, self._total - len(entries), size, reader.lines)
 

@@ -28,7 +28,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.pipeline.reader import Reader
 from nccl_inspect.pipeline.reading import Judge, require_nccl
 from nccl_inspect.report.digest import reason
-from nccl_inspect.util.records import Frozen, Record, frozen, record
+from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count, list_words, ranges
 
@@ -40,16 +40,17 @@ _MOST = 3
 
 
 class Asker:
-    """Asks RAS every few seconds, in a thread: a slow answer delays no line of the log."""
+    """Asks RAS every few seconds, if anywhere, in a thread: a slow answer delays no line of the log."""
 
     def __init__(self, where: str, seconds: float) -> None:
         self.where, self._seconds = where, seconds
-        self._forms: tuple[str, ...] = FORMS[::-1]  # JSON has the counts of all ranks, a text only those that differ
+        self._forms = list(FORMS)  # JSON has the counts of all ranks, a text only those that differ
         self._found: queue.SimpleQueue[Artifact | str] = queue.SimpleQueue()
         self._over = threading.Event()
 
     def __enter__(self) -> Asker:
-        threading.Thread(target=self._run, daemon=True).start()
+        if self.where:
+            threading.Thread(target=self._run, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,18 +58,15 @@ class Asker:
 
     def ask(self) -> Artifact | str:
         """Return the answer to one question, or why there is none."""
-        name = f"ras://{self.where}"
-        for form in self._forms:
-            try:
-                data = answer(self.where, form, _LONGEST)
-            except FormatError:
-                self._forms = FORMS[:1]
-                continue
-            except OSError as error:
-                return error.strerror or str(error)
-            (found,) = artifacts.contents(name, ras, iter([data]))
-            return found.problem or found
-        return "no answer"
+        try:
+            data = answer(self.where, self._forms[-1], _LONGEST)
+        except FormatError:
+            self._forms.pop()
+            return self.ask()
+        except OSError as error:
+            return error.strerror or str(error)
+        (found,) = artifacts.contents(f"ras://{self.where}", ras, iter([data]))
+        return found.problem or found
 
     def take_found(self) -> Iterator[Artifact | str]:
         """Yield what came since the last call."""
@@ -76,10 +74,9 @@ class Asker:
             yield self._found.get()
 
     def _run(self) -> None:
-        while True:
+        self._found.put(self.ask())
+        while not self._over.wait(self._seconds):
             self._found.put(self.ask())
-            if self._over.wait(self._seconds):
-                return
 
 
 class Late(NamedTuple):
@@ -153,14 +150,12 @@ class Verdict(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A finding that came, went or has another severity since the job was last told."""
+    """A finding that is ``new``, ``back``, ``gone``, or of another ``severity`` than before."""
 
     how: str
-    """``new``, ``back`` (it was gone), ``gone``, or ``severity``."""
     finding: Finding
     job: Job
     before: str = ""
-    """The severity that it had, when that changed."""
 
 
 class Turn(NamedTuple):
@@ -171,34 +166,29 @@ class Turn(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Ranks began to build a communicator and stalled."""
+    """Ranks began to build a communicator and wait; some did not begin, or their log is not here."""
 
     communicator: CommunicatorInfo
     waiting: list[int]
-    """Ranks that began and did not finish."""
     missing: list[int]
-    """Ranks that did not begin, or whose log is not here."""
     are_global: bool
     """Whether these are global ranks; else they count within the communicator."""
     seconds: float
-    """Since the last progress."""
     last: str
-    """What that was."""
+    """The last progress, that many seconds ago."""
 
 
 class Behind(NamedTuple):
-    """By RAS no operation was launched for a while, and some ranks launched fewer than others, or do not answer."""
+    """By RAS no operation was launched for some seconds, and some ranks launched fewer than others, or are silent."""
 
     late: Late
     seconds: float
-    """Since an operation was launched, or RAS was first asked."""
 
 
 class Resumed(NamedTuple):
-    """Progress after a stall."""
+    """Progress after a stall of some seconds."""
 
     seconds: float
-    """How long it stood still."""
 
 
 class End(NamedTuple):
@@ -210,39 +200,29 @@ class End(NamedTuple):
 News: TypeAlias = Verdict | Change | Turn | Stall | Behind | Resumed | End
 
 
-@record
-class Status(Record):
+class Status(NamedTuple):
     """Holds how far it got."""
 
-    seconds: float = 0.0
-    lines: int = 0
-    nccl_lines: int = 0
-    ranks: int = 0
-    world_size: int | None = None
-    complete: int = 0
+    seconds: float
+    lines: int
+    nccl_lines: int
+    ranks: int
+    world_size: int | None
+    complete: int
     """Communicators that all ranks which began have finished."""
-    communicators: int = 0
-    last: str = ""
+    communicators: int
+    last: str
     """The last step of any rank."""
-    verdict: str = ""
-    """Empty until it was reported."""
-    quiet: float = 0.0
-    """Seconds since the last line."""
-    stalled: bool = False
+    verdict: str
+    quiet: float
+    stalled: bool
     """A communicator makes no progress, or by RAS the job does not."""
-    ras: str = ""
+    ras: str
     """What RAS says, or why it says nothing; empty if it is not asked."""
 
 
 class Watch:
-    """A log that is judged while it comes.
-
-    Args:
-        judge: gives the findings.
-        clock: the time in seconds.
-        beside: reads the evidence next to the log, where somebody named a place for it.
-        asks: whether RAS is asked, and :meth:`take` will be called with its answers.
-    """
+    """A log that is judged while it comes, with the evidence that ``beside`` reads, and with what RAS is asked."""
 
     def __init__(
         self,
@@ -253,20 +233,18 @@ class Watch:
         beside: Callable[[], Inventory] | None = None,
         asks: bool = False,
     ) -> None:
+        self._judge, self._timing, self._name, self._clock = judge, timing, name, clock
         self._beside, self._of_failure = beside, NOTHING
-        self._judge = judge
-        self._timing = timing
-        self._name = name
-        self._clock = clock
         self._reader = Reader()
         self._fold = self._reader.fold
         self._fold.start(name)
         self._splitter = Splitter()
         self._begun = self._next_look = self._progress = self._fed = clock()
         self._extent = self._fold.extent()
-        self._next_warning = timing.stall
+        self._next_warning = self._next_behind = timing.stall
         self._job: Job | None = None
-        self._reported: Job | None = None
+        self.reported: Job | None = None
+        """The job as last reported; None before the first verdict."""
         self._lines = -1
         """How many the log had when the whole verdict was shown, until something changed."""
         self._gone: set[str] = set()
@@ -276,19 +254,9 @@ class Watch:
         self._counts: dict[tuple[str, str, int], int] = {}
         self._ras, self._moved, self._is_same = "no answer from RAS yet" if asks else "", 0.0, False
         self._behind: Behind | None = None
-        self._next_behind = timing.stall
-
-    @property
-    def last_report(self) -> Job | None:
-        """Return the job as last reported; None before the first verdict."""
-        return self._reported
 
     def feed(self, data: bytes) -> None:
-        """Take in what came.
-
-        Raises:
-            NoInputError: it is compressed.
-        """
+        """Take in what came."""
         if data.startswith(_PACKED) and not self._fold.sources[-1].bytes:
             raise NoInputError(f"{self._name}: compressed, so nothing to watch", "use 'nccl-inspect summarize'")
         self._fed = self._clock()
@@ -302,9 +270,9 @@ class Watch:
         counts, now, is_first = count_operations(answer.value), self._clock(), self._answer is None
         self._is_same = not is_first and all(self._counts.get(key, -1) >= count for key, count in counts.items())
         self._counts |= counts
-        kept, before = self._find_late(self._job), self._answer
+        kept, before = self._find_late(), self._answer
         self._answer = answer
-        late = self._find_late(self._job)
+        late = self._find_late()
         if self._is_same and self._behind and kept and not (late and set(late.names) <= set(kept.names)):
             self._answer, late = before, kept  # what came later shows who was ended by others
         self._ras = "RAS: all in step" if late is None else "RAS: moving"
@@ -317,11 +285,11 @@ class Watch:
             self._behind, self._of_failure, self._extent = None, NOTHING, (-1, -1, -1)  # judge without the answer
             yield Resumed(seconds)
 
-    def _find_late(self, job: Job | None) -> Late | None:
-        """Return who is behind by the last answer."""
-        value = self._answer.value if self._answer else None
-        ranks = ranks_of_pids(job, [value]) if job and value else value.ranks_by_pid() if value else {}
-        return find_late(value, ranks) if value else None
+    def _find_late(self) -> Late | None:
+        if self._answer is None:
+            return None
+        value = self._answer.value
+        return find_late(value, ranks_of_pids(self._job, [value]) if self._job else value.ranks_by_pid())
 
     def begin(self) -> None:
         """Count lines from 1 again: what follows is the beginning of a file."""
@@ -345,33 +313,24 @@ class Watch:
                 news.append(Resumed(now - self._progress))
                 self._next_warning, self._stall = self._timing.stall, None
             self._progress = now
-            self._last = _words(self._fold.last_step())
+            self._last = _step_words(self._fold.last_step())
         if extent != self._extent:
             self._extent = extent
             self._job = self._judge_now()
         if self._job is not None:
-            if self._reported is not None:
-                news.extend(self._changes(self._reported, self._job))
+            if self.reported is not None:
+                news.extend(self._tell(self._job))
             elif is_up(self._job, now - self._progress, self._timing):
-                self._reported = self._job = self._judge_now()  # its counts of lines are those of now
+                self._job = self._judge_now()  # its counts of lines are those of now
+                news.extend(self._tell(self._job))
                 self._lines = sum(source.lines for source in self._job.sources)
-                news.append(Verdict(self._reported))
             news.extend(self._report_stall(self._job, now))
         news.extend(self._report_lag(now))
-        took = self._clock() - now
-        self._next_look = now + max(self._timing.interval / 4, _REST * took)
+        self._next_look = now + max(self._timing.interval / 4, _REST * (self._clock() - now))
         return news
 
     def end(self, interrupted: bool = False) -> tuple[list[News], Job]:
-        """Return the last news, and the job: the log ends here.
-
-        Args:
-            interrupted: the job continues, only unwatched.
-
-        Raises:
-            NoInputError: no line was NCCL's.
-            KeyboardInterrupt: so it is with an interrupted log.
-        """
+        """Return the last news, and the job: the log ends here, or the job continues unwatched, if interrupted."""
         self._finish()
         try:
             require_nccl(self._fold)
@@ -385,49 +344,50 @@ class Watch:
         quiet = self._clock() - self._progress if is_stalled else None
         beside = self._evidence()
         job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet, beside=beside)
-        if self._reported is None:
-            self._reported = job
-            return [Verdict(job)], job
         is_said = not (interrupted or beside.evidence) and sum(source.lines for source in job.sources) == self._lines
-        news = list(self._changes(self._reported, job))
-        return [*news, *([] if is_said and not news else [End(job)])], job
+        is_first, news = self.reported is None, list(self._tell(job))
+        return [*news, *([] if is_first or (is_said and not news) else [End(job)])], job
 
     def status(self) -> Status:
         """Return how far the job got, cheap enough to be asked at any time."""
-        sources = self._fold.sources
-        status = Status(
+        counts = [source.counts for source in self._fold.sources]
+        comms = self._job.communicators if self._job else []
+        return Status(
             seconds=self._clock() - self._begun,
-            lines=sum(source.counts.lines for source in sources),
-            nccl_lines=sum(source.counts.nccl_lines for source in sources),
+            lines=sum(each.lines for each in counts),
+            nccl_lines=sum(each.nccl_lines for each in counts),
+            ranks=len(self._job.ranks_seen) if self._job else 0,
+            world_size=self._job.world_size if self._job else None,
+            complete=sum(not _list_unfinished(comm) for comm in comms),
+            communicators=len(comms),
             last=self._last,
-            verdict=self._reported.verdict if self._reported else "",
+            verdict=self.reported.verdict if self.reported else "",
             quiet=self._clock() - self._fed,
             stalled=self._stall is not None or self._behind is not None,
             ras=self._ras,
         )
-        if self._job:
-            comms = self._job.communicators
-            status.ranks, status.world_size = len(self._job.ranks_seen), self._job.world_size
-            status.communicators, status.complete = len(comms), sum(not _list_unfinished(comm) for comm in comms)
-        return status
 
     def _judge_now(self) -> Job:
         return self._judge(self._fold, going_on=True, beside=self._of_failure)
 
-    def _changes(self, before: Job, after: Job) -> Iterator[News]:
-        if before is after:
+    def _tell(self, job: Job) -> Iterator[News]:
+        """Yield the first verdict, or what changed since the last news."""
+        before, self.reported = self.reported, job
+        if before is None:
+            yield Verdict(job)
+        if before is None or before is job:
             return
-        self._reported, self._lines = after, -1
-        for old, new in pair_findings(before.findings, after.findings):
+        self._lines = -1
+        for old, new in pair_findings(before.findings, job.findings):
             if old and new is None:
                 self._gone.add(old.rule)
-                yield Change("gone", old, after)
+                yield Change("gone", old, job)
             elif new and old is None:
-                yield Change("back" if new.rule in self._gone else "new", new, after)
+                yield Change("back" if new.rule in self._gone else "new", new, job)
             elif old and new and old.severity != new.severity:
-                yield Change("severity", new, after, old.severity)
-        if before.verdict != after.verdict:
-            yield Turn(before.verdict, after)
+                yield Change("severity", new, job, old.severity)
+        if before.verdict != job.verdict:
+            yield Turn(before.verdict, job)
 
     def _report_stall(self, job: Job, now: float) -> Iterator[News]:
         """Warn after once, twice, four times … the time; what is known to be dead does not stand still."""
@@ -438,19 +398,18 @@ class Watch:
             self._next_warning *= 2
             yield from self._report_evidence(None)
             return
-        for comm in job.communicators:
-            if waiting := _list_unfinished(comm):
-                while self._next_warning <= seconds:
-                    self._next_warning *= 2
-                missing = sorted(set(range(comm.nranks)) - set(comm.started))
-                global_ranks = dict(enumerate(comm.ranks))
-                are_global = all(global_ranks.get(rank) is not None for rank in (*waiting, *missing))
-                if are_global:
-                    waiting, missing = ([global_ranks[rank] or 0 for rank in ranks] for ranks in (waiting, missing))
-                self._stall = Stall(comm, waiting, missing, are_global, seconds, self._last)
-                yield self._stall
-                yield from self._report_evidence(seconds)
-                return  # what follows the first one waits for it
+        comm = next(filter(_list_unfinished, job.communicators), None)
+        if comm is None:
+            return
+        while self._next_warning <= seconds:
+            self._next_warning *= 2
+        waiting, missing = _list_unfinished(comm), sorted(set(range(comm.nranks)) - set(comm.started))
+        global_ranks = {rank: other for rank, other in enumerate(comm.ranks) if other is not None}
+        if are_global := global_ranks.keys() >= {*waiting, *missing}:
+            waiting, missing = ([global_ranks[rank] for rank in ranks] for ranks in (waiting, missing))
+        self._stall = Stall(comm, waiting, missing, are_global, seconds, self._last)  # what follows waits for it
+        yield self._stall
+        yield from self._report_evidence(seconds)
 
     def _report_evidence(self, seconds: float | None) -> Iterator[News]:
         """Yield what the evidence says by now of a stall, or of a failure: then there is no time of it."""
@@ -458,17 +417,13 @@ class Watch:
         if not beside.evidence:
             return
         self._of_failure = beside if seconds is None else NOTHING
-        job = self._job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
-        if self._reported is None:
-            self._reported = job
-            yield Verdict(job)
-        else:
-            yield from self._changes(self._reported, job)
+        self._job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
+        yield from self._tell(self._job)
 
     def _evidence(self) -> Inventory:
         """Return the evidence that is there by now, with the answer of RAS if the job stands still by it."""
         beside = self._beside() if self._beside else NOTHING
-        if self._answer is None or not self._is_same or self._find_late(self._job) is None:
+        if self._answer is None or not self._is_same or self._find_late() is None:
             return beside
         return beside._replace(evidence=[*beside.evidence, self._answer])
 
@@ -476,7 +431,7 @@ class Watch:
         """Yield who holds the job up by RAS, after once, twice, four times … the time, if the log is of that job."""
         seconds = now - self._moved
         is_told = self._behind is not None and self._job is not None and self._job.verdict == "failed"
-        if not self._is_same or is_told or seconds < self._next_behind or (late := self._find_late(self._job)) is None:
+        if not self._is_same or is_told or seconds < self._next_behind or (late := self._find_late()) is None:
             return
         if self._job is not None:
             job = self._judge(self._fold, going_on=True, beside=self._evidence())
@@ -487,14 +442,13 @@ class Watch:
             self._next_behind *= 2
         self._behind = Behind(late, seconds)
         yield self._behind
-        if self._reported is not None:
+        if self.reported is not None:
             yield from self._report_evidence(None)
 
 
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:
     """Return whether enough is known for a verdict: all is connected, or nothing more comes, or it is dead."""
-    comms = job.communicators
-    quiet = seconds >= timing.settle
+    comms, quiet = job.communicators, seconds >= timing.settle
     if job.verdict == "failed":
         # What failed first may come last; and what failed before any communicator began may be got over.
         return quiet if job.failed or comms else seconds >= timing.stall
@@ -509,7 +463,6 @@ def is_up(job: Job, seconds: float, timing: Timing) -> bool:
 
 
 def _list_unfinished(comm: CommunicatorInfo) -> list[int]:
-    """Return the ranks of a communicator that began and did not finish."""
     if comm.state in ("destroyed", "aborted") or (comm.connected and comm.completed):
         return []  # it was complete, though a line that says so may be lost
     return sorted(set(comm.started) - set(comm.completed))
@@ -527,12 +480,9 @@ _STEPS: dict[type[events.Event], str] = {
 }
 
 
-def _words(step: Step | Burst | None) -> str:
-    """Return a step in two or three words."""
-    if step is None:
-        return ""
-    if isinstance(step, Burst):
-        return "connections"
+def _step_words(step: Step | Burst | None) -> str:
+    if step is None or isinstance(step, Burst):
+        return "connections" if step else ""
     if isinstance(step.event, events.CommInit):
         what = "init began" if step.event.phase == "START" else "init complete"
         return f"{what} (rank {step.event.rank})"
@@ -547,58 +497,49 @@ TO_ACT = tuple(f"{_ACTION}{name}" for name in ACTIONS[:-1])
 """Conditions for a finding that needs this action."""
 CONDITIONS = ("error", "warning", STALL, *TO_ACT)
 """What a watch may end on: a finding of this severity or a higher one, or a communicator without progress."""
-VARIABLES = ("VERDICT", "REASON", "RULE", "SEVERITY", "ACTION", "RANKS", "HOSTS", "FIX")
-"""Variables in the environment of the command, without :data:`PREFIX`."""
 PREFIX = "NCCLINSPECT_"
 _MAX_BYTES = 100_000
 """Of a variable: with a longer one Linux runs no command (``MAX_ARG_STRLEN``)."""
 _STDERR = 2
 
 
-@frozen
-class Alarm(Frozen):
-    """Why a watch ends."""
+class Alarm(NamedTuple):
+    """Why a watch ends: one of :data:`CONDITIONS`, and for the command what was found and what to do."""
 
     condition: str
-    """One of :data:`CONDITIONS`."""
     verdict: str
     reason: str
-    """In a sentence."""
     rule: str = ""
-    """The rule that found it; empty for a stall, and for an error that no rule explains."""
     severity: str = ""
     action: str = ""
     ranks: str = ""
     hosts: str = ""
     fix: str = ""
-    """What to do now."""
 
     @property
     def environment(self) -> dict[str, str]:
         """Return the variables of the command; one that is too long is empty: a part of a list would look like all."""
-        texts = {f"{PREFIX}{name}": escape_controls(getattr(self, name.lower())) for name in VARIABLES}
-        return {name: text if len(text.encode()) <= _MAX_BYTES else "" for name, text in texts.items()}
+        names = (f"{PREFIX}{name.upper()}" for name in self._fields[1:])
+        texts = map(escape_controls, self[1:])
+        return {name: text if len(text.encode()) <= _MAX_BYTES else "" for name, text in zip(names, texts, strict=True)}
 
 
 def find_alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
     """Return what of some news ends the watch, if anything does."""
     for event in news:
-        if isinstance(event, Stall) and STALL in conditions:
-            whom, number = event.missing or event.waiting, event.communicator.id
-            what = "did not begin" if event.missing else "began and did not finish"
-            where = "" if event.are_global else f" of communicator {number}"
-            words = f"communicator {number} made no progress for {event.seconds:.0f} s"
-            words += f": {count(len(whom), 'rank')}{where}, {ranges(whom)}, {what}"
-            return Alarm(STALL, "unknown", words, ranks=ranges(whom) if event.are_global else "")
-        if isinstance(event, Behind) and STALL in conditions:
-            words = f"no operation was launched for {event.seconds:.0f} s: {'; '.join(event.late.words)}"
-            return Alarm(STALL, "unknown", words, ranks=ranges(event.late.ranks))
-        if (
-            set(conditions) - {STALL}
-            and isinstance(event, Verdict | Change | Turn | End)
-            and (reason_to_end := _judge_alarm(event.job, conditions))
-        ):
-            return reason_to_end
+        match event:
+            case Stall() if STALL in conditions:
+                whom, number = event.missing or event.waiting, event.communicator.id
+                what = "did not begin" if event.missing else "began and did not finish"
+                where = "" if event.are_global else f" of communicator {number}"
+                words = f"communicator {number} made no progress for {event.seconds:.0f} s"
+                words += f": {count(len(whom), 'rank')}{where}, {ranges(whom)}, {what}"
+                return Alarm(STALL, "unknown", words, ranks=ranges(whom) if event.are_global else "")
+            case Behind(late, seconds) if STALL in conditions:
+                words = f"no operation was launched for {seconds:.0f} s: {'; '.join(late.words)}"
+                return Alarm(STALL, "unknown", words, ranks=ranges(late.ranks))
+            case Verdict() | Change() | Turn() | End() if alarm := _judge_alarm(event.job, conditions):
+                return alarm
     return None
 
 
@@ -606,31 +547,15 @@ def _judge_alarm(job: Job, conditions: Collection[str]) -> Alarm | None:
     limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
     severe = ((f.severity, f) for f in job.findings if limits and SEVERITIES.index(f.severity) >= min(limits))
     needing = ((f"{_ACTION}{f.action}", f) for f in job.findings if f"{_ACTION}{f.action}" in conditions)
-    for condition, finding in (*needing, *severe):
+    for condition, found in (*needing, *severe):
         places = Places(job)
-        at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.locate(rank).host))
-        return Alarm(
-            condition,
-            job.verdict,
-            finding.summary,
-            finding.rule,
-            finding.severity,
-            finding.action,
-            ranks=ranges(finding.ranks),
-            hosts=",".join(at),
-            fix=next(iter(finding.fix), ""),
-        )
+        hosts = found.hosts or dict.fromkeys(host for rank in found.ranks if (host := places.locate(rank).host))
+        what = (found.summary, found.rule, found.severity, found.action, ranges(found.ranks), ",".join(hosts))
+        return Alarm(condition, job.verdict, *what, fix=next(iter(found.fix), ""))
     return Alarm("error", job.verdict, reason(job), severity="error") if limits and job.verdict == "failed" else None
 
 
 def run_command(command: str, why: Alarm) -> int:
-    """Run a command by the shell; what it prints goes to the standard error, and its exit status is the result.
-
-    Nothing of the log is put into the command; it gets variables only.
-
-    Raises:
-        OSError: there is no shell, or no process can be started.
-    """
-    variables = {**os.environ, **why.environment}
-    shell = ["/bin/sh", "-c", command]
+    """Run a command by the shell, which prints to stderr and gets variables: nothing of the log is put into it."""
+    shell, variables = ["/bin/sh", "-c", command], {**os.environ, **why.environment}
     return subprocess.run(shell, env=variables, stdin=subprocess.DEVNULL, stdout=_STDERR, check=False).returncode  # noqa: S603

@@ -161,7 +161,7 @@ class TestedJob(Job):
         if not checked.is_met(strict):
             states = ("broken", "undecided") if strict else ("broken",)
             bad = [outcome for state in states for outcome in checked.list_outcomes(state)]
-            parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
+            parts = [*map(_answer, bad)]
             raise AssertionError(_join(f"{count(len(bad), 'expectation')} of {policy.file} not kept", parts))
 
     def _demand(self, wanted: str, asks: Sequence[Callable[[Job], Iterable[Answer]]], scopes: Iterable[str]) -> None:
@@ -172,9 +172,9 @@ class TestedJob(Job):
         answers = Policy("", expectations).check(self)
         bad = [*answers.list_outcomes("broken"), *answers.list_outcomes("undecided")]
         if bad:
-            ranks = {rank for outcome in bad for rank in outcome.answer.ranks}
+            ranks = {rank for outcome in bad for rank in outcome.ranks}
             paths = [path for path in self.paths if path.src in ranks and f"{path.scope} paths" in names]
-            parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
+            parts = [*map(_answer, bad)]
             raise AssertionError(_join(f"not every path has {wanted}", parts, self._list_findings(paths)))
 
     def _list_findings(self, paths: Iterable[Path]) -> list[str]:
@@ -218,9 +218,9 @@ def _finding(finding: Finding, causes: set[str]) -> str:
     return "\n".join(part for part in (head, where, f"  cause: {cause}", _lines(finding.evidence), *fixes) if part)
 
 
-def _answer(key: str, wanted: str, answer: Answer) -> str:
+def _answer(answer: Answer) -> str:
     todo = f"  fix: {answer.todo}" if answer.todo else ""
-    parts = [f"{key}: {answer.summary}, wanted: {wanted}", _lines(answer.evidence), todo]
+    parts = [f"{answer.key}: {answer.summary}, wanted: {answer.wanted}", _lines(answer.evidence), todo]
     return "\n".join(part for part in parts if part)
 
 

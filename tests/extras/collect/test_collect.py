@@ -49,8 +49,7 @@ def reads_only(argv: tuple[str, ...]) -> bool:
 
 
 def tables() -> list[Command]:
-    own = [vars(module).values() for module in (kubernetes, slurm)]
-    return [*(value for values in own for value in values if isinstance(value, Command)), *host.COMMANDS]
+    return [command for module in (kubernetes, slurm, host) for command in module.COMMANDS.values()]
 
 
 def test_tables_have_commands_that_read_only() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import pty
@@ -23,20 +24,19 @@ from command_line import invoke
 from repository import ROOT
 from terminals import Piped, read_until
 
-from nccl_inspect.extras.live.session import JOB, LAUNCHERS, SETTINGS, Gathering
+from nccl_inspect.extras.live.session import PROCESSES, SETTINGS, Gathering
 
 pytestmark = pytest.mark.slow
 SAMPLES = ROOT / "sample_logs"
 LIMIT = 60
 NOBODY = "localhost:9"
 """Where no RAS listens."""
-SET = {name for setting in SETTINGS for name in (setting.name, *setting.unless)}
+SET = {name for setting, (_, *unless) in SETTINGS.items() for name in (setting, *unless)}
 
 
 def environment(**own: str) -> dict[str, str]:
     """Return an environment without a launcher and without settings of NCCL."""
-    launched = {name for launcher in LAUNCHERS for name in (launcher.mark, launcher.rank, launcher.local_rank)}
-    left_out = {*SET, *launched, *JOB}
+    left_out = {*SET, *itertools.chain(*PROCESSES["launchers"]), *PROCESSES["jobs"]}
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return {**kept, "NCCL_RAS_ADDR": NOBODY, **own}
 

@@ -13,7 +13,7 @@ from nccl_inspect.extras.live.session import (
     choose_variables,
     launcher_ranks,
     nccl_log_pattern,
-    open_run_folder,
+    open_run_log,
 )
 
 
@@ -53,7 +53,7 @@ def test_where_nothing_can_be_written_the_job_takes_over(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("tempfile.mkdtemp", fail)
     said: list[str] = []
-    assert open_run_folder(str(tmp_path / "out"), {}, said.append) is None
+    assert open_run_log(str(tmp_path / "out"), {}, said.append) is None
     assert said == [f"{tmp_path}/out: Not a directory; the job runs without a report"]
 
 
