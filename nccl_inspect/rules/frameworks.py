@@ -64,21 +64,6 @@ def task_lost(facts: Facts) -> Iterator[Hit | Effects]:
         yield Hit(notices, known, evidence=first_evidence([*notices[:2], *named]))
 
 
-def xla_rendezvous_stuck(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find threads that gave up, or waited at the end of the log."""
-    ended = facts.errors_of_rule("xla-rendezvous-stuck")
-    if facts.is_over():
-        yield Effects(ended)
-        return
-    unstuck = facts.notices("frameworks/rendezvous-unstuck")
-    waits = [
-        one for one in facts.notices("frameworks/rendezvous-waits") if not any(one.place < end.place for end in unstuck)
-    ]
-    if ended or waits:
-        known = {"ended": ended and not works_below(facts, ended), "still": is_still(facts, waits)}
-        yield Hit(ended or waits[-1:], known, evidence=first_evidence([*ended[:1], *waits[-1:]]))
-
-
 def horovod_stalled(facts: Facts) -> Iterator[Hit | Effects]:
     """Find the ranks that did not submit what the others did."""
     ended, stalls = facts.errors_of_rule("horovod-stalled"), facts.notices("frameworks/horovod-stalled")

@@ -9,10 +9,9 @@ from operator import eq
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_in
+from nccl_inspect.judging.facts import global_ranks, ranks_in
 from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, current_rate, p2p
 from nccl_inspect.judging.networks import Interface, listed_interfaces
 from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
@@ -157,15 +156,6 @@ def _find_high_index(facts: Facts) -> int:
 
 _SYSTEM_ERROR = 2
 _READS_PLACE = ("graph/xml.cc", "graph/topo.cc")
-
-
-def pci_path_not_found(facts: Facts) -> Iterator[Hit]:
-    """Find the warning where the call failed that reads the place: since 2.10, NCCL continues without it."""
-    failed = propagated_errors.frames(facts, _SYSTEM_ERROR, _READS_PLACE)
-    hosts = hosts_in(failed)
-    notices = [one for one in facts.notices("nccl/speed-path-unreadable") if not one.hosts or hosts & set(one.hosts)]
-    if failed and notices:
-        yield Hit(notices, evidence=[*notices[:2], *failed[:1]])
 
 
 def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:

@@ -271,22 +271,6 @@ def _some_are_left_out(facts: Facts) -> bool:
     return any(len(members) > 1 for members in lists.values()) and len({len(members) for members in ranks.values()}) > 1
 
 
-def nic_merge_mismatch(facts: Facts) -> Iterator[Hit]:
-    """Find the warnings; NCCL continues with the ports it has, unless it is forced to fuse them.
-
-    Errors end initialization (src/graph/topo.cc); 2.26 and later continue only where they chose the ports.
-    """
-    refused = facts.notices("nccl/ib-merge-disabled")
-    unequal = facts.notices("nccl/ib-device-count-mismatch")
-    if wrong := facts.notices("nccl/nic-fusion-invalid"):
-        asked = facts.user_settings("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
-        named = {"asked": asked, "by default": any(value(notice, "__step") for notice in wrong), "forbidden": refused}
-        yield Hit(wrong, named, evidence=[*refused, *wrong, *asked])
-        refused = []
-    if found := [*unequal, *refused]:
-        yield Hit(found, {"dead": refused and facts.job.failed and not facts.job.paths})
-
-
 _QUOTED = 2
 """Ranks and hosts that the evidence shows."""
 

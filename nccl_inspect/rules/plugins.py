@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ErrorCascade, NetDevices, OfiPlatform, OfiProvider
-from nccl_inspect.judging import exceptions, networks, propagated_errors, transfers
+from nccl_inspect.event.types import ErrorCascade, OfiPlatform, OfiProvider
+from nccl_inspect.judging import networks, propagated_errors, transfers
 from nccl_inspect.judging.check import Effects, Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in
 from nccl_inspect.judging.impact import over_tcp
@@ -20,33 +20,6 @@ from nccl_inspect.util.wording import some_names
 
 if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
-
-
-def nccl_lib_missing(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find the errors of PyTorch and the linker, unless NCCL is used later: then the program had a fallback."""
-    notices = facts.errors_of_rule("nccl-lib-missing")
-    used = {id(notice) for notice in notices if facts.job.communicators or exceptions.is_used_below(facts, notice)}
-    yield Effects([notice for notice in notices if id(notice) in used])
-    kinds = group_values((notice.production, notice) for notice in notices if id(notice) not in used)
-    yield from map(Hit, kinds.values())
-
-
-def network_not_found(facts: Facts) -> Iterator[Hit]:
-    """Find the warning: without NCCL_NET, Socket always works, so a setting excludes it."""
-    if failed := facts.errors_of_rule("network-not-found"):
-        asked = facts.settings("NCCL_NET")
-        named = [str(name) for notice in failed if (name := value(notice, "net"))]
-        there = facts.with_event(NetDevices, lambda event: bool(event.devices))
-        broken = [notice for notice in facts.plugin("NET", "failed") if notice.level != "INFO"]
-        yield Hit(
-            failed,
-            {
-                "names": [*named, *(setting.value for setting in asked)],
-                "available": [getattr(notice.event, "net", "") for notice in there],
-                "broken": broken[0].message if broken else "",
-            },
-            evidence=[*broken[:1], *failed, *asked],
-        )
 
 
 _DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
@@ -524,49 +497,8 @@ def _text(notice: Notice) -> str:
 _NONE, _NO_NIC = "tcpxo/fastrak-no-interface", "tcpxo/fastrak-no-closest-nic"
 
 
-def tcpxo_no_interface(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find interfaces that the plugin does not find, and the daemon's NICs that it does not see."""
-    missing = [
-        *facts.notices(_NONE, _NO_NIC, "tcpxo/fastrak-dxs-interface", "tcpxo/fastrak-interface-path"),
-        *facts.errors_of_rule("tcpxo-no-interface"),
-        *networks.find_aborts(facts, "Could not find closest netdev", "No interface found for source IP"),
-    ]
-    unknown = facts.notices("tcpxo/fastrak-address-unknown")
-    if missing:
-        named = {
-            "control": next((value(notice, "interface") for notice in missing if notice.production == _NONE), None),
-            "gpus": [str(value(notice, "gpu")) for notice in missing if notice.production == _NO_NIC],
-            "addresses": _addresses(missing),
-            "works": networks.google_plugin_works(facts) and not facts.job.failed,
-        }
-        yield Hit([*missing, *unknown], named)
-    elif facts.enabled_settings("NCCL_FASTRAK_ALLOW_NIC_SUBSET"):
-        yield Effects(unknown)
-    elif unknown:
-        yield Hit(unknown, {"unknown": _addresses(unknown)})
-
-
-def _addresses(notices: list[Notice]) -> list[str]:
-    return [str(address) for notice in notices if (address := value(notice, "address"))]
-
-
 _MEMORY = ("registration", "daemon-memory", "daemon-request")
 _ABORTS_OF_ENGINE = ("Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler")
-
-
-def tcpxo_offload_failed(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find failures between plugin and offload engine; at the end of a job, connections close normally."""
-    errors = [*facts.errors_of_rule("tcpxo-offload-failed"), *networks.find_aborts(facts, *_ABORTS_OF_ENGINE)]
-    if facts.is_over():
-        yield Effects(errors)  # connections that closed in between
-    if errors and (facts.job.failed or not networks.google_plugin_works(facts)):
-        first = errors[0]
-        named = {
-            "words": networks.abort_reason(first) or message_of(first).partition(": ")[2],
-            "memory": any(part in first.production for part in _MEMORY),
-            "socket": first.production == "tcpxo/fastrak-dxs-socket",
-        }
-        yield Hit(errors, named)
 
 
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
