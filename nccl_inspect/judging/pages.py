@@ -33,6 +33,7 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
   ``production`` one for each production.
 * ``except``: a condition on each statement for which it needs no finding.
 * ``unless``: a condition under which the rule is silent.
+* ``check: NAME KIND¦KIND``: the function of several rules that judges this one, with what it is to look for.
 
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
 step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
@@ -243,7 +244,8 @@ def find_things(rule: str, facts: Facts, source: str) -> Things:
     """Return the statements, settings or paths that an ``about`` of the page of a rule names."""
     most, _, rest_of = source.partition(" ")
     if most.lstrip("-").isdigit():
-        some = list(find_things(rule, facts, rest_of))
+        some = find_things(rule, facts, rest_of)
+        assert not isinstance(some, Selection)
         return some[: int(most)] if int(most) > 0 else some[int(most) :]
     source, _, fields = source.partition(" where ")
     source, _, barred = source.partition(" not saying ")
@@ -431,7 +433,7 @@ _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect",)
 _DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud"}
-_OF_STATEMENTS = ("about", "beside", "known", "ranks", "hosts", "each", "except", "unless")
+_OF_STATEMENTS = ("about", "beside", "known", "ranks", "hosts", "each", "except", "unless", "check")
 _DECLARED |= {*_OF_STATEMENTS}
 _STEPS = ("first", "fix", "last")
 _SAYS = {*_STEPS, "undecided", "needs", "summary", "cause", "impact", "stops", "confirm", "severity", "confidence"}
@@ -476,10 +478,13 @@ def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Register
     }
     for name in sorted(entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")):
         rule, entries, block = _read(folder, name)
-        check = checks.get(name)
-        judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
+        word, _, kinds = entries.get("check", [name])[0].partition(" ")
+        check = checks.get(word)
         tell = partial(_tell, rule, block, checks.get(f"tell_{name}") or tell_account) if rule.tells else None
         takes_findings = check and check.__code__.co_argcount > 1
+        if check and kinds:
+            check = partial(check, kinds=kinds.split("¦"))
+        judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
         if takes_findings:
             yield Registered(rule, None, judge, tell)
         else:
@@ -642,7 +647,7 @@ def _look_beside(
     if beside:
         first = [*paths.first_lines()[:_MOST_PATHS]] if paths else []
         shown = [*first, *hit.notices, *settings, *beside]
-        hit = hit.with_fields(named={"settings": settings or beside} | hit.named, evidence=shown)
+        hit = hit.with_fields(named={"settings": settings or beside, **hit.named}, evidence=shown)
     return hit
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
@@ -45,7 +46,7 @@ from nccl_inspect.util.wording import capitalize, conjugate, count, list_words, 
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Lost, Member, Mismatch, State
-    from nccl_inspect.artifacts.standstill import Standstill
+    from nccl_inspect.artifacts.standstill import Part, Standstill
 
 
 def rank_missing(facts: Facts) -> Iterator[Hit]:
@@ -402,9 +403,10 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
     )
 
 
-def _lines_of_both(facts: Facts, still: Standstill) -> list[Evidence]:
+def _lines_of_both(facts: Facts, still: Standstill, most: int = 2) -> list[Evidence]:
     """Return lines of those that hold the others up, and of those that wait."""
-    return [line for parts in (still.culprits, still.waiting) for line in flight_recorder.lines(facts, parts, 2)]
+    culprits = flight_recorder.lines(facts, still.culprits, most)
+    return [*culprits, *flight_recorder.lines(facts, still.waiting, 2)]
 
 
 def _find_mismatches(pending: list[Wait]) -> list[Wait]:
@@ -451,107 +453,62 @@ def _by_call(calls: Iterable[tuple[str, int | None]]) -> str:
     return "; ".join(f"{call} on {who}" for call, who in sorted(words))
 
 
-def collective_not_called(facts: Facts) -> Iterator[Hit]:
-    """Find in the dumps of all ranks which wait in a call, and which never made it and wait for nobody."""
-    for standstill in flight_recorder.standstills(facts, MISSING):
-        absent = flight_recorder.ranks_of(standstill.culprits)
-        missing = absent or set(standstill.unknown)
-        last_calls = [
-            f"the last call of rank {part.rank} was {flight_recorder.describe_call(part.call)}"
-            + (f" from {part.call.frame}" if part.call.frame else "")
-            + ", which is complete"
-            if part.call
-            else f"rank {part.rank} has made no call at all"
-            for part in standstill.culprits[:3]
-        ]
-        more = (flight_recorder.not_known(standstill), flight_recorder.chain(facts, standstill))
-        yield Hit(
-            named={
-                "absent": absent,
-                "missing": missing,
-                "waiting": flight_recorder.ranks_of(standstill.waiting),
-                "call": flight_recorder.work(standstill.waiting[0].call, standstill.group, standstill.seq),
-                "last": "; ".join(last_calls),
-                "more": ". ".join(filter(None, more)),
-                "place": min(
-                    (part.call.frame for part in standstill.culprits if part.call and part.call.frame), default=""
-                ),
-                "dumps": list(flight_recorder.fixes_of_dumps(standstill)),
-                "silent": standstill.silent,
-                "one": len(missing) == 1,
-            },
-            ranks=missing,
-            evidence=_lines_of_both(facts, standstill),
-            confidence=flight_recorder.confidence(standstill),
-        )
-
-
-def collective_unfinished(facts: Facts) -> Iterator[Hit]:
-    """Find calls that all ranks made alike: the device, the network or earlier work blocks them."""
-    if flight_recorder.is_running(facts):
+def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
+    """Find standstills of these kinds in the dumps of all ranks."""
+    if UNFINISHED in kinds and flight_recorder.is_running(facts):
         yield Hit(named={"running": True})
-    for standstill in flight_recorder.standstills(facts, PARTLY, UNFINISHED):
-        stuck = flight_recorder.ranks_of(standstill.culprits)  # all ranks whose call is still open
-        call = standstill.culprits[0].call
+    for still in flight_recorder.standstills(facts, *kinds):
+        culprits, waiting = flight_recorder.ranks_of(still.culprits), flight_recorder.ranks_of(still.waiting)
+        is_stuck = still.kind in (PARTLY, UNFINISHED)  # all ranks made the call, and it is still open
+        call = (still.culprits if is_stuck or not waiting else still.waiting)[0].call
+        missing = culprits | set(still.silent) if still.kind == NO_PARTNER else culprits or set(still.unknown)
+        ring = [part for part in still.culprits if part.call]
+        who = set(still.odd) or missing
+        not_known = flight_recorder.not_known(still)
         yield Hit(
             named={
-                "stuck": stuck,
-                "finished": flight_recorder.ranks_of(standstill.waiting),
-                "call": flight_recorder.work(call, standstill.group, standstill.seq),
-                "pair": call and call.is_p2p,
-                "partly": standstill.kind == PARTLY,
-            },
-            ranks=stuck,
-            evidence=[
-                *flight_recorder.lines(facts, standstill.culprits, 3),
-                *flight_recorder.lines(facts, standstill.waiting, 2),
-            ],
-        )
-
-
-def groups_out_of_order(facts: Facts) -> Iterator[Hit]:
-    """Find calls in which ranks wait for each other in a cycle."""
-    for standstill in flight_recorder.standstills(facts, CYCLE):
-        ring = [part for part in standstill.culprits if part.call]
-        odd = set(standstill.odd)
-        waits = [
-            f"rank {part.rank} waits for rank {after.rank} in {flight_recorder.operation(part.call.operation)} of "
-            f"group {flight_recorder.label(facts, part)}"
-            for part, after in zip(ring, [*ring[1:], *ring[:1]], strict=True)
-            if part.call
-        ]
-        named = {
-            "waits": waits,
-            "odd": capitalize(ranks_word(odd)) if odd else "",
-            "places": flight_recorder.list_frames(ring),
-        }
-        ranks = odd or flight_recorder.ranks_of(ring)
-        yield Hit(named=named, ranks=ranks, evidence=flight_recorder.lines(facts, ring, 4))
-
-
-def p2p_without_partner(facts: Facts) -> Iterator[Hit]:
-    """Find sends and receives that are pending on one side only, counted where the other side has all its calls."""
-    for still in flight_recorder.standstills(facts, NO_PARTNER):
-        culprits, call = flight_recorder.ranks_of(still.culprits), still.waiting[0].call
-        missing = culprits | set(still.silent)
-        yield Hit(
-            named={
-                "waiting": flight_recorder.ranks_of(still.waiting),
+                "culprits": culprits,
+                "waiting": waiting,
+                "missing": missing,
+                "one": len(missing) == 1,
+                "silent": still.silent,
+                "call": flight_recorder.work(call, still.group, still.seq),
                 "operation": still.operation,
                 "group": still.group.label,
-                "missing": missing,
-                "one": len(missing) == 1,
+                "pair": call and call.is_p2p,
+                "partly": still.kind == PARTLY,
+                "last": "; ".join(map(_last_call, still.culprits[:3])),
+                "open": not_known,
+                "more": ". ".join(filter(None, (not_known, flight_recorder.chain(facts, still)))),
+                "place": min((part.call.frame for part in ring if part.call and part.call.frame), default=""),
+                "places": flight_recorder.list_frames(still.culprits),
+                "waiting_at": flight_recorder.list_frames(still.waiting),
+                "dumps": list(flight_recorder.fixes_of_dumps(still)),
                 "number": call.nth if call and still.made is not None else None,
                 "others": culprits or set(still.silent),
                 "made": still.made or "none",
-                "place": flight_recorder.list_frames(still.waiting),
-                "last": flight_recorder.list_frames(still.culprits),
-                "open": flight_recorder.not_known(still),
-                "sure": flight_recorder.confidence(still),
+                "waits": [
+                    f"rank {part.rank} waits for rank {after.rank} in "
+                    f"{flight_recorder.operation(part.call.operation)} of group {flight_recorder.label(facts, part)}"
+                    for part, after in pairwise([*ring, *ring[:1]])
+                    if part.call
+                ],
+                "odd": capitalize(ranks_word(set(still.odd))) if still.odd else "",
             },
-            ranks=missing,
-            evidence=_lines_of_both(facts, still),
+            ranks=who,
+            evidence=list(flight_recorder.lines(facts, still.culprits, 4))
+            if still.kind == CYCLE
+            else _lines_of_both(facts, still, 3 if is_stuck else 2),
+            confidence=flight_recorder.confidence(still) if still.kind in (MISSING, NO_PARTNER) else None,
         )
+
+
+def _last_call(part: Part) -> str:
+    if part.call is None:
+        return f"rank {part.rank} has made no call at all"
+    where = f" from {part.call.frame}" if part.call.frame else ""
+    called = flight_recorder.describe_call(part.call)
+    return f"the last call of rank {part.rank} was {called}{where}, which is complete"
 
 
 _MOST_STRAGGLERS = 3
