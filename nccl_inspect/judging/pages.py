@@ -114,6 +114,7 @@ from nccl_inspect.judging.facts import (
     unset_steps,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
+from nccl_inspect.judging.peer_to_peer import find_unshared
 from nccl_inspect.judging.stated_errors import finding, is_fatal
 from nccl_inspect.judging.statements import find_text, is_propagated_error, message_of
 from nccl_inspect.model import versions
@@ -166,6 +167,7 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "plugin": lambda facts, _, words: facts.plugin(*words),
     "networks": lambda facts, _, names: getattr(networks, names[0])(facts),
     "transfers": lambda facts, _, names: getattr(transfers, names[0])(facts),
+    "unshared": lambda facts, *_: find_unshared(facts),
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
     "result": lambda facts, _, codes: propagated_errors.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
@@ -177,8 +179,8 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
 ``plugin`` of a kind with one of these statuses, those that a function of :mod:`networks` or :mod:`transfers` finds,
-those with an ``event``, calls of ``cuda`` that failed with one of these codes, ``frames`` with a result of NCCL in some
-of its files, and those with a ``result`` that nothing explains.
+imports of GPU memory that failed (``unshared``), those with an ``event``, calls of ``cuda`` that failed with one of
+these codes, ``frames`` with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
 ``settings`` of these variables and ``paths`` over a transport have fields, too; ``lines`` that the job has apart
 (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
@@ -214,6 +216,9 @@ CONDITIONS: dict[str, Condition] = {
     "gpu": lambda facts, _, models: facts.hardware == "certain" and _has_gpus(facts, *models),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
     "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
+    "alone": lambda facts, notices, _: all(
+        error.level != "WARN" or any(error is one for one in notices) for error in facts.errors()
+    ),
     "with": lambda _, notices, names: any(notice.production in names for notice in notices),
     "only": lambda _, notices, names: all(notice.production in names for notice in notices),
     "stated": lambda _, notices, __: bool(notices),
@@ -235,9 +240,9 @@ Whether there are failures of ``cuda``, statements as behind ``about`` (``found`
 over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without
 (``staged``). Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and
 whether that is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``);
-whether one is of these productions (``with``) or all are (``only``), or one is ``followed`` by these; whether the job
-``worked`` below, or ended soon after (``still``); whether one ``mentions`` a text, is of a
-``dialect`` or has a ``field``."""
+whether no other error is a warning (``alone``), one is of these productions (``with``), all are (``only``), or one is
+``followed`` by these; whether work was done below (``worked``), or the log ends there (``still``); whether one
+``mentions`` a text, is of a ``dialect`` or has a ``field``."""
 
 
 def find_things(rule: str, facts: Facts, source: str) -> Things:

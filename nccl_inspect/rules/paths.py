@@ -11,14 +11,12 @@ from operator import methodcaller
 from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
 from nccl_inspect.judging import cuda, gdr, networks, propagated_errors
 from nccl_inspect.judging.check import Facts, Hit, Notice, value
-from nccl_inspect.judging.cuda import code_of
 from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, hosts_in, once, ranks_in
 from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, current_rate, p2p
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import over_tcp_provider, paths_in_words
 from nccl_inspect.judging.peer_to_peer import (
     disabling_settings,
-    find_unshared,
     has_no_pairs,
     hiding_levels,
     limiting_levels,
@@ -113,19 +111,6 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
 _NOBODY_LISTENS = 111
 _CUDA_FAILED = 1
 """ncclUnhandledCudaError."""
-
-
-def p2p_import_failed(facts: Facts) -> Iterator[Hit]:
-    """Find failed imports and failed Unix sockets; a refused socket is the echo of other errors."""
-    by_cuda, sockets = find_unshared(facts), facts.with_role("handle-socket")
-    failures = {*map(id, by_cuda), *map(id, sockets)}
-    others = [error for error in facts.errors() if error.level == "WARN" and id(error) not in failures]
-    if by_cuda or (sockets and not others):
-        is_forbidden = any(code_of(notice) == cuda.NOT_PERMITTED for notice in by_cuda)
-        is_refused = not by_cuda and all(value(notice, "errno") == _NOBODY_LISTENS for notice in sockets)
-        yield Hit([*by_cuda, *sockets], {"forbidden": is_forbidden, "refused": is_refused})
-    elif not sockets and not others and (frames := propagated_errors.frames(facts, _CUDA_FAILED, "transport/p2p.cc")):
-        yield Hit(frames, {"frames": True}, evidence=frames[:2])
 
 
 _NOT_THERE = 2
