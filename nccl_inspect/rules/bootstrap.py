@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, ErrorCascade, NetDevices
@@ -37,26 +37,43 @@ _START = 5
 """Attempts that a rank may need while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth."""
 
 
-def bootstrap_connect_refused(facts: Facts) -> Iterator[Hit]:
-    """Find connections that NCCL gave up on, and those it was still retrying when the job or the log ended."""
-    failures, retries = failed_connections(facts, *REFUSED), retried_connections(facts, *REFUSED)
-    tried = [*failures, *retries]
+_BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
+"""What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
+
+
+def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
+    """Find connections that NCCL gave up on, and those it was still retrying when the job or the log ended.
+
+    They are ``refused``, or have no way to the address.
+    """
+    errors = REFUSED if "refused" in kinds else NO_ROUTE
+    failed, again = failed_connections(facts, *errors), retried_connections(facts, *errors)
+    if not (notices := failed or ([] if has_built_communicator(facts) else again)):
+        return
+    is_over = bool(failed or facts.job.ended_by)
+    is_late = any(int(value(one, "attempt") or _START + 1) > _START for one in again)
+    chosen = [one.event for one in facts.with_event(BootstrapInterface) if isinstance(one.event, BootstrapInterface)]
+    words = [f"{event.interface} ({event.address or 'no address'})" for event in chosen]
+    families = {
+        ":" in event.address.partition("<")[0]: text for event, text in zip(chosen, words, strict=True) if event.address
+    }
+    tried = [*failed, *again]
+    wanted = {peer(notice).partition("<")[0] for notice in tried}
     named = {
         "where": addresses(tried) or "another rank",
-        "owners": _find_owners(facts, tried),
-        "given up": failures,
+        "owners": {host for address, host in hosts_by_address(facts).items() if address in wanted},
+        "given up": failed,
+        "over": is_over,
+        "open": not is_over and is_late,
+        "starting": not is_over and not is_late,
+        "silent": all(has_error(notice, TIMED_OUT) for notice in notices),
+        "error": next((error for error in errors if error in reason(notices[-1])), ""),
+        "bridge": next((match[0] for notice in notices if (match := _BRIDGE.search(addresses([notice])))), ""),
+        "interfaces": words if len({event.interface for event in chosen}) > 1 else [],
+        "IPv6": families[True] if len(families) > 1 else "",
+        "IPv4": families.get(False),
     }
-    if failures or (retries and facts.job.ended_by and not has_built_communicator(facts)):
-        yield Hit(failures or retries, named)
-    elif retries and not has_built_communicator(facts):
-        is_open = any(int(value(one, "attempt") or _START + 1) > _START for one in retries)
-        yield Hit(retries, named | {"open": is_open, "starting": not is_open}, evidence=retries[-3:])
-
-
-def _find_owners(facts: Facts, notices: list[Notice]) -> set[str]:
-    """Return the hosts that print these addresses as their own."""
-    wanted = {peer(notice).partition("<")[0] for notice in notices}
-    return {host for address, host in hosts_by_address(facts).items() if address in wanted}
+    yield Hit(notices, named, evidence=notices if is_over or "refused" not in kinds else notices[-3:])
 
 
 def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
@@ -103,36 +120,6 @@ def _settings_without_interface(facts: Facts) -> list[Setting]:
     choosers = {process for interface in networks.listed_interfaces(facts) for process in interface.notice.processes}
     named = facts.user_settings("NCCL_SOCKET_IFNAME")
     return [setting for setting in named if networks.included_names(setting) and choosers.isdisjoint(setting.processes)]
-
-
-_BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
-"""What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
-
-
-def bootstrap_no_route(facts: Facts) -> Iterator[Hit]:
-    """Find connections that NCCL gave up on, or was still retrying when the job or the log ended."""
-    failed = failed_connections(facts, *NO_ROUTE)
-    notices = failed or ([] if has_built_communicator(facts) else retried_connections(facts, *NO_ROUTE))
-    if not notices:
-        return
-    chosen = [one.event for one in facts.with_event(BootstrapInterface) if isinstance(one.event, BootstrapInterface)]
-    words = [f"{event.interface} ({event.address or 'no address'})" for event in chosen]
-    families = {
-        ":" in event.address.partition("<")[0]: text for event, text in zip(chosen, words, strict=True) if event.address
-    }
-    bridges = [match[0] for notice in notices if (match := _BRIDGE.search(addresses([notice])))]
-    named = {
-        "where": addresses(notices) or "another rank",
-        "owners": _find_owners(facts, notices),
-        "over": failed or facts.job.ended_by,
-        "silent": all(has_error(notice, TIMED_OUT) for notice in notices),
-        "error": next(error for error in NO_ROUTE if error in reason(notices[-1])),
-        "bridge": bridges[0] if bridges else "",
-        "interfaces": words if len({event.interface for event in chosen}) > 1 else [],
-        "IPv6": families[True] if len(families) > 1 else "",
-        "IPv4": families.get(False),
-    }
-    yield Hit(notices, named)
 
 
 _DOCKER = "172.17."

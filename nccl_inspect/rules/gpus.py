@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
@@ -107,14 +107,15 @@ _CONNECT = ("transport", "proxy", "channel")
 _FABRIC, _NO_SUCH_GPU = (802, 919), 101
 
 
-def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
-    """Find failed calls during set-up that no more specific rule covers."""
-    if failed := [failure for failure in cuda.failures(facts) if _is_ours(failure)]:
+def cuda_failure(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
+    """Find failed calls of a ``launch``, or those of a ``connect`` that no more specific rule covers."""
+    is_meant = cuda.is_launch if "launch" in kinds else _is_of_connect
+    if failed := list(filter(is_meant, cuda.failures(facts))):
         is_hidden = failed[0].code == _NO_SUCH_GPU and str(failed[0].file).endswith("transport/p2p.cc")
         yield make_cuda_hit(facts, failed, {"hidden": is_hidden})
 
 
-def _is_ours(failure: cuda.Failure) -> bool:
+def _is_of_connect(failure: cuda.Failure) -> bool:
     code, file = failure.code, failure.file
     if file is None or cuda.is_launch(failure) or code in (cuda.OUT_OF_MEMORY, cuda.PEERS_EXHAUSTED, *_FABRIC):
         return False
@@ -125,12 +126,6 @@ def _is_ours(failure: cuda.Failure) -> bool:
     if file.endswith("transport/nvls.cc"):
         return not is_of_fabric(failure)
     return code not in AT_START or file.startswith(_CONNECT)
-
-
-def cuda_failure_in_launch(facts: Facts) -> Iterator[Hit]:
-    """Find failed calls in source files that launch kernels and copies."""
-    if failed := list(filter(cuda.is_launch, cuda.failures(facts))):
-        yield make_cuda_hit(facts, failed)
 
 
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
