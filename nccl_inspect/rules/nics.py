@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -191,30 +191,30 @@ _MOST_NICS = 1024
 
 def nic_asymmetry(facts: Facts) -> Iterator[Hit]:
     """Find NCCL's own lines (2.30.3 and later), else the NIC lists of hosts with equally many ranks."""
-    fewer = facts.notices("nccl/net-device-count-low")
+    fewer, errors = facts.notices("nccl/net-device-count-low"), facts.errors_of_rule("nic-asymmetry")
     if compared := sorted(
         facts.notices(_REFUSED, "nccl/net-device-mismatch"), key=lambda notice: notice.production != _REFUSED
     ):
-        is_collnet = _is_collnet(compared[0])
+        is_collnet, is_refused = _is_collnet(compared[0]), compared[0].production == _REFUSED
         compared = [notice for notice in compared if _is_collnet(notice) is is_collnet]
         fewer = [notice for notice in fewer if _is_collnet(notice) is is_collnet]
         low, high = min(value(one, "min") for one in compared), max(value(one, "max") for one in compared)
-        is_severe, is_refused = not is_collnet and high >= _SEVERE * max(low, 1), compared[0].production == _REFUSED
+        is_severe = not is_collnet and high >= _SEVERE * max(low, 1)
         named = {"low": low, "high": high, "severe": is_severe, "refused": is_refused, "CollNet": is_collnet}
-        yield _name(facts, Hit([*compared, *fewer], named), fewer)
-    elif notices := facts.errors_of_rule("nic-asymmetry"):
-        yield _name(facts, Hit(notices, {"one side": True, "CollNet": _is_collnet(notices[0])}), notices)
-    elif len(facts.settings("NCCL_IB_HCA")) < 2:
-        used = {kind.net for kind in facts.inter_host_net_paths().kinds}
-        used = used or {net for comm in facts.job.communicators for net in comm.networks}
-        if used != {"Socket"}:  # else the NICs of hosts do not matter
-            yield from _compare_lists(facts)
-
-
-def _name(facts: Facts, hit: Hit, fewer: list[Notice]) -> Hit:
-    """Add the ranks with fewer NICs, which rank 0 names, and their hosts: the lines are printed elsewhere."""
-    ranks = ranks_concerned(facts, fewer, "rank")
-    return hit.with_fields(ranks=ranks, hosts=hosts_with(facts.job, ranks)) if fewer else hit
+        hit = Hit([*compared, *fewer], named)
+    elif errors:
+        fewer, hit = errors, Hit(errors, {"one side": True, "CollNet": _is_collnet(errors[0])})
+    else:
+        if len(facts.settings("NCCL_IB_HCA")) < 2:
+            used = {kind.net for kind in facts.inter_host_net_paths().kinds}
+            used = used or {net for comm in facts.job.communicators for net in comm.networks}
+            if used != {"Socket"}:  # else the NICs of hosts do not matter
+                yield from _compare_lists(facts)
+        return
+    if fewer:  # rank 0 names the ranks with fewer NICs: the lines are printed elsewhere
+        ranks = ranks_concerned(facts, fewer, "rank")
+        hit = hit.with_fields(ranks=ranks, hosts=hosts_with(facts.job, ranks))
+    yield hit
 
 
 def _is_collnet(notice: Notice) -> bool:
@@ -281,6 +281,11 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
     if hosts:
         hosts.sort(key=lambda pair: -len(pair[1].ranks))
         first, shared = hosts[0]
+        paths, side = facts.inter_host_rdma_paths(), (HOSTS[shared.side], RANKS[shared.side])
+        ends = [  # of some of these ranks, with a line that names the NIC which they share
+            paths.filter_values(side, lambda *end, rank=rank: end == (first.host.name, rank))
+            for rank in sorted(shared.ranks)[:_QUOTED]
+        ]
         policy = facts.user_settings("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
         yield Hit(
             named={
@@ -296,7 +301,7 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
             hosts=[one.host.name for one, _ in hosts],
             evidence=[
                 *(one.evidence for one, _ in hosts[:_QUOTED]),
-                *_connections(facts, first.host.name, shared),
+                *(line for own in ends for line in islice(own.end_lines(shared.side), 1)),
                 *policy[:1],
             ],
         )
@@ -310,7 +315,9 @@ def _find_only_allowed(facts: Facts) -> Iterator[Hit]:
     named = [one for one in facts.user_settings("NCCL_IB_HCA") if one.value and not set("^,").intersection(one.value)]
     used = nics_used(paths)
     whole = [host for host in facts.job.hosts if len(switched.intersection(host.ranks)) >= _WHOLE and host.name in used]
-    if named and whole and all(len(used[host.name]) == 1 for host in whole) and _are_alone(facts):
+    lists = networks.card_lists(facts)
+    is_one_listed = bool(lists) and all(len(_devices(notice)) == 1 for notice in lists)
+    if named and whole and all(len(used[host.name]) == 1 for host in whole) and is_one_listed:
         first = whole[0]
         yield Hit(
             named={
@@ -324,20 +331,6 @@ def _find_only_allowed(facts: Facts) -> Iterator[Hit]:
             hosts=[host.name for host in whole],
             evidence=[*named[:1], *paths.first_lines()[:2]],
         )
-
-
-def _are_alone(facts: Facts) -> bool:
-    """Return whether NCCL lists one card on each host."""
-    lists = networks.card_lists(facts)
-    return bool(lists) and all(len(_devices(notice)) == 1 for notice in lists)
-
-
-def _connections(facts: Facts, host: str, shared: Shared) -> Iterator[Evidence]:
-    """Yield a line of each of some of these ranks that names the NIC which they share."""
-    paths = facts.inter_host_rdma_paths()
-    for rank in sorted(shared.ranks)[:_QUOTED]:
-        own = paths.filter_values((HOSTS[shared.side], RANKS[shared.side]), lambda *end, rank=rank: end == (host, rank))
-        yield from islice(own.end_lines(shared.side), 1)
 
 
 def nic_unused(facts: Facts) -> Iterator[Hit]:
@@ -477,14 +470,16 @@ class Idle(Frozen):
 
 @frozen
 class _Judged(Frozen):
-    """A host whose connections with others are in the log."""
+    """A host whose ranks in the log are all connected with other hosts."""
 
     host: Host
     ranks: set[int]
-    """Those of its ranks that the log has."""
     absent: int
-    comms: list[CommunicatorInfo]
-    """The communicators that join it with others, in which all of them are connected."""
+    """Number of its ranks that the log lacks."""
+    comms: set[str]
+    """The communicators that join it with others, in which all of these ranks are connected,"""
+    alike: _Alike
+    """and their kinds."""
 
 
 @once
@@ -495,35 +490,39 @@ def idle_nics(facts: Facts) -> list[Idle]:
     of hosts with fewer ranks than NICs, devices with another kind of link (storage, management), merged ports, and
     hosts with more ranks than others: the others set the number of channels.
     """
-    used = nics_used(facts.inter_host_rdma_paths())
-    listing = filter(_devices, networks.card_lists(facts))
+    paths, judged = facts.inter_host_rdma_paths(), {one.host.name: one for one in _judged_hosts(facts)}
+    whole = {name: one.comms for name, one in judged.items() if not one.absent}
+    compared = group_sets(
+        (host, end.nic_index)
+        for side, column in HOSTS.items()
+        for host, ends, comms in paths.distinct(column, ENDS[side], "communicators")
+        for end in (ends if host in whole and not whole[host].isdisjoint(comms) else ())
+        if end.nic_index is not None
+    )
+    usual = group_sets((judged[name].alike, frozenset(nics)) for name, nics in compared.items())
+    used, listing = nics_used(paths), filter(_devices, networks.card_lists(facts))
     lists = group_values((name, notice) for notice in listing for name in notice.hosts)
     results = (
-        _find_idle(facts, candidate, lists.get(candidate.host.name, []), used.get(candidate.host.name, {}))
-        for candidate in _judged_hosts(facts)
+        _find_idle(facts, one, lists.get(name, []), used.get(name, {}), usual.get(one.alike, set()))
+        for name, one in judged.items()
     )
     return [candidate for candidate in results if candidate]
 
 
-@once
-def _usual(facts: Facts) -> dict[_Alike, set[frozenset[int]]]:
-    """Return the NICs that hosts use which are alike."""
-    judged = {candidate.host.name: candidate for candidate in _judged_hosts(facts)}
-    compared = {name: candidate.comms for name, candidate in judged.items() if not candidate.absent}
-    return group_sets((_alike(judged[name]), frozenset(nics)) for name, nics in _nics_in(facts, compared).items())
-
-
-@once
-def _judged_hosts(facts: Facts) -> list[_Judged]:
-    """Return the hosts whose ranks in the log are all connected with other hosts."""
+def _judged_hosts(facts: Facts) -> Iterator[_Judged]:
     joining = [comm for comm in facts.job.communicators if len(comm.hosts) > 1 or (comm.nnodes or 1) > 1]
     crossing = group_values((name, comm) for comm in joining if comm.connected for name in comm.hosts)
     started = {comm.id: global_ranks(comm, comm.started) for comm in facts.job.communicators}
     done = {comm.id: global_ranks(comm, comm.connected) for comm in facts.job.communicators}
     begun = set().union(*started.values())
-    sizes = {host.name: _ranks_on(facts, host, crossing.get(host.name, [])) for host in facts.job.hosts}
+    is_whole = len(facts.job.ranks_seen) == facts.job.world_size
+    sizes = {  # the ranks of each host, in the log or not; None if unknown
+        host.name: len(host.ranks)
+        if is_whole
+        else max((comm.local_ranks for comm in crossing.get(host.name, []) if comm.local_ranks), default=None)
+        for host in facts.job.hosts
+    }
     fewest = min((size for size in sizes.values() if size), default=0)
-    judged = []
     for host in facts.job.hosts:
         ranks = begun.intersection(host.ranks)
         comms = [
@@ -534,39 +533,20 @@ def _judged_hosts(facts: Facts) -> list[_Judged]:
         if ranks != {rank for comm in comms for rank in ranks & done[comm.id]}:
             continue  # these leave out some of its ranks
         if comms and sizes[host.name] == fewest >= len(ranks):
-            judged.append(_Judged(host, ranks, fewest - len(ranks), comms))
-    return judged
+            alike = frozenset((comm.nranks, comm.nnodes, comm.channels) for comm in comms)
+            yield _Judged(host, ranks, fewest - len(ranks), {comm.id for comm in comms}, alike)
 
 
-def _ranks_on(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | None:
-    """Return the number of the job's ranks on a host, in the log or not; None if unknown."""
-    if len(facts.job.ranks_seen) == facts.job.world_size:
-        return len(host.ranks)
-    return max((comm.local_ranks for comm in comms if comm.local_ranks), default=None)
-
-
-def _alike(judged: _Judged) -> _Alike:
-    return frozenset((comm.nranks, comm.nnodes, comm.channels) for comm in judged.comms)
-
-
-def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[str, set[int]]:
-    """Return the NICs that hosts use in these communicators."""
-    names = {host: {comm.id for comm in comms} for host, comms in compared.items()}
-    return group_sets(
-        (host, end.nic_index)
-        for side, column in HOSTS.items()
-        for host, ends, comms in facts.inter_host_rdma_paths().distinct(column, ENDS[side], "communicators")
-        for end in (ends if host in names and not names[host].isdisjoint(comms) else ())
-        if end.nic_index is not None
-    )
-
-
-def _find_idle(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]]) -> Idle | None:
+def _find_idle(
+    facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]], usual: set[frozenset[int]]
+) -> Idle | None:
+    """Return the NICs of a host that nothing uses; ``usual`` are those that hosts use which are alike."""
     kinds = {_devices(notice) for notice in lists}
     if len(kinds) != 1 or not used:
         return None  # no list, or lists for single ranks
     devices = {device[0]: device for device in kinds.pop()}
-    if not used.keys() <= devices.keys() or len(devices) > len(judged.ranks) + judged.absent:
+    gpus, machine = len(judged.ranks) + judged.absent, facts.platform
+    if not used.keys() <= devices.keys() or len(devices) > gpus:
         return None
     links, names = {devices[index][-1] for index in used}, {devices[index][1] for index in used}
     unused = {
@@ -576,13 +556,12 @@ def _find_idle(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[in
     }
     if len(unused) <= judged.absent:
         return None
-    ports, shared = len(unused) + len(used), _shared_nics(facts).get(judged.host.name)
     # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU, but all
     # ranks in the log use the same one.
-    gpus, machine = len(judged.ranks) + judged.absent, facts.platform
+    ports, shared = len(unused) + len(used), _shared_nics(facts).get(judged.host.name)
     is_alone = shared is not None and shared.ranks == judged.ranks
     meant = (
-        any(unused.keys() <= nics for nics in _usual(facts).get(_alike(judged), ()))
+        any(unused.keys() <= nics for nics in usual)
         or (machine is not None and (machine.nics or 0) >= ports and machine.gpus == gpus)
         or (is_alone and ports == gpus >= _ONE_EACH)
     )
