@@ -28,8 +28,6 @@ from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in
 from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.judging.transfers import hosts_by_address
-from nccl_inspect.model.job import Setting
-from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, ranks_word, some_names
 
@@ -91,35 +89,13 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
             "without family": not stated,
         }
         yield Hit(notices, named, ranks, hosts, [*notices, *evidence_of_settings(settings)], settings=settings)
-    elif settings := _unmatched_settings(facts):
-        yield Hit(named={"perhaps": True}, settings=settings)
-    elif (garbled := facts.with_role("garbled-address")) and (settings := _settings_without_interface(facts)):
-        lines = [*evidence_of_settings(settings), *first_evidence(garbled)]
-        yield Hit(named={"perhaps": True, "garbled": True}, settings=settings, evidence=lines)
-
-
-def _unmatched_settings(facts: Facts) -> list[Setting]:
-    """Return settings that match no interface listed for their host, of processes that print none themselves."""
-    listed = group_sets(
-        (host, interface.name) for interface in networks.listed_interfaces(facts) for host in interface.notice.hosts
-    )
-    return [
-        setting
-        for setting in _settings_without_interface(facts)
-        if any(listed.get(host) for host in setting.hosts)
-        and not any(
-            name.startswith(tuple(networks.included_names(setting)))
-            for host in setting.hosts
-            for name in listed.get(host, ())
-        )
-    ]
-
-
-def _settings_without_interface(facts: Facts) -> list[Setting]:
-    """Return settings that name interfaces, of processes that print none."""
-    choosers = {process for interface in networks.listed_interfaces(facts) for process in interface.notice.processes}
-    named = facts.user_settings("NCCL_SOCKET_IFNAME")
-    return [setting for setting in named if networks.included_names(setting) and choosers.isdisjoint(setting.processes)]
+    elif garbled := facts.with_role("garbled-address"):
+        listed = networks.listed_interfaces(facts)
+        choosers = {process for interface in listed for process in interface.notice.processes}
+        chosen = [one for one in facts.user_settings("NCCL_SOCKET_IFNAME") if networks.included_names(one)]
+        if settings := [one for one in chosen if choosers.isdisjoint(one.processes)]:
+            lines = [*evidence_of_settings(settings), *first_evidence(garbled)]
+            yield Hit(named={"perhaps": True}, settings=settings, evidence=lines)
 
 
 _DOCKER = "172.17."

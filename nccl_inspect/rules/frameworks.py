@@ -32,18 +32,14 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
         ranks = {
             rank for notice in some for name in ("global_rank", "rank") if (rank := value(notice, name)) is not None
         }
-        odd = _find_odd(some) if some[0].production == _MODELS else set()
+        odd = set[int]()
+        if some[0].production == _MODELS:  # those whose number of parameters is not that of most ranks in the log
+            counts = {int(value(one, "other_rank")): value(one, "other_params") for one in reversed(some)}
+            counts |= {int(value(one, "rank")): value(one, "params") for one in some}
+            (usual, number), *_ = Counter(counts.values()).most_common(1)
+            odd = {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else odd
         some.sort(key=lambda one: value(one, "rank") not in odd)  # what an odd one itself says comes first
         yield Hit(some, {"odd": ranks_word(odd) if odd else ""}, ranks=odd or ranks, hosts=())
-
-
-def _find_odd(notices: list[Notice]) -> set[int]:
-    """Return the ranks whose number of parameters differs from that of most ranks that the log shows."""
-    counts = {int(value(one, "rank")): value(one, "params") for one in notices}
-    for one in notices:
-        counts.setdefault(int(value(one, "other_rank")), value(one, "other_params"))
-    (usual, number), *_ = Counter(counts.values()).most_common(1)
-    return {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else set()
 
 
 def task_lost(facts: Facts) -> Iterator[Hit | Effects]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
@@ -46,12 +46,6 @@ GENERATIONS = (
     Generation("RTX Blackwell (sm_120, sm_121)", compile_later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), "2.26.2"),
     Generation("Thor (sm_110)", compile_later(r"\bThor\b"), "2.27.5"),
 )
-
-
-def newest_generation(names: Iterable[str]) -> Generation | None:
-    """Return the newest generation among GPUs with these names; None if no name is known."""
-    generations = [generation for name in names for generation in GENERATIONS if generation.names.search(name)]
-    return max(generations, key=lambda generation: order(generation.first), default=None)
 
 
 _ASSERTED = 710
@@ -200,6 +194,13 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
     if facts.enabled_settings(*_SHARING) or any(order(text) >= _DISTINGUISHES_MIG for text in facts.job.nccl_versions):
         return
     host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
+    chosen = [(notice.event, host) for notice in facts.with_event(BootstrapInterface) for host in notice.hosts]
+    addresses = group_sets(
+        ((host, event.interface), event.address)
+        for event, host in chosen
+        if isinstance(event, BootstrapInterface) and event.address
+    )
+    doubled = {host for (host, _), several in addresses.items() if len(several) > 1}  # two machines of one name
     for comm in filter(lambda comm: facts.none_initialized([comm]), facts.job.communicators):
         users: dict[tuple[str | None, str], set[int]] = {}
         for rank in global_ranks(comm, comm.started):
@@ -207,7 +208,7 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
             host = host_of.get(rank)  # machines of one type have the same bus ids: a host without a name may be several
             if gpu is not None and gpu.bus_id is not None and (is_named(host) or comm.nnodes == 1):
                 users.setdefault((host, gpu.bus_id), set()).add(rank)
-        shared = {key: ranks for key, ranks in users.items() if len(ranks) > 1 and not _is_two_machines(facts, key[0])}
+        shared = {key: ranks for key, ranks in users.items() if len(ranks) > 1 and key[0] not in doubled}
         if shared:
             words = [
                 f"{ranks_word(ranks)} on the GPU with bus id {bus}"
@@ -215,15 +216,6 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
             ]
             yield Hit([], {"shared": words}, set().union(*shared.values()), [host for host, _ in shared], comm.evidence)
             return
-
-
-def _is_two_machines(facts: Facts, host: str | None) -> bool:
-    """Return whether processes of one host name have several addresses on one interface."""
-    chosen = [notice.event for notice in facts.with_event(BootstrapInterface) if host in notice.hosts]
-    by_interface = group_sets(
-        (event.interface, event.address) for event in chosen if isinstance(event, BootstrapInterface) and event.address
-    )
-    return any(len(addresses) > 1 for addresses in by_interface.values())
 
 
 _TRUE = 1
@@ -406,15 +398,10 @@ def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
     ]
     if faults:
         words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
-        ranks = {rank for fault in faults for rank in _differing(facts, fault)}
+        differing = [(fault, match[1]) for fault in faults if (match := _DIFFERING.search(str(value(fault, "text"))))]
+        parts = [(fault, read_range(part)) for fault, text in differing for part in text.replace(" ", "").split(",")]
+        ranks = {rank for fault, part in parts for rank in members_named(facts, fault, (part or ())[:_MOST_RANKS])}
         yield Hit(faults, {"found": list_words(words, limit=2)}, ranks=ranks, hosts=())
-
-
-def _differing(facts: Facts, notice: Notice) -> set[int]:
-    """Return the ranks that a line names because they differ from others."""
-    match = _DIFFERING.search(str(value(notice, "text")))
-    parts = map(read_range, match[1].replace(" ", "").split(",")) if match else ()
-    return members_named(facts, notice, {rank for part in parts for rank in (part or ())[:_MOST_RANKS]})
 
 
 _NO_KERNEL = (98, 209)
@@ -435,7 +422,9 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
-    gpu, overlooked = newest_generation(gpus), facts.notices("nccl/topology-reverse-path")
+    known = [generation for name in gpus for generation in GENERATIONS if generation.names.search(name)]
+    gpu = max(known, key=lambda generation: order(generation.first), default=None)
+    overlooked = facts.notices("nccl/topology-reverse-path")
     first = order(gpu.first if gpu else _COUNTS_LINKS)
     releases = [order(text) for text in facts.job.nccl_versions if "inferred" not in text]  # which are ranges
     is_old = any(() < release < first for release in releases)

@@ -822,7 +822,10 @@ def watchdog_stuck(facts: Facts) -> Iterator[Hit | Effects]:
     stuck = [notice for notice in notices if notice not in survived]
     if not stuck:
         return
-    is_over = _is_at_end(facts, stuck)
+    # Communicators may be aborted at the normal end, but also after a hang.
+    is_over = facts.is_over() and not process_ends(facts)
+    if any(comm.state != "destroyed" for comm in usage.used_communicators(facts.job)):
+        is_over = is_over and not any(exceptions.is_used_below(facts, notice) for notice in stuck)
     ranks = {rank for notice in stuck if (rank := rank_prefix(notice)) is not None}
     seconds = next((limit for notice in stuck if (limit := value(notice, "seconds")) is not None), "")
     yield Hit(
@@ -831,11 +834,3 @@ def watchdog_stuck(facts: Facts) -> Iterator[Hit | Effects]:
         ranks=ranks,
         hosts=hosts_with(facts.job, ranks),
     )
-
-
-def _is_at_end(facts: Facts, stuck: list[Notice]) -> bool:
-    """Return whether the work was done; communicators may be aborted at the normal end, but also after a hang."""
-    if process_ends(facts):
-        return False
-    destroyed = all(comm.state == "destroyed" for comm in usage.used_communicators(facts.job))
-    return facts.is_over() and (destroyed or not any(exceptions.is_used_below(facts, notice) for notice in stuck))
