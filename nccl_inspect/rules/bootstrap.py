@@ -109,7 +109,10 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     given_up = [*failed_connections(facts, *REFUSED, *NO_ROUTE), *link_local_refused(facts)]
     again = [] if is_connected(facts) else retried_connections(facts, *REFUSED, *NO_ROUTE)
     interfaces, ended_by = networks.listed_interfaces(facts), facts.job.ended_by
-    if lost := [notice for notice in (*given_up, *again) if _is_unroutable(facts, notice)]:
+    # On a single host a refused loopback address belongs to a process that ended.
+    tried = [one for one in (*given_up, *again) if networks.is_unreachable_elsewhere(peer(one))]
+    own = [one for one in tried if peer(one).startswith("127.") and has_error(one, REFUSED)]
+    if lost := [one for one in tried if facts.spans_hosts() or one not in own]:
         used = [one for one in interfaces if one.is_of_one_machine or one.is_loopback]
         is_dead = bool(ended_by) or any(notice in given_up for notice in lost)
         yield _find(facts, used, lost, {"lost": addresses(lost), "sure": True, "dead": is_dead})
@@ -159,16 +162,6 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
     lines = [*first_evidence(notices)[:3], *first_evidence(failed)[:2], *evidence_of_settings(settings, 1)]
     who = notices or failed
     return Hit(who, named | known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
-
-
-def _is_unroutable(facts: Facts, notice: Notice) -> bool:
-    """Return whether a connection failed to an address that is valid only within one host or link.
-
-    On a single host a refused loopback address belongs to a process that ended.
-    """
-    address = peer(notice)
-    is_own = address.startswith("127.") and has_error(notice, REFUSED) and not facts.spans_hosts()
-    return networks.is_unreachable_elsewhere(address) and not is_own
 
 
 _FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")

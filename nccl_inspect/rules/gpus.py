@@ -241,17 +241,13 @@ _WRONG = {
 
 def gpu_degraded(facts: Facts) -> Iterator[Hit]:
     """Find what monitors and NCCL's health masks show; it warns of degraded bandwidth since 2.32."""
-    if stated := facts.errors_of_rule("gpu-degraded"):
-        yield Hit(stated)
-    masks = facts.notices("nccl/mnnvl-fabric")
-    if sick := [notice for notice in masks if _mask_of(notice) & 3 == _TRUE]:
-        faults = dict.fromkeys(fault for notice in sick for fault in decode_health(_mask_of(notice)))
-        yield Hit(sick, {"faults": list(faults), "mask": value(sick[0], "health")})
-
-
-def _mask_of(notice: Notice) -> int:
-    mask = str(value(notice, "health"))
-    return int(mask, 16) if mask.startswith("0x") else 0
+    if errors := facts.errors_of_rule("gpu-degraded"):
+        yield Hit(errors)
+    stated = ((notice, str(value(notice, "health"))) for notice in facts.notices("nccl/mnnvl-fabric"))
+    masks = [(notice, int(mask, 16)) for notice, mask in stated if mask.startswith("0x")]
+    if sick := [(notice, mask) for notice, mask in masks if mask & 3 == _TRUE]:
+        faults = dict.fromkeys(fault for _, mask in sick for fault in decode_health(mask))
+        yield Hit([notice for notice, _ in sick], {"faults": list(faults), "mask": value(sick[0][0], "health")})
 
 
 def decode_health(mask: int) -> list[str]:

@@ -730,11 +730,13 @@ def watchdog_timeout(facts: Facts) -> Iterator[Hit]:
     if signals:  # only the dump signals on other ranks report it
         own = [notice for notice in signals if value(notice, "__self") is not None]
         origins = {value(notice, "origin_rank") for notice in signals if notice not in own} - {None}
-        origins |= {rank for notice in own for rank in _rank_of_exception(notice)}
+        stated = ((notice, value(notice, "global_rank")) for notice in signals)
+        named = [(notice, rank_prefix(notice) if rank is None else rank) for notice, rank in stated]
+        origins |= {rank for notice, rank in named if notice in own and rank is not None}
         yield Hit(
             named={
                 "origins": origins,
-                "reporters": {rank for notice in signals for rank in _rank_of_exception(notice)},
+                "reporters": {rank for _, rank in named if rank is not None},
                 "reported": True,
             },
             ranks=origins,
@@ -805,13 +807,6 @@ def _find_absent(own: list[Wait], waiting: set[int], comm: CommunicatorInfo | No
     numbers = {wait.member for wait in own if wait.member is not None}
     few = set(range(max(numbers, default=0))) - numbers
     return {"few": capitalize(ranks_word(few)) if few and len(few) < len(numbers) else ""}
-
-
-def _rank_of_exception(notice: Notice) -> list[int]:
-    """Return the rank that a line of PyTorch names, if any."""
-    rank = value(notice, "global_rank")
-    rank = rank_prefix(notice) if rank is None else rank
-    return [rank] if isinstance(rank, int) else []
 
 
 def watchdog_stuck(facts: Facts) -> Iterator[Hit | Effects]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from operator import methodcaller
 
@@ -23,7 +22,7 @@ from nccl_inspect.judging.peer_to_peer import (
     local_over_net,
 )
 from nccl_inspect.judging.statements import error_of
-from nccl_inspect.model.job import PathKind, Selection
+from nccl_inspect.model.job import Selection
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
@@ -316,7 +315,7 @@ def gdr_disabled(facts: Facts) -> Iterator[Hit]:
     paths = facts.inter_host_net_paths()
     comms = [comm.id for comm in facts.job.communicators if comm.ring_gdr is False]
     if paths and comms and all(kind.gdr is True for kind in paths.kinds):
-        sides = {side: paths.where(partial(_lacks_end, side)) for side in SIDES}
+        sides = {side: paths.filter_values(("kind",), lambda kind, side=side: not kind.ends(side)) for side in SIDES}
         unseen = {rank for side, some in sides.items() for (rank,) in some.distinct(RANKS[side])}
         yield Hit(named={"contradiction": comms[0], "unseen": unseen})
     paths = _paths_without_gdr(facts)
@@ -428,14 +427,6 @@ def _should_have_it(facts: Facts, paths: Selection) -> bool:
     return bool(facts.with_role("nvswitch") or reading)
 
 
-def _lacks_end(side: str, kind: PathKind) -> bool:
-    return not kind.ends(side)
-
-
-def _lacks(side: str, kind: PathKind) -> bool:
-    return kind.gdr_at(side) is False
-
-
 def gdr_not_possible(facts: Facts) -> Iterator[Hit]:
     """Find what other libraries say of peer memory, and paths of a machine that lacks it."""
     if stated := facts.errors_of_rule("gdr-not-possible"):
@@ -450,7 +441,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     paths = _one_sided_paths(facts)
     if not paths:
         return
-    at = {side: paths.where(partial(_lacks, side)) for side in SIDES}
+    at = {side: paths.filter_values(("kind",), lambda kind, side=side: kind.gdr_at(side) is False) for side in SIDES}
     ends = {end for side, some in at.items() for end in some.distinct(RANKS[side], HOSTS[side])}
     ranks, hosts = {rank for rank, _ in ends}, {host for _, host in ends if host}
     whole = _hosts_without(facts.inter_host_rdma_paths())

@@ -10,7 +10,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ErrorCascade, OfiPlatform, OfiProvider
 from nccl_inspect.judging import networks, propagated_errors, transfers
-from nccl_inspect.judging.check import Effects, Evidence, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.statements import message_of
@@ -376,7 +376,14 @@ def socket_instead_of_efa(facts: Facts) -> Iterator[Hit]:
 def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Iterator[Hit]:
     """Find the signs before hosts talk: a plugin that did not come up or found TCP, or a platform with EFA."""
     tcp, expected = networks.fallback(facts), bool(facts.platform and facts.platform.network)
-    signs, hints, refused = _signs(facts), networks.efa_hints(facts), _refusals(facts)
+    hints, refused = networks.efa_hints(facts), _refusals(facts)
+    # Stronger than the plugin's presence: images for all kinds of machines contain it.
+    requests = [one for one in facts.settings("FI_PROVIDER", "NCCL_NET") if one.value.lower() in _NAMES]
+    requests += [one for one in facts.job.environment if one.name.startswith("FI_EFA_") and one.source != "plugin"]
+    shown = [*facts.with_event(OfiPlatform), *filter(_is_of_efa, facts.notices("libfabric/libfabric-warning"))]
+    on_aws = [notice for notice in refused if any(map(networks.is_ec2, notice.hosts))]
+    notices = [*shown[:2], *on_aws[:1], *networks.sought_plugin(facts)[:1], *networks.unusable_efa(facts)[:1]]
+    signs = first_evidence(notices) + evidence_of_settings(requests, 1)
     if not tcp or networks.ib_cards(facts) or networks.slingshot_signs(facts):
         return
     in_ec2 = tcp.is_spread and bool(tcp.stated) and any(map(networks.is_ec2, tcp.hosts))
@@ -402,20 +409,8 @@ def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Ite
     )
 
 
-def _signs(facts: Facts) -> list[Evidence]:
-    """Signs stronger than the plugin's presence: images for all kinds of machines contain it."""
-    requests = [s for s in facts.settings("FI_PROVIDER", "NCCL_NET") if s.value.lower() in _NAMES]
-    own = [s for s in facts.job.environment if s.name.startswith("FI_EFA_") and s.source != "plugin"]
-    of_efa = [n for n in facts.job.notices if isinstance(n.event, OfiPlatform) or _is_of_efa(n)]
-    on_aws = [n for n in _refusals(facts) if any(map(networks.is_ec2, n.hosts))]
-    notices = [*of_efa[:2], *on_aws[:1], *networks.sought_plugin(facts)[:1], *networks.unusable_efa(facts)[:1]]
-    return first_evidence(notices) + evidence_of_settings([*requests, *own], 1)
-
-
 def _is_of_efa(notice: Notice) -> bool:
-    """Return whether it is a message of libfabric about its EFA provider."""
-    is_named = value(notice, "provider") == "efa" or "provider efa" in str(value(notice, "text"))
-    return notice.production == "libfabric/libfabric-warning" and is_named
+    return value(notice, "provider") == "efa" or "provider efa" in str(value(notice, "text"))
 
 
 def _refusals(facts: Facts) -> list[Notice]:

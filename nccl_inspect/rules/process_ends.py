@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -567,7 +568,8 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     pod, has_reason = first.pod, ended.reason in _REASONS
     is_container, is_memory = pod.kind == "container", ended.reason == _MEMORY
     is_last = ".lastState." not in ended.where  # if the container restarted, the log may be of a later run
-    more = {"memory": _twice(first.container.resources.get("memory"))}
+    size = re.fullmatch(r"(\d{1,11})(\D*)", first.container.resources.get("memory") or "")
+    more = {"memory": f"{2 * int(size[1])}{size[2]}" if size else "<more>"}
     limit = workloads.steps(first, Change(("resources", "limits"), more)) if is_memory and not is_container else ()
     yield Hit(
         named={
@@ -602,10 +604,3 @@ def _deaths(facts: Facts) -> list[tuple[Case, Ended]]:
     sure = [(case, ended) for case, ended in ends if ended.reason in _REASONS]
     deaths = sure or (ends if len(ends) < max(len(pods), 2) else [])
     return sorted(deaths, key=lambda death: (death[1].when or "~", death[0].pod.name))
-
-
-def _twice(limit: str | None) -> str:
-    """Return twice the current limit, if it begins with a number."""
-    digits = "".join(sign for sign in limit or "" if sign.isdigit())
-    whole = bool(limit) and (limit or "").startswith(digits) and 0 < len(digits) < 12
-    return f"{2 * int(digits)}{(limit or '')[len(digits) :]}" if whole else "<more>"
