@@ -28,7 +28,7 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
   A number in front takes only the first ones, ``-1`` the last one.
 * ``beside``: statements that are added to these, and settings that are shown with them, where there are some;
   ``NAME = …`` gives them a name. ``known: NAME = …`` names others without showing them.
-* ``ranks`` and ``hosts``: the fields in which these statements name whom they are about; ``none`` for nobody.
+* ``ranks``: the fields in which these statements name the ranks that they are about.
 * ``each``: ``about`` makes a finding for each ``about``, and not only for the first one that finds something;
   ``production`` one for each production.
 * ``except``: a condition on each statement for which it needs no finding.
@@ -247,11 +247,11 @@ whether no other error is a warning (``alone``), one is of these productions (``
 
 def find_things(rule: str, facts: Facts, source: str) -> Things:
     """Return the statements, settings or paths that an ``about`` of the page of a rule names."""
-    most, _, rest_of = source.partition(" ")
-    if most.lstrip("-").isdigit():
-        some = find_things(rule, facts, rest_of)
+    number, _, every = source.partition(" ")
+    if number.lstrip("-").isdigit():
+        some = find_things(rule, facts, every)
         assert not isinstance(some, Selection)
-        return some[: int(most)] if int(most) > 0 else some[int(most) :]
+        return some[: int(number)] if int(number) > 0 else some[int(number) :]
     source, _, fields = source.partition(" where ")
     source, _, barred = source.partition(" not saying ")
     name, _, texts = source.partition(" saying ")
@@ -438,7 +438,7 @@ _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect",)
 _DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud"}
-_OF_STATEMENTS = ("about", "beside", "known", "ranks", "hosts", "each", "except", "unless", "check")
+_OF_STATEMENTS = ("about", "beside", "known", "ranks", "each", "except", "unless", "check")
 _DECLARED |= {*_OF_STATEMENTS}
 _STEPS = ("first", "fix", "last")
 _SAYS = {*_STEPS, "undecided", "needs", "summary", "cause", "impact", "stops", "confirm", "severity", "confidence"}
@@ -604,59 +604,49 @@ def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Iterator
     others = cases(block, rule.name)[1:] if "\nabout: " in block else []
     each, excepted = declared.get("each", ()), declared.get("except", ())
     for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
-        found = _sort([find_things(rule.name, facts, source) for source in sources])
-        spared = {
-            id(one): one for one in found[0] if any(is_met(text, facts, Hit([one]), rule.name) for text in excepted)
-        }
+        every, settings, lines, paths = _sort([find_things(rule.name, facts, source) for source in sources])
+        spared = [one for one in every if any(is_met(text, facts, Hit([one]), rule.name) for text in excepted)]
         if spared:
-            yield Effects([*spared.values()])
-        notices = [one for one in found[0] if id(one) not in spared]
-        if not (notices or any(found[1:])):
+            yield Effects(spared)
+        notices = _without(every, spared)
+        if not (notices or settings or lines or paths):
             continue
         kinds = group_values((one.production, one) for one in notices).values() if "production" in each else [notices]
         for some in kinds:
-            hit = _look_beside(rule, declared, facts, some, *found[1:])
+            hit = _look_beside(rule.name, declared, facts, (some, settings, lines, paths))
             if not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
                 yield _result(rule, facts, hit, block, sources)
         if "about" not in each:
             return
 
 
-def _look_beside(
-    rule: Rule,
-    declared: _Entries,
-    facts: Facts,
-    notices: list[Notice],
-    settings: list[Setting],
-    lines: list[Evidence],
-    paths: Selection | None,
-) -> Hit:
+def _without(notices: list[Notice], others: list[Notice]) -> list[Notice]:
+    known = set(map(id, others))
+    return [one for one in notices if id(one) not in known]
+
+
+_Sorted = tuple[list[Notice], list[Setting], list[Evidence], Selection | None]
+
+
+def _look_beside(rule: str, declared: _Entries, facts: Facts, found: _Sorted) -> Hit:
     """Return what a page is about, with what it shows beside it, and what it knows."""
+    notices, settings, lines, paths = found
     known = [entry.rpartition(" = ") for key in ("beside", "known") for entry in declared.get(key, ())]
-    values = [(name, find_things(rule.name, facts, source)) for name, _, source in known]
-    ids = set(map(id, notices))
-    more, beside, _, _ = _sort([found for _, found in values[: len(declared.get("beside", ()))]])
-    named = {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
-    hit = Hit(
-        [*notices, *(one for one in more if id(one) not in ids)],
-        {"more": [*notices, *lines][1:], "lines": lines, **named},
-        settings=settings,
-        paths=paths,
-        evidence=lines or None,
-    )
+    values = [(name, find_things(rule, facts, source)) for name, _, source in known]
+    more, beside, _, _ = _sort([some for _, some in values[: len(declared.get("beside", ()))]])
+    named: dict[str, object] = {"more": [*notices, *lines][1:], "lines": lines}
+    named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
+    hit = Hit([*notices, *_without(more, notices)], named, settings=settings, paths=paths, evidence=lines or None)
     if "ranks" in declared:
-        fields = declared["ranks"][0].split()
-        hit = hit.with_fields(ranks=() if fields == ["none"] else ranks_concerned(facts, notices, *fields))
-    if "hosts" in declared:
-        hit = hit.with_fields(hosts=[str(_field(one, declared["hosts"][0]) or "") for one in notices])
+        hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *declared["ranks"][0].split()))
     if beside:
         first = [*paths.first_lines()[:_MOST_PATHS]] if paths else []
         shown = [*first, *hit.notices, *settings, *beside]
-        hit = hit.with_fields(named={"settings": settings or beside, **hit.named}, evidence=shown)
+        hit = hit.with_fields(named={"settings": settings or beside, **named}, evidence=shown)
     return hit
 
 
-def _sort(found: list[Things]) -> tuple[list[Notice], list[Setting], list[Evidence], Selection | None]:
+def _sort(found: list[Things]) -> _Sorted:
     """Return which of some things are statements, settings, lines and paths, each once."""
     several = [some for some in found if isinstance(some, Selection)]
     each = list({id(one): one for some in found if not isinstance(some, Selection) for one in some}.values())
