@@ -13,8 +13,6 @@ from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import ranks_word
 
 _MODELS = "torch/models-differ"
-_NAMES_BELOW = 4
-"""Lines below a report in which it names a task."""
 
 
 def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
@@ -52,7 +50,7 @@ def task_lost(facts: Facts) -> Iterator[Hit | Effects]:
     named += [
         one
         for one in facts.notices("frameworks/task-named", "frameworks/task-of-error")
-        if any(_is_near(notice, one, _NAMES_BELOW) for notice in notices)
+        if any(_is_near(notice, one, 4) for notice in notices)
     ]
     tasks = dict.fromkeys(f"task {value(one, 'task')} of {value(one, 'job')}" for one in named)
     if notices:

@@ -123,7 +123,6 @@ def _is_of_connect(failure: cuda.Failure) -> bool:
 
 
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
-_WIDTH = 200
 _NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}
 """Errors of NVML, with the CUDA error that has the same causes."""
 _STATED = {"torch/no-gpus": _NO_DEVICE, "torch/no-gpus-available": _NO_DEVICE, "torch/driver-too-old": 35}
@@ -151,7 +150,7 @@ def cuda_init_error(facts: Facts) -> Iterator[Hit | Effects]:
         codes = [code for code in codes if code != _NO_DEVICE] or codes  # "no GPU" follows from the others
         answers = list(map(cuda.find_start_answer, codes))
         named = {
-            "error": cut(message_of(notices[0]).strip(), _WIDTH),
+            "error": cut(message_of(notices[0]).strip(), 200),
             "causes": "; ".join(cause for cause, _ in answers),
             "steps": [step for _, fix in answers for step in fix],
             "vague": {_BUSY, _UNKNOWN}.issuperset(codes),
@@ -319,9 +318,6 @@ def _words(notice: Notice) -> str:
     return _text_of(notice) or find_text(notice)
 
 
-_ON_HOST = "host alloc"
-
-
 def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     """Find CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, if it ended a rank or the job."""
     failures = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
@@ -329,7 +325,7 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     torch = [notice for notice in (*facts.notices("torch/cuda-out-of-memory"), *full) if has_ended(facts, notice)]
     notices = [*(failure.notice for failure in failures), *torch]
     sizes = facts.notices("nccl/cuda-allocation-failed", "rccl/rccl-cumem-allocation-failed")
-    on_host = [value(notice, "call") == _ON_HOST for notice in sizes]
+    on_host = [value(notice, "call") == "host alloc" for notice in sizes]
     if not notices:
         if sizes and not cuda.failures(facts):
             yield Hit(sizes, {"without reason": True, "on host": all(on_host)})

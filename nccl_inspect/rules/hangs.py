@@ -282,7 +282,6 @@ def _connecting(comm: CommunicatorInfo, others: int = 0) -> dict[str, object]:
     }
 
 
-_FIRST_WORK = 1
 _BY_PCIE = compile_later(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")
 
 
@@ -312,7 +311,7 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
     if not comms or is_other or any(comm.unconnected for comm in comms) or at_end.is_starting_another(facts):
         return
     # The time-outs of all ranks in the first work of a process group; none if a rank did not arrive.
-    first = [wait for wait in waits(facts) if wait.seq <= _FIRST_WORK]
+    first = [wait for wait in waits(facts) if wait.seq <= 1]
     arrived = {wait.rank if wait.rank is not None else wait.member for wait in first}
     is_first = len(first) == len(waits(facts)) and arrived.issuperset(range(comms[0].nranks))
     stuck = [wait.notice for wait in first] if is_first else []
@@ -511,10 +510,6 @@ def _last_call(part: Part) -> str:
     return f"the last call of rank {part.rank} was {called}{where}, which is complete"
 
 
-_MOST_STRAGGLERS = 3
-"""Ranks that are reported; if there are more, the time is lost elsewhere."""
-
-
 def straggler(facts: Facts) -> Iterator[Hit]:
     """Find who is late, by how long the calls took on each rank, if PyTorch measured it."""
     dumps = flight_recorder.dumps_of(facts)
@@ -522,7 +517,8 @@ def straggler(facts: Facts) -> Iterator[Hit]:
         return
     from nccl_inspect.artifacts import stragglers  # most logs have no dumps
 
-    for late in stragglers.find_stragglers(dumps)[:_MOST_STRAGGLERS]:
+    # If there are more, the time is lost elsewhere.
+    for late in stragglers.find_stragglers(dumps)[:3]:
         others = set(late.group.ranks) - {late.rank}
         yield Hit(
             named={

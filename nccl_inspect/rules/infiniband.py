@@ -48,8 +48,6 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     )
 
 
-_NEEDS_ADDRESS = (None, "RTR")
-"""The step that names the peer; before 2.24 the step is not printed."""
 _MAPPED = "::ffff:"
 
 
@@ -85,7 +83,7 @@ def _find_unconnected(facts: Facts) -> list[Notice]:
         for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
         if (notice not in calls or value(notice, "name") == "modify_qp")
         and str(value(notice, "error")).startswith(_TO_THE_PEER)  # markup may follow
-        and value(notice, "to_state") in _NEEDS_ADDRESS
+        and value(notice, "to_state") in (None, "RTR")
         and value(notice, "local_gid") != "N/A"
     ]
 

@@ -154,10 +154,6 @@ def _find_high_index(facts: Facts) -> int:
     return max((facts.gpu(*end).nvml_dev or 0 for end in ends), default=0)
 
 
-_SYSTEM_ERROR = 2
-_READS_PLACE = ("graph/xml.cc", "graph/topo.cc")
-
-
 def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:
     """Find complete rings whose ranks all have a known host, if the hosts are NCCL's nodes."""
     if facts.job.rank_space != "global" or any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):

@@ -194,7 +194,6 @@ def _mentions(effect: Finding, pattern: re.Pattern[str]) -> bool:
     return any(pattern.search(text) for text in (effect.summary, *(line.text for line in effect.evidence)))
 
 
-_ENOUGH = ("IPC_LOCK", "ALL", "CAP_IPC_LOCK")
 _LARGE = 1 << 30
 
 
@@ -226,7 +225,7 @@ def ipc_lock_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]
 
 
 def _may_not_lock(pod: Pod, container: Container) -> bool:
-    allowed = container.privileged or not container.capabilities.isdisjoint(_ENOUGH)
+    allowed = container.privileged or not container.capabilities.isdisjoint(("IPC_LOCK", "ALL", "CAP_IPC_LOCK"))
     return pod.is_whole and not allowed and (container.memlock or 0) < _LARGE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -356,10 +357,6 @@ def nic_unused(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_FIRST = (2, 12)
-"""The release that brought PXN."""
-
-
 def pxn_unused(facts: Facts) -> Iterator[Hit]:
     """Find hosts where PXN could help: several NICs and several ranks, with NVLink between them."""
     paths = facts.inter_host_rdma_paths()
@@ -380,18 +377,16 @@ def _stray(facts: Facts) -> Selection:
     uses_it = any(kind.pxn_rank is not None for kind in facts.inter_host_rdma_paths().kinds)
     # The release is known to have it; an inferred range does not count.
     releases = [re.fullmatch(r"(\d+)\.(\d+)\..*", version) for version in facts.job.nccl_versions]
-    has_it = bool(releases) and all(one is not None and (int(one[1]), int(one[2])) >= _FIRST for one in releases)
+    has_it = bool(releases) and all(one is not None and (int(one[1]), int(one[2])) >= (2, 12) for one in releases)
     if not joined or uses_it or not has_it:
         return facts.no_paths()
     return crossing_paths(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
 
 
-_TIMED_OUT = 110
-
-
 def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     """Find whether the ranks with timeouts are those that connect different NIC numbers."""
-    connecting = [one for one in facts.notices("nccl/ib-modify-qp-failed") if value(one, "errno") == _TIMED_OUT]
+    refused = facts.notices("nccl/ib-modify-qp-failed")
+    connecting = [one for one in refused if value(one, "errno") == errno.ETIMEDOUT]
     lost = facts.completions(UNANSWERED)
     lost = [] if silent_peers(facts, lost) else lost  # a fabric fails both ways; here a process or a host was lost
     errors, hints = [*connecting, *lost], facts.notices("nccl/hint-cross-rail")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -107,13 +108,8 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_NOBODY_LISTENS = 111
 _CUDA_FAILED = 1
 """ncclUnhandledCudaError."""
-
-
-_NOT_THERE = 2
-_FILE = "misc/shmutils.cc"
 
 
 def shm_attach_failed(facts: Facts) -> Iterator[Hit]:
@@ -132,12 +128,12 @@ def shm_attach_failed(facts: Facts) -> Iterator[Hit]:
 
 def _is_about_shm(notice: Notice) -> bool:
     """Return whether it is about a segment; the line of the failed call does not name it."""
-    is_call = notice.production == "nccl/system-call-failed" and (notice.location or "").startswith(_FILE)
+    is_call = notice.production == "nccl/system-call-failed" and (notice.location or "").startswith("misc/shmutils.cc")
     return is_call or "shm-segment" in notice.roles
 
 
 def _is_missing(notice: Notice) -> bool:
-    return value(notice, "errno") == _NOT_THERE or "No such file" in str(value(notice, "error"))
+    return value(notice, "errno") == errno.ENOENT or "No such file" in str(value(notice, "error"))
 
 
 def shm_cumem_host_failed(facts: Facts) -> Iterator[Hit]:

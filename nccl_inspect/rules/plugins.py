@@ -112,8 +112,6 @@ def _is_not_sought(facts: Facts) -> bool:
     return not any(searches) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")
 
 
-_INSTEAD = "tuner instead"
-"""The end of the message about the last search for an interface."""
 _TUNED = ("p5", "p6")
 """Types for which aws-ofi-nccl has tuning data."""
 
@@ -131,7 +129,7 @@ def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
     is_tuned = facts.platform is not None and facts.platform.name.startswith(_TUNED)
     has_data = is_tuned and bool(networks.libfabric_paths(facts))
     probes = facts.plugin("TUNER", "probe")
-    ended = [notice for notice in missed if _INSTEAD in notice.message and notice in probes]
+    ended = [notice for notice in missed if "tuner instead" in notice.message and notice in probes]
     is_missing = not (failed or overridden or unavailable) and bool(requested or has_data)
     yield Effects(failed)
     if notices := failed or overridden or unavailable or (missed if is_missing else ended):
@@ -171,16 +169,14 @@ def efa_completion_error(facts: Facts) -> Iterator[Hit]:
         yield Hit(notices, {"error": notices[0].message.removeprefix("NET/OFI "), "without code": True})
 
 
-_NO_MEMORY = -12
 _CONNECTING = ("transport/net.cc", "include/net.h")
 """Until 2.11 NCCL calls plugins through the second."""
-_BUILT_IN = (None, "Socket", "IB")
 
 
 def efa_init_failed(facts: Facts) -> Iterator[Hit]:
     """Find a failed initialization, and set-up errors if no network of the plugin came up."""
     unregistered = facts.with_role("memory-not-registered")  # for lack of locked memory, it explains later failures
-    if networks.slingshot_signs(facts) or any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in unregistered):
+    if networks.slingshot_signs(facts) or any(abs(value(notice, "rc") or 0) == 12 for notice in unregistered):
         return  # the plugin also supports Slingshot
     failed = [one for one in networks.ofi_lines(facts) if getattr(one.event, "status", "") == "failed"]
     stated = [*facts.notices("aws-ofi-nccl/ofi-gdr-disabled-on-capable"), *facts.errors_of_rule("efa-init-failed")]
@@ -196,7 +192,7 @@ def efa_init_failed(facts: Facts) -> Iterator[Hit]:
 
 
 def _came_up(facts: Facts) -> bool:
-    is_named = any(comm.network not in _BUILT_IN for comm in facts.job.communicators)
+    is_named = any(comm.network not in (None, "Socket", "IB") for comm in facts.job.communicators)
     return is_named or bool(networks.libfabric_paths(facts))
 
 
@@ -426,7 +422,6 @@ _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
 _RETURNS = "tcpxResult_t"
 """TCPX prints the signature of a function where other warnings have their source location."""
 _TIMED_OUT = ("timed out", "timeout", "deadline exceeded")
-_OF_DAEMON = ("daemon-ends", "daemon-gone")
 _WAITS, _ABORTED = "tcpxo/fastrak-rxdm-not-ready", "tcpxo/fastrak-init-failed"
 _ABORTS_OF_WAITS = ("DEADLINE_EXCEEDED: ", "connect() error", "receive() error")
 
@@ -478,7 +473,7 @@ def _is_timeout(notice: Notice) -> bool:
     own = own or notice.rule == "tcpx-timeout"
     if notice.level != "WARN" or not own or notice.rule not in ("", "tcpx-timeout"):
         return False
-    if not notice.roles.isdisjoint(_OF_DAEMON) or notice.production in (_WAITS, _ABORTED):
+    if not notice.roles.isdisjoint(("daemon-ends", "daemon-gone")) or notice.production in (_WAITS, _ABORTED):
         return False
     return any(phrase in notice.message.lower() for phrase in _TIMED_OUT)
 
@@ -487,13 +482,6 @@ def _text(notice: Notice) -> str:
     """Return the message without its head: the plugin's name and time, or the prefix of a line of the daemon."""
     mark = "] " if notice.production.startswith("tcpxo/rxdm-") else ": "
     return message_of(notice).partition(mark)[2].strip() or notice.message
-
-
-_NONE, _NO_NIC = "tcpxo/fastrak-no-interface", "tcpxo/fastrak-no-closest-nic"
-
-
-_MEMORY = ("registration", "daemon-memory", "daemon-request")
-_ABORTS_OF_ENGINE = ("Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler")
 
 
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")

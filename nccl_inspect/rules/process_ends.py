@@ -66,7 +66,6 @@ _UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachab
 """Errors of transfers over a working connection that no process closed: a lost machine does not."""
 _RESETS = ("reset by peer", "Broken pipe", *_UNANSWERED)
 """Errors of a call that failed only because the other side is gone."""
-_SLURM_KILLED = "Out Of Memory"
 _POD = "launchers/kubernetes-pod-killed"
 """A row that may be of any pod of the cluster."""
 _MOST_SHOWN = 4
@@ -77,7 +76,7 @@ def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
     """Find processes that ended, and connections closed by that; the story decides what came first."""
     closed, lost = _closed_connections(facts), loss_exceptions(facts)
     echoes = [*closed, *echoes_of_another(facts), *facts.completions(FLUSHED)]
-    by_slurm = [notice for notice in task_ends(facts) if str(report_of(notice).how).startswith(_SLURM_KILLED)]
+    by_slurm = [notice for notice in task_ends(facts) if str(report_of(notice).how).startswith("Out Of Memory")]
     departed = process_ends(facts)
     yield Effects([notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)])
     if killed := [*by_slurm, *facts.with_role("memory-kill")]:
