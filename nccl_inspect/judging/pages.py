@@ -198,7 +198,9 @@ CONDITIONS: dict[str, Condition] = {
     "followed": lambda facts, notices, names: any(
         one.place < later.place for one in notices for later in facts.notices(*names)
     ),
-    "used": lambda facts, notices, _: bool(facts.job.communicators) or is_all(exceptions.is_used_below, facts, notices),
+    "used": lambda facts, notices, _: (
+        bool(facts.job.communicators) or all(exceptions.is_used_below(facts, one) for one in notices)
+    ),
     "printed": lambda facts, *_: bool(facts.job.last_lines),
     "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
     "cuda": lambda facts, *_: bool(cuda.failures(facts)),
@@ -285,11 +287,6 @@ def _field(one: Thing, name: str) -> object:
     is_typed = one.event is not None and not isinstance(one.event, Quoted)
     own = getattr(one.event, name, None) if is_typed else value(one, name)
     return getattr(one, name) if own is None and name in ("level", "production") else own
-
-
-def is_all(test: Callable[[Facts, Notice], bool], facts: Facts, notices: list[Notice]) -> bool:
-    """Return whether something is so for all of some statements."""
-    return bool(notices) and all(test(facts, one) for one in notices)
 
 
 def _are_of_release(facts: Facts, _: str = "", limit: str = "") -> bool:

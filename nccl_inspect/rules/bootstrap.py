@@ -83,11 +83,7 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
         where = {process for notice in notices for process in notice.processes}
         settings = [one for one in facts.settings("NCCL_SOCKET_IFNAME") if where & set(one.processes)]
         ranks, hosts = ranks_in(notices), hosts_in(notices)
-        named = {
-            "ranks": ranks,
-            "hosts": some_names(sorted(filter(is_named, hosts))),
-            "without family": not stated,
-        }
+        named = {"ranks": ranks, "hosts": some_names(sorted(filter(is_named, hosts))), "without family": not stated}
         yield Hit(notices, named, ranks, hosts, [*notices, *evidence_of_settings(settings)], settings=settings)
     elif garbled := facts.with_role("garbled-address"):
         listed = networks.listed_interfaces(facts)

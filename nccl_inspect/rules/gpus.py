@@ -439,6 +439,5 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     elif gpu and is_old and facts.job.failed and not facts.job.paths:
         errors, listed = facts.errors(forced_ends=False), facts.with_role("rank-list")
         yield Hit(
-            named=named | {"generation": gpu.words, "first": gpu.first},
-            evidence=[*version, *listed[:1], *errors[:2]],
+            named=named | {"generation": gpu.words, "first": gpu.first}, evidence=[*version, *listed[:1], *errors[:2]]
         )

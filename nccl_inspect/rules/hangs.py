@@ -214,9 +214,7 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
     job = facts.job
     if job.failed or facts.errors(forced_ends=False) or at_end.node_failed(facts):
         return
-    comms = [
-        comm for comm in usage.used_communicators(job) if len(comm.completed) == comm.nranks > 1 and not comm.ended
-    ]
+    comms = _working(facts)
     open_ones = sorted((comm for comm in comms if comm.unconnected), key=lambda comm: not _odd_ranks(facts, comm))
     silent = [] if process_ends(facts) else at_end.unexplained_ends(facts)
     has_header = not job.ended_by and at_end.ends_with_empty_table(facts)
@@ -267,6 +265,11 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
         yield Hit(named={"empty": True}, ranks=(), hosts=facts.hosts(), evidence=[last])
 
 
+def _working(facts: Facts) -> list[CommunicatorInfo]:
+    used = usage.used_communicators(facts.job)
+    return [comm for comm in used if len(comm.completed) == comm.nranks > 1 and not comm.ended]
+
+
 def _odd_ranks(facts: Facts, comm: CommunicatorInfo) -> set[int]:
     return at_end.ranks_that_differ(facts) & {rank for rank in comm.ranks if rank is not None}
 
@@ -301,11 +304,7 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
         }
         yield Hit([], named, paths.ends(), paths.hosts(), cut, open_paths=paths)
         return
-    comms = [
-        comm
-        for comm in usage.used_communicators(facts.job)
-        if len(comm.completed) == comm.nranks > 1 and not comm.ended
-    ]
+    comms = _working(facts)
     errors = [error for error in facts.errors(forced_ends=False) if not is_propagated_error(error)]
     is_other = facts.job.failed or any(not isinstance(error.event, CollectiveTimeout) for error in errors)
     if not comms or is_other or any(comm.unconnected for comm in comms) or at_end.is_starting_another(facts):
@@ -730,11 +729,7 @@ def watchdog_timeout(facts: Facts) -> Iterator[Hit]:
         named = [(notice, rank_prefix(notice) if rank is None else rank) for notice, rank in stated]
         origins |= {rank for notice, rank in named if notice in own and rank is not None}
         yield Hit(
-            named={
-                "origins": origins,
-                "reporters": {rank for _, rank in named if rank is not None},
-                "reported": True,
-            },
+            named={"origins": origins, "reporters": {rank for _, rank in named if rank is not None}, "reported": True},
             ranks=origins,
             hosts=(),
             evidence=first_evidence(signals),

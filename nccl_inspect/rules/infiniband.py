@@ -107,12 +107,7 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
         yield from _find_apart(facts)
         return
     notices += lists
-    named = {
-        "failed": failed,
-        "unlisted": not lists,
-        "both": both,
-        "used": [f"{nic} ({kinds[nic]})" for nic in used],
-    }
+    named = {"failed": failed, "unlisted": not lists, "both": both, "used": [f"{nic} ({kinds[nic]})" for nic in used]}
     ranks = ranks_in(failed) or (paths.ends() if both else ranks_in(notices))
     yield Hit(notices, named, ranks, hosts_in(notices), [*notices[:3], *paths.first_lines()[:2]])
 

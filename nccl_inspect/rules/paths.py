@@ -226,9 +226,6 @@ def _hardware(facts: Facts, pairs: Selection) -> dict[str, object]:
     return named | {"sure": facts.hardware == "certain", "from a list": True}
 
 
-_NO_SPACE = 28
-
-
 def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
     """Find warnings about creating a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     failed = [
@@ -243,9 +240,9 @@ def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
         named = {
             "size": f"{size / 1e6:.1f}" if size else "",
             "errors": ", ".join(
-                sorted({str(value(n, "error")) for n in failed if value(n, "errno") in codes - {_NO_SPACE}})
+                sorted({str(value(n, "error")) for n in failed if value(n, "errno") in codes - {errno.ENOSPC}})
             ),
-            "full": full or _NO_SPACE in codes,
+            "full": full or errno.ENOSPC in codes,
             "reason": full or codes,
         }
         yield Hit(failed, named, evidence=[*full, *failed])

@@ -486,14 +486,7 @@ def driver_shutting_down(facts: Facts) -> Iterator[Hit]:
     ending = ranks_in(notices)
     ended = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
     left = set(facts.job.ranks_seen) - ending - ended
-    yield Hit(
-        notices,
-        named={
-            "ending": ending,
-            "left": left,
-            "not all": left or not ending,
-        },
-    )
+    yield Hit(notices, named={"ending": ending, "left": left, "not all": left or not ending})
 
 
 _BY_TIME = ("ended", "gone")
