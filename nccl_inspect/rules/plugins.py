@@ -184,7 +184,7 @@ def efa_init_failed(facts: Facts) -> Iterator[Hit]:
     notices = [*reasons, *facts.notices("aws-ofi-nccl/ofi-protocol-failed"), *failed]
     broken = _find_broken(facts, reasons)
     if notices and (failed or facts.job.failed or broken or not _came_up(facts)):
-        named = {"reason": reasons[0].message.removeprefix("NET/OFI ") if reasons else "", "broken": broken}
+        named = {"broken": broken, "reason": reasons[0].message.removeprefix("NET/OFI ") if reasons else ""}
         yield Hit(notices, named, evidence=[*reasons[:3], *notices[-2:], *broken[:1]])
 
 
