@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.check import Effects, Facts, Hit, first_evidence, value
 from nccl_inspect.judging.ends import has_ended
 from nccl_inspect.judging.life import is_still, works_below
 from nccl_inspect.util.grouping import group_values
@@ -50,7 +50,12 @@ def task_lost(facts: Facts) -> Iterator[Hit | Effects]:
     named += [
         one
         for one in facts.notices("frameworks/task-named", "frameworks/task-of-error")
-        if any(_is_near(notice, one, 4) for notice in notices)
+        if any(
+            line.source == other.source and 0 < other.order - line.order <= 4
+            for notice in notices
+            for line in notice.evidence
+            for other in one.evidence
+        )
     ]
     tasks = dict.fromkeys(f"task {value(one, 'task')} of {value(one, 'job')}" for one in named)
     if notices:
@@ -70,12 +75,3 @@ def horovod_stalled(facts: Facts) -> Iterator[Hit | Effects]:
     is_over = ended and not works_below(facts, ended)
     known = {"late": ranks, "ended": is_over, "still": is_still(facts, [*stalls, *names])}
     yield Hit([*ended, *stalls], known, ranks=ranks, hosts=(), evidence=first_evidence([*stalls[:1], *names, *ended]))
-
-
-def _is_near(notice: Notice, below: Notice, most: int) -> bool:
-    """Return whether a line of a statement is just below one of another."""
-    return any(
-        line.source == other.source and 0 < other.order - line.order <= most
-        for line in notice.evidence
-        for other in below.evidence
-    )

@@ -45,7 +45,7 @@ from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import capitalize, conjugate, count, list_words, ranks_word
 
 if TYPE_CHECKING:
-    from nccl_inspect.artifacts.ras import Answer, Lost, Member, Mismatch, State
+    from nccl_inspect.artifacts.ras import Answer, Member, Mismatch, State
     from nccl_inspect.artifacts.standstill import Part, Standstill
 
 
@@ -614,6 +614,11 @@ def process_unresponsive(facts: Facts) -> Iterator[Hit]:
     is_known, is_dead = len(ranks) == len(newest), any(entry.is_dead for _, entry in newest.values())
     places = [f"pid {pid} on {entry.host}" for pid, (_, entry) in newest.items()]
     alive = list(_alive(facts, {known[pid]: name for pid, (name, _) in newest.items() if pid in known}))
+    lines = []
+    for place, (name, entry) in enumerate(newest.values(), 1):  # JSON has one line, whose processes stay in their order
+        where = f"rank {entry.rank} of communicator {entry.comm_id}: " if entry.rank is not None else ""
+        text = f"{where}process {entry.pid} on {entry.host}: {'considered dead' if entry.is_dead else 'no answer'}"
+        lines.append(Evidence(name, entry.line, text, order=max(entry.line, place)))
     yield Hit(
         named={
             "silent": ranks_word(ranks) if is_known else list_words(places),
@@ -624,7 +629,7 @@ def process_unresponsive(facts: Facts) -> Iterator[Hit]:
         },
         ranks=ranks if is_known else (),
         hosts=hosts_with(facts.job, ranks) or {entry.host for _, entry in newest.values()},
-        evidence=[*(line for _, line in alive), *map(_line_of_lost, newest.values(), range(len(newest)))],
+        evidence=[*(line for _, line in alive), *lines],
         confidence="possible" if alive else "certain" if is_dead else "likely",
     )
 
@@ -641,14 +646,6 @@ def _alive(facts: Facts, answer_of: Mapping[int, str]) -> Iterator[tuple[str, Ev
             words = f". But its dump contradicts that: rank {rank} was active {later:.0f} s after this answer"
             text = f"rank {rank}: {flight_recorder.describe_call(dump.last)}, {dump.last.state}"
             yield words, Evidence(dump.name, dump.last.order, text)
-
-
-def _line_of_lost(found: tuple[str, Lost], place: int) -> Evidence:
-    """Return the line of the answer; JSON has only one, whose processes stay in their order."""
-    name, entry = found
-    where = f"rank {entry.rank} of communicator {entry.comm_id}: " if entry.rank is not None else ""
-    text = f"{where}process {entry.pid} on {entry.host}: {'considered dead' if entry.is_dead else 'no answer'}"
-    return Evidence(name, entry.line, text, order=max(entry.line, place + 1))
 
 
 _REMOTE_ERROR = "Remote process error"

@@ -94,7 +94,10 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
 
     NCCL identifies hosts by name and boot id, so pods of one machine are separate nodes.
     """
-    alone = [comm for comm in facts.job.communicators if comm.nranks > 1 and _is_spread(comm)]
+    sizes = ((comm, comm.nnodes) for comm in facts.job.communicators if comm.nranks > 1)
+    # Before 2.20 NCCL does not print the number of nodes.
+    nnodes = ((comm, len(set(filter(is_named, comm.hosts))) if size is None else size) for comm, size in sizes)
+    alone = [comm for comm, size in nnodes if size == comm.nranks]
     names = {comm.id for comm in alone}
     paths = facts.inter_host_net_paths().filter_values(("communicators",), lambda comms: names.intersection(comms))
     nodes = list(workloads.nodes(facts).values())
@@ -138,12 +141,6 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
 
 def _bus_ids(facts: Facts) -> list[str]:
     return [gpu.bus_id for gpu in facts.job.gpus.values() if gpu.bus_id]
-
-
-def _is_spread(comm: CommunicatorInfo) -> bool:
-    if comm.nnodes is not None:
-        return comm.nnodes == comm.nranks
-    return len(set(filter(is_named, comm.hosts))) == comm.nranks  # before 2.20 NCCL does not print the number of nodes
 
 
 def _find_high_index(facts: Facts) -> int:

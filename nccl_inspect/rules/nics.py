@@ -28,7 +28,7 @@ from nccl_inspect.judging.networks import is_google_network
 from nccl_inspect.judging.transfers import UNANSWERED, silent_peers
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
-from nccl_inspect.model.paths.path import SIDES, End, Link
+from nccl_inspect.model.paths.path import SIDES, Link
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import is_or_are, ranks_word, some_names
@@ -58,14 +58,16 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
         link for kind, *hosts in paths.distinct(*joined) for link in kind.links if _leaves_rail(hosts, link, rails)
     ]
     uses = {False: "rings or trees", True: "send/recv"}
+    ends = (end for end in (links[0].send, links[0].receive) if end)
+    one, other = (f"NIC {end.nic_index}" + (f" ({end.nic})" if end.nic else "") for end in ends)
     named = {
         "crossing": len(paths),
         "matched": facts.inter_host_rdma_paths().where(
             lambda kind: any(one.send and one.receive for one in kind.links)
         ),
         "uses": ", and ".join(uses[is_send_recv] for is_send_recv in sorted({link.send_recv for link in links})),
-        "one": _nic_name(links[0].send),
-        "other": _nic_name(links[0].receive),
+        "one": one,
+        "other": other,
         "listed": listed,
         "warned": warned,
         "settings": settings if not listed and not warned else [],
@@ -90,11 +92,6 @@ def _leaves_rail(hosts: Sequence[str | None], link: Link, rails: _Rails) -> bool
     return None in pair or len(pair) > 1
 
 
-def _nic_name(end: End | None) -> str:
-    nic, index = (end.nic, end.nic_index) if end else (None, None)
-    return f"NIC {index}" + (f" ({nic})" if nic else "")
-
-
 def mixed_networks(facts: Facts) -> Iterator[Hit]:
     """Find communicators with several networks, and connections whose two ends name different ones.
 
@@ -104,12 +101,17 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
     crossed = (
         facts.paths(transport="NET").where(lambda kind: kind.also).filter_values(("kind", "communicators"), _is_crossed)
     )
-    without = networks.without_cards(facts)
+    without, listed = networks.without_cards(facts), facts.user_settings("NCCL_IB_HCA")
+    # A connection of one network reaches a listener of another.
+    refused = [one for one in facts.with_role("stranger") if value(one, "got_type") is not None]
+    refused += facts.with_role("garbled-address")
     if mixed or crossed:
         odd = _odd_ranks(mixed)
         where = set(hosts_with(facts.job, odd))
         lacking = [notice for notice in without if set(notice.hosts) <= where]
-        named, refused = _outcome(facts, mixed, bool(crossed)), _find_refusals(facts)
+        where_lacking = hosts_in(lacking)
+        listed = [one for one in listed if not where_lacking.isdisjoint(one.hosts)]
+        named = _outcome(facts, mixed, is_crossed=bool(crossed), is_refused=bool(refused))
         if mixed:
             groups = (
                 f"{net} on {ranks_word(global_ranks(mixed[0], ranks))}" for net, ranks in mixed[0].networks.items()
@@ -120,7 +122,7 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
             named |= {"networks": " and ".join(both), "src": crossed[0].src, "dst": crossed[0].dst}
         lines = [line for comm in mixed[:1] for line in comm.network_lines]
         yield Hit(
-            named=named | {"odd": odd} | _lacks(facts, hosts_in(lacking)),
+            named=named | {"odd": odd, "lacking": where_lacking, "listed": listed},
             ranks=odd or crossed.ends(),
             hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or crossed.hosts(),
             evidence=[*lacking[:1], *lines, *crossed.first_lines()[:2], *refused[:2]],
@@ -135,25 +137,20 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
         yield Hit(notices, named, evidence=[*notices[:3], *others[:1]])
     elif without and not any(comm.networks for comm in facts.job.communicators) and not facts.paths(transport="NET"):
         others = networks.card_lists(facts)
-        lacks = _lacks(facts, hosts_in(without))
-        named = {"hosts_with": hosts_in(others), "hosts_without": hosts_in(without)} | lacks
-        yield Hit(without, named, evidence=[*without[:2], *others[:2], *lacks["listed"][:1]])
+        lacking_hosts = hosts_in(without)
+        listed = [one for one in listed if not lacking_hosts.isdisjoint(one.hosts)]
+        named = {"hosts_with": hosts_in(others), "lacking": lacking_hosts, "listed": listed}
+        yield Hit(without, named, evidence=[*without[:2], *others[:2], *listed[:1]])
 
 
-def _lacks(facts: Facts, hosts: set[str]) -> dict[str, Any]:
-    """Return the hosts without cards, and the cards that a setting names there."""
-    listed = [one for one in facts.user_settings("NCCL_IB_HCA") if not hosts.isdisjoint(one.hosts)]
-    return {"lacking": hosts, "listed": listed}
-
-
-def _outcome(facts: Facts, mixed: list[CommunicatorInfo], is_crossed: bool) -> dict[str, object]:
+def _outcome(facts: Facts, mixed: list[CommunicatorInfo], *, is_crossed: bool, is_refused: bool) -> dict[str, object]:
     """Return what happened to communicators with several networks."""
     if not is_crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed):
         return {"unused": True}
     names = {comm.id for comm in mixed}
     joined = facts.inter_host_net_paths().distinct("communicators")
     works = not facts.job.failed and any(names.intersection(comms) for (comms,) in joined)
-    is_dead = is_crossed or bool(_find_refusals(facts)) or facts.job.failed
+    is_dead = is_crossed or is_refused or facts.job.failed
     is_stuck = bool(mixed) and not works and facts.none_initialized(mixed) and not facts.job.excerpt  # or it was cut
     return {"by chance": works and not is_dead, "fatal": is_dead or is_stuck, "guessed": not (mixed and is_dead)}
 
@@ -166,12 +163,6 @@ def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:
         and not set(other.communicators).isdisjoint(communicators)
         for other in kind.also
     )
-
-
-def _find_refusals(facts: Facts) -> list[Notice]:
-    """Find NCCL's lines where a connection of one network reaches a listener of another."""
-    wrong_type = [notice for notice in facts.with_role("stranger") if value(notice, "got_type") is not None]
-    return [*wrong_type, *facts.with_role("garbled-address")]
 
 
 def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
