@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.event.base import is_named
@@ -19,34 +18,22 @@ from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, mess
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import list_words, ranks_word, read_range
 
-
-@frozen
-class Generation(Frozen):
-    """GPUs with the same first release of NCCL."""
-
-    words: str
-    names: re.Pattern[str]
-    """As the driver and machine types name them."""
-    first: str
-
-
 GENERATIONS = (
-    Generation(
+    (
         "Ampere and Ada (sm_80, sm_86, sm_89)",
         compile_later(r"\b(?:A100|A800|A30|A40|A16|A10G?|A2|L4|L20|L40S?|RTX A\d{3,4}|RTX [34]0\d0|RTX \d{4} Ada)\b"),
         "2.7.3",
     ),
-    Generation("Hopper (sm_90)", compile_later(r"\b(?:G?H100|G?H200|H800|H20)\b"), "2.15.1"),
-    Generation("Blackwell (sm_100, sm_103)", compile_later(r"\b(?:B100|G?B200|G?B300)\b"), "2.25.1"),
+    ("Hopper (sm_90)", compile_later(r"\b(?:G?H100|G?H200|H800|H20)\b"), "2.15.1"),
+    ("Blackwell (sm_100, sm_103)", compile_later(r"\b(?:B100|G?B200|G?B300)\b"), "2.25.1"),
     # The makefile has sm_120 since 2.25.1, whose kernels ask for more shared memory than these GPUs have.
-    Generation("RTX Blackwell (sm_120, sm_121)", compile_later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), "2.26.2"),
-    Generation("Thor (sm_110)", compile_later(r"\bThor\b"), "2.27.5"),
+    ("RTX Blackwell (sm_120, sm_121)", compile_later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), "2.26.2"),
+    ("Thor (sm_110)", compile_later(r"\bThor\b"), "2.27.5"),
 )
-
+"""GPUs with the same first release of NCCL: their names, as the driver and machine types have them, and the release."""
 
 _ASSERTED = 710
 _TELLING = (500, 704, 801)
@@ -414,30 +401,29 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
-    known = [generation for name in gpus for generation in GENERATIONS if generation.names.search(name)]
-    gpu = max(known, key=lambda generation: order(generation.first), default=None)
+    known = [(order(first), words, first) for name in gpus for words, names, first in GENERATIONS if names.search(name)]
+    limit, generation, first = max(known, default=(order(_COUNTS_LINKS), "", ""))
     overlooked = facts.notices("nccl/topology-reverse-path")
-    first = order(gpu.first if gpu else _COUNTS_LINKS)
     releases = [order(text) for text in facts.job.nccl_versions if "inferred" not in text]  # which are ranges
-    is_old = any(() < release < first for release in releases)
+    is_old = any(() < release < limit for release in releases)
     version = facts.notices("nccl/nccl-version")[:1]
     named = {
         "release": ", ".join(facts.job.nccl_versions) or "of unknown version",
         "gpu": ", ".join(sorted(gpus)),
-        "needed": "; ".join(f"{one.words} {one.first}" for one in GENERATIONS),
+        "needed": "; ".join(f"{words} {release}" for words, _, release in GENERATIONS),
         "likely": not refused,
     }
     if refused:
         yield Hit(refused, named, evidence=[*refused, *version])
     elif small and not facts.with_event(NcclTestResult):
         yield Hit(small, named | {"too small": True})
-    elif is_old and (overlooked or (gpu and crashed)):
-        old = [*(crashed if gpu else ()), *overlooked]
+    elif is_old and (overlooked or (generation and crashed)):
+        old = [*(crashed if generation else ()), *overlooked]
         yield Hit(old, named, evidence=[*old, *version])
-    elif gpu is None and crashed:
+    elif crashed and not generation:
         yield Hit(named={"unknown model": True})
-    elif gpu and is_old and facts.job.failed and not facts.job.paths:
+    elif generation and is_old and facts.job.failed and not facts.job.paths:
         errors, listed = facts.errors(forced_ends=False), facts.with_role("rank-list")
         yield Hit(
-            named=named | {"generation": gpu.words, "first": gpu.first}, evidence=[*version, *listed[:1], *errors[:2]]
+            named=named | {"generation": generation, "first": first}, evidence=[*version, *listed[:1], *errors[:2]]
         )
