@@ -160,7 +160,7 @@ def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit
         yield Hit(
             named={
                 "names": [f"{source.variable.name}={source.variable.value}" for source in causes],
-                "place": _place(causes[0].file, causes[0].variable),
+                "place": _cite_variable(causes[0].file, causes[0].variable),
                 "owner": causes[0].variable.owner,
                 "steps": list(dict.fromkeys(source.step for source in causes)),
             },
@@ -172,7 +172,12 @@ def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit
         others = sources.get(setting.name, [])
         if others and all(one.value is not None and "$" not in one.value for _, one, _ in others):
             file, own, _ = others[0]  # a value that is filled in later is unknown
-            named = {"place": _place(file, own), "name": setting.name, "value": own.value, "other": setting.value}
+            named = {
+                "place": _cite_variable(file, own),
+                "name": setting.name,
+                "value": own.value,
+                "other": setting.value,
+            }
             yield Hit(named=named, evidence=[_show(others[0]), *setting.evidence[:1]], effects=[effect])
             return
 
@@ -180,18 +185,18 @@ def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit
 def _sources(facts: Facts) -> Iterator[Source]:
     for pod in workloads.pods(facts):
         for variable in (variable for container in pod.containers for variable in container.env):
-            step = f"unset {variable.name}{COMMENT}{_place(pod.file, variable)}: delete it there"
+            step = f"unset {variable.name}{COMMENT}{_cite_variable(pod.file, variable)}: delete it there"
             if pod.kind in workloads.MERGED:  # a template that can be changed
                 own = workloads.namespace_option(pod.namespace)
                 step = f"kubectl {own}set env {pod.kind.lower()}/{pod.name} {variable.name}-{COMMENT}removes it"
             yield Source(pod.file, variable, step)
     for script in contents_of(facts.job.artifacts, "slurm_script"):
         for variable in script.env:
-            place = _place(script.name, variable)
+            place = _cite_variable(script.name, variable)
             yield Source(script.name, variable, f"unset {variable.name}{COMMENT}{place}: delete it there")
 
 
-def _place(file: str, variable: Variable) -> str:
+def _cite_variable(file: str, variable: Variable) -> str:
     return f"{file.rpartition('/')[2]}:{variable.line}"
 
 
