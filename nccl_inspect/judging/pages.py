@@ -215,7 +215,11 @@ CONDITIONS: dict[str, Condition] = {
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
-    "gpu": lambda facts, _, models: facts.hardware == "certain" and _has_gpus(facts, *models),
+    "gpu": lambda facts, _, models: (
+        facts.hardware == "certain"
+        and facts.platform is not None
+        and (facts.platform.gpu or "").startswith(tuple(models))
+    ),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
     "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
     "alone": lambda facts, notices, _: all(
@@ -306,10 +310,6 @@ def _is_up(facts: Facts) -> bool:
     """Return whether ranks finished their initialization, and no call of NCCL failed."""
     came_up = bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators)
     return came_up and not facts.job.failed
-
-
-def _has_gpus(facts: Facts, *models: str) -> bool:
-    return facts.platform is not None and (facts.platform.gpu or "").startswith(models)
 
 
 def _is_direct(facts: Facts) -> bool:
@@ -479,7 +479,12 @@ def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Register
         if getattr(one, "__module__", "") == module.__name__
     }
     for name in sorted(entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")):
-        rule, entries, block = _read(folder, name)
+        page = (folder / f"{name}.md").read_text(encoding="utf-8")
+        declared, mark, said = split(page)[0].partition("\nsummary: ")
+        if not mark:
+            raise PageError(f"{name}.md: the page has no block with a summary")
+        entries, block = _entries(declared, _DECLARED, name), f"summary: {said}"
+        rule = _rule(name, entries)
         word, _, kinds = entries.get("check", [name])[0].partition(" ")
         check = checks.get(word)
         tell = partial(_tell, rule, block, checks.get(f"tell_{name}") or tell_account) if rule.tells else None
@@ -491,15 +496,6 @@ def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Register
             yield Registered(rule, None, judge, tell)
         else:
             yield Registered(rule, partial(_judge_with_clues, rule, judge, block), None, tell)
-
-
-def _read(folder: Path, name: str) -> tuple[Rule, _Entries, str]:
-    """Return the rule of a page, its declaration and the rest of its block."""
-    declared, mark, block = split((folder / f"{name}.md").read_text(encoding="utf-8"))[0].partition("\nsummary: ")
-    if not mark:
-        raise PageError(f"{name}.md: the page has no block with a summary")
-    entries = _entries(declared, _DECLARED, name)
-    return _rule(name, entries), entries, f"summary: {block}"
 
 
 def split(text: str) -> tuple[str, str]:
