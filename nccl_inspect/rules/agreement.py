@@ -55,16 +55,12 @@ def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
         values, outliers = with_own_ranks(facts, values), with_own_ranks(facts, outliers)
         odd = {rank for setting in outliers for rank in setting.ranks or ()}
         errors = errors_of(facts, agreement.effect) or crashes_of(facts, agreement.effect, odd)
-        if errors:
-            yield _find(facts, agreement, values, outliers, "errors", errors)
-        elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
+        if not errors and agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
             continue  # p2p-disabled-by-env reports its cost
-        elif not agreement.is_choice or facts.job.failed or facts.errors(forced_ends=False):
-            yield _find(facts, agreement, values, outliers, "harmful")
-        elif len(values) == 1 or joined:
-            yield _find(facts, agreement, values, outliers, "harmless" if joined else "harmful")
-        else:
-            yield _find(facts, agreement, values, outliers, "choice")
+        what = "errors" if errors else "harmful"
+        if not errors and agreement.is_choice and not (facts.job.failed or facts.errors(forced_ends=False)):
+            what = "harmless" if joined else "harmful" if len(values) == 1 else "choice"
+        yield _find(facts, agreement, values, outliers, what, errors)
 
 
 def _find(
@@ -73,7 +69,7 @@ def _find(
     values: list[Setting],
     outliers: list[Setting],
     what: str,
-    errors: list[Notice] | None = None,
+    errors: list[Notice],
 ) -> Hit:
     alone = values if len(values) == 1 else []
     others = ranks_without(facts, agreement, alone[0]) if alone else set[int]()
