@@ -33,7 +33,7 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
   ``production`` one for each production.
 * ``except``: a condition on each statement for which it needs no finding.
 * ``unless``: a condition under which the rule is silent.
-* ``check: NAME KIND¦KIND``: the function of several rules that judges this one, with what it is to look for.
+* ``check: NAME KIND¦KIND``: the function of several rules that judges this one, and what it looks for.
 
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
 step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
@@ -134,11 +134,6 @@ def value_of(hit: Hit, name: str) -> object:
     return hit.named.get(name, getattr(hit, name) if name in ("settings", "paths") else FIGURES.get(name))
 
 
-def is_so(hit: Hit, name: str) -> bool:
-    """Return whether a hit knows something by that name."""
-    return bool(value_of(hit, name))
-
-
 Condition = Callable[[Facts, list[Notice], list[str]], bool]
 PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
     "message": lambda notices: notices[0].message,
@@ -187,7 +182,9 @@ CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
     "running": lambda facts, *_: _is_running(facts),
-    "up": lambda facts, *_: _is_up(facts),
+    "up": lambda facts, *_: (
+        not facts.job.failed and bool(facts.job.paths or any(comm.completed for comm in facts.job.communicators))
+    ),
     "connected": lambda facts, *_: bool(facts.job.paths),
     "unconnected": lambda facts, *_: not facts.job.paths,
     "ended": lambda facts, *_: bool(facts.job.ended_by),
@@ -198,8 +195,8 @@ CONDITIONS: dict[str, Condition] = {
     "followed": lambda facts, notices, names: any(
         one.place < later.place for one in notices for later in facts.notices(*names)
     ),
-    "used": lambda facts, notices, _: (
-        bool(facts.job.communicators) or all(exceptions.is_used_below(facts, one) for one in notices)
+    "used": lambda facts, notices, _: bool(
+        facts.job.communicators or all(exceptions.is_used_below(facts, one) for one in notices)
     ),
     "printed": lambda facts, *_: bool(facts.job.last_lines),
     "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
@@ -216,9 +213,7 @@ CONDITIONS: dict[str, Condition] = {
     "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
     "gpu": lambda facts, _, models: (
-        facts.hardware == "certain"
-        and facts.platform is not None
-        and (facts.platform.gpu or "").startswith(tuple(models))
+        facts.hardware == "certain" and str((facts.platform and facts.platform.gpu) or "").startswith(tuple(models))
     ),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
     "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
@@ -306,12 +301,6 @@ def _is_running(facts: Facts) -> bool:
     return bool(states) and states <= {"connected", "destroyed"} and not failed
 
 
-def _is_up(facts: Facts) -> bool:
-    """Return whether ranks finished their initialization, and no call of NCCL failed."""
-    came_up = bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators)
-    return came_up and not facts.job.failed
-
-
 def _is_direct(facts: Facts) -> bool:
     return any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
 
@@ -367,7 +356,7 @@ def choose_parts(text: str, hit: Hit) -> str:
 def _has_value(hit: Hit, name: str) -> bool:
     """Return whether something is so, or a statement has such a field."""
     is_field = name not in hit.named and name not in ("settings", "paths")
-    return is_so(hit, name) or (is_field and any(_field(one, name) not in (None, "") for one in hit.notices))
+    return bool(value_of(hit, name)) or (is_field and any(_field(one, name) not in (None, "") for one in hit.notices))
 
 
 def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
@@ -410,7 +399,7 @@ def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:
         return not is_met(text[4:], facts, hit, name)
     if text.startswith("is "):
         named, equals, given = text[3:].partition("=")
-        return str(value_of(hit, named)) in given.split("¦") if equals else is_so(hit, named)
+        return str(value_of(hit, named)) in given.split("¦") if equals else bool(value_of(hit, named))
     decide, rest = condition(text, name)
     return decide(facts, hit.notices, rest)
 
@@ -443,8 +432,7 @@ _SAYS |= {"action", "fatal", "deadly"}
 _HEAD = {*_SAYS, "words"}
 _CASE = {*_SAYS, "when", "about"}
 _OPENERS = ("when: ", "about: ")
-_SHORT = compile_later(r"(\w+) if (.+?): (.*)")
-"""A case of one line."""
+_SHORT = compile_later(r"(\w+) if (.+?): (.*)")  # a case of one line
 _SHOWN = {*_STEPS, "impact", "stops"}
 """What pages show of a case, in words that follow "If"."""
 _REPEATED = (*_STEPS, *_OF_STATEMENTS, "needs", "when", "words")
@@ -458,8 +446,6 @@ _ALLOWED = {
 }
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
-_MOST_PATHS = 3
-"""Paths whose lines are shown beside those of settings."""
 _ALONE = compile_later(r"«(\w+)\?\{\1\}»")
 """A value in a sentence or a command that is complete without it."""
 _BOTH = r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»"
@@ -601,7 +587,8 @@ def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Iterator
         spared = [one for one in every if any(is_met(text, facts, Hit([one]), rule.name) for text in excepted)]
         if spared:
             yield Effects(spared)
-        notices = _without(every, spared)
+        ids = set(map(id, spared))
+        notices = [one for one in every if id(one) not in ids]
         if not (notices or settings or lines or paths):
             continue
         kinds = group_values((one.production, one) for one in notices).values() if "production" in each else [notices]
@@ -613,12 +600,8 @@ def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Iterator
             return
 
 
-def _without(notices: list[Notice], others: list[Notice]) -> list[Notice]:
-    known = set(map(id, others))
-    return [one for one in notices if id(one) not in known]
-
-
 _Sorted = tuple[list[Notice], list[Setting], list[Evidence], Selection | None]
+"""Which of some things are statements, settings, lines and paths, each once."""
 
 
 def _look_beside(rule: str, declared: _Entries, facts: Facts, found: _Sorted) -> Hit:
@@ -626,21 +609,20 @@ def _look_beside(rule: str, declared: _Entries, facts: Facts, found: _Sorted) ->
     notices, settings, lines, paths = found
     known = [entry.rpartition(" = ") for key in ("beside", "known") for entry in declared.get(key, ())]
     values = [(name, find_things(rule, facts, source)) for name, _, source in known]
-    more, beside, _, _ = _sort([some for _, some in values[: len(declared.get("beside", ()))]])
+    shown, beside, _, _ = _sort([notices, *(some for _, some in values[: len(declared.get("beside", ()))])])
     named: dict[str, object] = {"more": [*notices, *lines][1:], "lines": lines}
     named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
-    hit = Hit([*notices, *_without(more, notices)], named, settings=settings, paths=paths, evidence=lines or None)
+    hit = Hit(shown, named, settings=settings, paths=paths, evidence=lines or None)
     if "ranks" in declared:
         hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *declared["ranks"][0].split()))
     if beside:
-        first = [*paths.first_lines()[:_MOST_PATHS]] if paths else []
-        shown = [*first, *hit.notices, *settings, *beside]
-        hit = hit.with_fields(named={"settings": settings or beside, **named}, evidence=shown)
+        named |= {"settings": settings or beside}
+        lines = [*paths.first_lines()[:3]] if paths else []
+        hit = hit.with_fields(named=named, evidence=[*lines, *shown, *settings, *beside])
     return hit
 
 
 def _sort(found: list[Things]) -> _Sorted:
-    """Return which of some things are statements, settings, lines and paths, each once."""
     several = [some for some in found if isinstance(some, Selection)]
     each = list({id(one): one for some in found if not isinstance(some, Selection) for one in some}.values())
     notices = [one for one in each if isinstance(one, Notice)]
