@@ -25,9 +25,15 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
   names of productions, such as ``nccl/no-transport``. Behind it may follow ``saying TEXT``, ``not saying TEXT`` or
   ``where FIELD=VALUE, …``. ``¦`` separates texts or values of which one is enough; ``FIELD`` alone stands for any
   value, ``FIELD=`` for none, and ``FIELD!=VALUE`` for any other. Each statement has a ``level`` and a ``production``.
-* ``beside``: statements that are added to these, and settings that are shown with them, where there are some.
+  A number in front takes only the first ones, ``-1`` the last one.
+* ``beside``: statements that are added to these, and settings that are shown with them, where there are some;
+  ``NAME = …`` gives them a name. ``known: NAME = …`` names others without showing them.
 * ``ranks``: the fields in which these statements name the ranks that they are about.
+* ``each``: ``about`` makes a finding for each ``about``, and not only for the first one that finds something;
+  ``production`` one for each production.
+* ``except``: a condition on each statement for which it needs no finding.
 * ``unless``: a condition under which the rule is silent.
+* ``check: NAME KIND¦KIND``: the function of several rules that judges this one, and what it looks for.
 
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
 step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
@@ -46,9 +52,10 @@ statements, where there are none of those above. The words behind ``#`` follow "
 VALUE`` is a case of one line. Of the cases that hold, the first that has a key gives its value. Conditions are
 ``CONDITIONS``.
 
-``{message}``, ``{text}`` and ``{count}`` stand for the message of the first statement, its text without what its
-program puts in front, and the number of statements (``{count NOUN}`` with a noun); the name of a field in braces for
-its value in the first statement that has one, ``{all FIELD}`` for its values. Other braces stand for themselves.
+``{message}``, ``{text}``, ``{told}`` and ``{count}`` stand for the message of the first statement, its text without
+what its program puts in front, what follows its first colon, and the number of statements (``{count NOUN}`` with a
+noun); the name of a field in braces for its value in the first statement that has one, ``{all FIELD}`` for its values.
+Other braces stand for themselves.
 
 ``{settings}`` and ``{paths}`` are those that the finding is about, or which are beside it; ``{more}`` the other
 statements than the first.
@@ -67,9 +74,10 @@ only kept if that is so. A step that is empty, or has a value that is, is left o
 a step for each of its values.
 
 A value may be settings, paths, ranks (a set) or a list: ``{NAME}`` stands for its words, ``{NAME count NOUN}`` for its
-number with a noun, ``{NAME does VERB}`` for the verb that fits. Of settings, ``{settings unset}`` stands for the step
-that removes them, and ``name``, ``value`` and ``source`` for what they are and where they come from. The sources of
-rates in ``impact`` are those of the finding; ``{SHM}`` is a figure of :mod:`nccl_inspect.judging.impact`.
+number with a noun, ``{NAME does VERB}`` for the verb that fits, ``{FIELD of NAME}`` for a field of such statements. Of
+settings, ``{settings unset}`` stands for the step that removes them, and ``name``, ``value`` and ``source`` for what
+they are and where they come from. The sources of rates in ``impact`` are those of the finding; ``{SHM}`` is a figure of
+:mod:`nccl_inspect.judging.impact`.
 """
 
 from __future__ import annotations
@@ -80,16 +88,18 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from collections.abc import Set as AbstractSet
 from functools import cache, partial, reduce
+from itertools import chain
 from operator import or_
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from nccl_inspect.errors import PageError
+from nccl_inspect.event import types as events
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
-from nccl_inspect.judging import cuda, exceptions, impact, networks, propagated_errors, remedies, transfers
+from nccl_inspect.judging import cuda, exceptions, impact, life, networks, propagated_errors, remedies, transfers
 from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.facts import (
@@ -104,12 +114,14 @@ from nccl_inspect.judging.facts import (
     unset_steps,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
+from nccl_inspect.judging.peer_to_peer import find_unshared
 from nccl_inspect.judging.stated_errors import finding, is_fatal
-from nccl_inspect.judging.statements import find_text, is_propagated_error
+from nccl_inspect.judging.statements import find_text, is_propagated_error, message_of
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs, Reference
 from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import capitalize, conjugate, count, is_or_are, list_words, ranks_word, some_names
 
@@ -122,19 +134,17 @@ def value_of(hit: Hit, name: str) -> object:
     return hit.named.get(name, getattr(hit, name) if name in ("settings", "paths") else FIGURES.get(name))
 
 
-def is_so(hit: Hit, name: str) -> bool:
-    """Return whether a hit knows something by that name."""
-    return bool(value_of(hit, name))
-
-
 Condition = Callable[[Facts, list[Notice], list[str]], bool]
 PLACEHOLDERS: dict[str, Callable[[list[Notice]], str]] = {
     "message": lambda notices: notices[0].message,
     "text": lambda notices: find_text(notices[0]),
+    "told": lambda notices: message_of(notices[0]).partition(": ")[2],
     "count": lambda notices: str(len(notices)),
 }
 """What names in braces stand for, besides the fields of the statements."""
-PLACEHOLDER = compile_later(r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|name|value|source)(?: ([\w -]+))?)?\}")
+PLACEHOLDER = compile_later(
+    r"\{(?:(all|count) )?(\w+)(?: (count|does|unset|name|value|source)(?: ([\w -]+))?)?(?: of (\w+))?\}"
+)
 PART = compile_later(r"«(not )?([\w -]+)\?([^«»]*)»")
 """A part of a text that is only kept if something is so."""
 Thing = Notice | Setting | Evidence | PathKind
@@ -152,26 +162,42 @@ SOURCES: dict[str, Callable[[Facts, str, list[str]], Things]] = {
     "plugin": lambda facts, _, words: facts.plugin(*words),
     "networks": lambda facts, _, names: getattr(networks, names[0])(facts),
     "transfers": lambda facts, _, names: getattr(transfers, names[0])(facts),
+    "unshared": lambda facts, *_: find_unshared(facts),
     "cuda": lambda facts, _, codes: [one for one in cuda.failed_calls(facts) if str(cuda.code_of(one)) in codes],
     "result": lambda facts, _, codes: propagated_errors.find_unexplained(facts, int(codes[0])),
     "settings": lambda facts, _, names: facts.settings(*names),
+    "event": lambda facts, _, names: facts.with_event(getattr(events, names[0])),
+    "frames": lambda facts, _, words: propagated_errors.frames(facts, int(words[0]), tuple(words[1:])),
     "paths": lambda facts, _, words: facts.paths(transport=words[0]),
     "lines": lambda facts, _, words: list(getattr(facts.job, words[0])),
 }
 """Statements that are not those of one production: ``errors``, those that do not only pass one on (``own``), those with
 a ``role`` (``uncaught``: but those that the program survived), each ``warning`` with a text, statements about a
 ``plugin`` of a kind with one of these statuses, those that a function of :mod:`networks` or :mod:`transfers` finds,
-calls of ``cuda`` that failed with one of these codes, and frames with a ``result`` of NCCL that nothing explains.
+imports of GPU memory that failed (``unshared``), those with an ``event``, calls of ``cuda`` that failed with one of
+these codes, ``frames`` with a result of NCCL in some of its files, and those with a ``result`` that nothing explains.
 ``settings`` of these variables and ``paths`` over a transport have fields, too; ``lines`` that the job has apart
 (``repeated``) have none."""
 CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
     "running": lambda facts, *_: _is_running(facts),
-    "up": lambda facts, *_: _is_up(facts),
+    "up": lambda facts, *_: (
+        not facts.job.failed and bool(facts.job.paths or any(comm.completed for comm in facts.job.communicators))
+    ),
     "connected": lambda facts, *_: bool(facts.job.paths),
     "unconnected": lambda facts, *_: not facts.job.paths,
     "ended": lambda facts, *_: bool(facts.job.ended_by),
+    "over": lambda facts, *_: facts.is_over(),
+    "google": lambda facts, *_: networks.google_plugin_works(facts),
+    "still": lambda facts, notices, _: life.is_still(facts, notices),
+    "worked": lambda facts, notices, _: life.works_below(facts, notices),
+    "followed": lambda facts, notices, names: any(
+        one.place < later.place for one in notices for later in facts.notices(*names)
+    ),
+    "used": lambda facts, notices, _: bool(
+        facts.job.communicators or all(exceptions.is_used_below(facts, one) for one in notices)
+    ),
     "printed": lambda facts, *_: bool(facts.job.last_lines),
     "timeout": lambda facts, *_: bool(facts.with_event(CollectiveTimeout)),
     "cuda": lambda facts, *_: bool(cuda.failures(facts)),
@@ -186,9 +212,14 @@ CONDITIONS: dict[str, Condition] = {
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
-    "gpu": lambda facts, _, models: facts.hardware == "certain" and _has_gpus(facts, *models),
+    "gpu": lambda facts, _, models: (
+        facts.hardware == "certain" and str((facts.platform and facts.platform.gpu) or "").startswith(tuple(models))
+    ),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
     "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
+    "alone": lambda facts, notices, _: all(
+        error.level != "WARN" or any(error is one for one in notices) for error in facts.errors()
+    ),
     "with": lambda _, notices, names: any(notice.production in names for notice in notices),
     "only": lambda _, notices, names: all(notice.production in names for notice in notices),
     "stated": lambda _, notices, __: bool(notices),
@@ -204,17 +235,24 @@ CONDITIONS: dict[str, Condition] = {
 }
 """How the job continued: ``failed``, ``running`` (all communicators in use work), ``up`` (ranks finished their
 initialization), ``connected``, ``unconnected``, over ``tcp``, ``spread`` over several hosts, on a ``gpu`` of these
-models for certain, ``ended`` from outside, whether NCCL ``printed`` a line, with the ``timeout`` of a collective.
+models for certain, ``ended`` from outside or ``over`` in order, whether ``google``'s plugin works, NCCL was ``used``
+later or ``printed`` a line, with the ``timeout`` of a collective.
 Whether there are failures of ``cuda``, statements as behind ``about`` (``found``), errors of another ``rule``, paths
 over a ``net`` (which ``works`` if the job did not fail), between hosts with GPUDirect RDMA (``gdr``) or only without
 (``staged``). Whether there is a statement (``stated``), another error comes before the first one (``preceded``), and
 whether that is of a ``production``, has a ``role``, ``says`` a text or has fields (``first``, as behind ``where``);
-whether one is of these productions (``with``) or all are (``only``); whether one ``mentions`` a text, is of a
-``dialect`` or has a ``field``."""
+whether no other error is a warning (``alone``), one is of these productions (``with``), all are (``only``), or one is
+``followed`` by these; whether work was done below (``worked``), or the log ends there (``still``); whether one
+``mentions`` a text, is of a ``dialect`` or has a ``field``."""
 
 
 def find_things(rule: str, facts: Facts, source: str) -> Things:
     """Return the statements, settings or paths that an ``about`` of the page of a rule names."""
+    number, _, every = source.partition(" ")
+    if number.lstrip("-").isdigit():
+        some = find_things(rule, facts, every)
+        assert not isinstance(some, Selection)
+        return some[: int(number)] if int(number) > 0 else some[int(number) :]
     source, _, fields = source.partition(" where ")
     source, _, barred = source.partition(" not saying ")
     name, _, texts = source.partition(" saying ")
@@ -263,16 +301,6 @@ def _is_running(facts: Facts) -> bool:
     return bool(states) and states <= {"connected", "destroyed"} and not failed
 
 
-def _is_up(facts: Facts) -> bool:
-    """Return whether ranks finished their initialization, and no call of NCCL failed."""
-    came_up = bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators)
-    return came_up and not facts.job.failed
-
-
-def _has_gpus(facts: Facts, *models: str) -> bool:
-    return facts.platform is not None and (facts.platform.gpu or "").startswith(models)
-
-
 def _is_direct(facts: Facts) -> bool:
     return any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
 
@@ -292,15 +320,17 @@ def fill_in(text: str, hit: Hit) -> str:
     """Return a text with what its placeholders stand for."""
 
     def fill(match: re.Match[str]) -> str:
-        kind, name, form, word = match.groups()
+        kind, name, form, word, owner = match.groups()
+        notices = hit.named.get(owner) if owner else hit.notices
+        assert isinstance(notices, list)
         if form or name in hit.named or name in ("settings", "paths") or name in FIGURES:
             return _value_words(value_of(hit, name), form, word) or LACKING
         if kind == "count":
-            return count(len(hit.notices), name)
-        if name in PLACEHOLDERS and hit.notices:
-            each = [[notice] for notice in hit.notices] if kind else [hit.notices]
+            return count(len(notices), name)
+        if name in PLACEHOLDERS and notices:
+            each = [[notice] for notice in notices] if kind else [notices]
             return list_words(dict.fromkeys(map(PLACEHOLDERS[name], each)))
-        given = [str(own) for notice in hit.notices if (own := _field(notice, name)) not in (None, "")]
+        given = [str(own) for notice in notices if (own := _field(notice, name)) not in (None, "")]
         return list_words(dict.fromkeys(given if kind else given[:1])) or LACKING
 
     return PLACEHOLDER.sub(fill, choose_parts(text, hit))
@@ -326,7 +356,7 @@ def choose_parts(text: str, hit: Hit) -> str:
 def _has_value(hit: Hit, name: str) -> bool:
     """Return whether something is so, or a statement has such a field."""
     is_field = name not in hit.named and name not in ("settings", "paths")
-    return is_so(hit, name) or (is_field and any(_field(one, name) not in (None, "") for one in hit.notices))
+    return bool(value_of(hit, name)) or (is_field and any(_field(one, name) not in (None, "") for one in hit.notices))
 
 
 def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
@@ -369,7 +399,7 @@ def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:
         return not is_met(text[4:], facts, hit, name)
     if text.startswith("is "):
         named, equals, given = text[3:].partition("=")
-        return str(value_of(hit, named)) in given.split("¦") if equals else is_so(hit, named)
+        return str(value_of(hit, named)) in given.split("¦") if equals else bool(value_of(hit, named))
     decide, rest = condition(text, name)
     return decide(facts, hit.notices, rest)
 
@@ -394,18 +424,18 @@ _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect",)
 _DECLARED = {*_LISTS, *_SWITCHES, "category", "title", "severity", "layer", "cloud"}
-_DECLARED |= {"about", "beside", "ranks", "unless"}
+_OF_STATEMENTS = ("about", "beside", "known", "ranks", "each", "except", "unless", "check")
+_DECLARED |= {*_OF_STATEMENTS}
 _STEPS = ("first", "fix", "last")
 _SAYS = {*_STEPS, "undecided", "needs", "summary", "cause", "impact", "stops", "confirm", "severity", "confidence"}
 _SAYS |= {"action", "fatal", "deadly"}
 _HEAD = {*_SAYS, "words"}
 _CASE = {*_SAYS, "when", "about"}
 _OPENERS = ("when: ", "about: ")
-_SHORT = compile_later(r"(\w+) if (.+?): (.*)")
-"""A case of one line."""
+_SHORT = compile_later(r"(\w+) if (.+?): (.*)")  # a case of one line
 _SHOWN = {*_STEPS, "impact", "stops"}
 """What pages show of a case, in words that follow "If"."""
-_REPEATED = (*_STEPS, "needs", "about", "beside", "ranks", "unless", "when", "words")
+_REPEATED = (*_STEPS, *_OF_STATEMENTS, "needs", "when", "words")
 _ALLOWED = {
     "category": CATEGORIES,
     "severity": SEVERITIES,
@@ -416,8 +446,6 @@ _ALLOWED = {
 }
 _SECTIONS = ("What it means", "Why it matters", "What to do", "When to ignore it", "What it does not prove")
 _WIDTH = 120
-_MOST_PATHS = 3
-"""Paths whose lines are shown beside those of settings."""
 _ALONE = compile_later(r"«(\w+)\?\{\1\}»")
 """A value in a sentence or a command that is complete without it."""
 _BOTH = r"«(?:not )?([\w -]+)\?([^«»]*)»«(?:not )?\1\?([^«»]*)»"
@@ -437,24 +465,23 @@ def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Register
         if getattr(one, "__module__", "") == module.__name__
     }
     for name in sorted(entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")):
-        rule, entries, block = _read(folder, name)
-        check = checks.get(name)
-        judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
+        page = (folder / f"{name}.md").read_text(encoding="utf-8")
+        declared, mark, said = split(page)[0].partition("\nsummary: ")
+        if not mark:
+            raise PageError(f"{name}.md: the page has no block with a summary")
+        entries, block = _entries(declared, _DECLARED, name), f"summary: {said}"
+        rule = _rule(name, entries)
+        word, _, kinds = entries.get("check", [name])[0].partition(" ")
+        check = checks.get(word)
         tell = partial(_tell, rule, block, checks.get(f"tell_{name}") or tell_account) if rule.tells else None
         takes_findings = check and check.__code__.co_argcount > 1
+        if check and kinds:
+            check = partial(check, kinds=kinds.split("¦"))
+        judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
         if takes_findings:
             yield Registered(rule, None, judge, tell)
         else:
             yield Registered(rule, partial(_judge_with_clues, rule, judge, block), None, tell)
-
-
-def _read(folder: Path, name: str) -> tuple[Rule, _Entries, str]:
-    """Return the rule of a page, its declaration and the rest of its block."""
-    declared, mark, block = split((folder / f"{name}.md").read_text(encoding="utf-8"))[0].partition("\nsummary: ")
-    if not mark:
-        raise PageError(f"{name}.md: the page has no block with a summary")
-    entries = _entries(declared, _DECLARED, name)
-    return _rule(name, entries), entries, f"summary: {block}"
 
 
 def split(text: str) -> tuple[str, str]:
@@ -554,27 +581,48 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
 def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Iterator[Result]:
     """Judge the statements, settings and paths that a page is about."""
     others = cases(block, rule.name)[1:] if "\nabout: " in block else []
+    each, excepted = declared.get("each", ()), declared.get("except", ())
     for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
-        if any(found := [find_things(rule.name, facts, source) for source in sources]):
-            break
-    else:
-        return
-    notices, settings, lines, paths = _sort(found)
-    more, beside, _, _ = _sort([find_things(rule.name, facts, source) for source in declared.get("beside", ())])
-    named = {"more": [*notices, *lines][1:], "lines": lines}
-    hit = Hit([*notices, *more], named, settings=settings, paths=paths, evidence=lines or None)
+        every, settings, lines, paths = _sort([find_things(rule.name, facts, source) for source in sources])
+        spared = [one for one in every if any(is_met(text, facts, Hit([one]), rule.name) for text in excepted)]
+        if spared:
+            yield Effects(spared)
+        ids = set(map(id, spared))
+        notices = [one for one in every if id(one) not in ids]
+        if not (notices or settings or lines or paths):
+            continue
+        kinds = group_values((one.production, one) for one in notices).values() if "production" in each else [notices]
+        for some in kinds:
+            hit = _look_beside(rule.name, declared, facts, (some, settings, lines, paths))
+            if not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
+                yield _result(rule, facts, hit, block, sources)
+        if "about" not in each:
+            return
+
+
+_Sorted = tuple[list[Notice], list[Setting], list[Evidence], Selection | None]
+"""Which of some things are statements, settings, lines and paths, each once."""
+
+
+def _look_beside(rule: str, declared: _Entries, facts: Facts, found: _Sorted) -> Hit:
+    """Return what a page is about, with what it shows beside it, and what it knows."""
+    notices, settings, lines, paths = found
+    known = [entry.rpartition(" = ") for key in ("beside", "known") for entry in declared.get(key, ())]
+    values = [(name, find_things(rule, facts, source)) for name, _, source in known]
+    shown, beside, _, _ = _sort([notices, *(some for _, some in values[: len(declared.get("beside", ()))])])
+    named: dict[str, object] = {"more": [*notices, *lines][1:], "lines": lines}
+    named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
+    hit = Hit(shown, named, settings=settings, paths=paths, evidence=lines or None)
     if "ranks" in declared:
         hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *declared["ranks"][0].split()))
     if beside:
-        first = [*paths.first_lines()[:_MOST_PATHS]] if paths else []
-        shown = [*first, *hit.notices, *settings, *beside]
-        hit = hit.with_fields(named={**named, "settings": settings or beside}, evidence=shown)
-    if not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
-        yield _result(rule, facts, hit, block, sources)
+        named |= {"settings": settings or beside}
+        lines = [*paths.first_lines()[:3]] if paths else []
+        hit = hit.with_fields(named=named, evidence=[*lines, *shown, *settings, *beside])
+    return hit
 
 
-def _sort(found: list[Things]) -> tuple[list[Notice], list[Setting], list[Evidence], Selection | None]:
-    """Return which of some things are statements, settings, lines and paths, each once."""
+def _sort(found: list[Things]) -> _Sorted:
     several = [some for some in found if isinstance(some, Selection)]
     each = list({id(one): one for some in found if not isinstance(some, Selection) for one in some}.values())
     notices = [one for one in each if isinstance(one, Notice)]
@@ -819,7 +867,7 @@ def _general_text(text: str) -> str:
     """Return a text of a block for all jobs: of two parts, one for each case, both, and several of what is counted."""
 
     def name_in_general(match: re.Match[str]) -> str:
-        kind, name, form, word = match.groups()
+        kind, name, form, word, _ = match.groups()
         if "count" in (kind, form):
             return f"several {count(2, word or name).removeprefix('2 ')}"
         if form == "does":

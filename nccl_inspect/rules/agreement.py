@@ -35,7 +35,7 @@ from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
-    from nccl_inspect.artifacts.containers import Pod, Variable
+    from nccl_inspect.artifacts.containers import Variable
 
 
 _SHOWN = 8
@@ -55,16 +55,12 @@ def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
         values, outliers = with_own_ranks(facts, values), with_own_ranks(facts, outliers)
         odd = {rank for setting in outliers for rank in setting.ranks or ()}
         errors = errors_of(facts, agreement.effect) or crashes_of(facts, agreement.effect, odd)
-        if errors:
-            yield _find(facts, agreement, values, outliers, "errors", errors)
-        elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
+        if not errors and agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
             continue  # p2p-disabled-by-env reports its cost
-        elif not agreement.is_choice or facts.job.failed or facts.errors(forced_ends=False):
-            yield _find(facts, agreement, values, outliers, "harmful")
-        elif len(values) == 1 or joined:
-            yield _find(facts, agreement, values, outliers, "harmless" if joined else "harmful")
-        else:
-            yield _find(facts, agreement, values, outliers, "choice")
+        what = "errors" if errors else "harmful"
+        if not errors and agreement.is_choice and not (facts.job.failed or facts.errors(forced_ends=False)):
+            what = "harmless" if joined else "harmful" if len(values) == 1 else "choice"
+        yield _find(facts, agreement, values, outliers, what, errors)
 
 
 def _find(
@@ -73,7 +69,7 @@ def _find(
     values: list[Setting],
     outliers: list[Setting],
     what: str,
-    errors: list[Notice] | None = None,
+    errors: list[Notice],
 ) -> Hit:
     alone = values if len(values) == 1 else []
     others = ranks_without(facts, agreement, alone[0]) if alone else set[int]()
@@ -137,23 +133,11 @@ _OUTSIDE = ("environment", "unknown")
 
 
 class Source(NamedTuple):
-    """A place in a file that sets a variable."""
+    """A file, a place in it that sets a variable, and how to remove that."""
 
     file: str
     variable: Variable
     step: str
-    """How to remove it."""
-
-    @property
-    def position(self) -> str:
-        """Return the file and the line."""
-        return f"{self.file.rpartition('/')[2]}:{self.variable.line}"
-
-    @property
-    def line(self) -> Evidence:
-        """Return the line as evidence."""
-        own = self.variable
-        return Evidence(self.file, own.line, f"{own.owner}: {own.name}={own.value}")
 
 
 def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
@@ -172,42 +156,49 @@ def setting_from_file(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit
         yield Hit(
             named={
                 "names": [f"{source.variable.name}={source.variable.value}" for source in causes],
-                "place": causes[0].position,
+                "place": _cite_variable(causes[0].file, causes[0].variable),
                 "owner": causes[0].variable.owner,
                 "steps": list(dict.fromkeys(source.step for source in causes)),
             },
-            evidence=[source.line for source in causes],
+            evidence=map(_show, causes),
             effects=list({id(effect): effect for effect, _ in blamed}.values()),
         )
         return
     for effect, setting in settings:
         others = sources.get(setting.name, [])
-        if others and all(source.variable.value is not None and "$" not in source.variable.value for source in others):
-            first = others[0]  # a value that is filled in later is unknown
+        if others and all(one.value is not None and "$" not in one.value for _, one, _ in others):
+            file, own, _ = others[0]  # a value that is filled in later is unknown
             named = {
-                "place": first.position,
+                "place": _cite_variable(file, own),
                 "name": setting.name,
-                "value": first.variable.value,
+                "value": own.value,
                 "other": setting.value,
             }
-            yield Hit(named=named, evidence=[first.line, *setting.evidence[:1]], effects=[effect])
+            yield Hit(named=named, evidence=[_show(others[0]), *setting.evidence[:1]], effects=[effect])
             return
 
 
 def _sources(facts: Facts) -> Iterator[Source]:
     for pod in workloads.pods(facts):
         for variable in (variable for container in pod.containers for variable in container.env):
-            yield Source(pod.file, variable, _step(pod.file, variable, pod))
+            step = f"unset {variable.name}{COMMENT}{_cite_variable(pod.file, variable)}: delete it there"
+            if pod.kind in workloads.MERGED:  # a template that can be changed
+                own = workloads.namespace_option(pod.namespace)
+                step = f"kubectl {own}set env {pod.kind.lower()}/{pod.name} {variable.name}-{COMMENT}removes it"
+            yield Source(pod.file, variable, step)
     for script in contents_of(facts.job.artifacts, "slurm_script"):
-        yield from (Source(script.name, variable, _step(script.name, variable)) for variable in script.env)
+        for variable in script.env:
+            place = _cite_variable(script.name, variable)
+            yield Source(script.name, variable, f"unset {variable.name}{COMMENT}{place}: delete it there")
 
 
-def _step(file: str, variable: Variable, pod: Pod | None = None) -> str:
-    """Return how to remove a variable: with a command if the pod template can be changed."""
-    if pod and pod.kind in workloads.MERGED:
-        own = workloads.namespace_option(pod.namespace)
-        return f"kubectl {own}set env {pod.kind.lower()}/{pod.name} {variable.name}-{COMMENT}removes it"
-    return f"unset {variable.name}{COMMENT}{file.rpartition('/')[2]}:{variable.line}: delete it there"
+def _cite_variable(file: str, variable: Variable) -> str:
+    return f"{file.rpartition('/')[2]}:{variable.line}"
+
+
+def _show(source: Source) -> Evidence:
+    own = source.variable
+    return Evidence(source.file, own.line, f"{own.owner}: {own.name}={own.value}")
 
 
 def _settings(facts: Facts, effect: Finding) -> Iterator[Setting]:

@@ -16,7 +16,6 @@ from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words
 
 _CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
-_SIZES = ("NCCL_NTHREADS", "NCCL_BUFFSIZE")
 _OF_LL = Rate(150, 150, "all-reduce of 1 GiB on 4 H200, LL", MEASURED)
 _OF_ALL = Rate(354, 354, "the same by NCCL's own choice", MEASURED)
 
@@ -26,7 +25,7 @@ def algo_proto_forced(facts: Facts) -> Iterator[Hit]:
     if unsafe := facts.errors_of_rule("algo-proto-forced"):
         yield Hit(unsafe, {"unsafe": True}, evidence=[*unsafe, *facts.user_settings("NCCL_PROTO")])
         return
-    settings = facts.user_settings(*_CHOICES, *_SIZES)
+    settings = facts.user_settings(*_CHOICES, "NCCL_NTHREADS", "NCCL_BUFFSIZE")
     if unclear := [setting for setting in settings if _may_be_of_plugin(facts, setting)]:
         yield Hit(named={"unclear": unclear})
     if forced := [setting for setting in settings if setting not in unclear]:
@@ -284,9 +283,6 @@ def no_algorithm(facts: Facts) -> Iterator[Hit]:
         yield Hit(failed, named)
 
 
-_NO_MEMORY = 2
-
-
 def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
     """Find failed multicast calls: 2.27 and 2.28 continue without NVLS, other releases stop.
 
@@ -302,7 +298,7 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
             notices,
             {
                 "first_line": notices[0].message.splitlines()[0],
-                "out of memory": {value(notice, "code") for notice in notices} == {_NO_MEMORY},
+                "out of memory": {value(notice, "code") for notice in notices} == {cuda.OUT_OF_MEMORY},
                 "alone": set() if failed else others - ranks_in(given_up),
             },
         )
@@ -312,8 +308,6 @@ def nvls_fabric_manager(facts: Facts) -> Iterator[Hit]:
             yield Hit(last, {"open": True})
 
 
-_LEAST = 3
-"""Ranks of a host that NVLS needs."""
 _HAVE_IT = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
 
 
@@ -326,8 +320,8 @@ def nvls_unavailable(facts: Facts) -> Iterator[Hit]:
     local = [comm.local_ranks for comm in facts.job.communicators if comm.local_ranks is not None]
     has_model = platform is not None and bool(platform.nvlink) and platform.gpu in _HAVE_IT
     has_nvswitch = has_model or bool(facts.notices("nccl/mnnvl-fabric"))
-    if local and max(local) < _LEAST:
-        return
+    if local and max(local) < 3:
+        return  # NVLS needs three ranks on a host
     if without and has_nvswitch:
         yield Hit(without)
     elif not without and (has_nvswitch or platform is None or platform.gpu is None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, ErrorCascade, NetDevices
@@ -28,8 +28,6 @@ from nccl_inspect.judging.facts import cite_line, evidence_of_settings, hosts_in
 from nccl_inspect.judging.life import is_still
 from nccl_inspect.judging.statements import error_of, is_error, rank_prefix
 from nccl_inspect.judging.transfers import hosts_by_address
-from nccl_inspect.model.job import Setting
-from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import list_words, ranks_word, some_names
 
@@ -37,26 +35,43 @@ _START = 5
 """Attempts that a rank may need while rank 0 starts: 1.5 s since 2.24; earlier releases print every thousandth."""
 
 
-def bootstrap_connect_refused(facts: Facts) -> Iterator[Hit]:
-    """Find connections that NCCL gave up on, and those it was still retrying when the job or the log ended."""
-    failures, retries = failed_connections(facts, *REFUSED), retried_connections(facts, *REFUSED)
-    tried = [*failures, *retries]
+_BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
+"""What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
+
+
+def unreachable(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
+    """Find connections that NCCL gave up on, and those it was still retrying when the job or the log ended.
+
+    They are ``refused``, or have no way to the address.
+    """
+    errors = REFUSED if "refused" in kinds else NO_ROUTE
+    failed, again = failed_connections(facts, *errors), retried_connections(facts, *errors)
+    if not (notices := failed or ([] if has_built_communicator(facts) else again)):
+        return
+    is_over = bool(failed or facts.job.ended_by)
+    is_late = any(int(value(one, "attempt") or _START + 1) > _START for one in again)
+    chosen = [one.event for one in facts.with_event(BootstrapInterface) if isinstance(one.event, BootstrapInterface)]
+    words = [f"{event.interface} ({event.address or 'no address'})" for event in chosen]
+    families = {
+        ":" in event.address.partition("<")[0]: text for event, text in zip(chosen, words, strict=True) if event.address
+    }
+    tried = [*failed, *again]
+    wanted = {peer(notice).partition("<")[0] for notice in tried}
     named = {
         "where": addresses(tried) or "another rank",
-        "owners": _find_owners(facts, tried),
-        "given up": failures,
+        "owners": {host for address, host in hosts_by_address(facts).items() if address in wanted},
+        "given up": failed,
+        "over": is_over,
+        "open": not is_over and is_late,
+        "starting": not is_over and not is_late,
+        "silent": all(has_error(notice, TIMED_OUT) for notice in notices),
+        "error": next((error for error in errors if error in reason(notices[-1])), ""),
+        "bridge": next((match[0] for notice in notices if (match := _BRIDGE.search(addresses([notice])))), ""),
+        "interfaces": words if len({event.interface for event in chosen}) > 1 else [],
+        "IPv6": families[True] if len(families) > 1 else "",
+        "IPv4": families.get(False),
     }
-    if failures or (retries and facts.job.ended_by and not has_built_communicator(facts)):
-        yield Hit(failures or retries, named)
-    elif retries and not has_built_communicator(facts):
-        is_open = any(int(value(one, "attempt") or _START + 1) > _START for one in retries)
-        yield Hit(retries, named | {"open": is_open, "starting": not is_open}, evidence=retries[-3:])
-
-
-def _find_owners(facts: Facts, notices: list[Notice]) -> set[str]:
-    """Return the hosts that print these addresses as their own."""
-    wanted = {peer(notice).partition("<")[0] for notice in notices}
-    return {host for address, host in hosts_by_address(facts).items() if address in wanted}
+    yield Hit(notices, named, evidence=notices if is_over or "refused" not in kinds else notices[-3:])
 
 
 def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
@@ -68,71 +83,15 @@ def bootstrap_no_interface(facts: Facts) -> Iterator[Hit]:
         where = {process for notice in notices for process in notice.processes}
         settings = [one for one in facts.settings("NCCL_SOCKET_IFNAME") if where & set(one.processes)]
         ranks, hosts = ranks_in(notices), hosts_in(notices)
-        named = {
-            "ranks": ranks,
-            "hosts": some_names(sorted(filter(is_named, hosts))),
-            "without family": not stated,
-        }
+        named = {"ranks": ranks, "hosts": some_names(sorted(filter(is_named, hosts))), "without family": not stated}
         yield Hit(notices, named, ranks, hosts, [*notices, *evidence_of_settings(settings)], settings=settings)
-    elif settings := _unmatched_settings(facts):
-        yield Hit(named={"perhaps": True}, settings=settings)
-    elif (garbled := facts.with_role("garbled-address")) and (settings := _settings_without_interface(facts)):
-        lines = [*evidence_of_settings(settings), *first_evidence(garbled)]
-        yield Hit(named={"perhaps": True, "garbled": True}, settings=settings, evidence=lines)
-
-
-def _unmatched_settings(facts: Facts) -> list[Setting]:
-    """Return settings that match no interface listed for their host, of processes that print none themselves."""
-    listed = group_sets(
-        (host, interface.name) for interface in networks.listed_interfaces(facts) for host in interface.notice.hosts
-    )
-    return [
-        setting
-        for setting in _settings_without_interface(facts)
-        if any(listed.get(host) for host in setting.hosts)
-        and not any(
-            name.startswith(tuple(networks.included_names(setting)))
-            for host in setting.hosts
-            for name in listed.get(host, ())
-        )
-    ]
-
-
-def _settings_without_interface(facts: Facts) -> list[Setting]:
-    """Return settings that name interfaces, of processes that print none."""
-    choosers = {process for interface in networks.listed_interfaces(facts) for process in interface.notice.processes}
-    named = facts.user_settings("NCCL_SOCKET_IFNAME")
-    return [setting for setting in named if networks.included_names(setting) and choosers.isdisjoint(setting.processes)]
-
-
-_BRIDGE = compile_later(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
-"""What Docker uses for its bridges first (default-address-pools), except 172.31, which clouds use for hosts."""
-
-
-def bootstrap_no_route(facts: Facts) -> Iterator[Hit]:
-    """Find connections that NCCL gave up on, or was still retrying when the job or the log ended."""
-    failed = failed_connections(facts, *NO_ROUTE)
-    notices = failed or ([] if has_built_communicator(facts) else retried_connections(facts, *NO_ROUTE))
-    if not notices:
-        return
-    chosen = [one.event for one in facts.with_event(BootstrapInterface) if isinstance(one.event, BootstrapInterface)]
-    words = [f"{event.interface} ({event.address or 'no address'})" for event in chosen]
-    families = {
-        ":" in event.address.partition("<")[0]: text for event, text in zip(chosen, words, strict=True) if event.address
-    }
-    bridges = [match[0] for notice in notices if (match := _BRIDGE.search(addresses([notice])))]
-    named = {
-        "where": addresses(notices) or "another rank",
-        "owners": _find_owners(facts, notices),
-        "over": failed or facts.job.ended_by,
-        "silent": all(has_error(notice, TIMED_OUT) for notice in notices),
-        "error": next(error for error in NO_ROUTE if error in reason(notices[-1])),
-        "bridge": bridges[0] if bridges else "",
-        "interfaces": words if len({event.interface for event in chosen}) > 1 else [],
-        "IPv6": families[True] if len(families) > 1 else "",
-        "IPv4": families.get(False),
-    }
-    yield Hit(notices, named)
+    elif garbled := facts.with_role("garbled-address"):
+        listed = networks.listed_interfaces(facts)
+        choosers = {process for interface in listed for process in interface.notice.processes}
+        chosen = [one for one in facts.user_settings("NCCL_SOCKET_IFNAME") if networks.included_names(one)]
+        if settings := [one for one in chosen if choosers.isdisjoint(one.processes)]:
+            lines = [*evidence_of_settings(settings), *first_evidence(garbled)]
+            yield Hit(named={"perhaps": True}, settings=settings, evidence=lines)
 
 
 _DOCKER = "172.17."
@@ -146,7 +105,10 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
     given_up = [*failed_connections(facts, *REFUSED, *NO_ROUTE), *link_local_refused(facts)]
     again = [] if is_connected(facts) else retried_connections(facts, *REFUSED, *NO_ROUTE)
     interfaces, ended_by = networks.listed_interfaces(facts), facts.job.ended_by
-    if lost := [notice for notice in (*given_up, *again) if _is_unroutable(facts, notice)]:
+    # On a single host a refused loopback address belongs to a process that ended.
+    tried = [one for one in (*given_up, *again) if networks.is_unreachable_elsewhere(peer(one))]
+    own = [one for one in tried if peer(one).startswith("127.") and has_error(one, REFUSED)]
+    if lost := [one for one in tried if facts.spans_hosts() or one not in own]:
         used = [one for one in interfaces if one.is_of_one_machine or one.is_loopback]
         is_dead = bool(ended_by) or any(notice in given_up for notice in lost)
         yield _find(facts, used, lost, {"lost": addresses(lost), "sure": True, "dead": is_dead})
@@ -196,16 +158,6 @@ def _find(facts: Facts, used: list[networks.Interface], failed: list[Notice], kn
     lines = [*first_evidence(notices)[:3], *first_evidence(failed)[:2], *evidence_of_settings(settings, 1)]
     who = notices or failed
     return Hit(who, named | known, ranks_in(who), hosts_in(who), lines, settings=settings, explains=failed)
-
-
-def _is_unroutable(facts: Facts, notice: Notice) -> bool:
-    """Return whether a connection failed to an address that is valid only within one host or link.
-
-    On a single host a refused loopback address belongs to a process that ended.
-    """
-    address = peer(notice)
-    is_own = address.startswith("127.") and has_error(notice, REFUSED) and not facts.spans_hosts()
-    return networks.is_unreachable_elsewhere(address) and not is_own
 
 
 _FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")

@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nccl_inspect.judging import exceptions
-from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.judging.check import Effects, Facts, Hit, first_evidence, value
 from nccl_inspect.judging.ends import has_ended
 from nccl_inspect.judging.life import is_still, works_below
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.wording import ranks_word
 
 _MODELS = "torch/models-differ"
-_NAMES_BELOW = 4
-"""Lines below a report in which it names a task."""
 
 
 def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
@@ -32,18 +30,14 @@ def torch_call_refused(facts: Facts) -> Iterator[Hit | Effects]:
         ranks = {
             rank for notice in some for name in ("global_rank", "rank") if (rank := value(notice, name)) is not None
         }
-        odd = _find_odd(some) if some[0].production == _MODELS else set()
+        odd = set[int]()
+        if some[0].production == _MODELS:  # those whose number of parameters is not that of most ranks in the log
+            counts = {int(value(one, "other_rank")): value(one, "other_params") for one in reversed(some)}
+            counts |= {int(value(one, "rank")): value(one, "params") for one in some}
+            (usual, number), *_ = Counter(counts.values()).most_common(1)
+            odd = {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else odd
         some.sort(key=lambda one: value(one, "rank") not in odd)  # what an odd one itself says comes first
         yield Hit(some, {"odd": ranks_word(odd) if odd else ""}, ranks=odd or ranks, hosts=())
-
-
-def _find_odd(notices: list[Notice]) -> set[int]:
-    """Return the ranks whose number of parameters differs from that of most ranks that the log shows."""
-    counts = {int(value(one, "rank")): value(one, "params") for one in notices}
-    for one in notices:
-        counts.setdefault(int(value(one, "other_rank")), value(one, "other_params"))
-    (usual, number), *_ = Counter(counts.values()).most_common(1)
-    return {rank for rank, count in counts.items() if count != usual} if 2 * number > len(counts) else set()
 
 
 def task_lost(facts: Facts) -> Iterator[Hit | Effects]:
@@ -56,27 +50,17 @@ def task_lost(facts: Facts) -> Iterator[Hit | Effects]:
     named += [
         one
         for one in facts.notices("frameworks/task-named", "frameworks/task-of-error")
-        if any(_is_near(notice, one, _NAMES_BELOW) for notice in notices)
+        if any(
+            line.source == other.source and 0 < other.order - line.order <= 4
+            for notice in notices
+            for line in notice.evidence
+            for other in one.evidence
+        )
     ]
     tasks = dict.fromkeys(f"task {value(one, 'task')} of {value(one, 'job')}" for one in named)
     if notices:
         known = {"tasks": list(tasks), "continues": works_below(facts, notices)}
         yield Hit(notices, known, evidence=first_evidence([*notices[:2], *named]))
-
-
-def xla_rendezvous_stuck(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find threads that gave up, or waited at the end of the log."""
-    ended = facts.errors_of_rule("xla-rendezvous-stuck")
-    if facts.is_over():
-        yield Effects(ended)
-        return
-    unstuck = facts.notices("frameworks/rendezvous-unstuck")
-    waits = [
-        one for one in facts.notices("frameworks/rendezvous-waits") if not any(one.place < end.place for end in unstuck)
-    ]
-    if ended or waits:
-        known = {"ended": ended and not works_below(facts, ended), "still": is_still(facts, waits)}
-        yield Hit(ended or waits[-1:], known, evidence=first_evidence([*ended[:1], *waits[-1:]]))
 
 
 def horovod_stalled(facts: Facts) -> Iterator[Hit | Effects]:
@@ -91,12 +75,3 @@ def horovod_stalled(facts: Facts) -> Iterator[Hit | Effects]:
     is_over = ended and not works_below(facts, ended)
     known = {"late": ranks, "ended": is_over, "still": is_still(facts, [*stalls, *names])}
     yield Hit([*ended, *stalls], known, ranks=ranks, hosts=(), evidence=first_evidence([*stalls[:1], *names, *ended]))
-
-
-def _is_near(notice: Notice, below: Notice, most: int) -> bool:
-    """Return whether a line of a statement is just below one of another."""
-    return any(
-        line.source == other.source and 0 < other.order - line.order <= most
-        for line in notice.evidence
-        for other in below.evidence
-    )

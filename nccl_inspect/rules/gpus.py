@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
@@ -19,40 +18,22 @@ from nccl_inspect.judging.statements import error_of, find_text, gpu_fault, mess
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 from nccl_inspect.util.wording import list_words, ranks_word, read_range
 
-
-@frozen
-class Generation(Frozen):
-    """GPUs with the same first release of NCCL."""
-
-    words: str
-    names: re.Pattern[str]
-    """As the driver and machine types name them."""
-    first: str
-
-
 GENERATIONS = (
-    Generation(
+    (
         "Ampere and Ada (sm_80, sm_86, sm_89)",
         compile_later(r"\b(?:A100|A800|A30|A40|A16|A10G?|A2|L4|L20|L40S?|RTX A\d{3,4}|RTX [34]0\d0|RTX \d{4} Ada)\b"),
         "2.7.3",
     ),
-    Generation("Hopper (sm_90)", compile_later(r"\b(?:G?H100|G?H200|H800|H20)\b"), "2.15.1"),
-    Generation("Blackwell (sm_100, sm_103)", compile_later(r"\b(?:B100|G?B200|G?B300)\b"), "2.25.1"),
+    ("Hopper (sm_90)", compile_later(r"\b(?:G?H100|G?H200|H800|H20)\b"), "2.15.1"),
+    ("Blackwell (sm_100, sm_103)", compile_later(r"\b(?:B100|G?B200|G?B300)\b"), "2.25.1"),
     # The makefile has sm_120 since 2.25.1, whose kernels ask for more shared memory than these GPUs have.
-    Generation("RTX Blackwell (sm_120, sm_121)", compile_later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), "2.26.2"),
-    Generation("Thor (sm_110)", compile_later(r"\bThor\b"), "2.27.5"),
+    ("RTX Blackwell (sm_120, sm_121)", compile_later(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), "2.26.2"),
+    ("Thor (sm_110)", compile_later(r"\bThor\b"), "2.27.5"),
 )
-
-
-def newest_generation(names: Iterable[str]) -> Generation | None:
-    """Return the newest generation among GPUs with these names; None if no name is known."""
-    generations = [generation for name in names for generation in GENERATIONS if generation.names.search(name)]
-    return max(generations, key=lambda generation: order(generation.first), default=None)
-
+"""GPUs with the same first release of NCCL: their names, as the driver and machine types have them, and the release."""
 
 _ASSERTED = 710
 _TELLING = (500, 704, 801)
@@ -107,14 +88,15 @@ _CONNECT = ("transport", "proxy", "channel")
 _FABRIC, _NO_SUCH_GPU = (802, 919), 101
 
 
-def cuda_failure_in_connect(facts: Facts) -> Iterator[Hit]:
-    """Find failed calls during set-up that no more specific rule covers."""
-    if failed := [failure for failure in cuda.failures(facts) if _is_ours(failure)]:
+def cuda_failure(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
+    """Find failed calls of a ``launch``, or those of a ``connect`` that no more specific rule covers."""
+    is_meant = cuda.is_launch if "launch" in kinds else _is_of_connect
+    if failed := list(filter(is_meant, cuda.failures(facts))):
         is_hidden = failed[0].code == _NO_SUCH_GPU and str(failed[0].file).endswith("transport/p2p.cc")
         yield make_cuda_hit(facts, failed, {"hidden": is_hidden})
 
 
-def _is_ours(failure: cuda.Failure) -> bool:
+def _is_of_connect(failure: cuda.Failure) -> bool:
     code, file = failure.code, failure.file
     if file is None or cuda.is_launch(failure) or code in (cuda.OUT_OF_MEMORY, cuda.PEERS_EXHAUSTED, *_FABRIC):
         return False
@@ -127,14 +109,7 @@ def _is_ours(failure: cuda.Failure) -> bool:
     return code not in AT_START or file.startswith(_CONNECT)
 
 
-def cuda_failure_in_launch(facts: Facts) -> Iterator[Hit]:
-    """Find failed calls in source files that launch kernels and copies."""
-    if failed := list(filter(cuda.is_launch, cuda.failures(facts))):
-        yield make_cuda_hit(facts, failed)
-
-
 _NOT_INITIALIZED, _BUSY, _UNKNOWN, _NO_DEVICE = 3, 46, 999, 100
-_WIDTH = 200
 _NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}
 """Errors of NVML, with the CUDA error that has the same causes."""
 _STATED = {"torch/no-gpus": _NO_DEVICE, "torch/no-gpus-available": _NO_DEVICE, "torch/driver-too-old": 35}
@@ -162,7 +137,7 @@ def cuda_init_error(facts: Facts) -> Iterator[Hit | Effects]:
         codes = [code for code in codes if code != _NO_DEVICE] or codes  # "no GPU" follows from the others
         answers = list(map(cuda.find_start_answer, codes))
         named = {
-            "error": cut(message_of(notices[0]).strip(), _WIDTH),
+            "error": cut(message_of(notices[0]).strip(), 200),
             "causes": "; ".join(cause for cause, _ in answers),
             "steps": [step for _, fix in answers for step in fix],
             "vague": {_BUSY, _UNKNOWN}.issuperset(codes),
@@ -205,6 +180,13 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
     if facts.enabled_settings(*_SHARING) or any(order(text) >= _DISTINGUISHES_MIG for text in facts.job.nccl_versions):
         return
     host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
+    chosen = [(notice.event, host) for notice in facts.with_event(BootstrapInterface) for host in notice.hosts]
+    addresses = group_sets(
+        ((host, event.interface), event.address)
+        for event, host in chosen
+        if isinstance(event, BootstrapInterface) and event.address
+    )
+    doubled = {host for (host, _), several in addresses.items() if len(several) > 1}  # two machines of one name
     for comm in filter(lambda comm: facts.none_initialized([comm]), facts.job.communicators):
         users: dict[tuple[str | None, str], set[int]] = {}
         for rank in global_ranks(comm, comm.started):
@@ -212,7 +194,7 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
             host = host_of.get(rank)  # machines of one type have the same bus ids: a host without a name may be several
             if gpu is not None and gpu.bus_id is not None and (is_named(host) or comm.nnodes == 1):
                 users.setdefault((host, gpu.bus_id), set()).add(rank)
-        shared = {key: ranks for key, ranks in users.items() if len(ranks) > 1 and not _is_two_machines(facts, key[0])}
+        shared = {key: ranks for key, ranks in users.items() if len(ranks) > 1 and key[0] not in doubled}
         if shared:
             words = [
                 f"{ranks_word(ranks)} on the GPU with bus id {bus}"
@@ -220,15 +202,6 @@ def _find_in_init_lines(facts: Facts) -> Iterator[Hit]:
             ]
             yield Hit([], {"shared": words}, set().union(*shared.values()), [host for host, _ in shared], comm.evidence)
             return
-
-
-def _is_two_machines(facts: Facts, host: str | None) -> bool:
-    """Return whether processes of one host name have several addresses on one interface."""
-    chosen = [notice.event for notice in facts.with_event(BootstrapInterface) if host in notice.hosts]
-    by_interface = group_sets(
-        (event.interface, event.address) for event in chosen if isinstance(event, BootstrapInterface) and event.address
-    )
-    return any(len(addresses) > 1 for addresses in by_interface.values())
 
 
 _TRUE = 1
@@ -254,17 +227,13 @@ _WRONG = {
 
 def gpu_degraded(facts: Facts) -> Iterator[Hit]:
     """Find what monitors and NCCL's health masks show; it warns of degraded bandwidth since 2.32."""
-    if stated := facts.errors_of_rule("gpu-degraded"):
-        yield Hit(stated)
-    masks = facts.notices("nccl/mnnvl-fabric")
-    if sick := [notice for notice in masks if _mask_of(notice) & 3 == _TRUE]:
-        faults = dict.fromkeys(fault for notice in sick for fault in decode_health(_mask_of(notice)))
-        yield Hit(sick, {"faults": list(faults), "mask": value(sick[0], "health")})
-
-
-def _mask_of(notice: Notice) -> int:
-    mask = str(value(notice, "health"))
-    return int(mask, 16) if mask.startswith("0x") else 0
+    if errors := facts.errors_of_rule("gpu-degraded"):
+        yield Hit(errors)
+    stated = ((notice, str(value(notice, "health"))) for notice in facts.notices("nccl/mnnvl-fabric"))
+    masks = [(notice, int(mask, 16)) for notice, mask in stated if mask.startswith("0x")]
+    if sick := [(notice, mask) for notice, mask in masks if mask & 3 == _TRUE]:
+        faults = dict.fromkeys(fault for _, mask in sick for fault in decode_health(mask))
+        yield Hit([notice for notice, _ in sick], {"faults": list(faults), "mask": value(sick[0][0], "health")})
 
 
 def decode_health(mask: int) -> list[str]:
@@ -336,9 +305,6 @@ def _words(notice: Notice) -> str:
     return _text_of(notice) or find_text(notice)
 
 
-_ON_HOST = "host alloc"
-
-
 def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     """Find CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, if it ended a rank or the job."""
     failures = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
@@ -346,7 +312,7 @@ def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     torch = [notice for notice in (*facts.notices("torch/cuda-out-of-memory"), *full) if has_ended(facts, notice)]
     notices = [*(failure.notice for failure in failures), *torch]
     sizes = facts.notices("nccl/cuda-allocation-failed", "rccl/rccl-cumem-allocation-failed")
-    on_host = [value(notice, "call") == _ON_HOST for notice in sizes]
+    on_host = [value(notice, "call") == "host alloc" for notice in sizes]
     if not notices:
         if sizes and not cuda.failures(facts):
             yield Hit(sizes, {"without reason": True, "on host": all(on_host)})
@@ -411,15 +377,10 @@ def nccl_check_failed(facts: Facts) -> Iterator[Hit]:
     ]
     if faults:
         words = (fault.message.rpartition("[INFO]")[2].strip() for fault in faults)
-        ranks = {rank for fault in faults for rank in _differing(facts, fault)}
+        differing = [(fault, match[1]) for fault in faults if (match := _DIFFERING.search(str(value(fault, "text"))))]
+        parts = [(fault, read_range(part)) for fault, text in differing for part in text.replace(" ", "").split(",")]
+        ranks = {rank for fault, part in parts for rank in members_named(facts, fault, (part or ())[:_MOST_RANKS])}
         yield Hit(faults, {"found": list_words(words, limit=2)}, ranks=ranks, hosts=())
-
-
-def _differing(facts: Facts, notice: Notice) -> set[int]:
-    """Return the ranks that a line names because they differ from others."""
-    match = _DIFFERING.search(str(value(notice, "text")))
-    parts = map(read_range, match[1].replace(" ", "").split(",")) if match else ()
-    return members_named(facts, notice, {rank for part in parts for rank in (part or ())[:_MOST_RANKS]})
 
 
 _NO_KERNEL = (98, 209)
@@ -440,29 +401,29 @@ def nccl_too_old(facts: Facts) -> Iterator[Hit]:
     refused += [notice for notice in small if notice.level == "WARN" or crashed]
     platform = {facts.platform.gpu} if facts.platform and facts.platform.gpu else set()
     gpus = gpu_names(facts.job) or platform
-    gpu, overlooked = newest_generation(gpus), facts.notices("nccl/topology-reverse-path")
-    first = order(gpu.first if gpu else _COUNTS_LINKS)
+    known = [(order(first), words, first) for name in gpus for words, names, first in GENERATIONS if names.search(name)]
+    limit, generation, first = max(known, default=(order(_COUNTS_LINKS), "", ""))
+    overlooked = facts.notices("nccl/topology-reverse-path")
     releases = [order(text) for text in facts.job.nccl_versions if "inferred" not in text]  # which are ranges
-    is_old = any(() < release < first for release in releases)
+    is_old = any(() < release < limit for release in releases)
     version = facts.notices("nccl/nccl-version")[:1]
     named = {
         "release": ", ".join(facts.job.nccl_versions) or "of unknown version",
         "gpu": ", ".join(sorted(gpus)),
-        "needed": "; ".join(f"{one.words} {one.first}" for one in GENERATIONS),
+        "needed": "; ".join(f"{words} {release}" for words, _, release in GENERATIONS),
         "likely": not refused,
     }
     if refused:
         yield Hit(refused, named, evidence=[*refused, *version])
     elif small and not facts.with_event(NcclTestResult):
         yield Hit(small, named | {"too small": True})
-    elif is_old and (overlooked or (gpu and crashed)):
-        old = [*(crashed if gpu else ()), *overlooked]
+    elif is_old and (overlooked or (generation and crashed)):
+        old = [*(crashed if generation else ()), *overlooked]
         yield Hit(old, named, evidence=[*old, *version])
-    elif gpu is None and crashed:
+    elif crashed and not generation:
         yield Hit(named={"unknown model": True})
-    elif gpu and is_old and facts.job.failed and not facts.job.paths:
+    elif generation and is_old and facts.job.failed and not facts.job.paths:
         errors, listed = facts.errors(forced_ends=False), facts.with_role("rank-list")
         yield Hit(
-            named=named | {"generation": gpu.words, "first": gpu.first},
-            evidence=[*version, *listed[:1], *errors[:2]],
+            named=named | {"generation": generation, "first": first}, evidence=[*version, *listed[:1], *errors[:2]]
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
@@ -44,8 +45,8 @@ from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.wording import capitalize, conjugate, count, list_words, ranks_word
 
 if TYPE_CHECKING:
-    from nccl_inspect.artifacts.ras import Answer, Lost, Member, Mismatch, State
-    from nccl_inspect.artifacts.standstill import Standstill
+    from nccl_inspect.artifacts.ras import Answer, Member, Mismatch, State
+    from nccl_inspect.artifacts.standstill import Part, Standstill
 
 
 def rank_missing(facts: Facts) -> Iterator[Hit]:
@@ -213,9 +214,7 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
     job = facts.job
     if job.failed or facts.errors(forced_ends=False) or at_end.node_failed(facts):
         return
-    comms = [
-        comm for comm in usage.used_communicators(job) if len(comm.completed) == comm.nranks > 1 and not comm.ended
-    ]
+    comms = _working(facts)
     open_ones = sorted((comm for comm in comms if comm.unconnected), key=lambda comm: not _odd_ranks(facts, comm))
     silent = [] if process_ends(facts) else at_end.unexplained_ends(facts)
     has_header = not job.ended_by and at_end.ends_with_empty_table(facts)
@@ -266,6 +265,11 @@ def hang_after_init(facts: Facts) -> Iterator[Hit]:
         yield Hit(named={"empty": True}, ranks=(), hosts=facts.hosts(), evidence=[last])
 
 
+def _working(facts: Facts) -> list[CommunicatorInfo]:
+    used = usage.used_communicators(facts.job)
+    return [comm for comm in used if len(comm.completed) == comm.nranks > 1 and not comm.ended]
+
+
 def _odd_ranks(facts: Facts, comm: CommunicatorInfo) -> set[int]:
     return at_end.ranks_that_differ(facts) & {rank for rank in comm.ranks if rank is not None}
 
@@ -281,7 +285,6 @@ def _connecting(comm: CommunicatorInfo, others: int = 0) -> dict[str, object]:
     }
 
 
-_FIRST_WORK = 1
 _BY_PCIE = compile_later(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")
 
 
@@ -301,17 +304,13 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
         }
         yield Hit([], named, paths.ends(), paths.hosts(), cut, open_paths=paths)
         return
-    comms = [
-        comm
-        for comm in usage.used_communicators(facts.job)
-        if len(comm.completed) == comm.nranks > 1 and not comm.ended
-    ]
+    comms = _working(facts)
     errors = [error for error in facts.errors(forced_ends=False) if not is_propagated_error(error)]
     is_other = facts.job.failed or any(not isinstance(error.event, CollectiveTimeout) for error in errors)
     if not comms or is_other or any(comm.unconnected for comm in comms) or at_end.is_starting_another(facts):
         return
     # The time-outs of all ranks in the first work of a process group; none if a rank did not arrive.
-    first = [wait for wait in waits(facts) if wait.seq <= _FIRST_WORK]
+    first = [wait for wait in waits(facts) if wait.seq <= 1]
     arrived = {wait.rank if wait.rank is not None else wait.member for wait in first}
     is_first = len(first) == len(waits(facts)) and arrived.issuperset(range(comms[0].nranks))
     stuck = [wait.notice for wait in first] if is_first else []
@@ -402,9 +401,10 @@ def collective_mismatch(facts: Facts) -> Iterator[Hit]:
     )
 
 
-def _lines_of_both(facts: Facts, still: Standstill) -> list[Evidence]:
+def _lines_of_both(facts: Facts, still: Standstill, most: int = 2) -> list[Evidence]:
     """Return lines of those that hold the others up, and of those that wait."""
-    return [line for parts in (still.culprits, still.waiting) for line in flight_recorder.lines(facts, parts, 2)]
+    culprits = flight_recorder.lines(facts, still.culprits, most)
+    return [*culprits, *flight_recorder.lines(facts, still.waiting, 2)]
 
 
 def _find_mismatches(pending: list[Wait]) -> list[Wait]:
@@ -451,111 +451,62 @@ def _by_call(calls: Iterable[tuple[str, int | None]]) -> str:
     return "; ".join(f"{call} on {who}" for call, who in sorted(words))
 
 
-def collective_not_called(facts: Facts) -> Iterator[Hit]:
-    """Find in the dumps of all ranks which wait in a call, and which never made it and wait for nobody."""
-    for standstill in flight_recorder.standstills(facts, MISSING):
-        absent = flight_recorder.ranks_of(standstill.culprits)
-        missing = absent or set(standstill.unknown)
-        last_calls = [
-            f"the last call of rank {part.rank} was {flight_recorder.describe_call(part.call)}"
-            + (f" from {part.call.frame}" if part.call.frame else "")
-            + ", which is complete"
-            if part.call
-            else f"rank {part.rank} has made no call at all"
-            for part in standstill.culprits[:3]
-        ]
-        more = (flight_recorder.not_known(standstill), flight_recorder.chain(facts, standstill))
-        yield Hit(
-            named={
-                "absent": absent,
-                "missing": missing,
-                "waiting": flight_recorder.ranks_of(standstill.waiting),
-                "call": flight_recorder.work(standstill.waiting[0].call, standstill.group, standstill.seq),
-                "last": "; ".join(last_calls),
-                "more": ". ".join(filter(None, more)),
-                "place": min(
-                    (part.call.frame for part in standstill.culprits if part.call and part.call.frame), default=""
-                ),
-                "dumps": list(flight_recorder.fixes_of_dumps(standstill)),
-                "silent": standstill.silent,
-                "one": len(missing) == 1,
-            },
-            ranks=missing,
-            evidence=_lines_of_both(facts, standstill),
-            confidence=flight_recorder.confidence(standstill),
-        )
-
-
-def collective_unfinished(facts: Facts) -> Iterator[Hit]:
-    """Find calls that all ranks made alike: the device, the network or earlier work blocks them."""
-    if flight_recorder.is_running(facts):
+def standstill(facts: Facts, *, kinds: Sequence[str]) -> Iterator[Hit]:
+    """Find standstills of these kinds in the dumps of all ranks."""
+    if UNFINISHED in kinds and flight_recorder.is_running(facts):
         yield Hit(named={"running": True})
-    for standstill in flight_recorder.standstills(facts, PARTLY, UNFINISHED):
-        stuck = flight_recorder.ranks_of(standstill.culprits)  # all ranks whose call is still open
-        call = standstill.culprits[0].call
+    for still in flight_recorder.standstills(facts, *kinds):
+        culprits, waiting = flight_recorder.ranks_of(still.culprits), flight_recorder.ranks_of(still.waiting)
+        is_stuck = still.kind in (PARTLY, UNFINISHED)  # all ranks made the call, and it is still open
+        call = (still.culprits if is_stuck or not waiting else still.waiting)[0].call
+        missing = culprits | set(still.silent) if still.kind == NO_PARTNER else culprits or set(still.unknown)
+        ring = [part for part in still.culprits if part.call]
+        who = set(still.odd) or missing
+        not_known = flight_recorder.not_known(still)
         yield Hit(
             named={
-                "stuck": stuck,
-                "finished": flight_recorder.ranks_of(standstill.waiting),
-                "call": flight_recorder.work(call, standstill.group, standstill.seq),
-                "pair": call and call.is_p2p,
-                "partly": standstill.kind == PARTLY,
-            },
-            ranks=stuck,
-            evidence=[
-                *flight_recorder.lines(facts, standstill.culprits, 3),
-                *flight_recorder.lines(facts, standstill.waiting, 2),
-            ],
-        )
-
-
-def groups_out_of_order(facts: Facts) -> Iterator[Hit]:
-    """Find calls in which ranks wait for each other in a cycle."""
-    for standstill in flight_recorder.standstills(facts, CYCLE):
-        ring = [part for part in standstill.culprits if part.call]
-        odd = set(standstill.odd)
-        waits = [
-            f"rank {part.rank} waits for rank {after.rank} in {flight_recorder.operation(part.call.operation)} of "
-            f"group {flight_recorder.label(facts, part)}"
-            for part, after in zip(ring, [*ring[1:], *ring[:1]], strict=True)
-            if part.call
-        ]
-        named = {
-            "waits": waits,
-            "odd": capitalize(ranks_word(odd)) if odd else "",
-            "places": flight_recorder.list_frames(ring),
-        }
-        ranks = odd or flight_recorder.ranks_of(ring)
-        yield Hit(named=named, ranks=ranks, evidence=flight_recorder.lines(facts, ring, 4))
-
-
-def p2p_without_partner(facts: Facts) -> Iterator[Hit]:
-    """Find sends and receives that are pending on one side only, counted where the other side has all its calls."""
-    for still in flight_recorder.standstills(facts, NO_PARTNER):
-        culprits, call = flight_recorder.ranks_of(still.culprits), still.waiting[0].call
-        missing = culprits | set(still.silent)
-        yield Hit(
-            named={
-                "waiting": flight_recorder.ranks_of(still.waiting),
+                "culprits": culprits,
+                "waiting": waiting,
+                "missing": missing,
+                "one": len(missing) == 1,
+                "silent": still.silent,
+                "call": flight_recorder.work(call, still.group, still.seq),
                 "operation": still.operation,
                 "group": still.group.label,
-                "missing": missing,
-                "one": len(missing) == 1,
+                "pair": call and call.is_p2p,
+                "partly": still.kind == PARTLY,
+                "last": "; ".join(map(_last_call, still.culprits[:3])),
+                "open": not_known,
+                "more": ". ".join(filter(None, (not_known, flight_recorder.chain(facts, still)))),
+                "place": min((part.call.frame for part in ring if part.call and part.call.frame), default=""),
+                "places": flight_recorder.list_frames(still.culprits),
+                "waiting_at": flight_recorder.list_frames(still.waiting),
+                "dumps": list(flight_recorder.fixes_of_dumps(still)),
                 "number": call.nth if call and still.made is not None else None,
                 "others": culprits or set(still.silent),
                 "made": still.made or "none",
-                "place": flight_recorder.list_frames(still.waiting),
-                "last": flight_recorder.list_frames(still.culprits),
-                "open": flight_recorder.not_known(still),
-                "sure": flight_recorder.confidence(still),
+                "waits": [
+                    f"rank {part.rank} waits for rank {after.rank} in "
+                    f"{flight_recorder.operation(part.call.operation)} of group {flight_recorder.label(facts, part)}"
+                    for part, after in pairwise([*ring, *ring[:1]])
+                    if part.call
+                ],
+                "odd": capitalize(ranks_word(set(still.odd))) if still.odd else "",
             },
-            ranks=missing,
-            evidence=_lines_of_both(facts, still),
+            ranks=who,
+            evidence=list(flight_recorder.lines(facts, still.culprits, 4))
+            if still.kind == CYCLE
+            else _lines_of_both(facts, still, 3 if is_stuck else 2),
+            confidence=flight_recorder.confidence(still) if still.kind in (MISSING, NO_PARTNER) else None,
         )
 
 
-_MOST_STRAGGLERS = 3
-"""Ranks that are reported; if there are more, the time is lost elsewhere."""
+def _last_call(part: Part) -> str:
+    if part.call is None:
+        return f"rank {part.rank} has made no call at all"
+    where = f" from {part.call.frame}" if part.call.frame else ""
+    called = flight_recorder.describe_call(part.call)
+    return f"the last call of rank {part.rank} was {called}{where}, which is complete"
 
 
 def straggler(facts: Facts) -> Iterator[Hit]:
@@ -565,7 +516,8 @@ def straggler(facts: Facts) -> Iterator[Hit]:
         return
     from nccl_inspect.artifacts import stragglers  # most logs have no dumps
 
-    for late in stragglers.find_stragglers(dumps)[:_MOST_STRAGGLERS]:
+    # If there are more, the time is lost elsewhere.
+    for late in stragglers.find_stragglers(dumps)[:3]:
         others = set(late.group.ranks) - {late.rank}
         yield Hit(
             named={
@@ -662,6 +614,11 @@ def process_unresponsive(facts: Facts) -> Iterator[Hit]:
     is_known, is_dead = len(ranks) == len(newest), any(entry.is_dead for _, entry in newest.values())
     places = [f"pid {pid} on {entry.host}" for pid, (_, entry) in newest.items()]
     alive = list(_alive(facts, {known[pid]: name for pid, (name, _) in newest.items() if pid in known}))
+    lines = []
+    for place, (name, entry) in enumerate(newest.values(), 1):  # JSON has one line, whose processes stay in their order
+        where = f"rank {entry.rank} of communicator {entry.comm_id}: " if entry.rank is not None else ""
+        text = f"{where}process {entry.pid} on {entry.host}: {'considered dead' if entry.is_dead else 'no answer'}"
+        lines.append(Evidence(name, entry.line, text, order=max(entry.line, place)))
     yield Hit(
         named={
             "silent": ranks_word(ranks) if is_known else list_words(places),
@@ -672,7 +629,7 @@ def process_unresponsive(facts: Facts) -> Iterator[Hit]:
         },
         ranks=ranks if is_known else (),
         hosts=hosts_with(facts.job, ranks) or {entry.host for _, entry in newest.values()},
-        evidence=[*(line for _, line in alive), *map(_line_of_lost, newest.values(), range(len(newest)))],
+        evidence=[*(line for _, line in alive), *lines],
         confidence="possible" if alive else "certain" if is_dead else "likely",
     )
 
@@ -689,14 +646,6 @@ def _alive(facts: Facts, answer_of: Mapping[int, str]) -> Iterator[tuple[str, Ev
             words = f". But its dump contradicts that: rank {rank} was active {later:.0f} s after this answer"
             text = f"rank {rank}: {flight_recorder.describe_call(dump.last)}, {dump.last.state}"
             yield words, Evidence(dump.name, dump.last.order, text)
-
-
-def _line_of_lost(found: tuple[str, Lost], place: int) -> Evidence:
-    """Return the line of the answer; JSON has only one, whose processes stay in their order."""
-    name, entry = found
-    where = f"rank {entry.rank} of communicator {entry.comm_id}: " if entry.rank is not None else ""
-    text = f"{where}process {entry.pid} on {entry.host}: {'considered dead' if entry.is_dead else 'no answer'}"
-    return Evidence(name, entry.line, text, order=max(entry.line, place + 1))
 
 
 _REMOTE_ERROR = "Remote process error"
@@ -773,13 +722,11 @@ def watchdog_timeout(facts: Facts) -> Iterator[Hit]:
     if signals:  # only the dump signals on other ranks report it
         own = [notice for notice in signals if value(notice, "__self") is not None]
         origins = {value(notice, "origin_rank") for notice in signals if notice not in own} - {None}
-        origins |= {rank for notice in own for rank in _rank_of_exception(notice)}
+        stated = ((notice, value(notice, "global_rank")) for notice in signals)
+        named = [(notice, rank_prefix(notice) if rank is None else rank) for notice, rank in stated]
+        origins |= {rank for notice, rank in named if notice in own and rank is not None}
         yield Hit(
-            named={
-                "origins": origins,
-                "reporters": {rank for notice in signals for rank in _rank_of_exception(notice)},
-                "reported": True,
-            },
+            named={"origins": origins, "reporters": {rank for _, rank in named if rank is not None}, "reported": True},
             ranks=origins,
             hosts=(),
             evidence=first_evidence(signals),
@@ -850,13 +797,6 @@ def _find_absent(own: list[Wait], waiting: set[int], comm: CommunicatorInfo | No
     return {"few": capitalize(ranks_word(few)) if few and len(few) < len(numbers) else ""}
 
 
-def _rank_of_exception(notice: Notice) -> list[int]:
-    """Return the rank that a line of PyTorch names, if any."""
-    rank = value(notice, "global_rank")
-    rank = rank_prefix(notice) if rank is None else rank
-    return [rank] if isinstance(rank, int) else []
-
-
 def watchdog_stuck(facts: Facts) -> Iterator[Hit | Effects]:
     """Find the messages of the thread that monitors the watchdog, unless its process continues."""
     notices = facts.errors_of_rule("watchdog-stuck")
@@ -865,7 +805,10 @@ def watchdog_stuck(facts: Facts) -> Iterator[Hit | Effects]:
     stuck = [notice for notice in notices if notice not in survived]
     if not stuck:
         return
-    is_over = _is_at_end(facts, stuck)
+    # Communicators may be aborted at the normal end, but also after a hang.
+    is_over = facts.is_over() and not process_ends(facts)
+    if any(comm.state != "destroyed" for comm in usage.used_communicators(facts.job)):
+        is_over = is_over and not any(exceptions.is_used_below(facts, notice) for notice in stuck)
     ranks = {rank for notice in stuck if (rank := rank_prefix(notice)) is not None}
     seconds = next((limit for notice in stuck if (limit := value(notice, "seconds")) is not None), "")
     yield Hit(
@@ -874,11 +817,3 @@ def watchdog_stuck(facts: Facts) -> Iterator[Hit | Effects]:
         ranks=ranks,
         hosts=hosts_with(facts.job, ranks),
     )
-
-
-def _is_at_end(facts: Facts, stuck: list[Notice]) -> bool:
-    """Return whether the work was done; communicators may be aborted at the normal end, but also after a hang."""
-    if process_ends(facts):
-        return False
-    destroyed = all(comm.state == "destroyed" for comm in usage.used_communicators(facts.job))
-    return facts.is_over() and (destroyed or not any(exceptions.is_used_below(facts, notice) for notice in stuck))

@@ -6,52 +6,16 @@ from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging import networks, transfers
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.connecting import is_single_host
-from nccl_inspect.judging.facts import evidence_of_settings, first_of_each, hosts_in, ranks_in
+from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.wording import conjugate, list_words, some_names
 
-_JUDGED = ("reg_mr", "reg_mr_iova2", "reg_dmabuf_mr", "query_gid")
-"""Calls that ib-memlock, gpu-memory-not-registered and ib-gid-index judge, whatever the error is."""
-_LOCKING = ("create_cq", "create_qp")
-"""Calls that ib-memlock judges where memory is short or the line has no error."""
 _TO_THE_PEER = (
     *("Invalid argument", "No data available"),
     *("Connection timed out", "No route to host", "Network is unreachable"),
 )
-"""What ib-gid-index judges of modify_qp; the second is that of an empty row of the GID table."""
-_NO_MEMORY = "Cannot allocate memory"
-_FILES = "Too many open files"
-"""What open-files-limit judges."""
-_CLEANING = ("destroy_cq", "destroy_qp", "destroy_srq", "dereg_mr", "dealloc_pd", "close_device", "free_device_list")
-
-
-def ib_call_failed(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find the remaining calls that NCCL's wrapper of the verbs library reports (src/misc/ibvwrap.cc)."""
-    notices = [notice for notice in facts.notices("nccl/ib-call-failed") if _is_left(facts, notice)]
-    if notices and _follows(facts, notices):
-        yield Effects(notices)
-    elif notices:
-        yield Hit(notices, {"cleaning": value(notices[0], "name") in _CLEANING})
-
-
-def _follows(facts: Facts, notices: list[Notice]) -> bool:
-    """Return whether NCCL only cleans up after another error, which needs no finding of its own."""
-    first = first_of_each(notice.evidence[0] for notice in facts.errors() if value(notice, "name") not in _CLEANING)
-    lines = [notice.evidence[0] for notice in notices]
-    is_late = all(line.order > first.get(line.source, line.order) for line in lines)
-    return is_late and all(value(notice, "name") in _CLEANING for notice in notices)
-
-
-def _is_left(facts: Facts, notice: Notice) -> bool:
-    name, error = value(notice, "name"), value(notice, "error")
-    if name in transfers.OPENING_CALLS:
-        return error != _FILES and not facts.notices("nccl/ib-device-not-usable")
-    if name in _JUDGED or error in (*transfers.REFUSED_CALLS, _FILES):
-        return False
-    if name in _LOCKING:
-        return error not in (None, _NO_MEMORY)
-    return name != "modify_qp" or error not in _TO_THE_PEER
+"""Errors of modify_qp; the second is that of an empty row of the GID table."""
 
 
 def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
@@ -84,8 +48,6 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     )
 
 
-_NEEDS_ADDRESS = (None, "RTR")
-"""The step that names the peer; before 2.24 the step is not printed."""
 _MAPPED = "::ffff:"
 
 
@@ -121,7 +83,7 @@ def _find_unconnected(facts: Facts) -> list[Notice]:
         for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
         if (notice not in calls or value(notice, "name") == "modify_qp")
         and str(value(notice, "error")).startswith(_TO_THE_PEER)  # markup may follow
-        and value(notice, "to_state") in _NEEDS_ADDRESS
+        and value(notice, "to_state") in (None, "RTR")
         and value(notice, "local_gid") != "N/A"
     ]
 
@@ -145,12 +107,7 @@ def ib_mixed_link_layer(facts: Facts) -> Iterator[Hit]:
         yield from _find_apart(facts)
         return
     notices += lists
-    named = {
-        "failed": failed,
-        "unlisted": not lists,
-        "both": both,
-        "used": [f"{nic} ({kinds[nic]})" for nic in used],
-    }
+    named = {"failed": failed, "unlisted": not lists, "both": both, "used": [f"{nic} ({kinds[nic]})" for nic in used]}
     ranks = ranks_in(failed) or (paths.ends() if both else ranks_in(notices))
     yield Hit(notices, named, ranks, hosts_in(notices), [*notices[:3], *paths.first_lines()[:2]])
 

@@ -9,10 +9,9 @@ from operator import eq
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import CollectiveTimeout
-from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.check import Evidence, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import global_ranks, hosts_in, ranks_in
+from nccl_inspect.judging.facts import global_ranks, ranks_in
 from nccl_inspect.judging.impact import MEASURED, Estimate, cite, compare_rates, current_rate, p2p
 from nccl_inspect.judging.networks import Interface, listed_interfaces
 from nccl_inspect.judging.watchdog import Wait, communicator_of, group_of, job_rank
@@ -95,7 +94,10 @@ def one_gpu_per_pod(facts: Facts) -> Iterator[Hit]:
 
     NCCL identifies hosts by name and boot id, so pods of one machine are separate nodes.
     """
-    alone = [comm for comm in facts.job.communicators if comm.nranks > 1 and _is_spread(comm)]
+    sizes = ((comm, comm.nnodes) for comm in facts.job.communicators if comm.nranks > 1)
+    # Before 2.20 NCCL does not print the number of nodes.
+    nnodes = ((comm, len(set(filter(is_named, comm.hosts))) if size is None else size) for comm, size in sizes)
+    alone = [comm for comm, size in nnodes if size == comm.nranks]
     names = {comm.id for comm in alone}
     paths = facts.inter_host_net_paths().filter_values(("communicators",), lambda comms: names.intersection(comms))
     nodes = list(workloads.nodes(facts).values())
@@ -141,31 +143,12 @@ def _bus_ids(facts: Facts) -> list[str]:
     return [gpu.bus_id for gpu in facts.job.gpus.values() if gpu.bus_id]
 
 
-def _is_spread(comm: CommunicatorInfo) -> bool:
-    if comm.nnodes is not None:
-        return comm.nnodes == comm.nranks
-    return len(set(filter(is_named, comm.hosts))) == comm.nranks  # before 2.20 NCCL does not print the number of nodes
-
-
 def _find_high_index(facts: Facts) -> int:
     """Return the highest index of a GPU: above 0, a machine has several, although each host shows only one GPU."""
     if len(_bus_ids(facts)) < 2:
         return 0  # all hosts may use the same GPU of a machine
     ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}
     return max((facts.gpu(*end).nvml_dev or 0 for end in ends), default=0)
-
-
-_SYSTEM_ERROR = 2
-_READS_PLACE = ("graph/xml.cc", "graph/topo.cc")
-
-
-def pci_path_not_found(facts: Facts) -> Iterator[Hit]:
-    """Find the warning where the call failed that reads the place: since 2.10, NCCL continues without it."""
-    failed = propagated_errors.frames(facts, _SYSTEM_ERROR, _READS_PLACE)
-    hosts = hosts_in(failed)
-    notices = [one for one in facts.notices("nccl/speed-path-unreadable") if not one.hosts or hosts & set(one.hosts)]
-    if failed and notices:
-        yield Hit(notices, evidence=[*notices[:2], *failed[:1]])
 
 
 def ring_crosses_nodes_too_often(facts: Facts) -> Iterator[Hit]:

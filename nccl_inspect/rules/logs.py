@@ -90,7 +90,6 @@ def log_flood(facts: Facts) -> Iterator[Hit]:
 
 
 _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
-_MAX_NAMED = 2
 _MANY_OTHERS = 100
 """Lines of other programs after NCCL's last one: more than a job prints that is still starting."""
 
@@ -135,7 +134,7 @@ def log_incomplete(facts: Facts) -> Iterator[Hit]:
 
 def _homes(facts: Facts, missing: list[int]) -> str:
     """Return host and GPU of the first ranks where the order of the ranks shows them."""
-    homes = [(rank, placement.home(facts, rank)) for rank in missing[:_MAX_NAMED]]
+    homes = [(rank, placement.home(facts, rank)) for rank in missing[:2]]
     places = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
     return f" ({'; '.join(places)}{'; …' if len(missing) > len(places) else ''})" if places else ""
 

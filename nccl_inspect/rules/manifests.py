@@ -194,7 +194,6 @@ def _mentions(effect: Finding, pattern: re.Pattern[str]) -> bool:
     return any(pattern.search(text) for text in (effect.summary, *(line.text for line in effect.evidence)))
 
 
-_ENOUGH = ("IPC_LOCK", "ALL", "CAP_IPC_LOCK")
 _LARGE = 1 << 30
 
 
@@ -202,35 +201,31 @@ def ipc_lock_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]
     """Find registrations that fail for lack of locked memory, and containers without the capability."""
     faults = workloads.faults("ipc-lock-missing", findings)
     shown = [effect for effect in faults if "locked memory" in effect.cause]
-    for lacks in (_may_not_lock, _is_of_user):
-        cases, touched = _match(facts, shown, lacks)
-        if not touched:
-            continue
-        docker, user = cases[0].pod.kind == "container", cases[0].container.user if lacks is _is_of_user else None
-        lock = Change(("securityContext", "capabilities", "add"), ["IPC_LOCK"])
-        changes = [lock if user is None else Change(("securityContext", "runAsUser"), 0)]
+    cases, touched = _match(facts, shown, _may_not_lock)
+    is_of_user = not touched
+    if is_of_user:
+        cases, touched = _match(facts, shown, _is_of_user)
+    if touched:
+        docker, user = cases[0].pod.kind == "container", cases[0].container.user if is_of_user else None
+        change = Change(("securityContext", "capabilities", "add"), ["IPC_LOCK"])
         words = "no IPC_LOCK in " + ("CapAdd, no memlock in Ulimits" if docker else "securityContext")
-        words = words if user is None else "capabilities.add: IPC_LOCK, runAsUser: {}"
-        steps = list(workloads.patches(cases, partial(_take, changes)))
+        if is_of_user:
+            change, words = Change(("securityContext", "runAsUser"), 0), "capabilities.add: IPC_LOCK, runAsUser: {}"
+        steps = list(workloads.patches(cases, lambda _: [change]))
         yield _hit(
             cases,
             touched,
             [case.line(words.format(case.container.user)) for case in cases],
             steps,
-            steps if user is not None else (),
-            docker=docker and user is None,
+            steps if is_of_user else (),
+            docker=docker and not is_of_user,
             user=user,
             doubtful=all(effect.confidence == "possible" for effect in touched),
         )
-        return
-
-
-def _take(changes: list[Change], _: Case) -> list[Change]:
-    return changes
 
 
 def _may_not_lock(pod: Pod, container: Container) -> bool:
-    allowed = container.privileged or not container.capabilities.isdisjoint(_ENOUGH)
+    allowed = container.privileged or not container.capabilities.isdisjoint(("IPC_LOCK", "ALL", "CAP_IPC_LOCK"))
     return pod.is_whole and not allowed and (container.memlock or 0) < _LARGE
 
 
@@ -246,15 +241,11 @@ def pods_isolated(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     if touched:
         gpus = workloads.patches(cases, lambda case: [_all_gpus(facts, case)])
         shared = workloads.patches(cases, lambda _: [Change(("hostIPC",), True, of_pod=True)])
-        yield _hit(
-            cases, touched, [case.line(_words(case, workloads.nodes(facts))) for case in cases], chain(gpus, shared)
-        )
-
-
-def _words(case: Case, nodes: dict[str, str]) -> str:
-    where = case.pod.node or nodes.get(case.pod.name, "")
-    share = "IpcMode: private" if case.pod.kind == "container" else "no hostIPC"
-    return f"one GPU, {share}" + (f", nodeName: {where}" if where else "")
+        share = "IpcMode: private" if cases[0].pod.kind == "container" else "no hostIPC"
+        nodes = workloads.nodes(facts)
+        places = ((case, case.pod.node or nodes.get(case.pod.name, "")) for case in cases)
+        lines = [case.line(f"one GPU, {share}" + (f", nodeName: {node}" if node else "")) for case, node in places]
+        yield _hit(cases, touched, lines, chain(gpus, shared))
 
 
 def _all_gpus(facts: Facts, case: Case) -> Change:

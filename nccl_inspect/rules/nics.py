@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -27,7 +28,7 @@ from nccl_inspect.judging.networks import is_google_network
 from nccl_inspect.judging.transfers import UNANSWERED, silent_peers
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Path, PathKind, Selection
-from nccl_inspect.model.paths.path import SIDES, End, Link
+from nccl_inspect.model.paths.path import SIDES, Link
 from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import is_or_are, ranks_word, some_names
@@ -57,14 +58,16 @@ def cross_rail_traffic(facts: Facts) -> Iterator[Hit]:
         link for kind, *hosts in paths.distinct(*joined) for link in kind.links if _leaves_rail(hosts, link, rails)
     ]
     uses = {False: "rings or trees", True: "send/recv"}
+    ends = (end for end in (links[0].send, links[0].receive) if end)
+    one, other = (f"NIC {end.nic_index}" + (f" ({end.nic})" if end.nic else "") for end in ends)
     named = {
         "crossing": len(paths),
         "matched": facts.inter_host_rdma_paths().where(
             lambda kind: any(one.send and one.receive for one in kind.links)
         ),
         "uses": ", and ".join(uses[is_send_recv] for is_send_recv in sorted({link.send_recv for link in links})),
-        "one": _nic_name(links[0].send),
-        "other": _nic_name(links[0].receive),
+        "one": one,
+        "other": other,
         "listed": listed,
         "warned": warned,
         "settings": settings if not listed and not warned else [],
@@ -89,11 +92,6 @@ def _leaves_rail(hosts: Sequence[str | None], link: Link, rails: _Rails) -> bool
     return None in pair or len(pair) > 1
 
 
-def _nic_name(end: End | None) -> str:
-    nic, index = (end.nic, end.nic_index) if end else (None, None)
-    return f"NIC {index}" + (f" ({nic})" if nic else "")
-
-
 def mixed_networks(facts: Facts) -> Iterator[Hit]:
     """Find communicators with several networks, and connections whose two ends name different ones.
 
@@ -103,12 +101,17 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
     crossed = (
         facts.paths(transport="NET").where(lambda kind: kind.also).filter_values(("kind", "communicators"), _is_crossed)
     )
-    without = networks.without_cards(facts)
+    without, listed = networks.without_cards(facts), facts.user_settings("NCCL_IB_HCA")
+    # A connection of one network reaches a listener of another.
+    refused = [one for one in facts.with_role("stranger") if value(one, "got_type") is not None]
+    refused += facts.with_role("garbled-address")
     if mixed or crossed:
         odd = _odd_ranks(mixed)
         where = set(hosts_with(facts.job, odd))
         lacking = [notice for notice in without if set(notice.hosts) <= where]
-        named, refused = _outcome(facts, mixed, bool(crossed)), _find_refusals(facts)
+        where_lacking = hosts_in(lacking)
+        listed = [one for one in listed if not where_lacking.isdisjoint(one.hosts)]
+        named = _outcome(facts, mixed, is_crossed=bool(crossed), is_refused=bool(refused))
         if mixed:
             groups = (
                 f"{net} on {ranks_word(global_ranks(mixed[0], ranks))}" for net, ranks in mixed[0].networks.items()
@@ -119,7 +122,7 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
             named |= {"networks": " and ".join(both), "src": crossed[0].src, "dst": crossed[0].dst}
         lines = [line for comm in mixed[:1] for line in comm.network_lines]
         yield Hit(
-            named=named | {"odd": odd} | _lacks(facts, hosts_in(lacking)),
+            named=named | {"odd": odd, "lacking": where_lacking, "listed": listed},
             ranks=odd or crossed.ends(),
             hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or crossed.hosts(),
             evidence=[*lacking[:1], *lines, *crossed.first_lines()[:2], *refused[:2]],
@@ -134,25 +137,20 @@ def mixed_networks(facts: Facts) -> Iterator[Hit]:
         yield Hit(notices, named, evidence=[*notices[:3], *others[:1]])
     elif without and not any(comm.networks for comm in facts.job.communicators) and not facts.paths(transport="NET"):
         others = networks.card_lists(facts)
-        lacks = _lacks(facts, hosts_in(without))
-        named = {"hosts_with": hosts_in(others), "hosts_without": hosts_in(without)} | lacks
-        yield Hit(without, named, evidence=[*without[:2], *others[:2], *lacks["listed"][:1]])
+        lacking_hosts = hosts_in(without)
+        listed = [one for one in listed if not lacking_hosts.isdisjoint(one.hosts)]
+        named = {"hosts_with": hosts_in(others), "lacking": lacking_hosts, "listed": listed}
+        yield Hit(without, named, evidence=[*without[:2], *others[:2], *listed[:1]])
 
 
-def _lacks(facts: Facts, hosts: set[str]) -> dict[str, Any]:
-    """Return the hosts without cards, and the cards that a setting names there."""
-    listed = [one for one in facts.user_settings("NCCL_IB_HCA") if not hosts.isdisjoint(one.hosts)]
-    return {"lacking": hosts, "listed": listed}
-
-
-def _outcome(facts: Facts, mixed: list[CommunicatorInfo], is_crossed: bool) -> dict[str, object]:
+def _outcome(facts: Facts, mixed: list[CommunicatorInfo], *, is_crossed: bool, is_refused: bool) -> dict[str, object]:
     """Return what happened to communicators with several networks."""
     if not is_crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed):
         return {"unused": True}
     names = {comm.id for comm in mixed}
     joined = facts.inter_host_net_paths().distinct("communicators")
     works = not facts.job.failed and any(names.intersection(comms) for (comms,) in joined)
-    is_dead = is_crossed or bool(_find_refusals(facts)) or facts.job.failed
+    is_dead = is_crossed or is_refused or facts.job.failed
     is_stuck = bool(mixed) and not works and facts.none_initialized(mixed) and not facts.job.excerpt  # or it was cut
     return {"by chance": works and not is_dead, "fatal": is_dead or is_stuck, "guessed": not (mixed and is_dead)}
 
@@ -165,12 +163,6 @@ def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:
         and not set(other.communicators).isdisjoint(communicators)
         for other in kind.also
     )
-
-
-def _find_refusals(facts: Facts) -> list[Notice]:
-    """Find NCCL's lines where a connection of one network reaches a listener of another."""
-    wrong_type = [notice for notice in facts.with_role("stranger") if value(notice, "got_type") is not None]
-    return [*wrong_type, *facts.with_role("garbled-address")]
 
 
 def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
@@ -191,30 +183,30 @@ _MOST_NICS = 1024
 
 def nic_asymmetry(facts: Facts) -> Iterator[Hit]:
     """Find NCCL's own lines (2.30.3 and later), else the NIC lists of hosts with equally many ranks."""
-    fewer = facts.notices("nccl/net-device-count-low")
+    fewer, errors = facts.notices("nccl/net-device-count-low"), facts.errors_of_rule("nic-asymmetry")
     if compared := sorted(
         facts.notices(_REFUSED, "nccl/net-device-mismatch"), key=lambda notice: notice.production != _REFUSED
     ):
-        is_collnet = _is_collnet(compared[0])
+        is_collnet, is_refused = _is_collnet(compared[0]), compared[0].production == _REFUSED
         compared = [notice for notice in compared if _is_collnet(notice) is is_collnet]
         fewer = [notice for notice in fewer if _is_collnet(notice) is is_collnet]
         low, high = min(value(one, "min") for one in compared), max(value(one, "max") for one in compared)
-        is_severe, is_refused = not is_collnet and high >= _SEVERE * max(low, 1), compared[0].production == _REFUSED
+        is_severe = not is_collnet and high >= _SEVERE * max(low, 1)
         named = {"low": low, "high": high, "severe": is_severe, "refused": is_refused, "CollNet": is_collnet}
-        yield _name(facts, Hit([*compared, *fewer], named), fewer)
-    elif notices := facts.errors_of_rule("nic-asymmetry"):
-        yield _name(facts, Hit(notices, {"one side": True, "CollNet": _is_collnet(notices[0])}), notices)
-    elif len(facts.settings("NCCL_IB_HCA")) < 2:
-        used = {kind.net for kind in facts.inter_host_net_paths().kinds}
-        used = used or {net for comm in facts.job.communicators for net in comm.networks}
-        if used != {"Socket"}:  # else the NICs of hosts do not matter
-            yield from _compare_lists(facts)
-
-
-def _name(facts: Facts, hit: Hit, fewer: list[Notice]) -> Hit:
-    """Add the ranks with fewer NICs, which rank 0 names, and their hosts: the lines are printed elsewhere."""
-    ranks = ranks_concerned(facts, fewer, "rank")
-    return hit.with_fields(ranks=ranks, hosts=hosts_with(facts.job, ranks)) if fewer else hit
+        hit = Hit([*compared, *fewer], named)
+    elif errors:
+        fewer, hit = errors, Hit(errors, {"one side": True, "CollNet": _is_collnet(errors[0])})
+    else:
+        if len(facts.settings("NCCL_IB_HCA")) < 2:
+            used = {kind.net for kind in facts.inter_host_net_paths().kinds}
+            used = used or {net for comm in facts.job.communicators for net in comm.networks}
+            if used != {"Socket"}:  # else the NICs of hosts do not matter
+                yield from _compare_lists(facts)
+        return
+    if fewer:  # rank 0 names the ranks with fewer NICs: the lines are printed elsewhere
+        ranks = ranks_concerned(facts, fewer, "rank")
+        hit = hit.with_fields(ranks=ranks, hosts=hosts_with(facts.job, ranks))
+    yield hit
 
 
 def _is_collnet(notice: Notice) -> bool:
@@ -271,22 +263,6 @@ def _some_are_left_out(facts: Facts) -> bool:
     return any(len(members) > 1 for members in lists.values()) and len({len(members) for members in ranks.values()}) > 1
 
 
-def nic_merge_mismatch(facts: Facts) -> Iterator[Hit]:
-    """Find the warnings; NCCL continues with the ports it has, unless it is forced to fuse them.
-
-    Errors end initialization (src/graph/topo.cc); 2.26 and later continue only where they chose the ports.
-    """
-    refused = facts.notices("nccl/ib-merge-disabled")
-    unequal = facts.notices("nccl/ib-device-count-mismatch")
-    if wrong := facts.notices("nccl/nic-fusion-invalid"):
-        asked = facts.user_settings("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
-        named = {"asked": asked, "by default": any(value(notice, "__step") for notice in wrong), "forbidden": refused}
-        yield Hit(wrong, named, evidence=[*refused, *wrong, *asked])
-        refused = []
-    if found := [*unequal, *refused]:
-        yield Hit(found, {"dead": refused and facts.job.failed and not facts.job.paths})
-
-
 _QUOTED = 2
 """Ranks and hosts that the evidence shows."""
 
@@ -297,6 +273,11 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
     if hosts:
         hosts.sort(key=lambda pair: -len(pair[1].ranks))
         first, shared = hosts[0]
+        paths, side = facts.inter_host_rdma_paths(), (HOSTS[shared.side], RANKS[shared.side])
+        ends = [  # of some of these ranks, with a line that names the NIC which they share
+            paths.filter_values(side, lambda *end, rank=rank: end == (first.host.name, rank))
+            for rank in sorted(shared.ranks)[:_QUOTED]
+        ]
         policy = facts.user_settings("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
         yield Hit(
             named={
@@ -312,7 +293,7 @@ def nic_shared(facts: Facts) -> Iterator[Hit]:
             hosts=[one.host.name for one, _ in hosts],
             evidence=[
                 *(one.evidence for one, _ in hosts[:_QUOTED]),
-                *_connections(facts, first.host.name, shared),
+                *(line for own in ends for line in islice(own.end_lines(shared.side), 1)),
                 *policy[:1],
             ],
         )
@@ -326,7 +307,9 @@ def _find_only_allowed(facts: Facts) -> Iterator[Hit]:
     named = [one for one in facts.user_settings("NCCL_IB_HCA") if one.value and not set("^,").intersection(one.value)]
     used = nics_used(paths)
     whole = [host for host in facts.job.hosts if len(switched.intersection(host.ranks)) >= _WHOLE and host.name in used]
-    if named and whole and all(len(used[host.name]) == 1 for host in whole) and _are_alone(facts):
+    lists = networks.card_lists(facts)
+    is_one_listed = bool(lists) and all(len(_devices(notice)) == 1 for notice in lists)
+    if named and whole and all(len(used[host.name]) == 1 for host in whole) and is_one_listed:
         first = whole[0]
         yield Hit(
             named={
@@ -340,20 +323,6 @@ def _find_only_allowed(facts: Facts) -> Iterator[Hit]:
             hosts=[host.name for host in whole],
             evidence=[*named[:1], *paths.first_lines()[:2]],
         )
-
-
-def _are_alone(facts: Facts) -> bool:
-    """Return whether NCCL lists one card on each host."""
-    lists = networks.card_lists(facts)
-    return bool(lists) and all(len(_devices(notice)) == 1 for notice in lists)
-
-
-def _connections(facts: Facts, host: str, shared: Shared) -> Iterator[Evidence]:
-    """Yield a line of each of some of these ranks that names the NIC which they share."""
-    paths = facts.inter_host_rdma_paths()
-    for rank in sorted(shared.ranks)[:_QUOTED]:
-        own = paths.filter_values((HOSTS[shared.side], RANKS[shared.side]), lambda *end, rank=rank: end == (host, rank))
-        yield from islice(own.end_lines(shared.side), 1)
 
 
 def nic_unused(facts: Facts) -> Iterator[Hit]:
@@ -379,10 +348,6 @@ def nic_unused(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_FIRST = (2, 12)
-"""The release that brought PXN."""
-
-
 def pxn_unused(facts: Facts) -> Iterator[Hit]:
     """Find hosts where PXN could help: several NICs and several ranks, with NVLink between them."""
     paths = facts.inter_host_rdma_paths()
@@ -403,18 +368,16 @@ def _stray(facts: Facts) -> Selection:
     uses_it = any(kind.pxn_rank is not None for kind in facts.inter_host_rdma_paths().kinds)
     # The release is known to have it; an inferred range does not count.
     releases = [re.fullmatch(r"(\d+)\.(\d+)\..*", version) for version in facts.job.nccl_versions]
-    has_it = bool(releases) and all(one is not None and (int(one[1]), int(one[2])) >= _FIRST for one in releases)
+    has_it = bool(releases) and all(one is not None and (int(one[1]), int(one[2])) >= (2, 12) for one in releases)
     if not joined or uses_it or not has_it:
         return facts.no_paths()
     return crossing_paths(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
 
 
-_TIMED_OUT = 110
-
-
 def rail_only_fabric(facts: Facts) -> Iterator[Hit]:
     """Find whether the ranks with timeouts are those that connect different NIC numbers."""
-    connecting = [one for one in facts.notices("nccl/ib-modify-qp-failed") if value(one, "errno") == _TIMED_OUT]
+    refused = facts.notices("nccl/ib-modify-qp-failed")
+    connecting = [one for one in refused if value(one, "errno") == errno.ETIMEDOUT]
     lost = facts.completions(UNANSWERED)
     lost = [] if silent_peers(facts, lost) else lost  # a fabric fails both ways; here a process or a host was lost
     errors, hints = [*connecting, *lost], facts.notices("nccl/hint-cross-rail")
@@ -493,14 +456,16 @@ class Idle(Frozen):
 
 @frozen
 class _Judged(Frozen):
-    """A host whose connections with others are in the log."""
+    """A host whose ranks in the log are all connected with other hosts."""
 
     host: Host
     ranks: set[int]
-    """Those of its ranks that the log has."""
     absent: int
-    comms: list[CommunicatorInfo]
-    """The communicators that join it with others, in which all of them are connected."""
+    """Number of its ranks that the log lacks."""
+    comms: set[str]
+    """The communicators that join it with others, in which all of these ranks are connected,"""
+    alike: _Alike
+    """and their kinds."""
 
 
 @once
@@ -511,35 +476,39 @@ def idle_nics(facts: Facts) -> list[Idle]:
     of hosts with fewer ranks than NICs, devices with another kind of link (storage, management), merged ports, and
     hosts with more ranks than others: the others set the number of channels.
     """
-    used = nics_used(facts.inter_host_rdma_paths())
-    listing = filter(_devices, networks.card_lists(facts))
+    paths, judged = facts.inter_host_rdma_paths(), {one.host.name: one for one in _judged_hosts(facts)}
+    whole = {name: one.comms for name, one in judged.items() if not one.absent}
+    compared = group_sets(
+        (host, end.nic_index)
+        for side, column in HOSTS.items()
+        for host, ends, comms in paths.distinct(column, ENDS[side], "communicators")
+        for end in (ends if host in whole and not whole[host].isdisjoint(comms) else ())
+        if end.nic_index is not None
+    )
+    usual = group_sets((judged[name].alike, frozenset(nics)) for name, nics in compared.items())
+    used, listing = nics_used(paths), filter(_devices, networks.card_lists(facts))
     lists = group_values((name, notice) for notice in listing for name in notice.hosts)
     results = (
-        _find_idle(facts, candidate, lists.get(candidate.host.name, []), used.get(candidate.host.name, {}))
-        for candidate in _judged_hosts(facts)
+        _find_idle(facts, one, lists.get(name, []), used.get(name, {}), usual.get(one.alike, set()))
+        for name, one in judged.items()
     )
     return [candidate for candidate in results if candidate]
 
 
-@once
-def _usual(facts: Facts) -> dict[_Alike, set[frozenset[int]]]:
-    """Return the NICs that hosts use which are alike."""
-    judged = {candidate.host.name: candidate for candidate in _judged_hosts(facts)}
-    compared = {name: candidate.comms for name, candidate in judged.items() if not candidate.absent}
-    return group_sets((_alike(judged[name]), frozenset(nics)) for name, nics in _nics_in(facts, compared).items())
-
-
-@once
-def _judged_hosts(facts: Facts) -> list[_Judged]:
-    """Return the hosts whose ranks in the log are all connected with other hosts."""
+def _judged_hosts(facts: Facts) -> Iterator[_Judged]:
     joining = [comm for comm in facts.job.communicators if len(comm.hosts) > 1 or (comm.nnodes or 1) > 1]
     crossing = group_values((name, comm) for comm in joining if comm.connected for name in comm.hosts)
     started = {comm.id: global_ranks(comm, comm.started) for comm in facts.job.communicators}
     done = {comm.id: global_ranks(comm, comm.connected) for comm in facts.job.communicators}
     begun = set().union(*started.values())
-    sizes = {host.name: _ranks_on(facts, host, crossing.get(host.name, [])) for host in facts.job.hosts}
+    is_whole = len(facts.job.ranks_seen) == facts.job.world_size
+    sizes = {  # the ranks of each host, in the log or not; None if unknown
+        host.name: len(host.ranks)
+        if is_whole
+        else max((comm.local_ranks for comm in crossing.get(host.name, []) if comm.local_ranks), default=None)
+        for host in facts.job.hosts
+    }
     fewest = min((size for size in sizes.values() if size), default=0)
-    judged = []
     for host in facts.job.hosts:
         ranks = begun.intersection(host.ranks)
         comms = [
@@ -550,39 +519,20 @@ def _judged_hosts(facts: Facts) -> list[_Judged]:
         if ranks != {rank for comm in comms for rank in ranks & done[comm.id]}:
             continue  # these leave out some of its ranks
         if comms and sizes[host.name] == fewest >= len(ranks):
-            judged.append(_Judged(host, ranks, fewest - len(ranks), comms))
-    return judged
+            alike = frozenset((comm.nranks, comm.nnodes, comm.channels) for comm in comms)
+            yield _Judged(host, ranks, fewest - len(ranks), {comm.id for comm in comms}, alike)
 
 
-def _ranks_on(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | None:
-    """Return the number of the job's ranks on a host, in the log or not; None if unknown."""
-    if len(facts.job.ranks_seen) == facts.job.world_size:
-        return len(host.ranks)
-    return max((comm.local_ranks for comm in comms if comm.local_ranks), default=None)
-
-
-def _alike(judged: _Judged) -> _Alike:
-    return frozenset((comm.nranks, comm.nnodes, comm.channels) for comm in judged.comms)
-
-
-def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[str, set[int]]:
-    """Return the NICs that hosts use in these communicators."""
-    names = {host: {comm.id for comm in comms} for host, comms in compared.items()}
-    return group_sets(
-        (host, end.nic_index)
-        for side, column in HOSTS.items()
-        for host, ends, comms in facts.inter_host_rdma_paths().distinct(column, ENDS[side], "communicators")
-        for end in (ends if host in names and not names[host].isdisjoint(comms) else ())
-        if end.nic_index is not None
-    )
-
-
-def _find_idle(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]]) -> Idle | None:
+def _find_idle(
+    facts: Facts, judged: _Judged, lists: list[Notice], used: dict[int, set[int]], usual: set[frozenset[int]]
+) -> Idle | None:
+    """Return the NICs of a host that nothing uses; ``usual`` are those that hosts use which are alike."""
     kinds = {_devices(notice) for notice in lists}
     if len(kinds) != 1 or not used:
         return None  # no list, or lists for single ranks
     devices = {device[0]: device for device in kinds.pop()}
-    if not used.keys() <= devices.keys() or len(devices) > len(judged.ranks) + judged.absent:
+    gpus, machine = len(judged.ranks) + judged.absent, facts.platform
+    if not used.keys() <= devices.keys() or len(devices) > gpus:
         return None
     links, names = {devices[index][-1] for index in used}, {devices[index][1] for index in used}
     unused = {
@@ -592,13 +542,12 @@ def _find_idle(facts: Facts, judged: _Judged, lists: list[Notice], used: dict[in
     }
     if len(unused) <= judged.absent:
         return None
-    ports, shared = len(unused) + len(used), _shared_nics(facts).get(judged.host.name)
     # A comparable host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU, but all
     # ranks in the log use the same one.
-    gpus, machine = len(judged.ranks) + judged.absent, facts.platform
+    ports, shared = len(unused) + len(used), _shared_nics(facts).get(judged.host.name)
     is_alone = shared is not None and shared.ranks == judged.ranks
     meant = (
-        any(unused.keys() <= nics for nics in _usual(facts).get(_alike(judged), ()))
+        any(unused.keys() <= nics for nics in usual)
         or (machine is not None and (machine.nics or 0) >= ports and machine.gpus == gpus)
         or (is_alone and ports == gpus >= _ONE_EACH)
     )

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from operator import methodcaller
 
 from nccl_inspect.event.types import GdrDecision, Message, P2pRefused
 from nccl_inspect.judging import cuda, gdr, networks, propagated_errors
 from nccl_inspect.judging.check import Facts, Hit, Notice, value
-from nccl_inspect.judging.cuda import code_of
 from nccl_inspect.judging.facts import ENDS, HOSTS, RANKS, evidence_of_settings, hosts_in, once, ranks_in
 from nccl_inspect.judging.impact import P2P, SHM, against_nvlink, compare_rates, current_rate, p2p
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import over_tcp_provider, paths_in_words
 from nccl_inspect.judging.peer_to_peer import (
     disabling_settings,
-    find_unshared,
     has_no_pairs,
     hiding_levels,
     limiting_levels,
     local_over_net,
 )
 from nccl_inspect.judging.statements import error_of
-from nccl_inspect.model.job import PathKind, Selection
+from nccl_inspect.model.job import Selection
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
@@ -110,50 +108,8 @@ def p2p_disabled_driver(facts: Facts) -> Iterator[Hit]:
         )
 
 
-_NOBODY_LISTENS = 111
 _CUDA_FAILED = 1
 """ncclUnhandledCudaError."""
-
-
-def p2p_import_failed(facts: Facts) -> Iterator[Hit]:
-    """Find failed imports and failed Unix sockets; a refused socket is the echo of other errors."""
-    by_cuda, sockets = find_unshared(facts), facts.with_role("handle-socket")
-    failures = {*map(id, by_cuda), *map(id, sockets)}
-    others = [error for error in facts.errors() if error.level == "WARN" and id(error) not in failures]
-    if by_cuda or (sockets and not others):
-        is_forbidden = any(code_of(notice) == cuda.NOT_PERMITTED for notice in by_cuda)
-        is_refused = not by_cuda and all(value(notice, "errno") == _NOBODY_LISTENS for notice in sockets)
-        yield Hit([*by_cuda, *sockets], {"forbidden": is_forbidden, "refused": is_refused})
-    elif not sockets and not others and (frames := propagated_errors.frames(facts, _CUDA_FAILED, "transport/p2p.cc")):
-        yield Hit(frames, {"frames": True}, evidence=frames[:2])
-
-
-_NOT_THERE = 2
-_FILE = "misc/shmutils.cc"
-
-
-def shm_attach_failed(facts: Facts) -> Iterator[Hit]:
-    """Find failed attaching if nothing else failed: otherwise the segment's creator ended for another reason."""
-    failed = [notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "attaching to"]
-    failed += facts.errors_of_rule("shm-attach-failed")
-    others = [n for n in facts.errors() if n.level == "WARN" and not _is_about_shm(n)]
-    removed = [notice for notice in facts.notices("nccl/shm-unlink-failed") if _is_missing(notice)]
-    if not others and (failed or (removed and facts.job.failed)):
-        calls = [notice for notice in facts.notices("nccl/system-call-failed") if _is_about_shm(notice)]
-        found = failed or removed
-        reason = next((str(error) for notice in found if (error := value(notice, "error"))), "")
-        named = {"failed": failed, "reason": reason, "missing": any(map(_is_missing, found))}
-        yield Hit(found, named, evidence=[*calls, *failed, *removed])
-
-
-def _is_about_shm(notice: Notice) -> bool:
-    """Return whether it is about a segment; the line of the failed call does not name it."""
-    is_call = notice.production == "nccl/system-call-failed" and (notice.location or "").startswith(_FILE)
-    return is_call or "shm-segment" in notice.roles
-
-
-def _is_missing(notice: Notice) -> bool:
-    return value(notice, "errno") == _NOT_THERE or "No such file" in str(value(notice, "error"))
 
 
 def shm_cumem_host_failed(facts: Facts) -> Iterator[Hit]:
@@ -246,9 +202,6 @@ def _hardware(facts: Facts, pairs: Selection) -> dict[str, object]:
     return named | {"sure": facts.hardware == "certain", "from a list": True}
 
 
-_NO_SPACE = 28
-
-
 def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
     """Find warnings about creating a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     failed = [
@@ -263,9 +216,9 @@ def shm_segment_failed(facts: Facts) -> Iterator[Hit]:
         named = {
             "size": f"{size / 1e6:.1f}" if size else "",
             "errors": ", ".join(
-                sorted({str(value(n, "error")) for n in failed if value(n, "errno") in codes - {_NO_SPACE}})
+                sorted({str(value(n, "error")) for n in failed if value(n, "errno") in codes - {errno.ENOSPC}})
             ),
-            "full": full or _NO_SPACE in codes,
+            "full": full or errno.ENOSPC in codes,
             "reason": full or codes,
         }
         yield Hit(failed, named, evidence=[*full, *failed])
@@ -331,7 +284,7 @@ def gdr_disabled(facts: Facts) -> Iterator[Hit]:
     paths = facts.inter_host_net_paths()
     comms = [comm.id for comm in facts.job.communicators if comm.ring_gdr is False]
     if paths and comms and all(kind.gdr is True for kind in paths.kinds):
-        sides = {side: paths.where(partial(_lacks_end, side)) for side in SIDES}
+        sides = {side: paths.filter_values(("kind",), lambda kind, side=side: not kind.ends(side)) for side in SIDES}
         unseen = {rank for side, some in sides.items() for (rank,) in some.distinct(RANKS[side])}
         yield Hit(named={"contradiction": comms[0], "unseen": unseen})
     paths = _paths_without_gdr(facts)
@@ -443,14 +396,6 @@ def _should_have_it(facts: Facts, paths: Selection) -> bool:
     return bool(facts.with_role("nvswitch") or reading)
 
 
-def _lacks_end(side: str, kind: PathKind) -> bool:
-    return not kind.ends(side)
-
-
-def _lacks(side: str, kind: PathKind) -> bool:
-    return kind.gdr_at(side) is False
-
-
 def gdr_not_possible(facts: Facts) -> Iterator[Hit]:
     """Find what other libraries say of peer memory, and paths of a machine that lacks it."""
     if stated := facts.errors_of_rule("gdr-not-possible"):
@@ -465,7 +410,7 @@ def gdr_one_sided(facts: Facts) -> Iterator[Hit]:
     paths = _one_sided_paths(facts)
     if not paths:
         return
-    at = {side: paths.where(partial(_lacks, side)) for side in SIDES}
+    at = {side: paths.filter_values(("kind",), lambda kind, side=side: kind.gdr_at(side) is False) for side in SIDES}
     ends = {end for side, some in at.items() for end in some.distinct(RANKS[side], HOSTS[side])}
     ranks, hosts = {rank for rank, _ in ends}, {host for _, host in ends if host}
     whole = _hosts_without(facts.inter_host_rdma_paths())

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ErrorCascade, NetDevices, OfiPlatform, OfiProvider
-from nccl_inspect.judging import exceptions, networks, propagated_errors, transfers
-from nccl_inspect.judging.check import Effects, Evidence, Facts, Hit, Notice, first_evidence, value
+from nccl_inspect.event.types import ErrorCascade, OfiPlatform, OfiProvider
+from nccl_inspect.judging import networks, propagated_errors, transfers
+from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.statements import message_of
@@ -20,33 +20,6 @@ from nccl_inspect.util.wording import some_names
 
 if TYPE_CHECKING:
     from nccl_inspect.platforms import Platform
-
-
-def nccl_lib_missing(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find the errors of PyTorch and the linker, unless NCCL is used later: then the program had a fallback."""
-    notices = facts.errors_of_rule("nccl-lib-missing")
-    used = {id(notice) for notice in notices if facts.job.communicators or exceptions.is_used_below(facts, notice)}
-    yield Effects([notice for notice in notices if id(notice) in used])
-    kinds = group_values((notice.production, notice) for notice in notices if id(notice) not in used)
-    yield from map(Hit, kinds.values())
-
-
-def network_not_found(facts: Facts) -> Iterator[Hit]:
-    """Find the warning: without NCCL_NET, Socket always works, so a setting excludes it."""
-    if failed := facts.errors_of_rule("network-not-found"):
-        asked = facts.settings("NCCL_NET")
-        named = [str(name) for notice in failed if (name := value(notice, "net"))]
-        there = facts.with_event(NetDevices, lambda event: bool(event.devices))
-        broken = [notice for notice in facts.plugin("NET", "failed") if notice.level != "INFO"]
-        yield Hit(
-            failed,
-            {
-                "names": [*named, *(setting.value for setting in asked)],
-                "available": [getattr(notice.event, "net", "") for notice in there],
-                "broken": broken[0].message if broken else "",
-            },
-            evidence=[*broken[:1], *failed, *asked],
-        )
 
 
 _DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
@@ -139,8 +112,6 @@ def _is_not_sought(facts: Facts) -> bool:
     return not any(searches) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")
 
 
-_INSTEAD = "tuner instead"
-"""The end of the message about the last search for an interface."""
 _TUNED = ("p5", "p6")
 """Types for which aws-ofi-nccl has tuning data."""
 
@@ -158,7 +129,7 @@ def tuner_plugin_not_loaded(facts: Facts) -> Iterator[Hit | Effects]:
     is_tuned = facts.platform is not None and facts.platform.name.startswith(_TUNED)
     has_data = is_tuned and bool(networks.libfabric_paths(facts))
     probes = facts.plugin("TUNER", "probe")
-    ended = [notice for notice in missed if _INSTEAD in notice.message and notice in probes]
+    ended = [notice for notice in missed if "tuner instead" in notice.message and notice in probes]
     is_missing = not (failed or overridden or unavailable) and bool(requested or has_data)
     yield Effects(failed)
     if notices := failed or overridden or unavailable or (missed if is_missing else ended):
@@ -198,16 +169,14 @@ def efa_completion_error(facts: Facts) -> Iterator[Hit]:
         yield Hit(notices, {"error": notices[0].message.removeprefix("NET/OFI "), "without code": True})
 
 
-_NO_MEMORY = -12
 _CONNECTING = ("transport/net.cc", "include/net.h")
 """Until 2.11 NCCL calls plugins through the second."""
-_BUILT_IN = (None, "Socket", "IB")
 
 
 def efa_init_failed(facts: Facts) -> Iterator[Hit]:
     """Find a failed initialization, and set-up errors if no network of the plugin came up."""
     unregistered = facts.with_role("memory-not-registered")  # for lack of locked memory, it explains later failures
-    if networks.slingshot_signs(facts) or any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in unregistered):
+    if networks.slingshot_signs(facts) or any(abs(value(notice, "rc") or 0) == 12 for notice in unregistered):
         return  # the plugin also supports Slingshot
     failed = [one for one in networks.ofi_lines(facts) if getattr(one.event, "status", "") == "failed"]
     stated = [*facts.notices("aws-ofi-nccl/ofi-gdr-disabled-on-capable"), *facts.errors_of_rule("efa-init-failed")]
@@ -215,15 +184,12 @@ def efa_init_failed(facts: Facts) -> Iterator[Hit]:
     notices = [*reasons, *facts.notices("aws-ofi-nccl/ofi-protocol-failed"), *failed]
     broken = _find_broken(facts, reasons)
     if notices and (failed or facts.job.failed or broken or not _came_up(facts)):
-        named = {
-            "reason": reasons[0].message.removeprefix("NET/OFI ") if reasons else "",
-            "broken": broken,
-        }
+        named = {"broken": broken, "reason": reasons[0].message.removeprefix("NET/OFI ") if reasons else ""}
         yield Hit(notices, named, evidence=[*reasons[:3], *notices[-2:], *broken[:1]])
 
 
 def _came_up(facts: Facts) -> bool:
-    is_named = any(comm.network not in _BUILT_IN for comm in facts.job.communicators)
+    is_named = any(comm.network not in (None, "Socket", "IB") for comm in facts.job.communicators)
     return is_named or bool(networks.libfabric_paths(facts))
 
 
@@ -403,7 +369,14 @@ def socket_instead_of_efa(facts: Facts) -> Iterator[Hit]:
 def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Iterator[Hit]:
     """Find the signs before hosts talk: a plugin that did not come up or found TCP, or a platform with EFA."""
     tcp, expected = networks.fallback(facts), bool(facts.platform and facts.platform.network)
-    signs, hints, refused = _signs(facts), networks.efa_hints(facts), _refusals(facts)
+    hints, refused = networks.efa_hints(facts), _refusals(facts)
+    # Stronger than the plugin's presence: images for all kinds of machines contain it.
+    requests = [one for one in facts.settings("FI_PROVIDER", "NCCL_NET") if one.value.lower() in _NAMES]
+    requests += [one for one in facts.job.environment if one.name.startswith("FI_EFA_") and one.source != "plugin"]
+    shown = [*facts.with_event(OfiPlatform), *filter(_is_of_efa, facts.notices("libfabric/libfabric-warning"))]
+    on_aws = [notice for notice in refused if any(map(networks.is_ec2, notice.hosts))]
+    notices = [*shown[:2], *on_aws[:1], *networks.sought_plugin(facts)[:1], *networks.unusable_efa(facts)[:1]]
+    signs = first_evidence(notices) + evidence_of_settings(requests, 1)
     if not tcp or networks.ib_cards(facts) or networks.slingshot_signs(facts):
         return
     in_ec2 = tcp.is_spread and bool(tcp.stated) and any(map(networks.is_ec2, tcp.hosts))
@@ -429,20 +402,8 @@ def _suspect(facts: Facts, named: dict[str, object], lines: list[Notice]) -> Ite
     )
 
 
-def _signs(facts: Facts) -> list[Evidence]:
-    """Signs stronger than the plugin's presence: images for all kinds of machines contain it."""
-    requests = [s for s in facts.settings("FI_PROVIDER", "NCCL_NET") if s.value.lower() in _NAMES]
-    own = [s for s in facts.job.environment if s.name.startswith("FI_EFA_") and s.source != "plugin"]
-    of_efa = [n for n in facts.job.notices if isinstance(n.event, OfiPlatform) or _is_of_efa(n)]
-    on_aws = [n for n in _refusals(facts) if any(map(networks.is_ec2, n.hosts))]
-    notices = [*of_efa[:2], *on_aws[:1], *networks.sought_plugin(facts)[:1], *networks.unusable_efa(facts)[:1]]
-    return first_evidence(notices) + evidence_of_settings([*requests, *own], 1)
-
-
 def _is_of_efa(notice: Notice) -> bool:
-    """Return whether it is a message of libfabric about its EFA provider."""
-    is_named = value(notice, "provider") == "efa" or "provider efa" in str(value(notice, "text"))
-    return notice.production == "libfabric/libfabric-warning" and is_named
+    return value(notice, "provider") == "efa" or "provider efa" in str(value(notice, "text"))
 
 
 def _refusals(facts: Facts) -> list[Notice]:
@@ -458,7 +419,6 @@ _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
 _RETURNS = "tcpxResult_t"
 """TCPX prints the signature of a function where other warnings have their source location."""
 _TIMED_OUT = ("timed out", "timeout", "deadline exceeded")
-_OF_DAEMON = ("daemon-ends", "daemon-gone")
 _WAITS, _ABORTED = "tcpxo/fastrak-rxdm-not-ready", "tcpxo/fastrak-init-failed"
 _ABORTS_OF_WAITS = ("DEADLINE_EXCEEDED: ", "connect() error", "receive() error")
 
@@ -510,7 +470,7 @@ def _is_timeout(notice: Notice) -> bool:
     own = own or notice.rule == "tcpx-timeout"
     if notice.level != "WARN" or not own or notice.rule not in ("", "tcpx-timeout"):
         return False
-    if not notice.roles.isdisjoint(_OF_DAEMON) or notice.production in (_WAITS, _ABORTED):
+    if not notice.roles.isdisjoint(("daemon-ends", "daemon-gone")) or notice.production in (_WAITS, _ABORTED):
         return False
     return any(phrase in notice.message.lower() for phrase in _TIMED_OUT)
 
@@ -519,54 +479,6 @@ def _text(notice: Notice) -> str:
     """Return the message without its head: the plugin's name and time, or the prefix of a line of the daemon."""
     mark = "] " if notice.production.startswith("tcpxo/rxdm-") else ": "
     return message_of(notice).partition(mark)[2].strip() or notice.message
-
-
-_NONE, _NO_NIC = "tcpxo/fastrak-no-interface", "tcpxo/fastrak-no-closest-nic"
-
-
-def tcpxo_no_interface(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find interfaces that the plugin does not find, and the daemon's NICs that it does not see."""
-    missing = [
-        *facts.notices(_NONE, _NO_NIC, "tcpxo/fastrak-dxs-interface", "tcpxo/fastrak-interface-path"),
-        *facts.errors_of_rule("tcpxo-no-interface"),
-        *networks.find_aborts(facts, "Could not find closest netdev", "No interface found for source IP"),
-    ]
-    unknown = facts.notices("tcpxo/fastrak-address-unknown")
-    if missing:
-        named = {
-            "control": next((value(notice, "interface") for notice in missing if notice.production == _NONE), None),
-            "gpus": [str(value(notice, "gpu")) for notice in missing if notice.production == _NO_NIC],
-            "addresses": _addresses(missing),
-            "works": networks.google_plugin_works(facts) and not facts.job.failed,
-        }
-        yield Hit([*missing, *unknown], named)
-    elif facts.enabled_settings("NCCL_FASTRAK_ALLOW_NIC_SUBSET"):
-        yield Effects(unknown)
-    elif unknown:
-        yield Hit(unknown, {"unknown": _addresses(unknown)})
-
-
-def _addresses(notices: list[Notice]) -> list[str]:
-    return [str(address) for notice in notices if (address := value(notice, "address"))]
-
-
-_MEMORY = ("registration", "daemon-memory", "daemon-request")
-_ABORTS_OF_ENGINE = ("Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler")
-
-
-def tcpxo_offload_failed(facts: Facts) -> Iterator[Hit | Effects]:
-    """Find failures between plugin and offload engine; at the end of a job, connections close normally."""
-    errors = [*facts.errors_of_rule("tcpxo-offload-failed"), *networks.find_aborts(facts, *_ABORTS_OF_ENGINE)]
-    if facts.is_over():
-        yield Effects(errors)  # connections that closed in between
-    if errors and (facts.job.failed or not networks.google_plugin_works(facts)):
-        first = errors[0]
-        named = {
-            "words": networks.abort_reason(first) or message_of(first).partition(": ")[2],
-            "memory": any(part in first.production for part in _MEMORY),
-            "socket": first.production == "tcpxo/fastrak-dxs-socket",
-        }
-        yield Hit(errors, named)
 
 
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -56,7 +57,6 @@ from nccl_inspect.model.statements import job_failure
 from nccl_inspect.model.versions import order
 from nccl_inspect.story.silence import Silence, closed_by_others, find_early_aborts, peers_lost, silence_of
 from nccl_inspect.util import signals
-from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import expand, list_words, ranges, ranks_word
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ _UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachab
 """Errors of transfers over a working connection that no process closed: a lost machine does not."""
 _RESETS = ("reset by peer", "Broken pipe", *_UNANSWERED)
 """Errors of a call that failed only because the other side is gone."""
-_SLURM_KILLED = "Out Of Memory"
 _POD = "launchers/kubernetes-pod-killed"
 """A row that may be of any pod of the cluster."""
 _MOST_SHOWN = 4
@@ -78,7 +77,7 @@ def peer_death(facts: Facts) -> Iterator[Hit | Effects]:
     """Find processes that ended, and connections closed by that; the story decides what came first."""
     closed, lost = _closed_connections(facts), loss_exceptions(facts)
     echoes = [*closed, *echoes_of_another(facts), *facts.completions(FLUSHED)]
-    by_slurm = [notice for notice in task_ends(facts) if str(report_of(notice).how).startswith(_SLURM_KILLED)]
+    by_slurm = [notice for notice in task_ends(facts) if str(report_of(notice).how).startswith("Out Of Memory")]
     departed = process_ends(facts)
     yield Effects([notice for notice in facts.with_role("catchable") if exceptions.is_caught(facts, notice)])
     if killed := [*by_slurm, *facts.with_role("memory-kill")]:
@@ -194,7 +193,11 @@ def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd],
     ranks = {rank for end in gone for rank in end.ranks} | ranks_killed_by_monitor(facts)
     by_task = set() if ranks else {rank for end in killed for rank in ranks_of_tasks(facts, end)}
     is_of_job = bool(departed or echoes or facts.job.ended_by or facts.job.failed)
-    ours = [notice for notice in killed if is_of_job or notice.production != _POD or _is_known(facts, notice)]
+    ours = [
+        notice
+        for notice in killed
+        if is_of_job or notice.production != _POD or find_node(facts, notice) in facts.hosts()
+    ]
     is_doubtful = not gone and all(kernel_log.confidence(facts, notice) == "possible" for notice in ours)
     return Hit(
         named={"memory": message_of(killed[0]).strip(), "doubtful": is_doubtful},
@@ -205,8 +208,7 @@ def _find_memory(facts: Facts, killed: list[Notice], departed: list[ProcessEnd],
     )
 
 
-def _is_known(facts: Facts, notice: Notice) -> bool:
-    return find_node(facts, notice) in facts.hosts()
+_MANNERS = {"lost": "lost by Ray"} | {name: name for name in ("undecided", "SIGKILL", "SIGBUS", "exception")}
 
 
 def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice]) -> Hit:
@@ -225,11 +227,9 @@ def _find_departed(facts: Facts, departed: list[ProcessEnd], echoes: list[Notice
         ended, more = list_words((f"{end.who} {end.how}" for end in departed), limit=2), 0
     elif first.is_undecided and not first.echo:
         more = 0
-    manner = {"lost": "lost by Ray", "undecided": "undecided", "SIGKILL": "SIGKILL", "SIGBUS": "SIGBUS"}.get(
-        first.manner, "error"
-    )
-    if first.manner == "exception":
-        manner = "exception of CUDA" if first.raised and first.raised.is_of_cuda else "exception"
+    manner = _MANNERS.get(first.manner, "error")
+    if manner == "exception" and first.raised and first.raised.is_of_cuda:
+        manner = "exception of CUDA"
     message = next((words[rank] for rank in first.ranks if rank in words), None)
     is_doubtful = first.is_nameless or first.is_rank_unconfirmed or is_maybe_caught(facts, first.notice)
     is_doubtful |= first.trace is not None and first.trace.is_cut_off and first.notice is first.trace.begin
@@ -487,14 +487,7 @@ def driver_shutting_down(facts: Facts) -> Iterator[Hit]:
     ending = ranks_in(notices)
     ended = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
     left = set(facts.job.ranks_seen) - ending - ended
-    yield Hit(
-        notices,
-        named={
-            "ending": ending,
-            "left": left,
-            "not all": left or not ending,
-        },
-    )
+    yield Hit(notices, named={"ending": ending, "left": left, "not all": left or not ending})
 
 
 _BY_TIME = ("ended", "gone")
@@ -543,22 +536,6 @@ _CODES = (135, 137, 139)
 """Exit codes of the first death; 134 and 143 are usually those of the others after it."""
 
 
-@frozen
-class _Death(Frozen):
-    case: Case
-    ended: Ended
-
-    @property
-    def has_reason(self) -> bool:
-        """Return whether the status states the reason."""
-        return self.ended.reason in _REASONS
-
-    @property
-    def is_last(self) -> bool:
-        """Return whether the container did not restart after it; else the log may be of a later run."""
-        return ".lastState." not in self.ended.where
-
-
 def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     """Find how the pods ended if the job lost ranks; the status of a healthy job is old or of another job."""
     faults = [
@@ -569,8 +546,8 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     deaths = _deaths(facts) if faults else []
     if not deaths or not faults:
         return
-    first = deaths[0]
-    where = {host for death in deaths for host in workloads.hosts(facts, death.case.pod)}
+    first, ended = deaths[0]
+    where = {host for case, _ in deaths for host in workloads.hosts(facts, case.pod)}
     dead = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
     losses = [effect for effect in faults if workloads.shows(effect, "gone")]
     named = set[int]()
@@ -581,17 +558,19 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
     gone = dead & named or dead
     is_other = any(finding.confidence == "certain" and where.isdisjoint(finding.hosts) for finding in losses)
     agrees = not dead or (bool(dead & named) if named else not is_other)
-    pod, ended = first.case.pod, first.ended
+    pod, has_reason = first.pod, ended.reason in _REASONS
     is_container, is_memory = pod.kind == "container", ended.reason == _MEMORY
-    more = {"memory": _twice(first.case.container.resources.get("memory"))}
-    limit = workloads.steps(first.case, Change(("resources", "limits"), more)) if is_memory and not is_container else ()
+    is_last = ".lastState." not in ended.where  # if the container restarted, the log may be of a later run
+    size = re.fullmatch(r"(\d{1,11})(\D*)", first.container.resources.get("memory") or "")
+    more = {"memory": f"{2 * int(size[1])}{size[2]}" if size else "<more>"}
+    limit = workloads.steps(first, Change(("resources", "limits"), more)) if is_memory and not is_container else ()
     yield Hit(
         named={
-            "pods": list_words((death.case.pod.label for death in deaths), limit=3),
+            "pods": list_words((case.pod.label for case, _ in deaths), limit=3),
             "gone": gone,
             "reason": ended.reason,
             "code": "" if is_memory else ended.code,
-            "signal": "" if first.has_reason else ended.code,
+            "signal": "" if has_reason else ended.code,
             "limit": list(limit),
             "pod": pod.name,
             "own": workloads.namespace_option(pod.namespace),
@@ -599,32 +578,22 @@ def container_killed(facts: Facts, effects: Sequence[Finding]) -> Iterator[Hit]:
             "container": is_container,
             "memory": is_memory,
         },
-        evidence=[
-            Evidence(death.case.pod.file, death.ended.line, f"{death.ended.where}: {death.ended.text}")
-            for death in deaths
-        ],
-        confidence="certain" if first.has_reason and agrees and (first.is_last or dead & named) else "likely",
+        evidence=[Evidence(case.pod.file, one.line, f"{one.where}: {one.text}") for case, one in deaths],
+        confidence="certain" if has_reason and agrees and (is_last or dead & named) else "likely",
         ranks=gone,
         effects=faults,
-        cases=[death.case for death in deaths],
+        cases=[case for case, _ in deaths],
     )
 
 
-def _deaths(facts: Facts) -> list[_Death]:
+def _deaths(facts: Facts) -> list[tuple[Case, Ended]]:
     """Return the pods whose end explains the loss, in order of time; without reasons, none if all ended alike."""
     pods = [pod for pod in workloads.related_pods(facts) if pod.containers]
     ends = []
     for pod in pods:
         stated = [ended for ended in pod.ended if ended.reason in _REASONS]
         stated = stated or [ended for ended in pod.ended if ended.code in _CODES]  # else one by a signal
-        ends += [_Death(Case(pod, pod.workers[0]), ended) for ended in stated[:1]]
-    sure = [death for death in ends if death.has_reason]
+        ends += [(Case(pod, pod.workers[0]), ended) for ended in stated[:1]]
+    sure = [(case, ended) for case, ended in ends if ended.reason in _REASONS]
     deaths = sure or (ends if len(ends) < max(len(pods), 2) else [])
-    return sorted(deaths, key=lambda death: (death.ended.when or "~", death.case.pod.name))
-
-
-def _twice(limit: str | None) -> str:
-    """Return twice the current limit, if it begins with a number."""
-    digits = "".join(sign for sign in limit or "" if sign.isdigit())
-    whole = bool(limit) and (limit or "").startswith(digits) and 0 < len(digits) < 12
-    return f"{2 * int(digits)}{(limit or '')[len(digits) :]}" if whole else "<more>"
+    return sorted(deaths, key=lambda death: (death[1].when or "~", death[0].pod.name))

@@ -84,9 +84,12 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
     except PageError as error:
         yield str(error)
         return
-    found_out = {text or key for text, key in re.findall(r'"([^"\n]+)"|\b(\w+)=', MODULES.get(name, ""))}
+    check = re.search(r"^check: (\w+)", declared, re.MULTILINE)
+    module = MODULES.get(check[1] if check else name, "")
+    found_out = {text or key for text, key in re.findall(r'"([^"\n]+)"|\b(\w+)=', module)}
     block = f"{declared}\n{said}"
-    conditions = re.findall(r"^(?:(?:when|unless): ([^#\n]*)|\w+ if (.+?): )", block, re.MULTILINE)
+    found_out |= {*re.findall(r"^(?:beside|known): (\w[\w ]*) = ", block, re.MULTILINE)}
+    conditions = re.findall(r"^(?:(?:when|unless|except): ([^#\n]*)|\w+ if (.+?): )", block, re.MULTILINE)
     asked = "\n".join(map("".join, conditions)).replace(" & ", "\n")
     asked += "".join(f"\nis {part[2]}" for part in pages.PART.finditer(block) if part[2] not in FIELDS)
     may_have = (
@@ -97,7 +100,7 @@ def faults(declared: str, said: str, name: str) -> Iterator[str]:
         if word == "is" and " ".join(rest).partition("=")[0] not in found_out | always:
             yield f"no field of a statement, and nothing that the module finds out: '{' '.join(rest)}'"
         yield from (f"no {word} {one}" for one in rest if word in WORDS and one not in WORDS[word])
-    sources = re.findall(r"^(?:about|beside): ([^#\n]*)", block, re.MULTILINE)
+    sources = re.findall(r"^(?:about|beside|known): (?:\w[\w ]* = )?(?:-?\d+ )?([^#\n]*)", block, re.MULTILINE)
     for about in (*sources, *re.findall(r"^(?:not )?found (.*)", asked, re.MULTILINE)):
         word, *rest = re.split(" where | saying | not saying ", about)[0].split()
         if word not in pages.SOURCES and not {word, *rest} <= PRODUCTIONS:
