@@ -45,9 +45,8 @@ class NotOfKindError(Exception):
 class Kind(Protocol):
     """A module that reads one kind of file, or a :class:`~nccl_inspect.artifacts.machine.Tool`.
 
-    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several. One may have
-    ``NAMES``, what its keys name (:mod:`nccl_inspect.extras.anonymize.evidence`), and ``FORM``: ``yaml`` where it is
-    that.
+    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several. ``FORM`` is
+    ``yaml`` where it is that. ``names.toml`` states what its keys name, for ``anonymize``.
     """
 
     __name__: str
@@ -63,9 +62,9 @@ class Kind(Protocol):
 @cache
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds."""
-    from nccl_inspect.artifacts.tools import TOOLS  # most runs need none of the kinds
+    from nccl_inspect.artifacts.tools import load_tools  # most runs need none of the kinds
 
-    return *(cast(Kind, import_module(f"{__name__}.{name}")) for name in _READERS), *TOOLS
+    return *(cast(Kind, import_module(f"{__name__}.{name}")) for name in _READERS), *load_tools()
 
 
 def kind_of(name: str, head: bytes) -> Kind | None:

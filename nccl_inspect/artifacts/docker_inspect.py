@@ -11,24 +11,6 @@ from nccl_inspect.artifacts.located import ABSENT, Node
 from nccl_inspect.artifacts.manifest import Manifest
 
 KIND = "docker inspect"
-NAMES = {
-    **dict.fromkeys(("Name", "CgroupParent"), "object"),
-    **dict.fromkeys(("Domainname", "NetworkMode", "Aliases", "Labels.*", "Networks.*"), "name"),
-    **dict.fromkeys(("Hostname", "IPAddress", "Gateway", "GlobalIPv6Address", "DNSNames", "Dns", "HostIp"), "host"),
-    **dict.fromkeys(("Id", "NetworkID", "EndpointID", "SandboxID", "ContainerID", "DeviceIDs"), "id"),
-    **dict.fromkeys(("Path", "Args", "Cmd", "Entrypoint", "Test"), "command"),
-    **dict.fromkeys(("Error", "Output", "Binds", "ExtraHosts", "Links", "SecurityOpt"), "text"),
-    **dict.fromkeys(("WorkingDir", "Source", "Destination", "Target", "PathOnHost", "PathInContainer"), "path"),
-    **dict.fromkeys(("LogPath", "ResolvConfPath", "HostnamePath", "HostsPath", "SandboxKey", "Volumes"), "path"),
-    **dict.fromkeys(("MaskedPaths", "ReadonlyPaths", "GraphDriver.Data.*"), "path"),
-    **dict.fromkeys(("Status", "IpcMode", "PidMode", "UTSMode", "Runtime", "Driver", "Type", "Mode"), "kept"),
-    **dict.fromkeys(("CapAdd", "CapDrop", "Capabilities", "CgroupPermissions", "Propagation", "Platform"), "kept"),
-    **dict.fromkeys(("Ulimits.Name", "RestartPolicy.Name", "GraphDriver.Name", "CgroupnsMode", "StopSignal"), "kept"),
-    "Image": "image",
-    "User": "user",
-    "Env": "setting",
-    "MacAddress": "mac",
-}
 _KEYS = (b'"Id"', b'"HostConfig"', b'"Config"')
 _FAILED_BY_MEMORY = "OOMKilled"
 

@@ -22,14 +22,6 @@ from nccl_inspect.artifacts.plain_pickle import PlainPickleError, loads
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 KIND = "flight recorder dump"
-NAMES = {
-    **dict.fromkeys(("version", "comm_lib_version", "nccl_version", "state", "ranks", "thread_id"), "kept"),
-    **dict.fromkeys(("input_dtypes", "output_dtypes"), "kept"),
-    **dict.fromkeys(("name", "profiling_name", "thread_name"), "text"),
-    **dict.fromkeys(("desc", "process_group", "pg_name", "pg_desc"), "label"),
-    **dict.fromkeys(("host", "hostname"), "host"),
-    "filename": "path",
-}
 _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d{1,18}")
 _PICKLED = re.compile(rb"\x80[\x02-\x05]")

@@ -1,6 +1,6 @@
 """What files about machines have in common: a tool printed them, one line after the other, on one host or on several.
 
-Each tool is an entry of :mod:`nccl_inspect.artifacts.tools`. ``pdsh`` and ``clush`` put the host in front of each line;
+Each tool is an entry of ``tools.toml``. ``pdsh`` and ``clush`` put the host in front of each line;
 otherwise the file name gives it (:mod:`nccl_inspect.artifacts.owner`).
 """
 
@@ -68,13 +68,11 @@ class Tool:
         kind: in words.
         start: how its output begins.
         items: returns what the lines of one host say.
-        identifiers: keys whose values name a card, a GPU or a place in a fabric.
     """
 
-    def __init__(self, name: str, kind: str, start: bytes, items: Reader, identifiers: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, kind: str, start: bytes, items: Reader) -> None:
         self.__name__, self.KIND = name, kind
         self.START = re.compile(start)
-        self.NAMES = dict.fromkeys(identifiers, "guid")
         self._items = items
 
     def recognises(self, _name: str, head: bytes) -> bool:

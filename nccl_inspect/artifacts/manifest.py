@@ -19,36 +19,6 @@ from nccl_inspect.util.records import Record, record
 
 KIND = "Kubernetes manifest"
 FORM = "yaml"
-NAMES = {
-    **dict.fromkeys(("metadata.name", "generateName", "ownerReferences.name", "involvedObject.name"), "object"),
-    **dict.fromkeys(("regarding.name", "subdomain", "labels.*", "matchLabels.*", "selector.*"), "object"),
-    **dict.fromkeys(("name", "namespace", "serviceAccount", "serviceAccountName", "claimName", "secretName"), "name"),
-    **dict.fromkeys(("runtimeClassName", "priorityClassName", "volumeName", "storageClassName", "manager"), "name"),
-    **dict.fromkeys(("schedulerName", "configMapName", "tolerations.value", "taints.value", "values"), "name"),
-    **dict.fromkeys(("annotations.*", "nodeSelector.*"), "name"),
-    **dict.fromkeys(("nodeName", "hostname", "hostIP", "podIP", "ip", "host", "node", "address", "clusterIP"), "host"),
-    **dict.fromkeys(("hostnames", "addresses", "podIPs", "hostIPs", "nodeNames", "reportingInstance"), "host"),
-    **dict.fromkeys(("mountPath", "path", "subPath", "workingDir", "terminationMessagePath", "devicePath"), "path"),
-    **dict.fromkeys(("command", "args"), "command"),
-    **dict.fromkeys(("image", "imageID", "names"), "image"),
-    **dict.fromkeys(("uid", "containerID", "providerID", "machineID", "systemUUID", "bootID"), "id"),
-    **dict.fromkeys(("message", "note", "fieldPath"), "text"),
-    **dict.fromkeys(("key", "topologyKey", "resourceName", "deviceClassName", "driver", "resource"), "key"),
-    **dict.fromkeys(("env.name", "initContainers.env.name"), "variable"),
-    **dict.fromkeys(("env.value", "value"), "setting"),
-    **dict.fromkeys(("apiVersion", "kind", "phase", "reason", "type", "status", "add", "drop", "operator"), "kept"),
-    **dict.fromkeys(("effect", "medium", "protocol", "qosClass", "mode", "accessModes", "operation"), "kept"),
-    **dict.fromkeys(("restartPolicy", "imagePullPolicy", "dnsPolicy", "preemptionPolicy", "cleanPodPolicy"), "kept"),
-    **dict.fromkeys(
-        ("terminationMessagePolicy", "concurrencyPolicy", "podManagementPolicy", "mountPropagation"), "kept"
-    ),
-    **dict.fromkeys(("completionMode", "whenUnsatisfiable", "limits.*", "requests.*", "resourcesPerNode.*"), "kept"),
-    **dict.fromkeys(("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"), "kept"),
-    **dict.fromkeys(("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "kubernetes.io/arch"), "kept"),
-    **dict.fromkeys(("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/os"), "kept"),
-    "data.*": "secret",
-    "stringData.*": "secret",
-}
 _JSON = re.compile(rb'\s*\{\s*"(?:apiVersion|kind|items|metadata)"\s*:')
 _YAML_LINE = re.compile(rb"(?:[A-Za-z_][\w.$/-]*:(?:[ \t].*)?|- .*|-|---(?: .*)?|\.\.\.|%YAML.*|[ \t#].*|)\r?$")
 _KEYS = (re.compile(rb"^apiVersion:[ \t]", re.MULTILINE), re.compile(rb"^kind:[ \t]", re.MULTILINE))

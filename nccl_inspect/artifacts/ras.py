@@ -17,11 +17,6 @@ from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 KIND = "RAS answer"
-NAMES = {
-    "host": "host",
-    "on node ": "host",
-    **dict.fromkeys(("nccl_version", "hash", "secondary_hash", "timestamp"), "kept"),
-}
 _TEXT = re.compile(rb"^NCCL version [^\n]* compiled with CUDA [^\n]*\n.*?^Job summary\n=+\n", re.MULTILINE | re.DOTALL)
 _WITHOUT_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status":)')
 """2.28 leaves a comma out where it lists ranks from which it has no answer."""

@@ -10,17 +10,6 @@ from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.wording import expand
 
 KIND = "Slurm job"
-NAMES = {
-    **dict.fromkeys(("UserId", "GroupId"), "user"),
-    **dict.fromkeys(
-        ("Account", "QOS", "Partition", "WCKey", "MCS_label", "Reservation", "Features", "Licenses"), "name"
-    ),
-    **dict.fromkeys(("AllocNode:Sid", "BatchHost", "NodeList", "ReqNodeList", "ExcNodeList"), "host"),
-    **dict.fromkeys(("SchedNodeList", "Nodes", "FedOrigin"), "host"),
-    **dict.fromkeys(("Command", "WorkDir", "StdErr", "StdIn", "StdOut"), "path"),
-    "JobName": "object",
-    "MailUser": "user",
-}
 _FIRST = re.compile(rb"\s*JobId=\d+ (?:Array\w+=\S+ )*JobName=")
 _LINE = re.compile(rb"(?:JobId=\d.*|[ \t]+[A-Z][\w/:]*=.*|[ \t]*)\r?$")
 _VALUE = re.compile(r"(?:^|\s)([A-Z][\w/:]*)=(\S*)")

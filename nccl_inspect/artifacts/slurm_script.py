@@ -8,16 +8,6 @@ from nccl_inspect.artifacts.containers import Variable, variables
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 KIND = "Slurm script"
-_OPTIONS = {
-    **dict.fromkeys(
-        ("account", "partition", "qos", "reservation", "wckey", "comment", "licenses", "constraint"), "name"
-    ),
-    **dict.fromkeys(("nodelist", "exclude"), "host"),
-    **dict.fromkeys(("uid", "gid", "mail-user"), "user"),
-    **dict.fromkeys(("chdir", "output", "error", "input", "container-image", "container-mounts"), "path"),
-    "job-name": "object",
-}
-NAMES = {f"--{name}{end}": meaning for name, meaning in _OPTIONS.items() for end in ("", " ")}
 _DIRECTIVE = re.compile(rb"^#SBATCH[ \t]", re.MULTILINE)
 _NCCL = re.compile(rb"\bNCCL (?:INFO|WARN|TRACE) ")
 _ASSIGNED = re.compile(r"""(?:^|[\s,;"'])([A-Z]+_\w+)=("[^"]*"|'[^']*'|[^\s,;"'|&]*)""")
