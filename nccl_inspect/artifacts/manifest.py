@@ -9,9 +9,10 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from nccl_inspect.artifacts import located
-from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Place, Pod, Variable, quantity, variables
+from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Place, Pod, quantity, variables
 from nccl_inspect.artifacts.identity import Identity, short
 from nccl_inspect.artifacts.located import ABSENT, Node
 from nccl_inspect.util.grouping import group_values
@@ -75,17 +76,13 @@ def read(name: str, data: bytes) -> Manifest:
         ValueError: it is not YAML, holds too much, or describes no pod.
     """
     documents = located.documents(data)
-    pods = [pod for document in documents for item in _objects(document) for pod in _pods(item, name)]
+    lists = (document.at("items") for document in documents)
+    items = [items.elements if items.kind == "sequence" else [one] for one, items in zip(documents, lists, strict=True)]
+    pods = [pod for item in chain.from_iterable(items) for pod in _pods(item, name)]
     if not pods:
         kinds = ", ".join(dict.fromkeys(document.word("kind") for document in documents if document.word("kind")))
         raise ValueError(f"it describes no pod ({kinds[:80] or 'no kind'})")
     return Manifest(name, pods)
-
-
-def _objects(document: Node) -> list[Node]:
-    """Return the objects of a list, or the one that a document is."""
-    items = document.at("items")
-    return items.elements if items.kind == "sequence" else [document]
 
 
 def _pods(item: Node, file: str) -> Iterator[Pod]:
@@ -226,20 +223,17 @@ def join_pods(pods: Sequence[Pod]) -> list[Pod]:
         templates = runtimes.get(job.runtime, []) if job.runtime else []
         for pod in templates:
             containers = list(pod.containers)
+            trainer = job.containers[0]
             for at, container in enumerate(containers):
                 if container.name in _TRAINED or len(templates) == 1:
-                    containers[at] = _apply_trainer(container, job.containers[0])
+                    given = {variable.name for variable in trainer.env}
+                    env = [*(entry for entry in container.env if entry.name not in given), *trainer.env]
+                    containers[at] = replace(container, env=env)
+                    if trainer.resources:
+                        containers[at].resources, containers[at].elsewhere = trainer.resources, trainer.elsewhere
             own = replace(pod, kind=job.kind, name=job.name, namespace=job.namespace, is_whole=True)
             whole.setdefault(id(job), []).append(replace(own, containers=containers))
     used = {job.runtime for job in pods if id(job) in whole}
     return [
         made for pod in pods if not (pod.kind in _RUNTIMES and pod.name in used) for made in whole.get(id(pod), [pod])
     ]
-
-
-def _apply_trainer(container: Container, trainer: Container) -> Container:
-    own = {variable.name for variable in trainer.env}
-    env: list[Variable] = [*(entry for entry in container.env if entry.name not in own), *trainer.env]
-    if not trainer.resources:
-        return replace(container, env=env)
-    return replace(container, env=env, resources=trainer.resources, elsewhere=trainer.elsewhere)
