@@ -24,8 +24,7 @@ _WITHOUT_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status":)')
 _VERSION = re.compile(r"^NCCL version (\S+) compiled with CUDA", re.MULTILINE)
 _SECTION = re.compile(r"^#(\d+)-(\d+) \(([0-9a-f]+)\) ([A-Z,]+)$")
 _COUNTS = re.compile(r"^  Communicator ranks have different (\w+) operation counts$")
-_DIFFERENT = "  Communicator ranks have different status"
-_FAILED = re.compile(r"^  (Initialization|Asynchronous) errors? on \d+ ranks?$")
+_STATES = re.compile(r"^  (?:Communicator ranks have different status|(\w+) errors? on \d+ ranks?)$")
 _SAYS = re.compile(
     r"^  (?:Rank (?P<rank>\d+)|(?P<several>\d{1,9}) ranks)"
     r"(?P<says> ha(?:s|ve) (?:launched up to operation (?P<count>\d+)|not launched any operations)"
@@ -281,10 +280,8 @@ def _read_text(name: str, text: str) -> Answer:
         elif differs := _COUNTS.match(line):
             states, usual, mismatch = None, 0, Mismatch(comm_id, differs[1], [])
             answer.mismatches.append(mismatch)
-        elif line == _DIFFERENT:
-            states, several, stage = answer.states, None, ""
-        elif failed := _FAILED.match(line):
-            states, several, stage = answer.errors, None, failed[1]
+        elif listed := _STATES.match(line):
+            states, several, stage = answer.errors if listed[1] else answer.states, None, listed[1] or ""
         elif kind in ("INCOMPLETE", "DEAD") and not comm_id and (lost := _LOST.match(line)):
             answer.lost.append(Lost(lost["host"], int(lost["pid"]), is_dead=kind == "DEAD", line=number))
         elif not (match := _SAYS.match(line)):
