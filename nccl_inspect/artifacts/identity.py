@@ -6,7 +6,6 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import PurePath
-from typing import Protocol
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.model.processes import Gathered
@@ -50,13 +49,6 @@ class Identity(Frozen):
     """Whether it may be about several jobs: files about machines, lists of pods."""
 
 
-class Evidence(Protocol):
-    """Holds what a reader made of a file, where that names something of its job."""
-
-    def identity(self) -> Identity:
-        """Return what it names."""
-
-
 @record
 class Traits(Record):
     """Holds the same of a job, by its log."""
@@ -92,11 +84,6 @@ class Traits(Record):
             began=min(first, key=lambda when: when.seconds, default=None),
             ended=max(last, key=lambda when: when.seconds, default=None),
         )
-
-    @property
-    def named_hosts(self) -> str:
-        """Return some hosts in words."""
-        return some(sorted(self.hosts)) or "no host"
 
 
 def _find_dates(times: Iterable[str | None]) -> list[Moment]:
@@ -146,7 +133,7 @@ def contradiction(evidence: Identity, job: Traits) -> str | None:
         which = some(list(evidence.comms.values()))
         return f"about other communicators ({which}); the log has none of them"
     if evidence.are_all_hosts and job.hosts and not evidence.hosts & job.hosts:
-        return f"about {some(sorted(evidence.hosts))}; the log's hosts are {job.named_hosts}"
+        return f"about {some(sorted(evidence.hosts))}; the log's hosts are {some(sorted(job.hosts))}"
     return _other_size(evidence, job) or _other_time(evidence, job)
 
 
@@ -155,22 +142,21 @@ def _other_size(evidence: Identity, job: Traits) -> str | None:
     most = next(iter(job.sizes), 1)
     if evidence.rank is not None and not evidence.sizes and len(job.sizes) == 1 and evidence.rank >= most > 1:
         return f"of rank {evidence.rank}; the log's job has ranks 0-{most - 1}"
-    if evidence.world is None or most < 2 or most == evidence.world:
+    world = most if evidence.world is None else evidence.world
+    if most < 2 or most == world or (most < world and most in evidence.sizes):
         return None
-    if evidence.world < most or most not in evidence.sizes:
-        ranks = f"ranks 0-{evidence.world - 1}" if evidence.world > 1 else "rank 0"
-        return f"{ranks} of a world of {evidence.world}; the log's job has {most}"
-    return None
+    ranks = f"ranks 0-{world - 1}" if world > 1 else "rank 0"
+    return f"{ranks} of a world of {world}; the log's job has {most}"
 
 
 def _other_time(evidence: Identity, job: Traits) -> str | None:
     """Return what was recorded days away from the log."""
     if evidence.active is None or job.began is None or job.ended is None:
         return None
-    slack = _DAY + (_ZONES if job.began.clock == "local" else 0.0)
-    for gap, how in ((job.began.seconds - evidence.active, "before"), (evidence.active - job.ended.seconds, "after")):
-        if gap > slack:
-            days = round(gap / _DAY)
-            border = "began" if how == "before" else "ended"
-            return f"recorded {days} day{'s' * (days > 1)} {how} the log {border}"
-    return None
+    before, after = job.began.seconds - evidence.active, evidence.active - job.ended.seconds
+    if max(before, after) <= _DAY + (_ZONES if job.began.clock == "local" else 0.0):
+        return None
+    days = round(max(before, after) / _DAY)
+    return (
+        f"recorded {days} day{'s' * (days > 1)} {'before the log began' if before > after else 'after the log ended'}"
+    )
