@@ -212,25 +212,17 @@ def _keep(record: Recorded, rows: list[_Row], batches: set[tuple[str, int, int]]
     for place, row in enumerate(rows):
         if row.entry.get("state") == "completed" or (batches and _batch(row.group, row.entry) in batches):
             last[row.lane] = place
-    completed: dict[_Lane, dict[int, list[_Row]]] = {}
-    pending: dict[_Lane, dict[int, list[_Row]]] = {}
+    kept: dict[tuple[bool, _Lane], dict[int, list[_Row]]] = {}
     for place, row in enumerate(rows):
-        lanes = completed if place <= last.get(row.lane, -1) else pending
-        lanes.setdefault(row.lane, {}).setdefault(row.number, []).append(row)
-    for lane, batches_of in completed.items():
-        _add(record, lane, list(batches_of.values())[-_KEPT:], "completed")
-    for lane, batches_of in pending.items():
-        _add(record, lane, list(islice(batches_of.values(), _KEPT)))
+        is_over = place <= last.get(row.lane, -1)
+        kept.setdefault((is_over, row.lane), {}).setdefault(row.number, []).append(row)
+    for (is_over, (group, ends)), by_number in sorted(kept.items(), key=lambda item: not item[0][0]):
+        calls, state = record.calls.setdefault(group, []), "completed" if is_over else ""
+        for batch in list(by_number.values())[-_KEPT:] if is_over else islice(by_number.values(), _KEPT):
+            shown = batch[:_KEPT_OF_BATCH] if ends else batch[-1:]  # up to the last one all ranks have a collective
+            calls.extend(_call(group, row.entry, state, row.nth) for row in shown)
     for calls in record.calls.values():
         calls.sort(key=lambda call: call.order)
-
-
-def _add(record: Recorded, lane: _Lane, batches: Iterable[list[_Row]], state: str = "") -> None:
-    """Keep the calls of some batches; of one of collectives the last call, up to which all ranks have it."""
-    calls = record.calls.setdefault(lane[0], [])
-    for rows in batches:
-        shown = rows[:_KEPT_OF_BATCH] if lane[1] else rows[-1:]
-        calls.extend(_call(lane[0], row.entry, state, row.nth) for row in shown)
 
 
 def _time(record: Recorded, entries: Iterable[Mapping[str, Any]]) -> None:
@@ -246,13 +238,12 @@ def _time(record: Recorded, entries: Iterable[Mapping[str, Any]]) -> None:
         if is_batch:
             untimed -= in_batch  # it stands for the calls before it
         spent, in_batch = spent + duration, 0
-        if not is_batch and direction(name) is None and _operation(entry) in SYMMETRIC:
+        if not is_batch and direction(name) is None and name.removeprefix("nccl:") in SYMMETRIC:
             group, created = _group_of(entry)[0], as_number(entry.get("time_created_ns"))
             kept = timed.setdefault(group, deque(maxlen=_TIMED))
             kept.append((_seq(entry), _order(entry), created, float(duration), spent, untimed))
     for group, kept in timed.items():
-        columns = list(zip(*kept, strict=True))
-        record.durations[group] = Durations(*map(array, "qqqfdq", columns))
+        record.durations[group] = Durations(*map(array, "qqqfdq", zip(*kept, strict=True)))
 
 
 def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
@@ -286,10 +277,6 @@ def _order(entry: Mapping[str, Any]) -> int:
     return as_number(entry.get("record_id", entry.get("id")))
 
 
-def _operation(entry: Mapping[str, Any]) -> str:
-    return intern(as_text(entry.get("profiling_name")).removeprefix("nccl:"))
-
-
 def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -> Call:
     dtypes = [*as_list(entry.get("input_dtypes")), *as_list(entry.get("output_dtypes"))]
     # The program's innermost frames: PyTorch lists the innermost first, and programs have helpers for calls.
@@ -303,7 +290,7 @@ def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -
         group=group,
         order=_order(entry),
         seq=_seq(entry),
-        operation=_operation(entry),
+        operation=intern(as_text(entry.get("profiling_name")).removeprefix("nccl:")),
         state=state or as_text(entry.get("state")) or "scheduled",
         is_p2p=bool(entry.get("is_p2p")),
         inputs=_elements(entry.get("input_sizes")),
