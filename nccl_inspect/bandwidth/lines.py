@@ -23,25 +23,17 @@ KEYS = (b'"bus_bw"', b'"bandwidth_matrix"')
 """What a document of results in JSON has."""
 _HEAD, _RARE = b"busbw", (b"#", b"|", b"{")
 """What tables have, and characters, one of which is there with it and which most blocks of a log lack."""
-_SPEED_WORDS = (
-    *(b"per iteration", b"okens", b"it/s", b"s/it", b"amples", b"step_time", b"step time", b"step_timing", b"tps: "),
-    *(
-        b"_runtime",
-        b"raining time",
-        b"iter time",
-        b"iter_time",
-        b"seconds: ",
-        b"steps_per_sec",
-        b"real\t",
-        b"real ",
-        b"iter ",
-    ),
-    *(b"%|", b"oken/s", b"loss", b"raining complete", b"raining finished", b"ished training"),
+_SPEED_WORDS = tuple(
+    b"per iteration;okens;it/s;s/it;amples;step_time;step time;step_timing;tps: ;_runtime;raining time;iter time;iter_time;"
+    b"seconds: ;steps_per_sec;real\t;real ;iter ;%|;oken/s;loss;raining complete;raining finished;ished training".split(
+        b";"
+    )
 )
-_WORDS = (
-    *(b"busbw", b"BusBW", b"bus_bw", b"Bus bandwidth", b"bus bandwidth", b"BW average", b"BW Test", b"GB/s", b"GBps"),
-    *(b"_perf", b"nThread", b" Pid ", b"Performance of ", b" bandwidth of ", b"Running ", b'"coll_perf"', b"Matrix ("),
-    *(b"float", b"half", b"double", b"int8", b"int32", b"int64", b"e4m3", b"e5m2", b" ms ", b" us ", b" s ", b"-place"),
+_WORDS = tuple(
+    b"busbw;BusBW;bus_bw;Bus bandwidth;bus bandwidth;BW average;BW Test;GB/s;GBps;_perf;nThread; Pid ;Performance of ;"
+    b' bandwidth of ;Running ;"coll_perf";Matrix (;float;half;double;int8;int32;int64;e4m3;e5m2; ms ; us ; s ;-place'.split(
+        b";"
+    )
 )
 """One of these is in each line of results that is kept, but for those of numbers only."""
 _SPEED = compile_later(
