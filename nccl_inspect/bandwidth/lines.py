@@ -23,18 +23,15 @@ KEYS = (b'"bus_bw"', b'"bandwidth_matrix"')
 """What a document of results in JSON has."""
 _HEAD, _RARE = b"busbw", (b"#", b"|", b"{")
 """What tables have, and characters, one of which is there with it and which most blocks of a log lack."""
-_SPEED_WORDS = tuple(
-    b"per iteration;okens;it/s;s/it;amples;step_time;step time;step_timing;tps: ;_runtime;raining time;iter time;iter_time;"
-    b"seconds: ;steps_per_sec;real\t;real ;iter ;%|;oken/s;loss;raining complete;raining finished;ished training".split(
-        b";"
-    )
-)
-_WORDS = tuple(
+_SPEED_WORDS = (
+    b"per iteration;okens;it/s;s/it;amples;step_time;step time;step_timing;tps: ;_runtime;raining time;iter time;"
+    b"iter_time;seconds: ;steps_per_sec;real\t;real ;iter ;%|;oken/s;loss;raining complete;raining finished;"
+    b"ished training"
+).split(b";")
+_WORDS = (
     b"busbw;BusBW;bus_bw;Bus bandwidth;bus bandwidth;BW average;BW Test;GB/s;GBps;_perf;nThread; Pid ;Performance of ;"
-    b' bandwidth of ;Running ;"coll_perf";Matrix (;float;half;double;int8;int32;int64;e4m3;e5m2; ms ; us ; s ;-place'.split(
-        b";"
-    )
-)
+    b' bandwidth of ;Running ;"coll_perf";Matrix (;float;half;double;int8;int32;int64;e4m3;e5m2; ms ; us ; s ;-place'
+).split(b";")
 """One of these is in each line of results that is kept, but for those of numbers only."""
 _SPEED = compile_later(
     rb"elapsed time per iteration|[Tt]okens?(?:[_ ]per[_ ]|/s)|[\d.]+(?:it/s|s/it)\b|\d%\|"
