@@ -21,7 +21,6 @@ _KEPT = 8
 _KEPT_OF_BATCH = 4
 """Calls that are kept of a batch of sends and receives."""
 _TIMED = 64
-"""Calls of each group whose duration is kept."""
 _FRAMES = 2
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
 _RECENT = 256
@@ -30,21 +29,10 @@ _MOST_DIMENSIONS = 64
 """Of a tensor, as PyTorch has it."""
 _PEERS = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})")
 
-_BATCHES = ("nccl:coalesced",)
-SYMMETRIC = frozenset(
-    (
-        "all_reduce",
-        "all_gather",
-        "_all_gather_base",
-        "all_gather_into_tensor_coalesced",
-        "_reduce_scatter_base",
-        "reduce_scatter",
-        "reduce_scatter_tensor_coalesced",
-        "allreduce_coalesced",
-        "all_reduce_barrier",
-        "all_to_all",
-        "all_to_allv",
-    )
+SYMMETRIC = (
+    *("all_reduce", "all_gather", "_all_gather_base", "all_gather_into_tensor_coalesced", "_reduce_scatter_base"),
+    *("reduce_scatter", "reduce_scatter_tensor_coalesced", "allreduce_coalesced", "all_reduce_barrier"),
+    *("all_to_all", "all_to_allv"),
 )
 """Operations that are over on no rank before every rank has come: no rank is their root."""
 
@@ -65,7 +53,6 @@ class Call(Frozen):
     """A call of one rank."""
 
     group: str
-    """The name of its process group."""
     order: int
     """``record_id``: the order in which this rank made its calls."""
     seq: int
@@ -76,7 +63,6 @@ class Call(Frozen):
     """``scheduled``, ``started`` or ``completed``, as the watchdog of that rank saw it last."""
     is_p2p: bool
     inputs: tuple[int, ...]
-    """Elements of each input."""
     outputs: tuple[int, ...]
     dtypes: tuple[str, ...]
     created_ns: int
@@ -120,13 +106,10 @@ class Recorded(Record):
     calls: dict[str, list[Call]] = field(default_factory=dict)
     """Of each group the last completed ones and the first that are not, oldest first."""
     last: Call | None = None
-    """The last one of all."""
     durations: dict[str, Durations] = field(default_factory=dict)
     """Of each group, where PyTorch measured them (``TORCH_NCCL_ENABLE_TIMING``)."""
     transfers: dict[tuple[str, Direction], int] = field(default_factory=dict)
-    """How many calls there are of each direction of a group."""
     descriptions: dict[str, str] = field(default_factory=dict)
-    """Of each group that has calls."""
     ids: dict[str, str] = field(default_factory=dict)
     """The name of each group by its number on this rank, ``pg_id``."""
     total: int = 0
@@ -259,7 +242,7 @@ def _is_batch(name: str, entry: Mapping[str, Any]) -> bool:
 
     A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
     """
-    return name in _BATCHES or (name.endswith("_coalesced") and not entry.get("input_sizes"))
+    return name == "nccl:coalesced" or (name.endswith("_coalesced") and not entry.get("input_sizes"))
 
 
 def _batch(group: str, entry: Mapping[str, Any]) -> tuple[str, int, int]:
@@ -268,9 +251,8 @@ def _batch(group: str, entry: Mapping[str, Any]) -> tuple[str, int, int]:
 
 
 def _seq(entry: Mapping[str, Any]) -> int:
-    if entry.get("is_p2p"):
-        return as_number(entry.get("p2p_seq_id"))
-    return as_number(entry.get("collective_seq_id", entry.get("seq_id")))
+    number = entry.get("p2p_seq_id") if entry.get("is_p2p") else entry.get("collective_seq_id", entry.get("seq_id"))
+    return as_number(number)
 
 
 def _order(entry: Mapping[str, Any]) -> int:

@@ -127,7 +127,6 @@ class Pod(Record):
     name: str
     """Of the pod, or of what makes pods."""
     path: str
-    """Of its spec in the file."""
     line: int
     containers: list[Container]
     is_whole: bool = True
@@ -135,14 +134,12 @@ class Pod(Record):
     host_ipc: bool = False
     host_network: bool = False
     networks: str = ""
-    """Further networks, as its annotations ask for them."""
     namespace: str = ""
     node: str = ""
     machine: str = ""
     """The type of machine that it asks for: ``p4d.24xlarge``."""
     hostname: str = ""
     owner: str = ""
-    """What made the pod."""
     address: str = ""
     ended: list[Ended] = field(default_factory=list)
     tree: Node = ABSENT
@@ -163,11 +160,8 @@ class Pod(Record):
     @property
     def is_host_known(self) -> bool:
         """Return whether its host has one of these names."""
-        if self.is_template or not self.is_whole:
-            return False
-        if self.kind == "container":
-            return bool(self.hostname)
-        return bool(self.node) if self.host_network else bool(self.name)
+        name = self.hostname if self.kind == "container" else self.node if self.host_network else self.name
+        return bool(name) and self.is_whole and not self.is_template
 
     @property
     def label(self) -> str:

@@ -49,7 +49,6 @@ class Dump(Record):
     """Holds what one rank recorded."""
 
     name: str
-    """Of the file."""
     version: str
     rank: int | None
     """From the name of the file: the dump itself does not hold it."""

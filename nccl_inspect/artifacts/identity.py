@@ -13,7 +13,6 @@ from nccl_inspect.util.records import Frozen, Record, frozen, record
 from nccl_inspect.util.times import Moment, moment
 
 _LABEL = 63
-"""The longest name of a host."""
 _DAY = 86_400.0
 _ZONES = 14 * 3600.0
 """The most by which a clock without zone may be off."""
@@ -40,7 +39,6 @@ class Identity(Frozen):
     are_all_hosts: bool = False
     """Whether a job on none of these hosts is another one."""
     prefixes: tuple[str, ...] = ()
-    """How names of its hosts begin."""
     numbers: frozenset[str] = frozenset()
     """Numbers that a scheduler gave to the job."""
     active: float | None = None

@@ -33,9 +33,7 @@ class Node(Record):
     text: str | None = None
     """Of a scalar as it is written, without quotes; None for null and for all else."""
     entries: dict[str, Node] = field(default_factory=dict)
-    """Of a mapping."""
     elements: list[Node] = field(default_factory=list)
-    """Of a sequence."""
     kind: str = ""
     """``scalar``, ``mapping`` or ``sequence``; empty for what is not there."""
     is_flow: bool = False
@@ -70,7 +68,6 @@ class Node(Record):
 
 
 ABSENT = Node()
-"""What is not there."""
 
 
 def documents(data: bytes, most: int = _MAX_BYTES) -> list[Node]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from nccl_inspect.artifacts import NotOfKindError
@@ -46,7 +47,6 @@ class Item(Frozen):
     line: int = 1
     text: str = ""
     host: str | None = None
-    """As the file itself names it."""
 
 
 @frozen
@@ -106,9 +106,10 @@ def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
     for _ in range(_MAX_LEADS):
         if start.match(data, at):
             return False
-        label = _LABEL.match(data, at)
-        if label and start.match(_select_host(data[at : at + _MAX_HEAD], label[1])):
-            return True
+        if label := _LABEL.match(data, at):  # the lines of one host may be mixed with those of others
+            lines = (line for line in data[at : at + _MAX_HEAD].split(b"\n") if line.startswith(label[1] + b":"))
+            if start.match(b"\n".join(line[len(label[1]) + 1 :].removeprefix(b" ") for line in lines)):
+                return True
         lead = _LEAD.match(data, at)
         if lead is None:
             return None
@@ -119,24 +120,14 @@ def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
 def sections(data: bytes, starts: Sequence[re.Pattern[bytes]]) -> list[tuple[int, bytes]]:
     """Return the outputs of several tools in one file, each with its tool and preceded by that many lines."""
     begins: list[tuple[int, int]] = []
-    places = sorted((match.start(), place) for place, start in enumerate(starts) for match in _starts(start, data))
-    for at, place in places:
-        if not begins or begins[-1][1] != place:
-            begins.append((at, place))
-    ends = [*(at for at, _ in begins[1:]), len(data)]
+    for place, start in enumerate(starts):
+        line = re.compile(rb"^(?:" + start.pattern + rb")", start.flags | re.MULTILINE)
+        begins += [(match.start(), place) for match in line.finditer(data)]
+    firsts = [next(group) for _, group in groupby(sorted(begins), key=lambda begin: begin[1])]
+    ends = [*(at for at, _ in firsts[1:]), len(data)]
     return [
-        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(begins, ends, strict=False)
+        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(firsts, ends, strict=False)
     ]
-
-
-def _starts(start: re.Pattern[bytes], data: bytes) -> Iterator[re.Match[bytes]]:
-    return re.finditer(rb"^(?:" + start.pattern + rb")", data, start.flags | re.MULTILINE)
-
-
-def _select_host(head: bytes, host: bytes) -> bytes:
-    """Return the lines of one host, which may be mixed with those of others."""
-    lines = (line for line in head.split(b"\n") if line.startswith(host + b":"))
-    return b"\n".join(line[len(host) + 1 :].removeprefix(b" ") for line in lines)
 
 
 def is_of_job(data: bytes) -> bool:

@@ -341,7 +341,6 @@ class _Reader:
                     table.rows.append(Row(size, algbw, busbw, line, place == "in_place", errors, *kind))
 
     def _take_other(self, text: str, line: Evidence) -> None:
-        """Take in a line of a program other than nccl-tests."""
         for tool, pattern in _TOOLS:
             if match := pattern.search(text):
                 named = match.groupdict()
@@ -433,9 +432,8 @@ def _conclude(table: Table) -> None:
         table.counts_wrong = has_root and not any(row.errors and 0 < row.errors < 1 for row in table.rows)
     listed = max(table.listed, default=-1) + 1
     table.is_whole = listed > 0 and len(table.listed) == listed
-    clear = [row for row in table.rows if row.algbw >= 1 and row.busbw] or [
-        row for row in table.rows if row.algbw > 0.1
-    ]
+    clear = [row for row in table.rows if row.algbw >= 1 and row.busbw]
+    clear = clear or [row for row in table.rows if row.algbw > 0.1]
     ratio = median(row.busbw / row.algbw for row in clear) if clear else 0.0
     sample = table.rows[-1]
     shares = [row.size / (row.count * _width(row.type)) for row in table.rows if row.count]
@@ -528,10 +526,8 @@ def _read_bars(lines: Sequence[Evidence]) -> Iterator[Speed]:
     for line in lines:
         match = _BAR.search(line.text) if "%|" in line.text else None
         if match and not _OF_ANOTHER.search(match[1] or ""):
-            key = match[1] or "", int(match[4])
-            bars[key] = max(
-                bars.get(key, (0.0, 0, line)), (_value(match[5]), int(match[3]), line), key=lambda bar: bar[0]
-            )
+            key, bar = (match[1] or "", int(match[4])), (_value(match[5]), int(match[3]), line)
+            bars[key] = max(bars.get(key, bar), bar, key=lambda bar: bar[0])
     if not bars:
         return
     (name, steps), (seconds, done, line) = max(bars.items(), key=lambda item: item[1][0])
@@ -546,10 +542,7 @@ def _value(text: str) -> float:
     days, _, clock = text.rpartition(" days, " if "days" in text else " day, ")
     parts = re.split("[:m]", clock.replace(",", ""))
     try:
-        *larger, last = (float(part.rstrip("kKM")) * {"k": 1e3, "K": 1e3, "M": 1e6}.get(part[-1:], 1) for part in parts)
+        numbers = [float(part.rstrip("kKM")) * {"k": 1e3, "K": 1e3, "M": 1e6}.get(part[-1:], 1) for part in parts]
     except ValueError:
         return 0.0
-    seconds: float = int(days or 0) * 86400 + last
-    for power, part in enumerate(reversed(larger), 1):
-        seconds += part * 60.0**power
-    return seconds
+    return int(days or 0) * 86400 + sum(part * 60.0**power for power, part in enumerate(reversed(numbers)))
