@@ -46,7 +46,7 @@ class Kind(Protocol):
     """A module that reads one kind of file, or a :class:`~nccl_inspect.artifacts.machine.Tool`.
 
     One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several. ``FORM`` is
-    ``yaml`` where it is that. ``names.toml`` states what its keys name, for ``anonymize``.
+    ``yaml`` where it is that, ``MOST`` the bytes that are read. What its keys name is in ``names.toml``.
     """
 
     __name__: str
@@ -220,8 +220,8 @@ def contents(name: str, kind: Kind, pieces: Pieces, problem: str = "") -> list[A
     try:
         for piece in () if problem else compression.unpack_data(pieces):
             data += piece
-            if len(data) > MAX_BYTES:
-                problem = TOO_LARGE
+            if len(data) > (most := getattr(kind, "MOST", MAX_BYTES)):
+                problem = f"larger than {most >> 20} MB"
                 break
     except StreamError as error:
         problem = error.what

@@ -178,8 +178,13 @@ def _join_keys(path: str, key: str) -> str:
 
 def is_json(head: bytes) -> bool:
     """Return whether first bytes are JSON from the first line to the last: in a log other lines follow it."""
+    return bool(head.strip()) and has_only(_JSON_LINE, head)
+
+
+def has_only(line: re.Pattern[bytes], head: bytes) -> bool:
+    """Return whether first bytes consist of such lines; the last one may be cut."""
     lines = head.split(b"\n")
-    return bool(head.strip()) and all(map(_JSON_LINE.match, lines[:-1] if len(lines) > 1 else lines))
+    return all(map(line.match, lines[:-1] if len(lines) > 1 else lines))
 
 
 def slot(node: Node, path: str, keys: Sequence[str]) -> tuple[Node, str, list[str]]:

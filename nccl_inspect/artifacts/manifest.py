@@ -64,9 +64,7 @@ def recognises(_name: str, head: bytes) -> bool:
         return False
     if _JSON.match(head):
         return b'"apiVersion"' in head and b'"kind"' in head and located.is_json(head)
-    lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    whole = lines[:-1] if len(lines) > 1 else lines
-    return all(key.search(head) for key in _KEYS) and all(map(_YAML_LINE.match, whole))
+    return all(key.search(head) for key in _KEYS) and located.has_only(_YAML_LINE, head.removeprefix(b"\xef\xbb\xbf"))
 
 
 def read(name: str, data: bytes) -> Manifest:

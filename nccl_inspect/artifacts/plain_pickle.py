@@ -12,13 +12,8 @@ import pickle
 import re
 from typing import Any, NoReturn
 
-MAX_BYTES = 256 << 20
-"""The largest pickle that is read; a dump of 20,000 calls with their stacks has about 20 MB."""
-_LIST_MARKS = frozenset(
-    f"build_{kind}list" for kind in ("int", "tensor", "double", "bool")
-)  # torch/jit/_pickle.py; PyTorch writes lists of one type so
-
-
+_LIST_MARKS = {f"build_{kind}list" for kind in ("int", "tensor", "double", "bool")}
+"""By which PyTorch writes lists of one type (torch/jit/_pickle.py)."""
 _MEMO = 1 << 22
 """Places in the memo that are never too many; beyond them there is one for four bytes of data at most."""
 _WIDEST = 9
@@ -48,10 +43,8 @@ def loads(data: bytes) -> Any:
     """Return the value of a pickle.
 
     Raises:
-        PlainPickleError: it is damaged, too large, or asks for more than plain values.
+        PlainPickleError: it is damaged, or asks for more than plain values.
     """
-    if len(data) > MAX_BYTES:
-        raise PlainPickleError(f"larger than {MAX_BYTES >> 20} MB")
     _check(data)
     try:
         return _Reader(io.BytesIO(data), encoding="utf-8", errors="replace").load()
@@ -60,11 +53,9 @@ def loads(data: bytes) -> Any:
     except (MemoryError, OverflowError, RecursionError):
         raise PlainPickleError("its contents are larger than the file") from None
     except Exception as error:  # a damaged pickle may raise anything: EOFError, IndexError, KeyError, TypeError, …
-        if not data.endswith(pickle.STOP):
-            raise PlainPickleError(
-                "it breaks off: the process died while it wrote it, or the copy is not whole"
-            ) from None
-        raise PlainPickleError(type(error).__name__) from None
+        is_cut = not data.endswith(pickle.STOP)
+        cut = "it breaks off: the process died while it wrote it, or the copy is not whole"
+        raise PlainPickleError(cut if is_cut else type(error).__name__) from None
 
 
 def _check(data: bytes) -> None:
