@@ -20,6 +20,7 @@ from nccl_inspect.model.jobs import division
 from nccl_inspect.util.times import glog_seconds
 
 if TYPE_CHECKING:
+    from nccl_inspect.artifacts.flight_recorder import Dump
     from nccl_inspect.model.fold.fold import Fold
     from nccl_inspect.model.job import Job
     from nccl_inspect.model.jobs.shares import Share
@@ -184,27 +185,30 @@ _FINISHED = "of another run, or of an earlier moment: calls are open in the dump
 def drop_reruns(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
     """Return the evidence, with a reason at dumps of another run."""
     entries = list(artifacts)
-    if any(_is_dump(entry) and entry.value.is_waiting for entry in entries):
+    dumps = [place for place, entry in enumerate(entries) if _is_dump(entry)]
+    reported = _group_timeouts(job.notices) if dumps else {}
+    if any(entries[place].value.is_waiting for place in dumps):
         comms = job.communicators
         is_over = bool(comms) and all(comm.state == "destroyed" and len(comm.ended) == comm.nranks for comm in comms)
         has_timeout = any(isinstance(notice.event, CollectiveTimeout) for notice in job.notices)
         if is_over and not (job.failed or job.ended_by or has_timeout):
-            return [set_aside(entry, _FINISHED) if _is_dump(entry) else entry for entry in entries]
-    reported = _group_timeouts(job.notices) if any(_is_dump(entry) for entry in entries) else {}
-    if not reported:
-        return entries
-    fits = [_fits(entry, reported) if _is_dump(entry) else None for entry in entries]
-    is_other_run = False in fits and True not in fits
-    for at, (entry, fit) in enumerate(zip(entries, fits, strict=True)):
+            for place in dumps:
+                entries[place] = set_aside(entries[place], _FINISHED)
+            return entries
+    fits = {place: _fits(entries[place].value, reported) for place in dumps}
+    is_other_run = False in fits.values() and True not in fits.values()
+    for place, fit in fits.items():
         if fit is False:
-            rank = entry.value.rank
-            timeout = f"by the log work {reported[rank][0].seq} of rank {rank} timed out, and it has no such call"
-            calls = (call for calls in entry.value.calls.values() for call in calls)
-            is_known = any(_is_number_and_size(call, reported[rank][0]) for call in calls)
+            dump = entries[place].value
+            timeout = (
+                f"by the log work {reported[dump.rank][0].seq} of rank {dump.rank} timed out, and it has no such call"
+            )
+            calls = (call for calls in dump.calls.values() for call in calls)
+            is_known = any(_is_number_and_size(call, reported[dump.rank][0]) for call in calls)
             which = "of another run" if is_known else "of another run, or of an earlier moment"
-            entries[at] = set_aside(entry, f"{which}: {timeout}{' of that time' * is_known}")
-        elif is_other_run and _is_dump(entry):
-            entries[at] = set_aside(entry, "beside dumps of another run")
+            entries[place] = set_aside(entries[place], f"{which}: {timeout}{' of that time' * is_known}")
+        elif is_other_run:
+            entries[place] = set_aside(entries[place], "beside dumps of another run")
     return entries
 
 
@@ -236,12 +240,9 @@ def _group_timeouts(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
     return {rank: [*timeouts.values()] for rank, timeouts in by_rank.items()}
 
 
-def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
+def _fits(dump: Dump, reported: dict[int, list[_Timeout]]) -> bool | None:
     """Return whether a dump holds a call that timed out on its rank; None where that cannot be known."""
-    dump = entry.value
-    timeouts = reported.get(dump.rank)
-    if timeouts is None or not dump.calls:
-        return None
+    timeouts = reported.get(dump.rank, []) if dump.rank is not None else []
     answers: list[bool | None] = []
     for calls, timeout in product(dump.calls.values(), timeouts):
         own = [call for call in calls if not call.is_p2p]
@@ -251,7 +252,7 @@ def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
             answers.append(True)  # what is over did not run out of time
         else:
             answers.append(None if timeout.is_later else False)
-    return True if True in answers else None if None in answers else False
+    return True if True in answers else None if None in answers or not answers else False
 
 
 def _is_number_and_size(call: Call, timeout: _Timeout) -> bool:
@@ -263,5 +264,4 @@ def _is_of_time(call: Call, timeout: _Timeout) -> bool:
     """Return whether it began when the log says, in some zone."""
     if timeout.began is None or call.created_ns <= 0:
         return True
-    late = (timeout.began - call.created_ns / 1e9 + _EARLY) % _ZONES
-    return late <= _EARLY + _LATE
+    return (timeout.began - call.created_ns / 1e9 + _EARLY) % _ZONES <= _EARLY + _LATE

@@ -99,9 +99,9 @@ def _lines(text: bytes, place: int) -> Iterator[tuple[int, bytes]]:
                 document = []
         elif b"\r" in line.rstrip(b"\r"):  # what a terminal shows of it is its last part
             parts = line.rstrip(b"\r").split(b"\r")
-            part = next((part for part in reversed(parts) if _is_kept(part, words, of_speed)), b"")
+            part = next((part for part in reversed(parts) if is_kept(part, words, of_speed)), b"")
             yield from [(number, part[:_WIDEST])] if part else []
-        elif _is_kept(line, words, of_speed):
+        elif is_kept(line, words, of_speed):
             yield number, line if line.startswith(b"{") else line[:_WIDEST]
 
 
@@ -133,12 +133,8 @@ def may_continue(text: bytes) -> bool:
     return text.find(_HEAD, max(0, len(text) - NEAR)) >= 0
 
 
-def is_kept(line: bytes) -> bool:
-    """Return whether a line may belong to results, or state a speed."""
-    return _is_kept(line, _WORDS, _SPEED_WORDS)
-
-
-def _is_kept(line: bytes, words: Sequence[bytes], of_speed: Sequence[bytes]) -> bool:
+def is_kept(line: bytes, words: Sequence[bytes] = _WORDS, of_speed: Sequence[bytes] = _SPEED_WORDS) -> bool:
+    """Return whether a line may belong to results, or state a speed; it must have one of some words."""
     if any(map(line.__contains__, _OF_NCCL)):
         return _BEGUN.match(line) is not None
     if any(map(line.__contains__, words)) and _KEPT.search(line):

@@ -14,12 +14,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from nccl_inspect import platforms
-from nccl_inspect.bandwidth import LOW, tables
+from nccl_inspect.bandwidth import LOW, load_figures, tables
 from nccl_inspect.bandwidth.tables import Row, Table
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
@@ -97,13 +95,6 @@ class Nics(Frozen):
     """How many it uses, where it lists more than that: some may be meant for something else."""
 
 
-@cache
-def _data() -> dict[str, list[dict[str, Any]]]:
-    import tomllib  # a log without results does not need it
-
-    return tomllib.loads((Path(__file__).parent / "figures" / "published.toml").read_text(encoding="utf-8"))
-
-
 def complete_setup(facts: Facts, ran: Setup) -> Setup:
     """Return what ran a benchmark: what its table lacks, the log of the job may show."""
     job, nodes, per_node = facts.job, ran.nodes, ran.per_node
@@ -128,7 +119,7 @@ def find_expected(facts: Facts, ran: Setup) -> Expected | str:
         return "one rank only"  # copies within a GPU
     machine = facts.platform or platforms.find_by_gpus(ran.names)
     named = _names(ran, machine)
-    figures = [figure for figure in _data()["figure"] if _fits(figure, facts, ran, machine, named)]
+    figures = [figure for figure in load_figures("published")["figure"] if _fits(figure, facts, ran, machine, named)]
     special = next((figure for figure in figures if "platforms" in figure), None)
     is_domain = any("domain" in figure for figure in figures)
     if ran.nodes > 1 and not special and not is_domain:
@@ -234,7 +225,7 @@ def _nics(facts: Facts, ran: Setup) -> Nics | None:
 
 
 def _expect_from_network(ran: Setup, nics: Nics, machine: platforms.Platform | None) -> Expected:
-    share = next(entry for entry in _data()["network"] if _is_one_of(nics.network, entry["names"]))
+    share = next(entry for entry in load_figures("published")["network"] if _is_one_of(nics.network, entry["names"]))
     slowest, fastest = (nics.gbps, nics.gbps) if nics.gbps else _USUAL_RATES
     slot = _GB_PER_S_OF_SLOT.get(machine.gpu or "", 0) * ran.per_node if machine else 0
 

@@ -23,69 +23,25 @@ from dataclasses import field
 from itertools import chain
 from math import isfinite
 from operator import attrgetter
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+from nccl_inspect.bandwidth import compile_line, load_figures
 from nccl_inspect.bandwidth.lines import CELLS, TAG, TYPES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import IN_ALL, Speed
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
-OPERATIONS = (
-    *("all_reduce", "all_gather", "reduce_scatter", "alltoallv", "alltoall", "sendrecv", "broadcast", "reduce"),
-    *("gather", "scatter", "hypercube"),
-)
-_NAME = rf"(?:{'|'.join(OPERATIONS)}|allreduce|allgather|reducescatter|all_to_all)"
-_PROGRAM = re.compile(rf"(?<![a-z])({_NAME})_perf(?![a-z])")
-_TOPIC = re.compile(rf"(?<![a-z])({_NAME})(?![a-z])")
-_START = re.compile(r"Collective test starting: (\S+)")
-_OPTIONS = re.compile(r"nThread (\d+) nGpus (\d+) minBytes")
-_WARMUP = re.compile(r"warmup iters: (\d+)")
-_RANK = re.compile(r"Rank +(\d+) .{0,30}?Pid +(\d+) on +(\S+) device +(\d+) \[[^\]]*\] ?(.*)")
-_ROW = re.compile(rf"(?<![\d.])(\d+) +(\d+) +({TYPES}) (.*)")
-_REST = re.compile(rf"^\s*{CELLS}$")
-_TAG = re.compile(rf"^{TAG}")
-_MESSAGE = re.compile(r"\S*:\d+:\d+ \[\d+\] NCCL [A-Z]+ .*")
-_HEAD = re.compile(r"(?:time|cputime) +algbw +busbw")
-_PLACEMENT = re.compile(r"^#? *in-place$")
-_DATED = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
-_BYTES = {"half": 2, "double": 8}
+_FIGURES = load_figures("benchmarks")
+_FORM = {
+    name: compile_line(line, types=TYPES, tag=TAG, cells=CELLS, name="|".join(_FIGURES["operations"]))
+    for name, line in _FIGURES["forms"].items()
+}
+_TOOLS = [(tool["name"], re.compile(tool["line"])) for tool in _FIGURES["tools"]]
 _CELLS = 4
 _MOST_BETWEEN = 5000
 """Lines of NCCL at most between the parts of a row."""
-_ONLY_IN_PLACE = re.compile(r"\S {30,}\S")
-"""Blanks in place of the cells out of place."""
 _CLOSE = 0.02
-_TOOLS = (
-    ("DeepSpeed", re.compile(r"Performance of (?P<operation>\w+) on (?P<ranks>\d+) devices")),
-    (
-        "all_reduce_bench",
-        re.compile(
-            r"(?P<payload>[\d.]+)(?P<unit>\w?)i?B payload bandwidth of (?P<operation>\w+) over (?P<ranks>\d+) ranks"
-        ),
-    ),
-    (
-        "all_reduce_bench",
-        re.compile(
-            r"average bandwidth of (?P<operation>\w+) (?:over|with a (?P<payload>[\d.]+)(?P<unit>\w?)B payload .*?) ?"
-            r"(?P<ranks>\d+) ranks"
-        ),
-    ),
-    ("perftest", re.compile(r"(?P<operation>RDMA_\w+|Send|SEND) (?:Bidirectional )?(?:Post List )?BW Test")),
-    ("nvbandwidth", re.compile(r"^Running (?P<operation>\w+)\.")),
-)
-"""What names a program and its operation, before the rows."""
-_MARKDOWN = re.compile(r"(?:\| *([\d.]+)([KMGT]?)i?B )?\| *([\d.]+)GBps \| *([\d.]+)GBps \|")
-_STATED = re.compile(r"busbw: ([\d.]+) GBps")
-_SENTENCE = re.compile(r"\b(\d+) ?(?:bytes|B)\b.*?\bbus_?bw[:= ]+([\d.]+) ?GB(?:/s|ps)")
-"""What programs of users print of one size, with the name of the operation in front."""
-_RANKS = re.compile(r"\b(\d+) ranks\b|\b(?:world_size|nranks|ranks)[:= ]+(\d+)")
-_DEEPSPEED_ROW = re.compile(r" (\d+)x(\d+) +[\d.]+ [un\u00b5m]*s +([\d.]+) +([\d.]+)")
-_PERFTEST_HEAD = re.compile(r"#bytes.*BW average\[(\w+)/s")
-_PERFTEST_ROW = re.compile(r"^\s*\d+(?:\s+[\d.]+)+$")
-_MATRIX = re.compile(r"(?:(\w+)directional (P2P=\w+) .*)?(?:bandwidth|Matrix) \((\w+)/?s\)")
-_MATRIX_ROW = re.compile(r"^\s*(\d+)((?:\s+(?:N/A|[\d.]+))+)\s*$")
 _SHIFT = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 PROGRAM = "the program"
 """Of a user, which prints a sentence."""
@@ -199,11 +155,11 @@ class _Reader:
             if line.source != source:
                 self._begin()
                 source, self._program = line.source, ""
-            text = _TAG.sub("", line.text).expandtabs().rstrip()
+            text = _FORM["tag"].sub("", line.text).expandtabs().rstrip()
             if "{" in text and any(key in text for key in ('"bus_bw"', '"bandwidth_matrix"', '"coll_perf"')):
                 with suppress(ValueError, KeyError, TypeError, AttributeError):  # a program may print anything
                     self._take_document(json.loads(text[text.index("{") :]), line)
-            elif match := _ROW.search(text):
+            elif match := _FORM["row"].search(text):
                 place += self._take_row(match, line, place)
             elif not self._take_head(text, line):
                 self._take_other(text, line)
@@ -220,15 +176,15 @@ class _Reader:
     def _take_head(self, text: str, line: Evidence) -> bool:
         """Take in what nccl-tests print around their rows; return whether it is that."""
         table = self._table
-        if match := _START.search(text):
+        if match := _FORM["start"].search(text):
             self._begin(operation=match[1].partition("_perf")[0], start=line.order)
-        elif match := _OPTIONS.search(text):
+        elif match := _FORM["options"].search(text):
             if table.rows or table.warmup is not None or table.tool != "nccl-tests":
                 self._begin()
-            warmup = _WARMUP.search(text)
+            warmup = _FORM["warmup"].search(text)
             self._table.warmup = int(warmup[1]) if warmup else None
             self._table.operation = self._table.operation or self._program
-        elif match := _RANK.search(text):
+        elif match := _FORM["rank"].search(text):
             if table.rows:
                 self._begin(operation=self._program)
             self._table.listed.add(int(match[1]))
@@ -236,7 +192,7 @@ class _Reader:
             self._table.hosts.setdefault(match[3], set()).add(int(match[4]))
             if match[5].strip():
                 self._table.gpus.add(match[5].strip())
-        elif _HEAD.search(text):
+        elif _FORM["head"].search(text):
             if table.rows or table.tool != "nccl-tests":
                 self._begin(operation=self._program, is_in_place=table.is_in_place and not table.rows)
             table = self._table
@@ -246,11 +202,11 @@ class _Reader:
             table.counts_wrong, table.columns = "#wrong" in names, len(names) // placements
             table.operation = table.operation or self._program
             table.is_in_place &= placements == 1
-        elif _PLACEMENT.match(text):
+        elif _FORM["placement"].match(text):
             if table.rows:
                 self._begin(operation=self._program)
             self._table.is_in_place = True
-        elif match := _PROGRAM.search(text):
+        elif match := _FORM["program"].search(text):
             self._program = _plain_operation(match[1])
             if table.rows:
                 self._begin(operation=self._program)
@@ -260,12 +216,12 @@ class _Reader:
 
     def _take_row(self, match: re.Match[str], line: Evidence, place: int) -> int:
         """Take in a row of nccl-tests; return on how many of the following lines it continues."""
-        rest = _MESSAGE.sub("", match[4])
+        rest = _FORM["message"].sub("", match[4])
         rows, taken, texts = self._rows(match, line, rest, is_joined=False), 0, [rest]
         for more, other in enumerate(self._lines[place + 1 : place + 3], 1):
-            text = _TAG.sub("", other.text).rstrip()
+            text = _FORM["tag"].sub("", other.text).rstrip()
             is_near = other.source == line.source and 0 < other.line - line.line < _MOST_BETWEEN
-            if len(rows) > 1 or not (is_near and _REST.match(text)):
+            if len(rows) > 1 or not (is_near and _FORM["rest"].match(text)):
                 break
             texts.append(text)
             joined = (self._rows(match, line, glue.join(texts), is_joined=True) for glue in (" ", ""))
@@ -276,7 +232,7 @@ class _Reader:
 
     def _rows(self, match: re.Match[str], line: Evidence, text: str, is_joined: bool) -> list[Row]:
         """Return the rows of both placements, by what follows the type; none where they are not whole."""
-        text = _DATED.sub("", text)
+        text = _FORM["dated"].sub("", text)
         words = text.split()
         redop = words.pop(0) if words and words[0].isalpha() and words[0] not in ("nan", "inf") else ""
         values = [_read_number(word) for word in words]
@@ -289,7 +245,9 @@ class _Reader:
         if not values or len(values) % width or len(values) > 2 * width:
             return []
         last = _CELLS if width == _CELLS + 1 else _CELLS - 1  # behind the bandwidth of copies that overlap
-        only_in_place = len(values) == width and (self._table.is_in_place or _ONLY_IN_PLACE.search(text) is not None)
+        only_in_place = len(values) == width and (
+            self._table.is_in_place or _FORM["only-in-place"].search(text) is not None
+        )
         rows = []
         for at in range(0, len(values), width):
             algbw, busbw = map(_make_finite, values[at + 1 : at + 3])
@@ -327,7 +285,7 @@ class _Reader:
             table.gpus.add(str(device.get("device_info")))
         if isinstance(config, dict) and isinstance(warmup := config.get("warmup_iters"), int):
             table.warmup = warmup
-        program = _PROGRAM.search(" ".join(map(str, document.get("args") or ())))
+        program = _FORM["program"].search(" ".join(map(str, document.get("args") or ())))
         table.operation, table.counts_wrong = _plain_operation(program[1]) if program else "", True
         for result in results:
             size, count = (int(_make_finite(result.get(name))) for name in ("size", "count"))
@@ -353,19 +311,21 @@ class _Reader:
         tool = self._table.tool
         if tool == "DeepSpeed" and "BusBW" in text:
             self._unit = 1 / _GBIT if "BusBW (Gbps)" in text else 1.0
-        elif tool == "DeepSpeed" and (match := _DEEPSPEED_ROW.search(text)):
+        elif tool == "DeepSpeed" and (match := _FORM["deepspeed-row"].search(text)):
             self._add(line, int(match[1]) * int(match[2]), *(float(match[at]) * self._unit for at in (3, 4)))
         elif tool == "all_reduce_bench" and "algbw" in text and "busbw" in text:
             self._columns = ("busbw", "algbw") if text.index("busbw") < text.index("algbw") else ("algbw", "busbw")
-        elif tool == "all_reduce_bench" and (match := _MARKDOWN.search(text)):
+        elif tool == "all_reduce_bench" and (match := _FORM["markdown"].search(text)):
             rate = dict(zip(self._columns, (float(match[3]), float(match[4])), strict=True))
             size = float(match[1]) * (1 << _SHIFT[match[2]]) if match[1] else self._unit
             self._add(line, size, rate["algbw"], rate["busbw"])
-        elif tool == "all_reduce_bench" and (match := _STATED.search(text)):
+        elif tool == "all_reduce_bench" and (match := _FORM["stated"].search(text)):
             self._add(line, self._unit, 0.0, float(match[1]))
-        elif (match := _SENTENCE.search(text)) and (topic := _TOPIC.search(text[: match.start()].lower())):
+        elif (match := _FORM["sentence"].search(text)) and (
+            topic := _FORM["topic"].search(text[: match.start()].lower())
+        ):
             if (tool, self._table.operation) != (PROGRAM, _plain_operation(topic[1])):
-                ranks = _RANKS.search(text)
+                ranks = _FORM["ranks"].search(text)
                 self._begin(PROGRAM, topic[1], ranks=int(ranks[1] or ranks[2]) if ranks else 0)
             stated = re.search(r"\balg_?bw[:= ]+([\d.]+)", text)
             self._add(line, int(match[1]), float(stated[1]) if stated else 0.0, float(match[2]))
@@ -375,22 +335,22 @@ class _Reader:
     def _take_link(self, text: str, line: Evidence) -> None:
         """Take in a line of a program that measures single links."""
         tool = self._table.tool
-        if match := _PERFTEST_HEAD.search(text):
+        if match := _FORM["perftest-head"].search(text):
             if tool != "perftest":
                 self._begin("perftest", "ib_write_bw", ranks=2, nodes=2)
             self._unit = 1 / _GBIT if match[1].startswith("Gb") else _MIB_PER_S
             columns = text.replace("BW ", "").split()
             self._average = next(at for at, name in enumerate(columns) if name.startswith("average["))
-        elif tool == "perftest" and _PERFTEST_ROW.match(text):
+        elif tool == "perftest" and _FORM["perftest-row"].match(text):
             if len(words := text.split()) > self._average:
                 average = float(words[self._average]) * self._unit
                 self._add(line, int(words[0]), average, average)
-        elif match := _MATRIX.search(text):
+        elif match := _FORM["matrix"].search(text):
             if tool != "nvbandwidth" and match[3] == "GB":
                 name = "_".join(filter(None, ("p2p", (match[1] or "").lower() + "directional", match[2])))
                 self._begin("p2pBandwidthLatencyTest", name)
             self._is_matrix = match[3] == "GB"  # else it is about latency
-        elif self._is_matrix and (match := _MATRIX_ROW.match(text)):
+        elif self._is_matrix and (match := _FORM["matrix-row"].match(text)):
             is_square = tool != "nvbandwidth"  # a GPU with itself
             for column, cell in enumerate(match[2].split()):
                 if "." in cell and not (is_square and column == int(match[1])):
@@ -442,7 +402,7 @@ def _conclude(table: Table) -> None:
     checked = [row for row in table.rows if row.errors is not None]
     is_unchecked_in_place = bool(checked) and not any(row.in_place for row in checked)
     if not table.operation:
-        topic = _TOPIC.search(sample.line.source.rpartition("/")[2].lower())
+        topic = _FORM["topic"].search(sample.line.source.rpartition("/")[2].lower())
         inferred = _infer(ratio, parts, sample, is_unchecked_in_place)
         named = _plain_operation(topic[1]) if topic else ""
         fits = named and (named == inferred or {named, inferred} <= {"all_gather", "alltoall", "gather", "scatter"})
@@ -465,7 +425,7 @@ def _conclude(table: Table) -> None:
 def _width(dtype: str) -> int:
     """Return the bytes of a type by its name: ``uint64``, ``bfloat16``, ``f8e4m3``."""
     bits = re.search(r"64|32|16|8", dtype)
-    return _BYTES.get(dtype) or (int(bits[0]) // 8 if bits else 4)
+    return _FIGURES["bytes"].get(dtype) or (int(bits[0]) // 8 if bits else 4)
 
 
 def _infer(ratio: float, parts: int, sample: Row, is_unchecked_in_place: bool) -> str:
@@ -494,14 +454,8 @@ _OF_ANOTHER = re.compile(
 
 def speeds(lines: Sequence[Evidence]) -> list[Speed]:
     """Return how fast a training runs, by what its lines state (``figures/speeds.toml``)."""
-    import tomllib  # few logs state it
-
-    data = tomllib.loads((Path(__file__).parent / "figures" / "speeds.toml").read_text(encoding="utf-8"))
-    kinds = []
-    for entry in data["speeds"]:
-        for name, pattern in data["parts"].items():
-            entry["line"] = entry["line"].replace(f"«{name}»", pattern)
-        kinds.append((re.compile(entry["line"]), entry["what"], entry.get("times", 1)))
+    data = load_figures("speeds")
+    kinds = [(compile_line(one["line"], **data["parts"]), one["what"], one.get("times", 1)) for one in data["speeds"]]
     found: dict[tuple[str, int], list[tuple[float, Evidence]]] = {}
     stated: dict[str, Speed] = {}
     for line in lines:
