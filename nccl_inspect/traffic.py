@@ -125,16 +125,6 @@ class Flow(Record):
 
 
 @record
-class Bottleneck(Record):
-    """The kind of path that takes longest."""
-
-    flow: Flow
-    """The busiest of that kind."""
-    sure: bool
-    """Whether it holds for any bandwidth in each range, with all rates known and no ring assumed."""
-
-
-@record
 class Traffic(Record):
     """The calls in a log and their bytes on paths."""
 
@@ -142,12 +132,10 @@ class Traffic(Record):
     flows: list[Flow] = field(default_factory=list)
     unplaced: dict[str, float] = field(default_factory=dict)
     """Bytes that cannot be assigned to a path, by reason."""
-    bottleneck: Bottleneck | None = None
-
-
-def find_datatype(number: int) -> tuple[str, int]:
-    """Name and size in bytes of a datatype (nccl.h); size 0 if unknown."""
-    return DATATYPES[number] if 0 <= number < len(DATATYPES) else (f"datatype {number}", 0)
+    slowest: Flow | None = None
+    """The busiest of the kind of path that takes longest."""
+    is_sure: bool = False
+    """Whether it holds for any bandwidth in each range, with all rates known and no ring assumed."""
 
 
 def count_traffic(job: Job, names: list[str]) -> Traffic:
@@ -190,10 +178,11 @@ class _Counter:
             flow.rate = impact.find_rate(flow.path, platform) if flow.path else None
         flows = sorted(self._flows.values(), key=lambda flow: (-flow.bytes, flow.src, flow.dst))
         operations = list(self._operations.values())
-        return Traffic(operations, flows, self._unplaced, _bottleneck(flows))
+        return Traffic(operations, flows, self._unplaced, *_find_slowest(flows))
 
     def _add(self, calls: Calls) -> None:
-        name, size = find_datatype(calls.datatype)
+        is_known = 0 <= calls.datatype < len(DATATYPES)
+        name, size = DATATYPES[calls.datatype] if is_known else (f"datatype {calls.datatype}", 0)
         parts = calls.nranks if calls.func in _SHARED else 1
         total = calls.elements * size * parts
         senders = calls.nranks if calls.func == "Send" else 1  # each of them is counted on its own
@@ -302,29 +291,28 @@ def _share(calls: Calls) -> float:
     return 1.0 if calls.nranks > 1 else 0.0
 
 
-def _bottleneck(flows: list[Flow]) -> Bottleneck | None:
+def _find_slowest(flows: list[Flow]) -> tuple[Flow | None, bool]:
     """Return the kind of path whose busiest pair takes longest, by the middle of the range of its bandwidth."""
     busiest: dict[str, Flow] = {}
     for flow in flows:
         busiest.setdefault(flow.detail, flow)
     timed = [(flow, times) for flow in busiest.values() if (times := flow.seconds)]
     if not timed:
-        return None
+        return None, False
     worst, (best_time, _) = max(timed, key=lambda pair: sum(pair[1]))
     clear = all(best_time >= times[1] for flow, times in timed if flow is not worst)
-    return Bottleneck(worst, clear and len(timed) == len(busiest) and not any(flow.assumed for flow in flows))
+    return worst, clear and len(timed) == len(busiest) and not any(flow.assumed for flow in flows)
 
 
 def render_json(traffic: Traffic, by: str, style: Style) -> str:
     """Return a document with ``operations``, ``paths``, ``unplaced`` and ``bottleneck``."""
-    slowest = traffic.bottleneck
     document = {
         "operations": list(map(operation_to_dict, traffic.operations)),
         "paths": list(map(flow_to_dict, traffic.flows)),
         "unplaced": [
             {"reason": escape_controls(reason), "bytes": round(size)} for reason, size in traffic.unplaced.items()
         ],
-        "bottleneck": {**flow_to_dict(slowest.flow), "sure": slowest.sure} if slowest else None,
+        "bottleneck": {**flow_to_dict(traffic.slowest), "sure": traffic.is_sure} if traffic.slowest else None,
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -436,10 +424,9 @@ def _kinds(flows: list[Flow]) -> list[list[str]]:
 
 def _notes(traffic: Traffic, style: Style) -> list[str]:
     lines: list[str] = []
-    slowest = traffic.bottleneck
-    if slowest and len({flow.detail for flow in traffic.flows}) > 1:
-        flow = slowest.flow
-        sure = "the bottleneck" if slowest.sure else "most likely the bottleneck"
+    flow = traffic.slowest
+    if flow and len({flow.detail for flow in traffic.flows}) > 1:
+        sure = "the bottleneck" if traffic.is_sure else "most likely the bottleneck"
         text = f"{escape_controls(flow.detail)}, {sure}: {flow.rate} ({flow.rate.source if flow.rate else ''})"
         lines += block("slowest", text + (", if NCCL uses rings" if flow.assumed else ""), style, 0)
     if any(operation.basis == "assumed ring" for operation in traffic.operations):

@@ -66,10 +66,8 @@ class Hosts:
         return longest or next((host for part in parts[1 : _ABOVE + 1] if (host := self.match_host(part))), None)
 
 
-@lru_cache(maxsize=8)
-def hosts_of(names: tuple[str, ...]) -> Hosts:
-    """Return the same for the same names: rules ask line by line."""
-    return Hosts(names)
+hosts_of = lru_cache(maxsize=8)(Hosts)
+"""The same for the same names: rules ask line by line."""
 
 
 def join_hosts(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
