@@ -11,7 +11,6 @@ from nccl_inspect.artifacts.manifest import Manifest
 
 KIND = "docker inspect"
 _KEYS = (b'"Id"', b'"HostConfig"', b'"Config"')
-_FAILED_BY_MEMORY = "OOMKilled"
 
 
 def recognises(_name: str, head: bytes) -> bool:
@@ -37,9 +36,8 @@ def _pod(item: Node, file: str) -> Pod:
     memlock = next((entry for entry in host.at("Ulimits").elements if entry.word("Name") == "memlock"), ABSENT)
     soft, code, ended = memlock.number("Soft"), state.number("ExitCode"), []
     if code and not state.is_true("Running"):
-        reason = _FAILED_BY_MEMORY if state.is_true(_FAILED_BY_MEMORY) else "Error"
-        line = state.at(_FAILED_BY_MEMORY if reason == _FAILED_BY_MEMORY else "ExitCode").line
-        when = state.word("FinishedAt")
+        is_killed, when = state.is_true("OOMKilled"), state.word("FinishedAt")
+        reason, line = "OOMKilled" if is_killed else "Error", state.at("OOMKilled" if is_killed else "ExitCode").line
         text = f"{reason}, ExitCode {code}, FinishedAt {when or '?'}"
         ended.append(Ended(reason, code, line, "State", text, when))
     name = item.word("Name").lstrip("/") or item.word("Id")[:12]

@@ -157,19 +157,22 @@ def find(node: Node, *, key: str, having: str) -> Iterator[tuple[str, Node, Node
     Args:
         having: a key in them with a sequence that is not empty.
     """
-    waiting = [("", node)]
-    seen: set[int] = set()
-    while waiting:
-        path, node = waiting.pop()
+    seen: set[int] = set()  # an alias stands elsewhere, too
+
+    def find_below(node: Node, path: str) -> Iterator[tuple[str, Node, Node]]:
         if id(node) in seen:
-            continue  # an alias: it stands elsewhere, too
+            return
         seen.add(id(node))
         inner = node.at(key)
         if inner.at(having).elements:
             yield _join_keys(path, key), node, inner
-        below = [(_join_keys(path, name), entry) for name, entry in node.entries.items() if entry.kind != "scalar"]
-        below += [(f"{path}[{index}]", element) for index, element in enumerate(node.elements)]
-        waiting.extend(reversed(below))
+        for name, entry in node.entries.items():
+            if entry.kind != "scalar":
+                yield from find_below(entry, _join_keys(path, name))
+        for index, element in enumerate(node.elements):
+            yield from find_below(element, f"{path}[{index}]")
+
+    return find_below(node, "")
 
 
 def _join_keys(path: str, key: str) -> str:

@@ -161,8 +161,7 @@ def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
 
 def number(text: str) -> float | None:
     """Return the number that a value begins with; None where it is ``N/A`` or the like."""
-    match = re.match(r"\s*(\d+(?:\.\d+)?)", text)
-    return float(match[1]) if match else None
+    return float(match[1]) if (match := re.match(r"\s*(\d+(?:\.\d+)?)", text)) else None
 
 
 def pairs(lines: Iterable[Line], separator: str = ":") -> Iterator[tuple[Line, int, str, str]]:

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from nccl_inspect.artifacts import located
 from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Place, Pod, quantity, variables
@@ -74,9 +73,11 @@ def read(name: str, data: bytes) -> Manifest:
         ValueError: it is not YAML, holds too much, or describes no pod.
     """
     documents = located.documents(data)
-    lists = (document.at("items") for document in documents)
-    items = [items.elements if items.kind == "sequence" else [one] for one, items in zip(documents, lists, strict=True)]
-    pods = [pod for item in chain.from_iterable(items) for pod in _pods(item, name)]
+    items: list[Node] = []
+    for document in documents:
+        listed = document.at("items")
+        items += listed.elements if listed.kind == "sequence" else [document]
+    pods = [pod for item in items for pod in _pods(item, name)]
     if not pods:
         kinds = ", ".join(dict.fromkeys(document.word("kind") for document in documents if document.word("kind")))
         raise ValueError(f"it describes no pod ({kinds[:80] or 'no kind'})")

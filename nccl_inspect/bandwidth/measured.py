@@ -32,17 +32,6 @@ from nccl_inspect.util.wording import count
 
 _RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Operations that data goes round a ring or tree for."""
-_OTHERS_SHARE = 0.92
-"""What others than all-reduce get of the same NICs: 324 where all-reduce has 345."""
-_WITHOUT_GDR = 0.4
-"""The share of a NIC whose data goes through the memory of the host: 5.5 of 12.5 GB/s, 10 of 25."""
-_ALLTOALL_SHARE = 0.75
-_PAIR_SHARE = 0.3
-"""What pairs of ranks get of a NIC where all send at once: 15 of 50 GB/s at 80 ranks, 40 to 46 at 16."""
-_USUAL_RATES = (100, 400)
-"""Gb/s of NICs whose rate is not known."""
-_GB_PER_S_OF_SLOT = {"A100": 25.0, "V100": 12.5, "H100": 50.0, "H200": 50.0, "B200": 50.0, "GB200": 50.0}
-"""GB/s of the PCIe slot of a GPU: the least of it and its NICs counts."""
 _RANGES, _ANY = ("ranks", "nodes", "per_node"), (0, math.inf)
 _TWO = 2
 """Nodes of which each sends half as much over trees, and by how much that exceeds the NICs at most."""
@@ -225,15 +214,16 @@ def _nics(facts: Facts, ran: Setup) -> Nics | None:
 
 
 def _expect_from_network(ran: Setup, nics: Nics, machine: platforms.Platform | None) -> Expected:
-    share = next(entry for entry in load_figures("published")["network"] if _is_one_of(nics.network, entry["names"]))
-    slowest, fastest = (nics.gbps, nics.gbps) if nics.gbps else _USUAL_RATES
-    slot = _GB_PER_S_OF_SLOT.get(machine.gpu or "", 0) * ran.per_node if machine else 0
+    figures = load_figures("published")
+    share = next(entry for entry in figures["network"] if _is_one_of(nics.network, entry["names"]))
+    slowest, fastest = (nics.gbps, nics.gbps) if nics.gbps else figures["shares"]["usual_rates"]
+    slot = figures["slots"].get(machine.gpu or "", 0) * ran.per_node if machine else 0
 
     def carried_rate(number: int, gbps: float) -> float:
         return min(gbps / 8 * number, slot or math.inf)
 
     carried, least = (carried_rate(number, slowest) for number in (nics.number, nics.least or nics.number))
-    low = _share_of(ran, carried, share["low"] if nics.has_gdr is not False else _WITHOUT_GDR)
+    low = _share_of(ran, carried, share["low"] if nics.has_gdr is not False else figures["shares"]["without_gdr"])
     high = _share_of(ran, carried_rate(nics.number, fastest), share["high"], is_most=True)
     rate = f" of {nics.gbps:g} Gb/s" if nics.gbps else ", rate unknown"
     without = ", without GPUDirect RDMA" if nics.has_gdr is False else ""
@@ -244,14 +234,14 @@ def _expect_from_network(ran: Setup, nics: Nics, machine: platforms.Platform | N
 
 def _share_of(ran: Setup, carried: float, share: float, is_most: bool = False) -> float:
     """Return the bus bandwidth of an operation, from what the NICs of a node carry."""
-    for_each = carried / max(ran.per_node, 1)
+    shares, for_each = load_figures("published")["shares"], carried / max(ran.per_node, 1)
     if ran.operation == "alltoall" or not (ran.is_sure or is_most):
-        return for_each * ran.nodes / (ran.nodes - 1) * (1 if is_most else _ALLTOALL_SHARE)
+        return for_each * ran.nodes / (ran.nodes - 1) * (1 if is_most else shares["alltoall"])
     if ran.operation == "sendrecv":
-        return for_each * (1 if is_most else _PAIR_SHARE)
+        return for_each * (1 if is_most else shares["pair"])
     if ran.operation == "all_reduce":
         return carried * share * (_TWO if is_most and ran.nodes == _TWO else 1)
-    return carried * share * (1 if is_most else _OTHERS_SHARE)
+    return carried * share * (1 if is_most else shares["others"])
 
 
 def _round(value: float) -> float:
