@@ -37,7 +37,7 @@ _NAMED = {
 
 
 class Choice(NamedTuple):
-    """What NCCL chose for calls of one size, as the process prints it that leads the communicator."""
+    """Holds what NCCL chose for calls of one size, as the process prints it that leads the communicator."""
 
     func: str | None
     bytes: int
@@ -222,9 +222,9 @@ class _Counter:
         if not size:
             self._lose(f"{name} is not known", 0.0)
         elif calls.nranks > 1:
-            self._place(calls, total, operation)
+            self._assign_bytes(calls, total, operation)
 
-    def _place(self, calls: Calls, total: float, operation: Operation) -> None:
+    def _assign_bytes(self, calls: Calls, total: float, operation: Operation) -> None:
         """Assign the bytes of some calls to the pairs of ranks that they pass."""
         comm = self._comms.get(calls.communicator or "")
         pairs: Iterable[tuple[int | None, int | None]] = ()
