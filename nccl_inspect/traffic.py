@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Any, NamedTuple, TypeAlias
-
-from tabulate import tabulate
+from typing import Any, NamedTuple
 
 from nccl_inspect import platforms
-from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import Notice as NoticeEvent
 from nccl_inspect.judging import impact
 from nccl_inspect.judging.impact import Rate
 from nccl_inspect.model.inventory import Calls
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
 from nccl_inspect.report import Style
-from nccl_inspect.report.tables import write_records
+from nccl_inspect.report.tables import align_table, write_records
 from nccl_inspect.report.words import block
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Record, pick_fields, record
@@ -39,48 +36,41 @@ _NAMED = {
 }
 
 
-class AlgorithmChoice(NamedTuple):
-    """The algorithm and protocol that NCCL chose."""
+class Choice(NamedTuple):
+    """Holds what NCCL chose for calls of one size, as the process prints it that leads the communicator."""
 
+    func: str | None
+    bytes: int
     algorithm: str
     protocol: str
 
 
-_Choices: TypeAlias = Mapping[Process, Sequence[tuple[str | None, int, AlgorithmChoice]]]
-"""The operation, the bytes, and what NCCL chose, by the process that prints it."""
-
-
-def _find_choices(choices: _Choices, calls: Calls, size: int) -> list[AlgorithmChoice]:
-    """Return the choices for calls of one kind; several if sizes or communicators differ."""
-    low, high = calls.smallest * size, calls.largest * size
-    entries = choices.get(calls.leader, ()) if calls.leader else ()
-    for times in (1, calls.nranks):  # a few versions print the size of the whole result
-        fitting = [
-            choice
-            for func, size_printed, choice in entries
-            if func in (None, calls.func) and low * times <= size_printed <= high * times
-        ]
-        if fitting:
-            return list(dict.fromkeys(fitting))
-    return []
-
-
-def _choice(event: NoticeEvent) -> tuple[str | None, int, AlgorithmChoice] | None:
+def _read_choice(event: NoticeEvent) -> Choice | None:
     values = dict(event.values)
     if event.qualified_name == "nccl/algorithm-chosen":
-        return values["func"], values["bytes"], AlgorithmChoice(values["algo"], values["proto"])
+        return Choice(values["func"], values["bytes"], values["algo"], values["proto"])
     if event.qualified_name == "nccl/algorithm-chosen-old":
         algorithm, protocol = values["algo_index"], values["proto_index"]
         if 0 <= algorithm < len(_ALGORITHMS) and 0 <= protocol < len(_PROTOCOLS):
-            return values.get("func"), values["bytes"], AlgorithmChoice(_ALGORITHMS[algorithm], _PROTOCOLS[protocol])
-    if named := _NAMED.get(event.qualified_name):
-        return values["func"], values["bytes"], AlgorithmChoice(named, "")
-    return None
+            return Choice(values.get("func"), values["bytes"], _ALGORITHMS[algorithm], _PROTOCOLS[protocol])
+    named = _NAMED.get(event.qualified_name)
+    return Choice(values["func"], values["bytes"], named, "") if named else None
 
 
-DATATYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16")
-_FP8 = ("float8e4m3", "float8e5m2")
-_SIZES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)
+def _find_choices(choices: Sequence[Choice], calls: Calls, size: int) -> list[Choice]:
+    """Return the choices for calls of one kind; several if sizes or communicators differ."""
+    low, high = calls.smallest * size, calls.largest * size
+    of_kind = [choice for choice in choices if choice.func in (None, calls.func)]
+    whole = low * calls.nranks, high * calls.nranks  # a few versions print the size of the whole result
+    ranges = ([one for one in of_kind if least <= one.bytes <= most] for least, most in ((low, high), whole))
+    return next(filter(None, ranges), [])
+
+
+DATATYPES = (
+    *(("int8", 1), ("uint8", 1), ("int32", 4), ("uint32", 4), ("int64", 8), ("uint64", 8), ("float16", 2)),
+    *(("float32", 4), ("float64", 8), ("bfloat16", 2), ("float8e4m3", 1), ("float8e5m2", 1)),
+)
+"""Names and bytes, in the order of ``nccl.h``."""
 _SHARED = ("AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter")
 """Operations whose ``count`` is each rank's part of the buffer."""
 _ONE_SIDED = ("PutSignal", "Signal", "WaitSignal")
@@ -135,16 +125,6 @@ class Flow(Record):
 
 
 @record
-class Bottleneck(Record):
-    """The kind of path that takes longest."""
-
-    flow: Flow
-    """The busiest of that kind."""
-    sure: bool
-    """Whether it holds for any bandwidth in each range, with all rates known and no ring assumed."""
-
-
-@record
 class Traffic(Record):
     """The calls in a log and their bytes on paths."""
 
@@ -152,13 +132,10 @@ class Traffic(Record):
     flows: list[Flow] = field(default_factory=list)
     unplaced: dict[str, float] = field(default_factory=dict)
     """Bytes that cannot be assigned to a path, by reason."""
-    bottleneck: Bottleneck | None = None
-
-
-def find_datatype(number: int) -> tuple[str, int]:
-    """Name and size in bytes of a datatype (nccl.h); size 0 if unknown."""
-    names = (*DATATYPES, *_FP8)
-    return (names[number], _SIZES[number]) if 0 <= number < len(names) else (f"datatype {number}", 0)
+    slowest: Flow | None = None
+    """The busiest of the kind of path that takes longest."""
+    is_sure: bool = False
+    """Whether it holds for any bandwidth in each range, with all rates known and no ring assumed."""
 
 
 def count_traffic(job: Job, names: list[str]) -> Traffic:
@@ -178,9 +155,9 @@ class _Counter:
         self._comms = {comm.id: comm for comm in job.communicators}
         # Rank 0 of a communicator prints what NCCL chooses, without naming the communicator.
         self._choices = group_values(
-            (process, entry)
+            (process, choice)
             for notice in job.notices
-            if isinstance(notice.event, NoticeEvent) and (entry := _choice(notice.event))
+            if isinstance(notice.event, NoticeEvent) and (choice := _read_choice(notice.event))
             for process in notice.processes
         )
         self._operations: dict[tuple[object, ...], Operation] = {}
@@ -201,15 +178,15 @@ class _Counter:
             flow.rate = impact.find_rate(flow.path, platform) if flow.path else None
         flows = sorted(self._flows.values(), key=lambda flow: (-flow.bytes, flow.src, flow.dst))
         operations = list(self._operations.values())
-        return Traffic(operations, flows, self._unplaced, _bottleneck(flows))
+        return Traffic(operations, flows, self._unplaced, *_find_slowest(flows))
 
     def _add(self, calls: Calls) -> None:
-        name, size = find_datatype(calls.datatype)
-        comm = self._comms.get(calls.communicator or "")
+        is_known = 0 <= calls.datatype < len(DATATYPES)
+        name, size = DATATYPES[calls.datatype] if is_known else (f"datatype {calls.datatype}", 0)
         parts = calls.nranks if calls.func in _SHARED else 1
         total = calls.elements * size * parts
         senders = calls.nranks if calls.func == "Send" else 1  # each of them is counted on its own
-        choices = _find_choices(self._choices, calls, size)
+        choices = _find_choices(self._choices.get(calls.leader, []) if calls.leader else [], calls, size)
         chosen = {choice.algorithm for choice in choices}
         if calls.func in ("Send", "Recv", "AlltoAll", "Gather", "Scatter"):
             basis = "direct"
@@ -233,68 +210,55 @@ class _Counter:
             protocols=list(dict.fromkeys(choice.protocol for choice in choices if choice.protocol)),
             basis=basis,
         )
-        self._list(operation, calls)
+        root = None if calls.func in ("Send", "Recv") else calls.root
+        key = (calls.communicator, calls.nranks, calls.func, calls.datatype, calls.largest.bit_length(), root)
+        listed = self._operations.setdefault(key, operation)
+        if listed is not operation:
+            listed.calls += operation.calls
+            listed.bytes += operation.bytes
+            listed.sent += operation.sent
+            listed.smallest = min(listed.smallest, operation.smallest)
+            listed.largest = max(listed.largest, operation.largest)
         if not size:
             self._lose(f"{name} is not known", 0.0)
         elif calls.nranks > 1:
-            self._assign(calls, comm, total, operation)
+            self._assign_bytes(calls, total, operation)
 
-    def _list(self, operation: Operation, calls: Calls) -> None:
-        key = (calls.communicator, calls.nranks, calls.func, calls.datatype, calls.largest.bit_length())
-        if calls.func not in ("Send", "Recv"):
-            key = (*key, calls.root)  # type: ignore[assignment]
-        total = self._operations.setdefault(key, operation)
-        if total is not operation:
-            total.calls += operation.calls
-            total.bytes += operation.bytes
-            total.sent += operation.sent
-            total.smallest = min(total.smallest, operation.smallest)
-            total.largest = max(total.largest, operation.largest)
-
-    def _assign(self, calls: Calls, comm: CommunicatorInfo | None, total: float, operation: Operation) -> None:
+    def _assign_bytes(self, calls: Calls, total: float, operation: Operation) -> None:
+        """Assign the bytes of some calls to the pairs of ranks that they pass."""
+        comm = self._comms.get(calls.communicator or "")
+        pairs: Iterable[tuple[int | None, int | None]] = ()
+        each, reason = _share(calls) * total, ""
         if comm is None:
-            if calls.func != "Recv":
-                self._lose("the log does not show the communicator", _share(calls) * total * calls.nranks)
+            reason = "" if calls.func == "Recv" else "the log does not show the communicator"
         elif operation.basis == "direct":
-            self._direct(calls, comm, total)
-        elif operation.basis == "tree":
-            self._tree(comm, total)
+            each = total / (1 if calls.func in ("Send", "Recv") else calls.nranks)
+            pairs = _pairs(calls, comm, self._sent)
         elif operation.basis == "unknown":
-            self._lose(f"{', '.join(operation.algorithms)} uses no ring or tree", _share(calls) * total * calls.nranks)
+            reason = f"{', '.join(operation.algorithms)} uses no ring or tree"
+        elif operation.basis == "tree":
+            reason = "" if comm.trees else f"no tree of {comm.id} in the log"
+            pairs = (pair for tree in comm.trees for up, down in tree for pair in ((up, down), (down, up)))
+            each = total / len(comm.trees) if comm.trees else each
         else:
-            self._ring(calls, comm, total, operation.basis != "ring")
-
-    def _ring(self, calls: Calls, comm: CommunicatorInfo, total: float, assumed: bool) -> None:
-        each = _share(calls) * total
-        if not comm.rings:
-            self._lose(f"no ring of {comm.id} in the log", each * calls.nranks)
-        for ring in comm.rings:
-            for src, dst in zip(ring, (*ring[1:], *ring[:1]), strict=True):
+            reason = "" if comm.rings else f"no ring of {comm.id} in the log"
+            pairs = (
+                (src, dst)
+                for ring in comm.rings
+                for src, dst in zip(ring, (*ring[1:], *ring[:1]), strict=True)
                 # A broadcast ends before its root, a reduce begins behind it.
-                ends = {"Broadcast": dst, "Reduce": src}.get(calls.func)
-                if calls.func in ("Broadcast", "Reduce") and ends == calls.root and calls.root is not None:
-                    continue
-                self._flow(src, dst, each / len(comm.rings), assumed)
-
-    def _tree(self, comm: CommunicatorInfo, total: float) -> None:
-        if not comm.trees:
-            self._lose(f"no tree of {comm.id} in the log", total * (comm.nranks - 1) * 2)
-        for tree in comm.trees:
-            for parent, child in tree:
-                self._flow(parent, child, total / len(comm.trees), False)
-                self._flow(child, parent, total / len(comm.trees), False)
-
-    def _direct(self, calls: Calls, comm: CommunicatorInfo, total: float) -> None:
-        for src, dst in _pairs(calls, comm, self._sent):
-            self._flow(src, dst, total / (1 if calls.func in ("Send", "Recv") else calls.nranks), False)
-
-    def _flow(self, src: int | None, dst: int | None, size: float, assumed: bool) -> None:
-        if src is None or dst is None:
-            self._lose("the log does not show the global ranks", size)
-        elif src != dst:
-            flow = self._flows.setdefault((src, dst), Flow(src, dst))
-            flow.bytes += size
-            flow.assumed += size if assumed else 0.0
+                if calls.root is None or {"Broadcast": dst, "Reduce": src}.get(calls.func) != calls.root
+            )
+            each /= len(comm.rings) or 1
+        if reason:
+            self._lose(reason, each * calls.nranks)
+        for src, dst in pairs:
+            if src is None or dst is None:
+                self._lose("the log does not show the global ranks", each)
+            elif src != dst:
+                flow = self._flows.setdefault((src, dst), Flow(src, dst))
+                flow.bytes += each
+                flow.assumed += each if operation.basis == "assumed ring" else 0.0
 
     def _lose(self, reason: str, size: float) -> None:
         self._unplaced[reason] = self._unplaced.get(reason, 0.0) + size
@@ -327,29 +291,28 @@ def _share(calls: Calls) -> float:
     return 1.0 if calls.nranks > 1 else 0.0
 
 
-def _bottleneck(flows: list[Flow]) -> Bottleneck | None:
+def _find_slowest(flows: list[Flow]) -> tuple[Flow | None, bool]:
     """Return the kind of path whose busiest pair takes longest, by the middle of the range of its bandwidth."""
     busiest: dict[str, Flow] = {}
     for flow in flows:
         busiest.setdefault(flow.detail, flow)
     timed = [(flow, times) for flow in busiest.values() if (times := flow.seconds)]
     if not timed:
-        return None
+        return None, False
     worst, (best_time, _) = max(timed, key=lambda pair: sum(pair[1]))
     clear = all(best_time >= times[1] for flow, times in timed if flow is not worst)
-    return Bottleneck(worst, clear and len(timed) == len(busiest) and not any(flow.assumed for flow in flows))
+    return worst, clear and len(timed) == len(busiest) and not any(flow.assumed for flow in flows)
 
 
 def render_json(traffic: Traffic, by: str, style: Style) -> str:
     """Return a document with ``operations``, ``paths``, ``unplaced`` and ``bottleneck``."""
-    slowest = traffic.bottleneck
     document = {
         "operations": list(map(operation_to_dict, traffic.operations)),
         "paths": list(map(flow_to_dict, traffic.flows)),
         "unplaced": [
             {"reason": escape_controls(reason), "bytes": round(size)} for reason, size in traffic.unplaced.items()
         ],
-        "bottleneck": {**flow_to_dict(slowest.flow), "sure": slowest.sure} if slowest else None,
+        "bottleneck": {**flow_to_dict(traffic.slowest), "sure": traffic.is_sure} if traffic.slowest else None,
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -385,12 +348,9 @@ def flow_to_dict(flow: Flow) -> dict[str, Any]:
 def render_csv(traffic: Traffic, by: str, style: Style) -> str:
     """Return the columns of the JSON; lists are separated by semicolons, unknown values are empty."""
     if by == "path":
-        names = list(flow_to_dict(Flow(0, 0)))
-        rows = list(map(flow_to_dict, traffic.flows))
-    else:
-        names = list(operation_to_dict(Operation("", "", "", 0, 0, 0, 0, 0, 0.0)))
-        rows = list(map(operation_to_dict, traffic.operations))
-    return write_records(names, rows)
+        return write_records(list(flow_to_dict(Flow(0, 0))), list(map(flow_to_dict, traffic.flows)))
+    names = list(operation_to_dict(Operation("", "", "", 0, 0, 0, 0, 0, 0.0)))
+    return write_records(names, list(map(operation_to_dict, traffic.operations)))
 
 
 _OPERATION_HEAD = ["communicator", "operation", "size", "calls", "type", "algorithm", "mean per rank"]
@@ -414,16 +374,14 @@ def render_text(traffic: Traffic, by: str, style: Style) -> str:
 
 def _fit_table(head: list[str], rows: list[list[str]], style: Style) -> str:
     """Return a table, or a paragraph per row if the terminal is too narrow."""
-    table = tabulate(rows, head, tablefmt="simple", disable_numparse=True)
-    if max(map(len, table.splitlines())) <= style.width:
-        return table
-    texts = [", ".join(f"{name} {cell}" for name, cell in zip(head[1:], row[1:], strict=True)) for row in rows]
-    width = max(style.width, 40)
-    return "\n".join(
-        line
-        for row, text in zip(rows, texts, strict=True)
-        for line in textwrap.wrap(f"{row[0]}: {text}", width, subsequent_indent="  ", break_on_hyphens=False)
-    )
+    lines = align_table(head, rows)
+    if max(map(len, lines)) > style.width:
+        lines = []
+        for row in rows:
+            text = f"{row[0]}: " + ", ".join(f"{name} {cell}" for name, cell in zip(head[1:], row[1:], strict=True))
+            width = max(style.width, 40)
+            lines += textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def _operations(operations: list[Operation]) -> list[list[str]]:
@@ -444,24 +402,20 @@ def _operations(operations: list[Operation]) -> list[list[str]]:
             amount(operation.sent),
         )
         rows.setdefault((str(operation.nranks), *cells), []).append(operation)
-    return [[_communicators(some), *cells] for (_, *cells), some in rows.items()]
-
-
-def _communicators(some: list[Operation]) -> str:
-    names = dict.fromkeys(operation.communicator for operation in some)
-    ranks = count(some[0].nranks, "rank")
-    if len(names) > 1:
-        return f"{len(names)} of {ranks}"
-    return escape_controls(some[0].communicator or f"unknown, {ranks}")
+    table = []
+    for (_, *shown), some in rows.items():
+        ranks = count(some[0].nranks, "rank")
+        names = {operation.communicator for operation in some}
+        one = escape_controls(some[0].communicator or f"unknown, {ranks}")
+        table.append([one if len(names) == 1 else f"{len(names)} of {ranks}", *shown])
+    return table
 
 
 def _kinds(flows: list[Flow]) -> list[list[str]]:
-    by_kind = group_values((flow.detail, flow) for flow in flows)
     rows = []
-    for kind, some in by_kind.items():
+    for kind, some in group_values((flow.detail, flow) for flow in flows).items():
         busiest = some[0]
-        times = busiest.seconds
-        takes = f"{_seconds(times[0])} to {_seconds(times[1])}" if times else "?"
+        takes = " to ".join(map(_seconds, busiest.seconds)) if busiest.seconds else "?"
         total = amount(sum(flow.bytes for flow in some))
         pair = f"{busiest.src} -> {busiest.dst}"
         rows.append([escape_controls(kind), str(len(some)), total, pair, amount(busiest.bytes), takes])
@@ -470,10 +424,9 @@ def _kinds(flows: list[Flow]) -> list[list[str]]:
 
 def _notes(traffic: Traffic, style: Style) -> list[str]:
     lines: list[str] = []
-    slowest = traffic.bottleneck
-    if slowest and len({flow.detail for flow in traffic.flows}) > 1:
-        flow = slowest.flow
-        sure = "the bottleneck" if slowest.sure else "most likely the bottleneck"
+    flow = traffic.slowest
+    if flow and len({flow.detail for flow in traffic.flows}) > 1:
+        sure = "the bottleneck" if traffic.is_sure else "most likely the bottleneck"
         text = f"{escape_controls(flow.detail)}, {sure}: {flow.rate} ({flow.rate.source if flow.rate else ''})"
         lines += block("slowest", text + (", if NCCL uses rings" if flow.assumed else ""), style, 0)
     if any(operation.basis == "assumed ring" for operation in traffic.operations):

@@ -7,7 +7,7 @@ that kind, ``read(name, data)`` reads it. Files are recognised by what is in the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -45,9 +45,8 @@ class NotOfKindError(Exception):
 class Kind(Protocol):
     """A module that reads one kind of file, or a :class:`~nccl_inspect.artifacts.machine.Tool`.
 
-    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several. One may have
-    ``NAMES``, what its keys name (:mod:`nccl_inspect.extras.anonymize.evidence`), and ``FORM``: ``yaml`` where it is
-    that.
+    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several. ``FORM`` is
+    ``yaml`` where it is that, ``MOST`` the bytes that are read. What its keys name is in ``names.toml``.
     """
 
     __name__: str
@@ -63,9 +62,9 @@ class Kind(Protocol):
 @cache
 def kinds() -> tuple[Kind, ...]:
     """Return all kinds."""
-    from nccl_inspect.artifacts.tools import TOOLS  # most runs need none of the kinds
+    from nccl_inspect.artifacts.tools import load_tools  # most runs need none of the kinds
 
-    return *(cast(Kind, import_module(f"{__name__}.{name}")) for name in _READERS), *TOOLS
+    return *(cast(Kind, import_module(f"{__name__}.{name}")) for name in _READERS), *load_tools()
 
 
 def kind_of(name: str, head: bytes) -> Kind | None:
@@ -121,7 +120,7 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
         (file, kind_of(file.name, head), log_detection.is_tar(head) or log_detection.is_zip(head), _VERSION in head)
         for file, head in heads
     ]
-    read = _read_files([(file, kind) for file, kind, _, _ in candidates if kind], progress)
+    read = iter(_read_files([(file, kind) for file, kind, _, _ in candidates if kind], progress))
     answers: list[File] = []  # those of RAS have a line of a log
     for file, kind, is_archive, has_version in candidates:
         held = next(read) if kind else None
@@ -141,60 +140,52 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
     return contents
 
 
-def _read_files(
-    files_of_kind: Sequence[tuple[File, Kind]], progress: Progress | None
-) -> Iterator[list[Artifact] | None]:
+def _read_files(files_of_kind: Sequence[tuple[File, Kind]], progress: Progress | None) -> list[list[Artifact] | None]:
     """Return what files hold, in their order; None for one that is a log. Very many are read by several processes."""
     total = sum(file.size or 0 for file, _ in files_of_kind)
+    number = 1
+    if total >= SHARED:
+        # The evidence of thousands of ranks: a dump of 2,000 calls takes some 20 ms.
+        from nccl_inspect.ingest.sources import partition  # most logs have few files beside them
+        from nccl_inspect.util import processes
+
+        if processes.can_fork():  # an opened file and a kind cannot be pickled
+            number = min(partition.processors(), _MOST)
 
     def count(size: int) -> None:
         if progress:
-            progress(size, total)
+            progress(size * number, total)  # all processes are taken to be as quick
 
-    if total < SHARED:
-        yield from one_by_one(files_of_kind, count)
-        return
-    # The evidence of thousands of ranks: a dump of 2,000 calls takes some 20 ms.
-    from nccl_inspect.ingest.sources import partition  # most logs have few files beside them
-    from nccl_inspect.util import processes
-
-    number = (
-        min(partition.processors(), _MOST) if processes.can_fork() else 1
-    )  # an opened file and a kind cannot be pickled
+    if number == 1:
+        return read_share(files_of_kind, count)
     ends = [len(files_of_kind) * place // number for place in range(number + 1)]
     shares = [files_of_kind[start:end] for start, end in pairwise(ends)]
     with processes.Helpers() as helpers:
-        started = [helpers.start(_list_contents, share) for share in shares[1:]]
-        yield from one_by_one(shares[0], lambda size: count(size * number))  # all are taken to be as quick
+        started = [helpers.start(read_share, share) for share in shares[1:]]
+        found = read_share(shares[0], count)
         for share, helper in zip(shares[1:], started, strict=True):
-            yield from helper.result() or one_by_one(share)
+            found += helper.result() or read_share(share)
+    return found
 
 
-def _list_contents(share: Sequence[tuple[File, Kind]]) -> list[list[Artifact] | None]:
-    return list(one_by_one(share))
-
-
-def one_by_one(
+def read_share(
     files_of_kind: Iterable[tuple[File, Kind]], count: Callable[[int], None] = lambda _: None
-) -> Iterator[list[Artifact] | None]:
-    """Yield what files hold, in their order; None for one that is a log.
+) -> list[list[Artifact] | None]:
+    """Return what files hold, in their order; None for one that is a log.
 
     Args:
         count: called with the size of each file that was read.
     """
+    found: list[list[Artifact] | None] = []
     for file, kind in files_of_kind:
-        yield read_one(file, kind)
+        is_too_large = (file.size or 0) > MAX_BYTES
+        try:
+            pieces = iter(()) if is_too_large else file.open()
+            found.append(contents(file.name, kind, pieces, TOO_LARGE if is_too_large else ""))
+        except NotOfKindError:
+            found.append(None)
         count(file.size or 0)
-
-
-def read_one(file: File, kind: Kind) -> list[Artifact] | None:
-    """Return what a file holds; None where it proves to be a log."""
-    if (file.size or 0) > MAX_BYTES:
-        return [_artifact(file.name, kind, problem=TOO_LARGE)]
-    try:
-        return contents(file.name, kind, file.open())
-    except NotOfKindError:
-        return None
+    return found
 
 
 def is_artifact(name: str, head: bytes) -> bool:
@@ -216,40 +207,42 @@ def head_of(file: File) -> bytes:
         return b""
 
 
-def contents(name: str, kind: Kind, pieces: Pieces) -> list[Artifact]:
+def contents(name: str, kind: Kind, pieces: Pieces, problem: str = "") -> list[Artifact]:
     """Return what a file holds: one artifact, or one for each tool whose output is in it.
+
+    Args:
+        problem: why it is not read.
 
     Raises:
         NotOfKindError: it is a log.
     """
     data = bytearray()
     try:
-        for piece in compression.unpack_data(pieces):
+        for piece in () if problem else compression.unpack_data(pieces):
             data += piece
-            if len(data) > MAX_BYTES:
-                return [_artifact(name, kind, problem=TOO_LARGE)]
+            if len(data) > (most := getattr(kind, "MOST", MAX_BYTES)):
+                problem = f"larger than {most >> 20} MB"
+                break
     except StreamError as error:
-        return [_artifact(name, kind, problem=error.what)]
+        problem = error.what
     except OSError as error:
-        return [_artifact(name, kind, problem=error.strerror or str(error))]
-    from nccl_inspect.artifacts import machine
+        problem = error.strerror or str(error)
+    tools = {tool: start for tool in kinds() if (start := getattr(tool, "START", None))}
+    parts = [(kind, bytes(data))]
+    if kind in tools and not problem:
+        from nccl_inspect.artifacts import machine
 
-    starts = {tool: start for tool in kinds() if (start := getattr(tool, "START", None))}
-    parts = machine.sections(bytes(data), list(starts.values())) if kind in starts else []
-    if len(parts) < 2:
-        return [_read_kind(name, kind, bytes(data))]
-    tools = list(starts)
-    return [_read_kind(name, tools[place], part) for place, part in parts]
-
-
-def _read_kind(name: str, kind: Kind, data: bytes) -> Artifact:
-    try:
-        return _artifact(name, kind, kind.read(name, data))
-    except RecursionError:
-        return _artifact(name, kind, problem="damaged: nested too deeply")
-    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:  # it may hold anything
-        return _artifact(name, kind, problem=f"damaged: {error}")
-
-
-def _artifact(name: str, kind: Kind, value: Any = None, problem: str | None = None) -> Artifact:
-    return Artifact(name, kind.KIND, value, problem=problem, reader=kind.__name__.rpartition(".")[2])
+        sections = machine.sections(parts[0][1], list(tools.values()))
+        parts = [([*tools][place], part) for place, part in sections] if len(sections) > 1 else parts
+    artifacts = []
+    for one, part in parts:
+        value, why = None, problem
+        try:
+            value = None if problem else one.read(name, part)
+        except RecursionError:
+            why = "damaged: nested too deeply"
+        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:  # it may hold anything
+            why = f"damaged: {error}"
+        reader = one.__name__.rpartition(".")[2]
+        artifacts.append(Artifact(name, one.KIND, value, problem=why or None, reader=reader))
+    return artifacts

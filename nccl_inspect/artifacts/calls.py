@@ -21,7 +21,6 @@ _KEPT = 8
 _KEPT_OF_BATCH = 4
 """Calls that are kept of a batch of sends and receives."""
 _TIMED = 64
-"""Calls of each group whose duration is kept."""
 _FRAMES = 2
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
 _RECENT = 256
@@ -30,21 +29,10 @@ _MOST_DIMENSIONS = 64
 """Of a tensor, as PyTorch has it."""
 _PEERS = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})")
 
-_BATCHES = ("nccl:coalesced",)
-SYMMETRIC = frozenset(
-    (
-        "all_reduce",
-        "all_gather",
-        "_all_gather_base",
-        "all_gather_into_tensor_coalesced",
-        "_reduce_scatter_base",
-        "reduce_scatter",
-        "reduce_scatter_tensor_coalesced",
-        "allreduce_coalesced",
-        "all_reduce_barrier",
-        "all_to_all",
-        "all_to_allv",
-    )
+SYMMETRIC = (
+    *("all_reduce", "all_gather", "_all_gather_base", "all_gather_into_tensor_coalesced", "_reduce_scatter_base"),
+    *("reduce_scatter", "reduce_scatter_tensor_coalesced", "allreduce_coalesced", "all_reduce_barrier"),
+    *("all_to_all", "all_to_allv"),
 )
 """Operations that are over on no rank before every rank has come: no rank is their root."""
 
@@ -65,7 +53,6 @@ class Call(Frozen):
     """A call of one rank."""
 
     group: str
-    """The name of its process group."""
     order: int
     """``record_id``: the order in which this rank made its calls."""
     seq: int
@@ -76,7 +63,6 @@ class Call(Frozen):
     """``scheduled``, ``started`` or ``completed``, as the watchdog of that rank saw it last."""
     is_p2p: bool
     inputs: tuple[int, ...]
-    """Elements of each input."""
     outputs: tuple[int, ...]
     dtypes: tuple[str, ...]
     created_ns: int
@@ -120,13 +106,10 @@ class Recorded(Record):
     calls: dict[str, list[Call]] = field(default_factory=dict)
     """Of each group the last completed ones and the first that are not, oldest first."""
     last: Call | None = None
-    """The last one of all."""
     durations: dict[str, Durations] = field(default_factory=dict)
     """Of each group, where PyTorch measured them (``TORCH_NCCL_ENABLE_TIMING``)."""
     transfers: dict[tuple[str, Direction], int] = field(default_factory=dict)
-    """How many calls there are of each direction of a group."""
     descriptions: dict[str, str] = field(default_factory=dict)
-    """Of each group that has calls."""
     ids: dict[str, str] = field(default_factory=dict)
     """The name of each group by its number on this rank, ``pg_id``."""
     total: int = 0
@@ -212,25 +195,17 @@ def _keep(record: Recorded, rows: list[_Row], batches: set[tuple[str, int, int]]
     for place, row in enumerate(rows):
         if row.entry.get("state") == "completed" or (batches and _batch(row.group, row.entry) in batches):
             last[row.lane] = place
-    completed: dict[_Lane, dict[int, list[_Row]]] = {}
-    pending: dict[_Lane, dict[int, list[_Row]]] = {}
+    kept: dict[tuple[bool, _Lane], dict[int, list[_Row]]] = {}
     for place, row in enumerate(rows):
-        lanes = completed if place <= last.get(row.lane, -1) else pending
-        lanes.setdefault(row.lane, {}).setdefault(row.number, []).append(row)
-    for lane, batches_of in completed.items():
-        _add(record, lane, list(batches_of.values())[-_KEPT:], "completed")
-    for lane, batches_of in pending.items():
-        _add(record, lane, list(islice(batches_of.values(), _KEPT)))
+        is_over = place <= last.get(row.lane, -1)
+        kept.setdefault((is_over, row.lane), {}).setdefault(row.number, []).append(row)
+    for (is_over, (group, ends)), by_number in sorted(kept.items(), key=lambda item: not item[0][0]):
+        calls, state = record.calls.setdefault(group, []), "completed" if is_over else ""
+        for batch in list(by_number.values())[-_KEPT:] if is_over else islice(by_number.values(), _KEPT):
+            shown = batch[:_KEPT_OF_BATCH] if ends else batch[-1:]  # up to the last one all ranks have a collective
+            calls.extend(_call(group, row.entry, state, row.nth) for row in shown)
     for calls in record.calls.values():
         calls.sort(key=lambda call: call.order)
-
-
-def _add(record: Recorded, lane: _Lane, batches: Iterable[list[_Row]], state: str = "") -> None:
-    """Keep the calls of some batches; of one of collectives the last call, up to which all ranks have it."""
-    calls = record.calls.setdefault(lane[0], [])
-    for rows in batches:
-        shown = rows[:_KEPT_OF_BATCH] if lane[1] else rows[-1:]
-        calls.extend(_call(lane[0], row.entry, state, row.nth) for row in shown)
 
 
 def _time(record: Recorded, entries: Iterable[Mapping[str, Any]]) -> None:
@@ -246,13 +221,12 @@ def _time(record: Recorded, entries: Iterable[Mapping[str, Any]]) -> None:
         if is_batch:
             untimed -= in_batch  # it stands for the calls before it
         spent, in_batch = spent + duration, 0
-        if not is_batch and direction(name) is None and _operation(entry) in SYMMETRIC:
+        if not is_batch and direction(name) is None and name.removeprefix("nccl:") in SYMMETRIC:
             group, created = _group_of(entry)[0], as_number(entry.get("time_created_ns"))
             kept = timed.setdefault(group, deque(maxlen=_TIMED))
             kept.append((_seq(entry), _order(entry), created, float(duration), spent, untimed))
     for group, kept in timed.items():
-        columns = list(zip(*kept, strict=True))
-        record.durations[group] = Durations(*map(array, "qqqfdq", columns))
+        record.durations[group] = Durations(*map(array, "qqqfdq", zip(*kept, strict=True)))
 
 
 def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
@@ -268,7 +242,7 @@ def _is_batch(name: str, entry: Mapping[str, Any]) -> bool:
 
     A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
     """
-    return name in _BATCHES or (name.endswith("_coalesced") and not entry.get("input_sizes"))
+    return name == "nccl:coalesced" or (name.endswith("_coalesced") and not entry.get("input_sizes"))
 
 
 def _batch(group: str, entry: Mapping[str, Any]) -> tuple[str, int, int]:
@@ -277,17 +251,12 @@ def _batch(group: str, entry: Mapping[str, Any]) -> tuple[str, int, int]:
 
 
 def _seq(entry: Mapping[str, Any]) -> int:
-    if entry.get("is_p2p"):
-        return as_number(entry.get("p2p_seq_id"))
-    return as_number(entry.get("collective_seq_id", entry.get("seq_id")))
+    number = entry.get("p2p_seq_id") if entry.get("is_p2p") else entry.get("collective_seq_id", entry.get("seq_id"))
+    return as_number(number)
 
 
 def _order(entry: Mapping[str, Any]) -> int:
     return as_number(entry.get("record_id", entry.get("id")))
-
-
-def _operation(entry: Mapping[str, Any]) -> str:
-    return intern(as_text(entry.get("profiling_name")).removeprefix("nccl:"))
 
 
 def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -> Call:
@@ -303,7 +272,7 @@ def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -
         group=group,
         order=_order(entry),
         seq=_seq(entry),
-        operation=_operation(entry),
+        operation=intern(as_text(entry.get("profiling_name")).removeprefix("nccl:")),
         state=state or as_text(entry.get("state")) or "scheduled",
         is_p2p=bool(entry.get("is_p2p")),
         inputs=_elements(entry.get("input_sizes")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field
@@ -14,11 +13,8 @@ DEFAULT_SHM = 64 << 20
 """Bytes of /dev/shm that a container gets where nothing else is asked for."""
 _RELEVANT = re.compile(r"(?:NCCL|RCCL|FI|OFI|UCX|RDMAV|GLOO|TORCH|CUDA|NVIDIA)_\w+")
 """Variables that are kept: others may hold secrets, and say nothing of NCCL."""
-_QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(m|[kKMGTPE]i?|e\d{1,2})?")
-_FACTORS = {"": 1.0, "m": 1e-3, **{unit: 10.0 ** (3 * power) for power, unit in enumerate("kMGTPE", 1)}}
-_BINARY = {f"{unit}i": 2.0 ** (10 * power) for power, unit in enumerate("KMGTPE", 1)}
+_QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:e\d{1,2})?)(m|k|[KMGTPE]i?)?")
 _GPUS = ("/gpu", "nvidia.com/mig-", "nvidia.com/gpu.shared")
-_EXPONENT = re.compile(r"e(\d{1,2})")
 
 
 @frozen
@@ -99,13 +95,10 @@ class Container(Record):
         return sum(quantity(text) or 0.0 for text in self._amounts(*names))
 
     def _amounts(self, *names: str) -> Iterator[str]:
+        ends = tuple(name for name in names if name.startswith("/"))
+        begins = tuple(name for name in names if name.endswith(("-", "/")))
         for name, text in self.resources.items():
-            ends = any(name.endswith(pattern) for pattern in names if pattern.startswith("/"))
-            if (
-                name in names
-                or ends
-                or any(name.startswith(pattern) for pattern in names if pattern.endswith(("-", "/")))
-            ):
+            if name in names or name.endswith(ends) or name.startswith(begins):
                 yield text
 
     @property
@@ -134,7 +127,6 @@ class Pod(Record):
     name: str
     """Of the pod, or of what makes pods."""
     path: str
-    """Of its spec in the file."""
     line: int
     containers: list[Container]
     is_whole: bool = True
@@ -142,14 +134,12 @@ class Pod(Record):
     host_ipc: bool = False
     host_network: bool = False
     networks: str = ""
-    """Further networks, as its annotations ask for them."""
     namespace: str = ""
     node: str = ""
     machine: str = ""
     """The type of machine that it asks for: ``p4d.24xlarge``."""
     hostname: str = ""
     owner: str = ""
-    """What made the pod."""
     address: str = ""
     ended: list[Ended] = field(default_factory=list)
     tree: Node = ABSENT
@@ -170,11 +160,8 @@ class Pod(Record):
     @property
     def is_host_known(self) -> bool:
         """Return whether its host has one of these names."""
-        if self.is_template or not self.is_whole:
-            return False
-        if self.kind == "container":
-            return bool(self.hostname)
-        return bool(self.node) if self.host_network else bool(self.name)
+        name = self.hostname if self.kind == "container" else self.node if self.host_network else self.name
+        return bool(name) and self.is_whole and not self.is_template
 
     @property
     def label(self) -> str:
@@ -193,9 +180,8 @@ def quantity(text: str) -> float | None:
     if match is None:
         return None
     unit = match[2] or ""
-    if exponent := _EXPONENT.fullmatch(unit):
-        return float(match[1]) * 10.0 ** int(exponent[1])
-    return float(match[1]) * (_BINARY.get(unit) or _FACTORS.get("k" if unit == "K" else unit, math.nan))
+    power = ("m", "", "K", "M", "G", "T", "P", "E").index(unit[:1].replace("k", "K")) - 1
+    return float(match[1]) * (1024.0 if unit.endswith("i") else 1000.0) ** power
 
 
 def variables(pairs: Iterable[tuple[str, str | None, int]], owner: str) -> list[Variable]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from nccl_inspect.artifacts import located
 from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Pod, variables
@@ -11,26 +10,7 @@ from nccl_inspect.artifacts.located import ABSENT, Node
 from nccl_inspect.artifacts.manifest import Manifest
 
 KIND = "docker inspect"
-NAMES = {
-    **dict.fromkeys(("Name", "CgroupParent"), "object"),
-    **dict.fromkeys(("Domainname", "NetworkMode", "Aliases", "Labels.*", "Networks.*"), "name"),
-    **dict.fromkeys(("Hostname", "IPAddress", "Gateway", "GlobalIPv6Address", "DNSNames", "Dns", "HostIp"), "host"),
-    **dict.fromkeys(("Id", "NetworkID", "EndpointID", "SandboxID", "ContainerID", "DeviceIDs"), "id"),
-    **dict.fromkeys(("Path", "Args", "Cmd", "Entrypoint", "Test"), "command"),
-    **dict.fromkeys(("Error", "Output", "Binds", "ExtraHosts", "Links", "SecurityOpt"), "text"),
-    **dict.fromkeys(("WorkingDir", "Source", "Destination", "Target", "PathOnHost", "PathInContainer"), "path"),
-    **dict.fromkeys(("LogPath", "ResolvConfPath", "HostnamePath", "HostsPath", "SandboxKey", "Volumes"), "path"),
-    **dict.fromkeys(("MaskedPaths", "ReadonlyPaths", "GraphDriver.Data.*"), "path"),
-    **dict.fromkeys(("Status", "IpcMode", "PidMode", "UTSMode", "Runtime", "Driver", "Type", "Mode"), "kept"),
-    **dict.fromkeys(("CapAdd", "CapDrop", "Capabilities", "CgroupPermissions", "Propagation", "Platform"), "kept"),
-    **dict.fromkeys(("Ulimits.Name", "RestartPolicy.Name", "GraphDriver.Name", "CgroupnsMode", "StopSignal"), "kept"),
-    "Image": "image",
-    "User": "user",
-    "Env": "setting",
-    "MacAddress": "mac",
-}
 _KEYS = (b'"Id"', b'"HostConfig"', b'"Config"')
-_FAILED_BY_MEMORY = "OOMKilled"
 
 
 def recognises(_name: str, head: bytes) -> bool:
@@ -56,26 +36,28 @@ def _pod(item: Node, file: str) -> Pod:
     memlock = next((entry for entry in host.at("Ulimits").elements if entry.word("Name") == "memlock"), ABSENT)
     soft, code, ended = memlock.number("Soft"), state.number("ExitCode"), []
     if code and not state.is_true("Running"):
-        reason = _FAILED_BY_MEMORY if state.is_true(_FAILED_BY_MEMORY) else "Error"
-        line = state.at(_FAILED_BY_MEMORY if reason == _FAILED_BY_MEMORY else "ExitCode").line
-        when = state.word("FinishedAt")
+        is_killed, when = state.is_true("OOMKilled"), state.word("FinishedAt")
+        reason, line = "OOMKilled" if is_killed else "Error", state.at("OOMKilled" if is_killed else "ExitCode").line
         text = f"{reason}, ExitCode {code}, FinishedAt {when or '?'}"
         ended.append(Ended(reason, code, line, "State", text, when))
     name = item.word("Name").lstrip("/") or item.word("Id")[:12]
     is_shared = host.word("IpcMode") == "host"
+    requests = host.at("DeviceRequests").elements
+    gpus = sum(len(request.at("DeviceIDs").elements) or request.number("Count") or 0 for request in requests)
+    env = [((entry.text or "").partition("="), entry.line) for entry in item.at("Config", "Env").elements]
     container = Container(
         name=name,
         path="HostConfig",
         line=host.line,
         image=item.word("Config", "Image"),
-        resources=_gpus(host),
+        resources={"nvidia.com/gpu": str(gpus)} if gpus > 0 else {},  # all of them have no number
         privileged=host.is_true("Privileged"),
         capabilities=frozenset(word.upper().removeprefix("CAP_") for word in host.words("CapAdd")),
         shm=math.inf if is_shared else float(host.number("ShmSize") or DEFAULT_SHM),
         shm_line=host.at("ShmSize").line or host.line,
         devices=tuple(device.word("PathOnHost") for device in host.at("Devices").elements),
         memlock=None if soft is None else math.inf if soft < 0 else float(soft),
-        env=variables(_env(item), f"container {name}"),
+        env=variables(((name, value, line) for (name, _, value), line in env), f"container {name}"),
     )
     return Pod(
         file=file,
@@ -90,16 +72,3 @@ def _pod(item: Node, file: str) -> Pod:
         hostname=item.word("Config", "Hostname"),
         ended=ended,
     )
-
-
-def _gpus(host: Node) -> dict[str, str]:
-    """GPUs by number where it is given; 'all' has none."""
-    requests = host.at("DeviceRequests").elements
-    count = sum(len(request.at("DeviceIDs").elements) or request.number("Count") or 0 for request in requests)
-    return {"nvidia.com/gpu": str(count)} if count > 0 else {}
-
-
-def _env(item: Node) -> Iterator[tuple[str, str | None, int]]:
-    for entry in item.at("Config", "Env").elements:
-        name, _, value = (entry.text or "").partition("=")
-        yield name, value, entry.line

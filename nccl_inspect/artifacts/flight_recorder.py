@@ -10,26 +10,17 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 from nccl_inspect.artifacts.calls import Call, Recorded, as_list, as_number, as_text, select_entries
 from nccl_inspect.artifacts.identity import Identity
-from nccl_inspect.artifacts.plain_pickle import PlainPickleError, loads
+from nccl_inspect.artifacts.plain_pickle import loads
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 KIND = "flight recorder dump"
-NAMES = {
-    **dict.fromkeys(("version", "comm_lib_version", "nccl_version", "state", "ranks", "thread_id"), "kept"),
-    **dict.fromkeys(("input_dtypes", "output_dtypes"), "kept"),
-    **dict.fromkeys(("name", "profiling_name", "thread_name"), "text"),
-    **dict.fromkeys(("desc", "process_group", "pg_name", "pg_desc"), "label"),
-    **dict.fromkeys(("host", "hostname"), "host"),
-    "filename": "path",
-}
 _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d{1,18}")
 _PICKLED = re.compile(rb"\x80[\x02-\x05]")
@@ -58,7 +49,6 @@ class Dump(Record):
     """Holds what one rank recorded."""
 
     name: str
-    """Of the file."""
     version: str
     rank: int | None
     """From the name of the file: the dump itself does not hold it."""
@@ -127,27 +117,17 @@ def read(name: str, data: bytes) -> Dump:
     Raises:
         ValueError: it is damaged, or asks for more than plain values.
     """
-    with _pause_collector():
-        return _dump(name, data)
-
-
-@contextmanager
-def _pause_collector() -> Iterator[None]:
-    """Pause the garbage collector, which goes through a million new dictionaries again and again."""
     was_enabled = gc.isenabled()
-    gc.disable()
+    gc.disable()  # it goes through a million new dictionaries again and again
     try:
-        yield
+        return _read(name, data)
     finally:
         if was_enabled:
             gc.enable()
 
 
-def _dump(name: str, data: bytes) -> Dump:
-    try:
-        document = loads(data) if _PICKLED.match(data) else json.loads(data)
-    except (PlainPickleError, UnicodeDecodeError) as error:
-        raise ValueError(str(error)) from None
+def _read(name: str, data: bytes) -> Dump:
+    document = loads(data) if _PICKLED.match(data) else json.loads(data)
     if not isinstance(document, dict) or not isinstance(document.get("entries", []), list):
         raise ValueError("it has no list of entries")
     match = _RANK_IN_NAME.search(name.rpartition("/")[2])
@@ -157,6 +137,7 @@ def _dump(name: str, data: bytes) -> Dump:
     groups = _groups(document.get("pg_config"))
     for group, desc in record.descriptions.items():
         groups.setdefault(group, Group(group, desc, ()))
+    pairwise = {group for group, _ in record.transfers}  # the last work may be a P2P call, with a number of its own
     return Dump(
         name=name,
         version=as_text(document.get("version")),
@@ -164,7 +145,7 @@ def _dump(name: str, data: bytes) -> Dump:
         nccl_version=as_text(document.get("comm_lib_version") or document.get("nccl_version")) or None,
         groups=groups,
         recorded=record,
-        enqueued=_enqueued_by_name(status, record),
+        enqueued={group: status[key] for key, group in record.ids.items() if key in status and group not in pairwise},
         is_partial=record.first > 0 or (not record.total and any(last > 0 for last in status.values())),
     )
 
@@ -195,26 +176,14 @@ def _status(listed: Any) -> dict[str, int]:
     return enqueued
 
 
-def _enqueued_by_name(status: Mapping[str, int], record: Recorded) -> dict[str, int]:
-    """Return the last works by the names of the groups; a work may be a P2P call, which has a number of its own."""
-    pairwise = {group for group, _ in record.transfers}
-    return {group: status[key] for key, group in record.ids.items() if key in status and group not in pairwise}
-
-
 def _groups(config: Any) -> dict[str, Group]:
-    if not isinstance(config, dict):
-        return {}
     groups = {}
-    for key, entry in config.items():
+    for key, entry in config.items() if isinstance(config, dict) else ():
         about = entry if isinstance(entry, dict) else {}
-        name = as_text(about.get("name", key))
-        groups[name] = Group(name, as_text(about.get("desc")), _ranks(about.get("ranks")))
+        name, ranks = as_text(about.get("name", key)), about.get("ranks")  # [0, 1], or in most versions text
+        listed = ranks if isinstance(ranks, str) else " ".join(map(as_text, as_list(ranks)))
+        groups[name] = Group(name, as_text(about.get("desc")), _share_ranks(listed))
     return groups
-
-
-def _ranks(listed: Any) -> tuple[int, ...]:
-    """Return ``[0, 1]`` as a list or, in most versions, as text."""
-    return _share_ranks(listed if isinstance(listed, str) else " ".join(map(as_text, as_list(listed))))
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import PurePath
-from typing import Protocol
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.model.processes import Gathered
@@ -14,7 +13,6 @@ from nccl_inspect.util.records import Frozen, Record, frozen, record
 from nccl_inspect.util.times import Moment, moment
 
 _LABEL = 63
-"""The longest name of a host."""
 _DAY = 86_400.0
 _ZONES = 14 * 3600.0
 """The most by which a clock without zone may be off."""
@@ -41,20 +39,12 @@ class Identity(Frozen):
     are_all_hosts: bool = False
     """Whether a job on none of these hosts is another one."""
     prefixes: tuple[str, ...] = ()
-    """How names of its hosts begin."""
     numbers: frozenset[str] = frozenset()
     """Numbers that a scheduler gave to the job."""
     active: float | None = None
     """When the job ran, in seconds since 1970."""
     is_of_many: bool = False
     """Whether it may be about several jobs: files about machines, lists of pods."""
-
-
-class Evidence(Protocol):
-    """Holds what a reader made of a file, where that names something of its job."""
-
-    def identity(self) -> Identity:
-        """Return what it names."""
 
 
 @record
@@ -92,11 +82,6 @@ class Traits(Record):
             began=min(first, key=lambda when: when.seconds, default=None),
             ended=max(last, key=lambda when: when.seconds, default=None),
         )
-
-    @property
-    def named_hosts(self) -> str:
-        """Return some hosts in words."""
-        return some(sorted(self.hosts)) or "no host"
 
 
 def _find_dates(times: Iterable[str | None]) -> list[Moment]:
@@ -146,7 +131,7 @@ def contradiction(evidence: Identity, job: Traits) -> str | None:
         which = some(list(evidence.comms.values()))
         return f"about other communicators ({which}); the log has none of them"
     if evidence.are_all_hosts and job.hosts and not evidence.hosts & job.hosts:
-        return f"about {some(sorted(evidence.hosts))}; the log's hosts are {job.named_hosts}"
+        return f"about {some(sorted(evidence.hosts))}; the log's hosts are {some(sorted(job.hosts))}"
     return _other_size(evidence, job) or _other_time(evidence, job)
 
 
@@ -155,22 +140,21 @@ def _other_size(evidence: Identity, job: Traits) -> str | None:
     most = next(iter(job.sizes), 1)
     if evidence.rank is not None and not evidence.sizes and len(job.sizes) == 1 and evidence.rank >= most > 1:
         return f"of rank {evidence.rank}; the log's job has ranks 0-{most - 1}"
-    if evidence.world is None or most < 2 or most == evidence.world:
+    world = most if evidence.world is None else evidence.world
+    if most < 2 or most == world or (most < world and most in evidence.sizes):
         return None
-    if evidence.world < most or most not in evidence.sizes:
-        ranks = f"ranks 0-{evidence.world - 1}" if evidence.world > 1 else "rank 0"
-        return f"{ranks} of a world of {evidence.world}; the log's job has {most}"
-    return None
+    ranks = f"ranks 0-{world - 1}" if world > 1 else "rank 0"
+    return f"{ranks} of a world of {world}; the log's job has {most}"
 
 
 def _other_time(evidence: Identity, job: Traits) -> str | None:
     """Return what was recorded days away from the log."""
     if evidence.active is None or job.began is None or job.ended is None:
         return None
-    slack = _DAY + (_ZONES if job.began.clock == "local" else 0.0)
-    for gap, how in ((job.began.seconds - evidence.active, "before"), (evidence.active - job.ended.seconds, "after")):
-        if gap > slack:
-            days = round(gap / _DAY)
-            border = "began" if how == "before" else "ended"
-            return f"recorded {days} day{'s' * (days > 1)} {how} the log {border}"
-    return None
+    before, after = job.began.seconds - evidence.active, evidence.active - job.ended.seconds
+    if max(before, after) <= _DAY + (_ZONES if job.began.clock == "local" else 0.0):
+        return None
+    days = round(max(before, after) / _DAY)
+    return (
+        f"recorded {days} day{'s' * (days > 1)} {'before the log began' if before > after else 'after the log ended'}"
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.artifacts import owner
 from nccl_inspect.artifacts.calls import Call
-from nccl_inspect.artifacts.identity import HOST, NEVER, NOTHING, Identity, Traits, contradiction, strength
+from nccl_inspect.artifacts.identity import HOST, NEVER, NOTHING, Traits, contradiction, strength
 from nccl_inspect.artifacts.owner import set_aside
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.grammar import engine
@@ -20,6 +20,7 @@ from nccl_inspect.model.jobs import division
 from nccl_inspect.util.times import glog_seconds
 
 if TYPE_CHECKING:
+    from nccl_inspect.artifacts.flight_recorder import Dump
     from nccl_inspect.model.fold.fold import Fold
     from nccl_inspect.model.job import Job
     from nccl_inspect.model.jobs.shares import Share
@@ -35,17 +36,10 @@ def check_evidence(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) 
     traits = Traits.collect(gathered, [source.name for source in job.sources], earlier)
     checked = []
     for artifact in artifacts:
-        identity = identify(artifact)
+        identity = owner.identify(artifact)
         why = contradiction(identity, traits) if strength(identity, traits) == NEVER else None
         checked.append(set_aside(artifact, why) if why else artifact)
     return owner.join_hosts(_newest(drop_reruns(checked, job)), job)
-
-
-def identify(artifact: Artifact) -> Identity:
-    """Return what a file names of its job."""
-    identity = getattr(artifact.value, "identity", None)
-    named: Identity = identity() if identity else Identity()
-    return named
 
 
 def _newest(artifacts: Sequence[Artifact]) -> list[Artifact]:
@@ -53,23 +47,21 @@ def _newest(artifacts: Sequence[Artifact]) -> list[Artifact]:
     dumps = list(filter(_is_dump, artifacts))
     last = max((entry.value.active_ns for entry in dumps), default=0)
     newest: dict[int, Artifact] = {}
-    for entry in dumps:
-        rank = entry.value.rank
-        if rank is not None and (rank not in newest or entry.value.active_ns > newest[rank].value.active_ns):
-            newest[rank] = entry
+    for entry in sorted(dumps, key=lambda entry: -entry.value.active_ns):
+        newest.setdefault(entry.value.rank, entry)
     kept = []
     for entry in artifacts:
-        reason = None
         if _is_dump(entry):
             rank, active = entry.value.rank, entry.value.active_ns
-            other = newest.get(rank) if rank is not None else None
-            if other is not None and other is not entry:
+            other = entry if rank is None else newest[rank]
+            if other is not entry:
                 is_copy = other.value.active_ns == active
-                reason = f"a copy of {other.name}" if is_copy else f"{other.name} of the same rank is newer"
+                why = f"a copy of {other.name}" if is_copy else f"{other.name} of the same rank is newer"
+                entry = set_aside(entry, why)
             elif 0 < active < last - _DAY * 1e9:
                 days = round((last - active) / 1e9 / _DAY)
-                reason = f"{days} day{'s' * (days > 1)} older than the dumps of other ranks"
-        kept.append(set_aside(entry, reason) if reason else entry)
+                entry = set_aside(entry, f"{days} day{'s' * (days > 1)} older than the dumps of other ranks")
+        kept.append(entry)
     return kept
 
 
@@ -115,44 +107,33 @@ class Allotment:
         return self._of[common.index(max(common))]
 
     def _give(self, artifact: Artifact) -> None:
-        near = self._near(artifact.name)
+        # The jobs with logs in the nearest folder that has some: the folder of the file, or one above it.
+        folder = next((above for above in PurePath(artifact.name).parents if above in self._folders), None)
+        near = tuple(range(len(self._of)) if folder is None else self._folders[folder])
         if len(near) == 1:
             self._of[near[0]].append(artifact)  # what contradicts it is said there
             return
-        identity = self._identity(artifact, near)
-        fits = {job: strength(identity, self._traits[job]) for job in self._possible(identity, near)}
+        if near not in self._hosts:
+            self._hosts[near] = owner.Hosts(sorted({host for job in near for host in self._traits[job].hosts}))
+        identity = owner.identify(artifact, self._hosts[near])
+        possible: Iterable[int] = near
+        if identity.are_all_hosts and not (identity.comms or identity.numbers):
+            # Of one about machines those on its hosts, without trying all others.
+            hosts = [*identity.hosts, None]
+            possible = sorted({job for host in hosts for job in self._on.get(host, ())}.intersection(near))
+        fits = {job: strength(identity, self._traits[job]) for job in possible}
         best = max(fits.values(), default=NEVER)
         chosen = [job for job, fit in fits.items() if fit == best]
         if best == NEVER:
             # What the file says is the same for all jobs; what the log says against it is not.
             reason = (contradiction(identity, self._traits[near[0]]) or "").partition(";")[0]
             self.left.append(set_aside(artifact, f"{reason}; fits none of {len(near)} jobs"))
-        elif len(chosen) == 1 and best > NOTHING:
-            self._of[chosen[0]].append(artifact)
-        elif identity.is_of_many and best == HOST:
+        elif (len(chosen) == 1 and best > NOTHING) or (identity.is_of_many and best == HOST):
             for job in chosen:
                 self._of[job].append(artifact)
         else:
             hint = "" if best > NOTHING else ", and nothing in it says which"
             self.left.append(set_aside(artifact, f"fits {len(chosen)} jobs{hint}; put it into the folder of its job"))
-
-    def _near(self, name: str) -> Sequence[int]:
-        """Return the jobs with logs in the nearest folder that has some: the folder of the file, or one above it."""
-        folder = next((above for above in PurePath(name).parents if above in self._folders), None)
-        return range(len(self._of)) if folder is None else list(self._folders[folder])
-
-    def _possible(self, identity: Identity, near: Sequence[int]) -> Iterable[int]:
-        """Return the jobs that a file may fit: of one about machines those on its hosts, without trying all others."""
-        if not identity.are_all_hosts or identity.comms or identity.numbers:
-            return near
-        hosts = [*identity.hosts, None]
-        return sorted({job for host in hosts for job in self._on.get(host, ())}.intersection(near))
-
-    def _identity(self, artifact: Artifact, near: Sequence[int]) -> Identity:
-        jobs = tuple(near)
-        if jobs not in self._hosts:
-            self._hosts[jobs] = owner.Hosts(sorted({host for job in jobs for host in self._traits[job].hosts}))
-        return owner.identity(artifact, self._hosts[jobs]) or identify(artifact)
 
 
 def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
@@ -204,27 +185,30 @@ _FINISHED = "of another run, or of an earlier moment: calls are open in the dump
 def drop_reruns(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
     """Return the evidence, with a reason at dumps of another run."""
     entries = list(artifacts)
-    if any(_is_dump(entry) and entry.value.is_waiting for entry in entries):
+    dumps = [place for place, entry in enumerate(entries) if _is_dump(entry)]
+    reported = _group_timeouts(job.notices) if dumps else {}
+    if any(entries[place].value.is_waiting for place in dumps):
         comms = job.communicators
         is_over = bool(comms) and all(comm.state == "destroyed" and len(comm.ended) == comm.nranks for comm in comms)
         has_timeout = any(isinstance(notice.event, CollectiveTimeout) for notice in job.notices)
         if is_over and not (job.failed or job.ended_by or has_timeout):
-            return [set_aside(entry, _FINISHED) if _is_dump(entry) else entry for entry in entries]
-    reported = _group_timeouts(job.notices) if any(_is_dump(entry) for entry in entries) else {}
-    if not reported:
-        return entries
-    fits = [_fits(entry, reported) if _is_dump(entry) else None for entry in entries]
-    is_other_run = False in fits and True not in fits
-    for at, (entry, fit) in enumerate(zip(entries, fits, strict=True)):
+            for place in dumps:
+                entries[place] = set_aside(entries[place], _FINISHED)
+            return entries
+    fits = {place: _fits(entries[place].value, reported) for place in dumps}
+    is_other_run = False in fits.values() and True not in fits.values()
+    for place, fit in fits.items():
         if fit is False:
-            rank = entry.value.rank
-            timeout = f"by the log work {reported[rank][0].seq} of rank {rank} timed out, and it has no such call"
-            calls = (call for calls in entry.value.calls.values() for call in calls)
-            is_known = any(_is_number_and_size(call, reported[rank][0]) for call in calls)
+            dump = entries[place].value
+            timeout = (
+                f"by the log work {reported[dump.rank][0].seq} of rank {dump.rank} timed out, and it has no such call"
+            )
+            calls = (call for calls in dump.calls.values() for call in calls)
+            is_known = any(_is_number_and_size(call, reported[dump.rank][0]) for call in calls)
             which = "of another run" if is_known else "of another run, or of an earlier moment"
-            entries[at] = set_aside(entry, f"{which}: {timeout}{' of that time' * is_known}")
-        elif is_other_run and _is_dump(entry):
-            entries[at] = set_aside(entry, "beside dumps of another run")
+            entries[place] = set_aside(entries[place], f"{which}: {timeout}{' of that time' * is_known}")
+        elif is_other_run:
+            entries[place] = set_aside(entries[place], "beside dumps of another run")
     return entries
 
 
@@ -256,12 +240,9 @@ def _group_timeouts(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
     return {rank: [*timeouts.values()] for rank, timeouts in by_rank.items()}
 
 
-def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
+def _fits(dump: Dump, reported: dict[int, list[_Timeout]]) -> bool | None:
     """Return whether a dump holds a call that timed out on its rank; None where that cannot be known."""
-    dump = entry.value
-    timeouts = reported.get(dump.rank)
-    if timeouts is None or not dump.calls:
-        return None
+    timeouts = reported.get(dump.rank, []) if dump.rank is not None else []
     answers: list[bool | None] = []
     for calls, timeout in product(dump.calls.values(), timeouts):
         own = [call for call in calls if not call.is_p2p]
@@ -271,7 +252,7 @@ def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
             answers.append(True)  # what is over did not run out of time
         else:
             answers.append(None if timeout.is_later else False)
-    return True if True in answers else None if None in answers else False
+    return True if True in answers else None if None in answers or not answers else False
 
 
 def _is_number_and_size(call: Call, timeout: _Timeout) -> bool:
@@ -283,5 +264,4 @@ def _is_of_time(call: Call, timeout: _Timeout) -> bool:
     """Return whether it began when the log says, in some zone."""
     if timeout.began is None or call.created_ns <= 0:
         return True
-    late = (timeout.began - call.created_ns / 1e9 + _EARLY) % _ZONES
-    return late <= _EARLY + _LATE
+    return (timeout.began - call.created_ns / 1e9 + _EARLY) % _ZONES <= _EARLY + _LATE

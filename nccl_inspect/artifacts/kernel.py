@@ -17,5 +17,4 @@ def is_log(head: bytes) -> bool:
 
 def host(line: str) -> str | None:
     """Return the host that a line of syslog names."""
-    match = _HOST.match(line)
-    return match[1] if match else None
+    return match[1] if (match := _HOST.match(line)) else None

@@ -33,9 +33,7 @@ class Node(Record):
     text: str | None = None
     """Of a scalar as it is written, without quotes; None for null and for all else."""
     entries: dict[str, Node] = field(default_factory=dict)
-    """Of a mapping."""
     elements: list[Node] = field(default_factory=list)
-    """Of a sequence."""
     kind: str = ""
     """``scalar``, ``mapping`` or ``sequence``; empty for what is not there."""
     is_flow: bool = False
@@ -70,7 +68,6 @@ class Node(Record):
 
 
 ABSENT = Node()
-"""What is not there."""
 
 
 def documents(data: bytes, most: int = _MAX_BYTES) -> list[Node]:
@@ -87,103 +84,71 @@ def documents(data: bytes, most: int = _MAX_BYTES) -> list[Node]:
 
     if len(data) > most:
         raise ValueError(f"larger than {most >> 20} MB")
-    reader = _Reader()
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        for event in yaml.parse(data.decode("utf-8-sig", "replace"), Loader=loader):
-            reader.take(event)
+        return list(_Reader(yaml.parse(data.decode("utf-8-sig", "replace"), Loader=loader)).read())
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
         raise ValueError(f"no YAML{where}: {getattr(error, 'problem', None) or type(error).__name__}") from None
-    return reader.documents
 
 
 class _Reader:
     """Makes nodes of events, and counts what aliases would expand to."""
 
-    def __init__(self) -> None:
-        self.documents: list[Node] = []
-        self._open: list[Node] = []
-        self._keys: list[str | None] = []
-        """The key of each open mapping that waits for its value."""
-        self._awaits_key: list[bool] = []
-        self._anchors: dict[str, Node] = {}
-        self._sizes: dict[int, int] = {}
-        """Values in a node, by its identity, where an anchor names it."""
-        self._named: list[tuple[Node, str, int]] = []
+    def __init__(self, events: Iterator[Any]) -> None:
+        self._events = events
+        self._anchors: dict[str, tuple[Node, int]] = {}
+        """Each with the number of values in it."""
         self._values = 0
 
-    def take(self, event: Any) -> None:
-        """Take in the next event."""
-        name = type(event).__name__
-        if name == "DocumentStartEvent":
-            self._anchors, self._sizes = {}, {}
-        elif name == "ScalarEvent":
-            is_plain = not event.style
-            text = None if is_plain and event.value in _NULL else event.value
-            self._begin(event, Node(*_position(event), text=text, kind="scalar"))
-            self._end()
-        elif name in ("MappingStartEvent", "SequenceStartEvent"):
-            kind = "mapping" if name.startswith("M") else "sequence"
-            self._begin(event, Node(*_position(event), kind=kind, is_flow=bool(event.flow_style)))
-        elif name in ("MappingEndEvent", "SequenceEndEvent"):
-            self._end()
-        elif name == "AliasEvent":
-            node = self._anchors.get(event.anchor)
-            if node is None:
+    def read(self) -> Iterator[Node]:
+        """Yield the documents."""
+        for event in self._events:
+            name = type(event).__name__
+            if name == "DocumentStartEvent":
+                self._anchors = {}
+            elif not name.startswith(("Stream", "Document")):
+                yield self._make_node(event)
+
+    def _make_node(self, event: Any, depth: int = 0) -> Node:
+        kind = type(event).__name__
+        if kind == "AliasEvent":
+            if event.anchor not in self._anchors:
                 raise ValueError(f"the alias *{event.anchor[:40]} stands for nothing, or for itself")
-            self._count(self._sizes[id(node)])
-            self._put(node)
-
-    def _begin(self, event: Any, node: Node) -> None:
+            node, size = self._anchors[event.anchor]
+            self._count(size)
+            return node
+        before = self._values
         self._count(1)
-        if len(self._open) >= MAX_DEPTH:
+        if depth >= MAX_DEPTH:
             raise ValueError(f"nested more than {MAX_DEPTH} deep")
-        self._open.append(node)
-        self._keys.append(None)
-        self._awaits_key.append(node.kind == "mapping")
+        node = Node(event.start_mark.line + 1, event.start_mark.column)
+        if kind == "ScalarEvent":
+            node.kind = "scalar"
+            node.text = None if not event.style and event.value in _NULL else event.value
+        else:
+            node.kind = "mapping" if kind == "MappingStartEvent" else "sequence"
+            node.is_flow = bool(event.flow_style)
+            while not type(inner := next(self._events)).__name__.endswith("EndEvent"):
+                child = self._make_node(inner, depth + 1)
+                if node.kind == "sequence":
+                    node.elements.append(child)
+                    continue
+                value = self._make_node(next(self._events), depth + 1)
+                if child.kind == "scalar" and child.text == _MERGE:
+                    for name, entry in ((n, e) for part in (value, *value.elements) for n, e in part.entries.items()):
+                        node.entries.setdefault(name, entry)
+                elif child.kind == "scalar":
+                    node.entries[child.text or ""] = value
         if event.anchor:
-            self._named.append((node, event.anchor, self._values))
-
-    def _end(self) -> None:
-        node = self._open.pop()
-        self._keys.pop()
-        self._awaits_key.pop()
-        if self._named and self._named[-1][0] is node:
-            _, anchor, before = self._named.pop()
-            self._anchors[anchor] = node
-            self._sizes[id(node)] = self._values - before + 1
-        self._put(node)
+            self._anchors[event.anchor] = node, self._values - before
+        return node
 
     def _count(self, number: int) -> None:
         self._values += number
         if self._values > MAX_VALUES:
             raise ValueError(f"it holds, or its aliases stand for, more than {MAX_VALUES:,} values")
-
-    def _put(self, node: Node) -> None:
-        """Put a whole node where it belongs."""
-        if not self._open:
-            self.documents.append(node)
-            return
-        parent = self._open[-1]
-        if parent.kind == "sequence":
-            parent.elements.append(node)
-        elif self._awaits_key[-1]:
-            self._keys[-1] = (node.text or "") if node.kind == "scalar" else None
-            self._awaits_key[-1] = False
-        else:
-            key = self._keys[-1]
-            self._awaits_key[-1] = True
-            if key == _MERGE:
-                for name, entry in ((n, e) for part in (node, *node.elements) for n, e in part.entries.items()):
-                    parent.entries.setdefault(name, entry)
-            elif key is not None:
-                parent.entries[key] = node
-
-
-def _position(event: Any) -> tuple[int, int]:
-    return event.start_mark.line + 1, event.start_mark.column
 
 
 def find(node: Node, *, key: str, having: str) -> Iterator[tuple[str, Node, Node]]:
@@ -192,19 +157,22 @@ def find(node: Node, *, key: str, having: str) -> Iterator[tuple[str, Node, Node
     Args:
         having: a key in them with a sequence that is not empty.
     """
-    waiting = [("", node)]
-    seen: set[int] = set()
-    while waiting:
-        path, node = waiting.pop()
+    seen: set[int] = set()  # an alias stands elsewhere, too
+
+    def find_below(node: Node, path: str) -> Iterator[tuple[str, Node, Node]]:
         if id(node) in seen:
-            continue  # an alias: it stands elsewhere, too
+            return
         seen.add(id(node))
         inner = node.at(key)
         if inner.at(having).elements:
             yield _join_keys(path, key), node, inner
-        below = [(_join_keys(path, name), entry) for name, entry in node.entries.items() if entry.kind != "scalar"]
-        below += [(f"{path}[{index}]", element) for index, element in enumerate(node.elements)]
-        waiting.extend(reversed(below))
+        for name, entry in node.entries.items():
+            if entry.kind != "scalar":
+                yield from find_below(entry, _join_keys(path, name))
+        for index, element in enumerate(node.elements):
+            yield from find_below(element, f"{path}[{index}]")
+
+    return find_below(node, "")
 
 
 def _join_keys(path: str, key: str) -> str:
@@ -213,8 +181,13 @@ def _join_keys(path: str, key: str) -> str:
 
 def is_json(head: bytes) -> bool:
     """Return whether first bytes are JSON from the first line to the last: in a log other lines follow it."""
+    return bool(head.strip()) and has_only(_JSON_LINE, head)
+
+
+def has_only(line: re.Pattern[bytes], head: bytes) -> bool:
+    """Return whether first bytes consist of such lines; the last one may be cut."""
     lines = head.split(b"\n")
-    return bool(head.strip()) and all(map(_JSON_LINE.match, lines[:-1] if len(lines) > 1 else lines))
+    return all(map(line.match, lines[:-1] if len(lines) > 1 else lines))
 
 
 def slot(node: Node, path: str, keys: Sequence[str]) -> tuple[Node, str, list[str]]:

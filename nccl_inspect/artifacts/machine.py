@@ -1,6 +1,6 @@
 """What files about machines have in common: a tool printed them, one line after the other, on one host or on several.
 
-Each tool is an entry of :mod:`nccl_inspect.artifacts.tools`. ``pdsh`` and ``clush`` put the host in front of each line;
+Each tool is an entry of ``tools.toml``. ``pdsh`` and ``clush`` put the host in front of each line;
 otherwise the file name gives it (:mod:`nccl_inspect.artifacts.owner`).
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from nccl_inspect.artifacts import NotOfKindError
@@ -46,7 +47,6 @@ class Item(Frozen):
     line: int = 1
     text: str = ""
     host: str | None = None
-    """As the file itself names it."""
 
 
 @frozen
@@ -68,13 +68,11 @@ class Tool:
         kind: in words.
         start: how its output begins.
         items: returns what the lines of one host say.
-        identifiers: keys whose values name a card, a GPU or a place in a fabric.
     """
 
-    def __init__(self, name: str, kind: str, start: bytes, items: Reader, identifiers: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, kind: str, start: bytes, items: Reader) -> None:
         self.__name__, self.KIND = name, kind
         self.START = re.compile(start)
-        self.NAMES = dict.fromkeys(identifiers, "guid")
         self._items = items
 
     def recognises(self, _name: str, head: bytes) -> bool:
@@ -108,9 +106,10 @@ def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
     for _ in range(_MAX_LEADS):
         if start.match(data, at):
             return False
-        label = _LABEL.match(data, at)
-        if label and start.match(_select_host(data[at : at + _MAX_HEAD], label[1])):
-            return True
+        if label := _LABEL.match(data, at):  # the lines of one host may be mixed with those of others
+            lines = (line for line in data[at : at + _MAX_HEAD].split(b"\n") if line.startswith(label[1] + b":"))
+            if start.match(b"\n".join(line[len(label[1]) + 1 :].removeprefix(b" ") for line in lines)):
+                return True
         lead = _LEAD.match(data, at)
         if lead is None:
             return None
@@ -121,24 +120,14 @@ def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
 def sections(data: bytes, starts: Sequence[re.Pattern[bytes]]) -> list[tuple[int, bytes]]:
     """Return the outputs of several tools in one file, each with its tool and preceded by that many lines."""
     begins: list[tuple[int, int]] = []
-    places = sorted((match.start(), place) for place, start in enumerate(starts) for match in _starts(start, data))
-    for at, place in places:
-        if not begins or begins[-1][1] != place:
-            begins.append((at, place))
-    ends = [*(at for at, _ in begins[1:]), len(data)]
+    for place, start in enumerate(starts):
+        line = re.compile(rb"^(?:" + start.pattern + rb")", start.flags | re.MULTILINE)
+        begins += [(match.start(), place) for match in line.finditer(data)]
+    firsts = [next(group) for _, group in groupby(sorted(begins), key=lambda begin: begin[1])]
+    ends = [*(at for at, _ in firsts[1:]), len(data)]
     return [
-        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(begins, ends, strict=False)
+        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(firsts, ends, strict=False)
     ]
-
-
-def _starts(start: re.Pattern[bytes], data: bytes) -> Iterator[re.Match[bytes]]:
-    return re.finditer(rb"^(?:" + start.pattern + rb")", data, start.flags | re.MULTILINE)
-
-
-def _select_host(head: bytes, host: bytes) -> bytes:
-    """Return the lines of one host, which may be mixed with those of others."""
-    lines = (line for line in head.split(b"\n") if line.startswith(host + b":"))
-    return b"\n".join(line[len(host) + 1 :].removeprefix(b" ") for line in lines)
 
 
 def is_of_job(data: bytes) -> bool:
@@ -172,8 +161,7 @@ def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
 
 def number(text: str) -> float | None:
     """Return the number that a value begins with; None where it is ``N/A`` or the like."""
-    match = re.match(r"\s*(\d+(?:\.\d+)?)", text)
-    return float(match[1]) if match else None
+    return float(match[1]) if (match := re.match(r"\s*(\d+(?:\.\d+)?)", text)) else None
 
 
 def pairs(lines: Iterable[Line], separator: str = ":") -> Iterator[tuple[Line, int, str, str]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nccl_inspect.artifacts import located
-from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Place, Pod, Variable, quantity, variables
+from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Place, Pod, quantity, variables
 from nccl_inspect.artifacts.identity import Identity, short
 from nccl_inspect.artifacts.located import ABSENT, Node
 from nccl_inspect.util.grouping import group_values
@@ -19,36 +19,6 @@ from nccl_inspect.util.records import Record, record
 
 KIND = "Kubernetes manifest"
 FORM = "yaml"
-NAMES = {
-    **dict.fromkeys(("metadata.name", "generateName", "ownerReferences.name", "involvedObject.name"), "object"),
-    **dict.fromkeys(("regarding.name", "subdomain", "labels.*", "matchLabels.*", "selector.*"), "object"),
-    **dict.fromkeys(("name", "namespace", "serviceAccount", "serviceAccountName", "claimName", "secretName"), "name"),
-    **dict.fromkeys(("runtimeClassName", "priorityClassName", "volumeName", "storageClassName", "manager"), "name"),
-    **dict.fromkeys(("schedulerName", "configMapName", "tolerations.value", "taints.value", "values"), "name"),
-    **dict.fromkeys(("annotations.*", "nodeSelector.*"), "name"),
-    **dict.fromkeys(("nodeName", "hostname", "hostIP", "podIP", "ip", "host", "node", "address", "clusterIP"), "host"),
-    **dict.fromkeys(("hostnames", "addresses", "podIPs", "hostIPs", "nodeNames", "reportingInstance"), "host"),
-    **dict.fromkeys(("mountPath", "path", "subPath", "workingDir", "terminationMessagePath", "devicePath"), "path"),
-    **dict.fromkeys(("command", "args"), "command"),
-    **dict.fromkeys(("image", "imageID", "names"), "image"),
-    **dict.fromkeys(("uid", "containerID", "providerID", "machineID", "systemUUID", "bootID"), "id"),
-    **dict.fromkeys(("message", "note", "fieldPath"), "text"),
-    **dict.fromkeys(("key", "topologyKey", "resourceName", "deviceClassName", "driver", "resource"), "key"),
-    **dict.fromkeys(("env.name", "initContainers.env.name"), "variable"),
-    **dict.fromkeys(("env.value", "value"), "setting"),
-    **dict.fromkeys(("apiVersion", "kind", "phase", "reason", "type", "status", "add", "drop", "operator"), "kept"),
-    **dict.fromkeys(("effect", "medium", "protocol", "qosClass", "mode", "accessModes", "operation"), "kept"),
-    **dict.fromkeys(("restartPolicy", "imagePullPolicy", "dnsPolicy", "preemptionPolicy", "cleanPodPolicy"), "kept"),
-    **dict.fromkeys(
-        ("terminationMessagePolicy", "concurrencyPolicy", "podManagementPolicy", "mountPropagation"), "kept"
-    ),
-    **dict.fromkeys(("completionMode", "whenUnsatisfiable", "limits.*", "requests.*", "resourcesPerNode.*"), "kept"),
-    **dict.fromkeys(("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"), "kept"),
-    **dict.fromkeys(("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "kubernetes.io/arch"), "kept"),
-    **dict.fromkeys(("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/os"), "kept"),
-    "data.*": "secret",
-    "stringData.*": "secret",
-}
 _JSON = re.compile(rb'\s*\{\s*"(?:apiVersion|kind|items|metadata)"\s*:')
 _YAML_LINE = re.compile(rb"(?:[A-Za-z_][\w.$/-]*:(?:[ \t].*)?|- .*|-|---(?: .*)?|\.\.\.|%YAML.*|[ \t#].*|)\r?$")
 _KEYS = (re.compile(rb"^apiVersion:[ \t]", re.MULTILINE), re.compile(rb"^kind:[ \t]", re.MULTILINE))
@@ -93,9 +63,7 @@ def recognises(_name: str, head: bytes) -> bool:
         return False
     if _JSON.match(head):
         return b'"apiVersion"' in head and b'"kind"' in head and located.is_json(head)
-    lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    whole = lines[:-1] if len(lines) > 1 else lines
-    return all(key.search(head) for key in _KEYS) and all(map(_YAML_LINE.match, whole))
+    return all(key.search(head) for key in _KEYS) and located.has_only(_YAML_LINE, head.removeprefix(b"\xef\xbb\xbf"))
 
 
 def read(name: str, data: bytes) -> Manifest:
@@ -105,17 +73,15 @@ def read(name: str, data: bytes) -> Manifest:
         ValueError: it is not YAML, holds too much, or describes no pod.
     """
     documents = located.documents(data)
-    pods = [pod for document in documents for item in _objects(document) for pod in _pods(item, name)]
+    items: list[Node] = []
+    for document in documents:
+        listed = document.at("items")
+        items += listed.elements if listed.kind == "sequence" else [document]
+    pods = [pod for item in items for pod in _pods(item, name)]
     if not pods:
         kinds = ", ".join(dict.fromkeys(document.word("kind") for document in documents if document.word("kind")))
         raise ValueError(f"it describes no pod ({kinds[:80] or 'no kind'})")
     return Manifest(name, pods)
-
-
-def _objects(document: Node) -> list[Node]:
-    """Return the objects of a list, or the one that a document is."""
-    items = document.at("items")
-    return items.elements if items.kind == "sequence" else [document]
 
 
 def _pods(item: Node, file: str) -> Iterator[Pod]:
@@ -256,20 +222,17 @@ def join_pods(pods: Sequence[Pod]) -> list[Pod]:
         templates = runtimes.get(job.runtime, []) if job.runtime else []
         for pod in templates:
             containers = list(pod.containers)
+            trainer = job.containers[0]
             for at, container in enumerate(containers):
                 if container.name in _TRAINED or len(templates) == 1:
-                    containers[at] = _apply_trainer(container, job.containers[0])
+                    given = {variable.name for variable in trainer.env}
+                    env = [*(entry for entry in container.env if entry.name not in given), *trainer.env]
+                    containers[at] = replace(container, env=env)
+                    if trainer.resources:
+                        containers[at].resources, containers[at].elsewhere = trainer.resources, trainer.elsewhere
             own = replace(pod, kind=job.kind, name=job.name, namespace=job.namespace, is_whole=True)
             whole.setdefault(id(job), []).append(replace(own, containers=containers))
     used = {job.runtime for job in pods if id(job) in whole}
     return [
         made for pod in pods if not (pod.kind in _RUNTIMES and pod.name in used) for made in whole.get(id(pod), [pod])
     ]
-
-
-def _apply_trainer(container: Container, trainer: Container) -> Container:
-    own = {variable.name for variable in trainer.env}
-    env: list[Variable] = [*(entry for entry in container.env if entry.name not in own), *trainer.env]
-    if not trainer.resources:
-        return replace(container, env=env)
-    return replace(container, env=env, resources=trainer.resources, elsewhere=trainer.elsewhere)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import PurePath
 
 from nccl_inspect.artifacts.identity import Identity, short, some
-from nccl_inspect.artifacts.machine import Item, Report
+from nccl_inspect.artifacts.machine import Report
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.topology import Topology, bus_number
+from nccl_inspect.util.grouping import group_sets
 
 _FOLDER = "hosts"
 """What lies in a folder of this name lies in folders that are named after hosts."""
@@ -35,6 +36,7 @@ class Hosts:
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = [name for name in names if name]
+        self.only = self.names[0] if len(self.names) == 1 else None
         ordered = sorted(self.names, key=len, reverse=True)
         self._place = {name: place for place, name in enumerate(ordered)}
         self._by_name: dict[str, str] = {}
@@ -64,109 +66,89 @@ class Hosts:
         return longest or next((host for part in parts[1 : _ABOVE + 1] if (host := self.match_host(part))), None)
 
 
-@lru_cache(maxsize=8)
-def hosts_of(names: tuple[str, ...]) -> Hosts:
-    """Return the same for the same names: rules ask line by line."""
-    return Hosts(names)
+hosts_of = lru_cache(maxsize=8)(Hosts)
+"""The same for the same names: rules ask line by line."""
 
 
 def join_hosts(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
     """Return the files with the hosts that they are about; one about a host that the job does not have is not used."""
-    hosts, gpus, parts = Hosts(host.name for host in job.hosts), nvidia_smi.most_gpus(job), _Parts(job)
-    return [_join_host(artifact, hosts, gpus, parts) for artifact in artifacts]
+    entries = list(artifacts)
+    if not any(isinstance(entry.value, Report | Topology) for entry in entries):
+        return entries
+    hosts = Hosts(host.name for host in job.hosts)
+    used = ((host, job.gpus.get(rank)) for host in job.hosts for rank in host.ranks)
+    gpus = group_sets((host.name, gpu.bus_id) for host, gpu in used if gpu and gpu.bus_id)
+    listed = [
+        (host, device)
+        for notice in job.notices
+        if isinstance(notice.event, NetDevices) and notice.event.net == "IB"
+        for device in notice.event.devices
+        for host in notice.hosts
+    ]
+    cards = group_sets((host, card) for host, device in listed for card in str(device[1]).split("+") if card)
+    most = nvidia_smi.most_gpus(job)
+    return [_join_host(entry, hosts, most, gpus, cards) for entry in entries]
 
 
-class _Parts:
-    """Holds what the log names of each host's machine."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    @cached_property
-    def gpus(self) -> dict[str, set[str]]:
-        """Return the bus ids of the GPUs that its ranks use."""
-        bus_ids: dict[str, set[str]] = {}
-        for host in self._job.hosts:
-            own = [gpu.bus_id for rank in host.ranks if (gpu := self._job.gpus.get(rank)) and gpu.bus_id]
-            bus_ids[host.name] = set(own)
-        return bus_ids
-
-    @cached_property
-    def nics(self) -> dict[str, set[str]]:
-        """Return the InfiniBand and RoCE cards that NCCL lists."""
-        cards: dict[str, set[str]] = {}
-        for notice in self._job.notices:
-            if isinstance(notice.event, NetDevices) and notice.event.net == "IB":
-                names = {part for device in notice.event.devices for part in "+".join(map(str, device[1:2])).split("+")}
-                for host in notice.hosts:
-                    cards.setdefault(host, set()).update(names - {""})
-        return cards
-
-
-def identity(artifact: Artifact, hosts: Hosts) -> Identity | None:
-    """Return the hosts that a file about machines names; None for all others.
+def identify(artifact: Artifact, hosts: Hosts | None = None) -> Identity:
+    """Return what a file names of its job.
 
     Args:
-        hosts: of the jobs that it may be about: where all have one, it is about that one.
+        hosts: of the jobs that it may be about, for files about machines: where all have one, it is about that one.
     """
-    if not isinstance(artifact.value, Report | Topology):
-        return None
-    named = {item.host for item in artifact.value.items if item.host} if isinstance(artifact.value, Report) else set()
-    if not named:
-        host = hosts.find_host(artifact.name) or foreign(artifact.name) or _only_host(hosts)
-        named = {host} if host else set()
-    return Identity(hosts=frozenset(map(short, named)), are_all_hosts=bool(named), is_of_many=True)
+    value = artifact.value
+    if hosts is None or not isinstance(value, Report | Topology):
+        identity = getattr(value, "identity", None)
+        named: Identity = identity() if identity else Identity()
+        return named
+    names = {item.host for item in value.items} if isinstance(value, Report) else set()
+    if not any(names):
+        names = {hosts.find_host(artifact.name) or foreign(artifact.name) or hosts.only}
+    known = frozenset(short(name) for name in names if name)
+    return Identity(hosts=known, are_all_hosts=bool(known), is_of_many=True)
 
 
-def _only_host(hosts: Hosts) -> str | None:
-    return hosts.names[0] if len(hosts.names) == 1 else None
+def _join_host(
+    artifact: Artifact, hosts: Hosts, most: int, gpus: Mapping[str, set[str]], nics: Mapping[str, set[str]]
+) -> Artifact:
+    """Return a file with its hosts.
 
-
-def _join_host(artifact: Artifact, hosts: Hosts, gpus: int, parts: _Parts) -> Artifact:
+    Args:
+        most: GPUs that the job uses on a host.
+        gpus: their bus ids on each host.
+        nics: the InfiniBand and RoCE cards that NCCL lists on each host.
+    """
     value = artifact.value
     if not isinstance(value, Report | Topology):
         return artifact
-    if isinstance(value, Report) and any(item.host for item in value.items):
-        return _by_lines(artifact, value, hosts)
     host = hosts.find_host(artifact.name)
-    if host is None and (other := foreign(artifact.name)):
-        return _reject_host(artifact, [other], hosts)
-    host = host or _only_host(hosts)
-    if isinstance(value, Report):
-        # It is about another machine where none of its GPUs, or of its cards, is one of the log.
-        buses = {str(bus) for item in value.items if (bus := item.values.get("bus_id"))}
-        cards = {item.name for item in value.items if item.part in _CARDS and item.name}
-        own, mine = parts.gpus.get(host or "", set()), parts.nics.get(host or "", set())
-        if buses and own and not {bus_number(bus) for bus in buses} & {bus_number(bus) for bus in own}:
-            return set_aside(
-                artifact, f"its GPUs ({some(sorted(buses))}) are not those of the log ({some(sorted(own))})"
-            )
-        if cards and mine and not cards & mine:
-            return set_aside(
-                artifact, f"its NICs ({some(sorted(cards))}) are not those of the log ({some(sorted(mine))})"
-            )
-        value = replace(value, items=tuple(replace(item, host=host) for item in value.items))
-        return replace(artifact, value=value, host=host)
-    if 0 < value.gpus < gpus:
-        return set_aside(artifact, f"it has {value.gpus} GPUs, and the log shows {gpus} on a host")
-    return replace(artifact, value=replace(value, host=host), host=host)
-
-
-def _by_lines(artifact: Artifact, report: Report, hosts: Hosts) -> Artifact:
-    """Return a file with the host in front of each line."""
-    names = {item.host: hosts.match_host(item.host) for item in report.items if item.host}
-    items: list[Item] = [replace(item, host=host) for item in report.items if (host := names.get(item.host or ""))]
-    if not items:
-        return _reject_host(artifact, names, hosts)
-    hosts_named = {host for host in names.values() if host}
+    in_lines = [item.host for item in value.items if item.host] if isinstance(value, Report) else []
+    names = {name: hosts.match_host(name) for name in in_lines}
+    other = foreign(artifact.name) if host is None and not names else None
+    if other or (names and not any(names.values())):
+        about, in_log = (", ".join([*some][:_MAX_NAMES]) for some in (names or [other or ""], hosts.names))
+        return set_aside(artifact, f"about host {about}, which is not in the log ({in_log or 'no host'})")
+    if isinstance(value, Report) and names:
+        items = [replace(item, host=own) for item in value.items if (own := names.get(item.host or ""))]
+        first, *others = {own for own in names.values() if own}
+        return replace(artifact, value=Report(value.name, tuple(items)), host=None if others else first)
+    host = host or hosts.only
+    if isinstance(value, Topology):
+        if 0 < value.gpus < most:
+            return set_aside(artifact, f"it has {value.gpus} GPUs, and the log shows {most} on a host")
+        return replace(artifact, value=replace(value, host=host), host=host)
+    # It is about another machine where none of its GPUs, or of its cards, is one of the log.
+    buses = {str(bus) for item in value.items if (bus := item.values.get("bus_id"))}
+    cards = {item.name for item in value.items if item.part in _CARDS and item.name}
+    key: Callable[[str], object]
+    for what, named, of_log, key in (("GPUs", buses, gpus, bus_number), ("NICs", cards, nics, str)):
+        there = of_log.get(host or "", set())
+        if named and there and not {*map(key, named)} & {*map(key, there)}:
+            why = f"its {what} ({some(sorted(named))}) are not those of the log ({some(sorted(there))})"
+            return set_aside(artifact, why)
     return replace(
-        artifact, value=Report(report.name, tuple(items)), host=hosts_named.pop() if len(hosts_named) == 1 else None
+        artifact, value=replace(value, items=tuple(replace(item, host=host) for item in value.items)), host=host
     )
-
-
-def _reject_host(artifact: Artifact, names: Iterable[str | None], hosts: Hosts) -> Artifact:
-    about, hosts_in_log = (", ".join(list(map(str, some))[:_MAX_NAMES]) for some in (names, hosts.names))
-    return set_aside(artifact, f"about host {about}, which is not in the log ({hosts_in_log or 'no host'})")
 
 
 def set_aside(artifact: Artifact, why: str) -> Artifact:

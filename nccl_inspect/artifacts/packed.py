@@ -23,19 +23,37 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
     Args:
         passed: takes the name of each member that is neither a log nor evidence, with the reason.
     """
-    choice = _Choice(file.name, passed)
-    wanted = Wanted(choice.may_be, choice.is_evidence)
+    kinds: dict[str, artifacts.Kind] = {}
+
+    def pass_over(name: str, reason: str) -> None:
+        passed(f"{file.name}:{escape_controls(name.removeprefix('./'))}", reason)
+
+    def may_be_evidence(name: str) -> bool:
+        if log_detection.is_left_out(name) and not log_detection.is_document(name):
+            if not log_detection.is_hidden(name):
+                pass_over(name, log_detection.OTHER)
+            return False
+        return not log_detection.is_hidden(name)
+
+    def is_evidence(name: str, head: bytes | None) -> bool:
+        if head is None:  # what cannot be read, its reading as a log says
+            return False
+        member = name.removeprefix("./")
+        if kind := artifacts.kind_of(member, log_detection.unpack_head(head) or b""):
+            kinds[member] = kind
+        elif log_detection.is_left_out(name) or not log_detection.is_log(name, head):
+            pass_over(name, explain_passing(head))
+        return kind is not None
+
     evidence: list[Artifact] = []
     without: set[str] = set()
     with suppress(StreamError, OSError):
-        for member in members(file, wanted):
-            kind = choice.kinds.get(member.name)
-            if kind is None:  # it cannot be read
-                continue
-            with suppress(artifacts.NotOfKindError):
-                name = f"{file.name}:{escape_controls(member.name)}"
-                evidence.extend(artifacts.contents(name, kind, member.open()))
-                without.add(member.name)
+        for member in members(file, Wanted(may_be_evidence, is_evidence)):
+            if kind := kinds.get(member.name):  # else it cannot be read
+                with suppress(artifacts.NotOfKindError):
+                    name = f"{file.name}:{escape_controls(member.name)}"
+                    evidence.extend(artifacts.contents(name, kind, member.open()))
+                    without.add(member.name)
     return evidence, frozenset(without)
 
 
@@ -50,37 +68,3 @@ def members(file: File, wanted: Wanted) -> Iterator[Member]:
     if log_detection.is_zip(head):
         return archives.read_zip_at(file.place, lambda _: None, wanted)
     return archives.read_tar(data, wanted)
-
-
-class _Choice:
-    """Picks the evidence among the members of an archive."""
-
-    def __init__(self, archive: str, passed: Pass) -> None:
-        self._archive = archive
-        self._passed = passed
-        self.kinds: dict[str, artifacts.Kind] = {}
-        """What the members are that were picked."""
-
-    def may_be(self, name: str) -> bool:
-        """Return whether a member may be evidence, by its name."""
-        if log_detection.is_hidden(name):
-            return False
-        if not log_detection.is_left_out(name) or log_detection.is_document(name):
-            return True
-        self._pass(name, log_detection.OTHER)
-        return False
-
-    def is_evidence(self, name: str, head: bytes | None) -> bool:
-        """Return whether a member is evidence, by its first bytes; what cannot be read, its reading as a log says."""
-        member = name.removeprefix("./")
-        if head is None:
-            return False
-        if kind := artifacts.kind_of(member, log_detection.unpack_head(head) or b""):
-            self.kinds[member] = kind
-            return True
-        if log_detection.is_left_out(name) or not log_detection.is_log(name, head):
-            self._pass(name, explain_passing(head))
-        return False
-
-    def _pass(self, name: str, reason: str) -> None:
-        self._passed(f"{self._archive}:{escape_controls(name.removeprefix('./'))}", reason)

@@ -12,18 +12,12 @@ import pickle
 import re
 from typing import Any, NoReturn
 
-MAX_BYTES = 256 << 20
-"""The largest pickle that is read; a dump of 20,000 calls with their stacks has about 20 MB."""
-_LIST_MARKS = frozenset(
-    f"build_{kind}list" for kind in ("int", "tensor", "double", "bool")
-)  # torch/jit/_pickle.py; PyTorch writes lists of one type so
-
-
+_LIST_MARKS = {f"build_{kind}list" for kind in ("int", "tensor", "double", "bool")}
+"""By which PyTorch writes lists of one type (torch/jit/_pickle.py)."""
 _MEMO = 1 << 22
 """Places in the memo that are never too many; beyond them there is one for four bytes of data at most."""
 _WIDEST = 9
 """Bytes of a number of 64 bits. Keys of dictionaries that collide need wider ones."""
-_DIGITS = 20
 _RUN = re.compile(
     rb"(?s:"
     rb"[hKq]."  # what stands most often comes first
@@ -36,8 +30,6 @@ _RUN = re.compile(
 """Opcodes that need no look at their values: a run of them is passed at once."""
 _LENGTHS = {**dict.fromkeys(b"XTB\x8b", 4), **dict.fromkeys(b"UC\x8c\x8a", 1), **dict.fromkeys(b"\x8d\x8e\x96", 8)}
 """Opcodes with the width of the length that follows them."""
-_LINES = {**dict.fromkeys(b"FILSVPpg", 1), **dict.fromkeys(b"ci", 2)}
-"""Opcodes with the number of lines that follow them."""
 
 
 class PlainPickleError(ValueError):
@@ -48,10 +40,8 @@ def loads(data: bytes) -> Any:
     """Return the value of a pickle.
 
     Raises:
-        PlainPickleError: it is damaged, too large, or asks for more than plain values.
+        PlainPickleError: it is damaged, or asks for more than plain values.
     """
-    if len(data) > MAX_BYTES:
-        raise PlainPickleError(f"larger than {MAX_BYTES >> 20} MB")
     _check(data)
     try:
         return _Reader(io.BytesIO(data), encoding="utf-8", errors="replace").load()
@@ -60,11 +50,9 @@ def loads(data: bytes) -> Any:
     except (MemoryError, OverflowError, RecursionError):
         raise PlainPickleError("its contents are larger than the file") from None
     except Exception as error:  # a damaged pickle may raise anything: EOFError, IndexError, KeyError, TypeError, …
-        if not data.endswith(pickle.STOP):
-            raise PlainPickleError(
-                "it breaks off: the process died while it wrote it, or the copy is not whole"
-            ) from None
-        raise PlainPickleError(type(error).__name__) from None
+        is_cut = not data.endswith(pickle.STOP)
+        cut = "it breaks off: the process died while it wrote it, or the copy is not whole"
+        raise PlainPickleError(cut if is_cut else type(error).__name__) from None
 
 
 def _check(data: bytes) -> None:
@@ -76,11 +64,15 @@ def _check(data: bytes) -> None:
         opcode = data[at : at + 1]
         if opcode and opcode[0] in _LENGTHS:
             at = _behind(data, at)
-        elif opcode and opcode[0] in _LINES:
-            at = _behind_lines(data, at)
+        elif opcode == b"c":  # two lines name a function, which the reader looks at
+            line_end = data.find(b"\n", at)
+            at = (line_end >= 0 and data.find(b"\n", line_end + 1) + 1) or end
         elif opcode == b"r":
-            _check_place(int.from_bytes(data[at + 1 : at + 5], "little"), data)
+            if int.from_bytes(data[at + 1 : at + 5], "little") > max(end >> 2, _MEMO):  # the memo grows up to it
+                raise PlainPickleError("its contents are larger than the file")
             at += 5
+        elif opcode and opcode in b"FILSVPpgi":
+            raise PlainPickleError("it is written as text, which PyTorch never does")
         else:
             return  # the end, or what the reader refuses
 
@@ -94,29 +86,6 @@ def _behind(data: bytes, at: int) -> int:
     if data[at] in b"\x8a\x8b" and length > _WIDEST:
         raise PlainPickleError("a number has more than 64 bits")
     return at + 1 + width + length
-
-
-def _behind_lines(data: bytes, at: int) -> int:
-    """Return the place behind a value that ends with its line."""
-    begin = at + 1
-    for _ in range(_LINES[data[at]]):
-        at = data.find(b"\n", at + 1)
-        if at < 0:
-            return len(data)
-    text = data[begin:at].strip()
-    if data[begin - 1] in b"IL" and len(text) > _DIGITS:
-        raise PlainPickleError("a number has more than 64 bits")
-    if data[begin - 1] in b"pg" and not (text.isdigit() and len(text) < _DIGITS):
-        raise PlainPickleError("no place of the memo")
-    if data[begin - 1] in b"p":
-        _check_place(int(text), data)
-    return at + 1
-
-
-def _check_place(place: int, data: bytes) -> None:
-    """Refuse a place of the memo that nobody fills: the memo grows up to it."""
-    if place > max(len(data) >> 2, _MEMO):
-        raise PlainPickleError("its contents are larger than the file")
 
 
 def _keep_list(items: Any) -> Any:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import field
+from collections.abc import Mapping
+from dataclasses import field, replace
+from itertools import chain, product
 from operator import index
 from typing import Any
 
@@ -17,30 +18,21 @@ from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 KIND = "RAS answer"
-NAMES = {
-    "host": "host",
-    "on node ": "host",
-    **dict.fromkeys(("nccl_version", "hash", "secondary_hash", "timestamp"), "kept"),
-}
 _TEXT = re.compile(rb"^NCCL version [^\n]* compiled with CUDA [^\n]*\n.*?^Job summary\n=+\n", re.MULTILINE | re.DOTALL)
 _WITHOUT_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status":)')
 """2.28 leaves a comma out where it lists ranks from which it has no answer."""
 _VERSION = re.compile(r"^NCCL version (\S+) compiled with CUDA", re.MULTILINE)
 _SECTION = re.compile(r"^#(\d+)-(\d+) \(([0-9a-f]+)\) ([A-Z,]+)$")
-_PROCESS = (
-    r" -- (?:\[process information not found\]|"
-    r"GPU (?P<gpu>\d+)(?: \(NVML \d+\))? managed by process (?P<pid>\d+) on node (?P<host>\S+))$"
-)
 _COUNTS = re.compile(r"^  Communicator ranks have different (\w+) operation counts$")
-_LAUNCHED = re.compile(
-    r"^  Rank (?P<rank>\d+) has (?:launched up to operation (?P<count>\d+)|not launched any operations)" + _PROCESS
+_STATES = re.compile(r"^  (?:Communicator ranks have different status|(\w+) errors? on \d+ ranks?)$")
+_SAYS = re.compile(
+    r"^  (?:Rank (?P<rank>\d+)|(?P<several>\d{1,9}) ranks)"
+    r"(?P<says> ha(?:s|ve) (?:launched up to operation (?P<count>\d+)|not launched any operations)"
+    r"| (?:ha(?:s|ve) status|reported) (?P<what>.+?))?"
+    r"(?: -- (?:\[process information not found\]|"
+    r"GPU (?P<gpu>\d+)(?: \(NVML \d+\))? managed by process (?P<pid>\d+) on node (?P<host>\S+)))?$"
 )
-_SEVERAL = re.compile(r"^  \d+ ranks have (launched up to operation (\d+)|not launched any operations)$")
-_RANK = re.compile(r"^  Rank (?P<rank>\d+)" + _PROCESS)
-_DIFFERENT = "  Communicator ranks have different status"
-_FAILED = re.compile(r"^  (Initialization|Asynchronous) errors? on \d+ ranks?$")
-_SEVERAL_SAY = re.compile(r"^  (\d{1,9}) ranks (?:have status|reported) (.+)$")
-_SAYS = re.compile(r"^  Rank (?P<rank>\d+) (?:has status|reported) (?P<what>.+?)(?:" + _PROCESS[:-1] + ")?$")
+"""What a rank, or several that may follow, have launched, have as their status, or report as an error."""
 _GROUP = re.compile(r"^ +(\d+) +\d+ +\S+ +\S+ +(\d+) +\d+ +[A-Z]", re.MULTILINE)
 """Number of a group of communicators, and the ranks of each of them."""
 _HEADING = re.compile(r"^#(\d+)-\d+ \(([0-9a-f]+)\) [A-Z,]+$", re.MULTILINE)
@@ -203,37 +195,6 @@ def read(name: str, data: bytes) -> Answer:
     return _read_text(name, text)
 
 
-def _read_document(name: str, document: Mapping[str, Any]) -> Answer:
-    answer = Answer(name, nccl_version=str(document.get("nccl_version") or "") or None)
-    for comm in document.get("communicators") or ():
-        comm_id = str(comm.get("hash"))
-        answer.sizes[comm_id] = index(comm.get("size", 0))
-        ranks = comm.get("ranks") or ()
-        answer.pids.update(pid for rank in ranks if (pid := _number(rank, "pid")))
-        answer.members[comm_id] = [_read_member(rank) for rank in (*ranks, *(comm.get("missing_ranks") or ()))]
-        for operation in dict.fromkeys(name for rank in ranks for name in rank.get("collective_counts") or ()):
-            counts = [index((rank.get("collective_counts") or {}).get(operation, 0)) for rank in ranks]
-            if len(set(counts)) > 1:
-                members = list(map(_read_member, ranks, counts))
-                answer.mismatches.append(Mismatch(comm_id, operation, members))
-        if len(ranks) == answer.sizes[comm_id]:
-            answer.launched[comm_id] = _alike(ranks)
-        missing = comm.get("missing_ranks") or ()
-        answer.errors.extend(_errors(comm_id, ranks))
-        answer.states.extend(_states(comm_id, ranks, missing))
-        for lost in missing:
-            is_dead = bool((lost.get("status") or {}).get("considered_dead"))
-            if _has_left(lost):
-                continue  # it answered
-            # A communicator that is only being made may list ranks that do not exist: 2.28 reads foreign memory there.
-            rank = index(lost.get("rank", -1))
-            if lost.get("pid") and 0 <= rank < answer.sizes[comm_id]:
-                answer.lost.append(Lost(_text(lost, "host"), _number(lost, "pid"), comm_id, rank, is_dead))
-    most = max(answer.sizes.values(), default=0)
-    answer.whole = [comm_id for comm_id, size in answer.sizes.items() if size == most >= len(answer.pids)]
-    return answer
-
-
 _ERRORS = {
     1: "Unhandled CUDA error",
     2: "System error",
@@ -247,22 +208,43 @@ _ERRORS = {
 _STAGES = {"Initialization": "init_state", "Asynchronous": "async_error"}
 
 
-def _errors(comm_id: str, ranks: Any) -> Iterator[State]:
-    """Yield what the ranks of a communicator report."""
-    for stage, key in _STAGES.items():
-        for code, what in _ERRORS.items():
-            members = [_read_member(rank) for rank in ranks if (rank.get("status") or {}).get(key) == code]
-            if members:
-                yield State(comm_id, what, 1, members, len(members), stage)
-
-
-def _states(comm_id: str, ranks: Any, missing: Any) -> list[State]:
-    """Return the status of all ranks of a communicator, where they differ in it."""
-    by_status = group_values((_status(rank.get("status") or {}), _read_member(rank)) for rank in ranks)
-    for rank in missing:
-        if _has_left(rank):
-            by_status.setdefault("NOCOMM", []).append(_read_member(rank))
-    return [State(comm_id, what, 1, members, len(members)) for what, members in by_status.items() if len(by_status) > 1]
+def _read_document(name: str, document: Mapping[str, Any]) -> Answer:
+    answer = Answer(name, nccl_version=str(document.get("nccl_version") or "") or None)
+    for comm in document.get("communicators") or ():
+        comm_id = str(comm.get("hash"))
+        size = answer.sizes[comm_id] = index(comm.get("size", 0))
+        ranks, missing = comm.get("ranks") or (), comm.get("missing_ranks") or ()
+        members, absent = list(map(_read_member, ranks)), list(map(_read_member, missing))
+        answer.members[comm_id] = [*members, *absent]
+        answer.pids.update(member.pid for member in members if member.pid)
+        counts = [rank.get("collective_counts") or {} for rank in ranks]
+        if len(ranks) == size:
+            answer.launched[comm_id] = {}
+        for operation in dict.fromkeys(chain.from_iterable(counts)):
+            launched = [index(one.get(operation, 0)) for one in counts]
+            if len(set(launched)) > 1:
+                answer.mismatches.append(Mismatch(comm_id, operation, list(map(_read_member, ranks, launched))))
+            elif launched[0] and comm_id in answer.launched:
+                answer.launched[comm_id][operation] = launched[0]
+        statuses = [rank.get("status") or {} for rank in ranks]
+        for (stage, key), (code, what) in product(_STAGES.items(), _ERRORS.items()):
+            failed = [member for member, status in zip(members, statuses, strict=True) if status.get(key) == code]
+            if failed:
+                answer.errors.append(State(comm_id, what, 1, failed, len(failed), stage))
+        by_status = group_values(zip(map(_status, statuses), members, strict=True))
+        for rank, member in zip(missing, absent, strict=True):
+            status = rank.get("status") or {}
+            is_dead = bool(status.get("considered_dead"))
+            if status.get("unresponsive") is False and not is_dead and (member.pid or 0) > 0:
+                by_status.setdefault("NOCOMM", []).append(member)  # it answered, and has it no more or not yet
+            # A communicator that is only being made may list ranks that do not exist: 2.28 reads foreign memory there.
+            elif member.pid and 0 <= member.rank < size:
+                answer.lost.append(Lost(member.host, member.pid, comm_id, member.rank, is_dead))
+        if len(by_status) > 1:
+            answer.states += [State(comm_id, what, 1, some, len(some)) for what, some in by_status.items()]
+    most = max(answer.sizes.values(), default=0)
+    answer.whole = [comm_id for comm_id, size in answer.sizes.items() if size == most >= len(answer.pids)]
+    return answer
 
 
 def _status(entry: Mapping[str, Any]) -> str:
@@ -274,124 +256,72 @@ def _status(entry: Mapping[str, Any]) -> str:
     return "INIT" if entry.get("init_state") else "RUNNING"
 
 
-def _has_left(missing: Mapping[str, Any]) -> bool:
-    """Return whether a process answered that has the communicator no more, or not yet."""
-    status = missing.get("status") or {}
-    has_answered = status.get("unresponsive") is False and not status.get("considered_dead")
-    return has_answered and (_number(missing, "pid") or 0) > 0
-
-
 def _read_member(rank: Mapping[str, Any], launched: int = 0) -> Member:
-    pid = _number(rank, "pid")
-    return Member(index(rank.get("rank", -1)), _text(rank, "host"), pid, _number(rank, "cuda_dev"), launched)
-
-
-def _alike(ranks: Any) -> dict[str, int]:
-    """Return the operations that all ranks have launched, equally often."""
-    counts = [rank.get("collective_counts") or {} for rank in ranks]
-    first = counts[0] if counts else {}
-    alike = {name for name, number in first.items() if number and all(of.get(name) == number for of in counts)}
-    return {name: index(first[name]) for name in first if name in alike}
-
-
-def _number(entry: Mapping[str, Any], key: str) -> int | None:
-    """Return a number, where there is one; a TypeError for anything else."""
-    return None if entry.get(key) is None else index(entry[key])
-
-
-def _text(entry: Mapping[str, Any], key: str) -> str | None:
-    return None if entry.get(key) is None else str(entry[key])
+    """Return a member; a TypeError for what is not a number."""
+    pid, gpu = (None if rank.get(key) is None else index(rank[key]) for key in ("pid", "cuda_dev"))
+    host = None if rank.get("host") is None else str(rank["host"])
+    return Member(index(rank.get("rank", -1)), host, pid, gpu, launched)
 
 
 def _read_text(name: str, text: str) -> Answer:
-    version = _VERSION.search(text)
-    answer = Answer(name, nccl_version=version[1] if version else None)
-    comm_id, kind = None, ""
-    counts: _Counts | None = None
-    states: _States | None = None
+    answer = Answer(name)
+    comm_id, kind, stage, usual = "", "", "", 0
+    mismatch: Mismatch | None = None
+    states: list[State] | None = None
+    several: State | None = None
     for number, line in enumerate(text.splitlines(), 1):
         if section := _SECTION.match(line):
-            comm_id, kind, counts, states = f"0x{section[3].lstrip('0')}", section[4], None, None
+            comm_id, kind = f"0x{section[3].lstrip('0')}", section[4]
+            mismatch = states = None
             answer.lines.setdefault(comm_id, number)
         elif line in ("INCOMPLETE", "DEAD"):
-            comm_id, kind = None, line
+            comm_id, kind = "", line
+            mismatch = states = None
         elif differs := _COUNTS.match(line):
-            states, counts = None, _Counts(comm_id or "", differs[1])
-            answer.mismatches.append(counts.mismatch)
-        elif line == _DIFFERENT:
-            states = _States(comm_id or "", answer.states)
-        elif failed := _FAILED.match(line):
-            states = _States(comm_id or "", answer.errors, failed[1])
-        elif states and line.strip():
-            states.take(line, number)
-        elif counts and line.strip():
-            counts.take(line)
-        elif kind in ("INCOMPLETE", "DEAD"):
-            if comm_id is None and (match := _LOST.match(line)):
-                answer.lost.append(Lost(match["host"], int(match["pid"]), is_dead=kind == "DEAD", line=number))
-            elif comm_id is not None and (match := _RANK.match(line)) and match["pid"]:
-                answer.lost.append(Lost(match["host"], int(match["pid"]), comm_id, int(match["rank"]), line=number))
+            states, usual, mismatch = None, 0, Mismatch(comm_id, differs[1], [])
+            answer.mismatches.append(mismatch)
+        elif listed := _STATES.match(line):
+            states, several, stage = answer.errors if listed[1] else answer.states, None, listed[1] or ""
+        elif kind in ("INCOMPLETE", "DEAD") and not comm_id and (lost := _LOST.match(line)):
+            answer.lost.append(Lost(lost["host"], int(lost["pid"]), is_dead=kind == "DEAD", line=number))
+        elif not (match := _SAYS.match(line)):
+            continue
+        elif match["several"]:
+            if states is not None and match["what"]:
+                several = State(comm_id, match["what"], number, [], int(match["several"]), stage)
+                states.append(several)
+            elif states is None and mismatch:
+                usual = int(match["count"] or 0)
+                mismatch.usual = max(usual, mismatch.usual or 0)
+        else:
+            pid, gpu = (int(given) if given else None for given in match.group("pid", "gpu"))
+            member = Member(int(match["rank"]), match["host"], pid, gpu)
+            if states is not None and match["what"]:
+                states.append(State(comm_id, match["what"], number, [member], 1, stage))
+            elif states is not None and several and not match["says"]:
+                several.members.append(member)
+            elif states is None and mismatch and not match["what"]:
+                launched = int(match["count"] or 0) if match["says"] else usual
+                mismatch.members.append(replace(member, launched=launched))
+            elif kind == "INCOMPLETE" and comm_id and pid and not match["says"]:
+                answer.lost.append(Lost(match["host"], pid, comm_id, member.rank, line=number))
+    _name_members(answer, text)
+    return answer
+
+
+def _name_members(answer: Answer, text: str) -> None:
+    """Note the version, ranks and processes that a text names, and the communicators of all processes."""
+    version = _VERSION.search(text)
+    answer.nccl_version = version[1] if version else None
     answer.pids.update(map(int, _PID.findall(text)))
     for mismatch in answer.mismatches:
         answer.members.setdefault(mismatch.comm_id, []).extend(mismatch.members)
-    for lost in answer.lost:
-        if lost.comm_id is not None and lost.rank is not None:
-            answer.members.setdefault(lost.comm_id, []).append(Member(lost.rank, lost.host, lost.pid))
-    # The communicators of all processes, by the table of groups; without one that which is the only one.
+    for missing in answer.lost:
+        if missing.comm_id is not None and missing.rank is not None:
+            answer.members.setdefault(missing.comm_id, []).append(Member(missing.rank, missing.host, missing.pid))
+    # By the table of groups; without one that which is the only one.
     groups = {match[1]: int(match[2]) for match in _GROUP.finditer(text)}
     comms = {f"0x{match[2].lstrip('0')}": match[1] for match in _HEADING.finditer(text)}
     most = max(groups.values(), default=0)
     whole = [comm_id for comm_id, group in comms.items() if groups.get(group) == most >= len(answer.pids)]
     answer.whole = whole if groups else list(comms) if len(comms) == 1 else []
-    return answer
-
-
-class _Counts:
-    """Reads how many operations the ranks of a communicator have launched.
-
-    A line for several ranks is followed by these ranks, unless they are too many to be listed.
-    """
-
-    def __init__(self, comm_id: str, operation: str) -> None:
-        self.mismatch = Mismatch(comm_id, operation, [])
-        self._several = 0
-
-    def take(self, line: str) -> None:
-        """Take in one line."""
-        if several := _SEVERAL.match(line):
-            self._several = int(several[2] or 0)
-            self.mismatch.usual = max(self._several, self.mismatch.usual or 0)
-        elif match := _LAUNCHED.match(line):
-            self._add(match, int(match["count"] or 0))
-        elif match := _RANK.match(line):
-            self._add(match, self._several)
-
-    def _add(self, match: re.Match[str], launched: int) -> None:
-        self.mismatch.members.append(_member(match, launched))
-
-
-class _States:
-    """Reads what ranks of a communicator say of it: lines for several ranks, which may be listed, and for one."""
-
-    def __init__(self, comm_id: str, states: list[State], stage: str = "") -> None:
-        self._comm_id, self._found, self._stage = comm_id, states, stage
-        self._several: State | None = None
-
-    def take(self, line: str, number: int) -> None:
-        """Take in one line."""
-        if several := _SEVERAL_SAY.match(line):
-            self._several = self._add(several[2], number, int(several[1]))
-        elif status := _SAYS.match(line):
-            self._add(status["what"], number, 1).members.append(_member(status))
-        elif self._several and (listed := _RANK.match(line)):
-            self._several.members.append(_member(listed))
-
-    def _add(self, what: str, number: int, count: int) -> State:
-        state = State(self._comm_id, what, number, [], count, self._stage)
-        self._found.append(state)
-        return state
-
-
-def _member(match: re.Match[str], launched: int = 0) -> Member:
-    pid, gpu = (int(number) if number else None for number in match.group("pid", "gpu"))
-    return Member(int(match["rank"]), match["host"], pid, gpu, launched)

@@ -6,27 +6,17 @@ import re
 from dataclasses import field
 
 from nccl_inspect.artifacts.identity import Identity, short
+from nccl_inspect.artifacts.located import has_only
 from nccl_inspect.util.records import Record, record
 from nccl_inspect.util.wording import expand
 
 KIND = "Slurm job"
-NAMES = {
-    **dict.fromkeys(("UserId", "GroupId"), "user"),
-    **dict.fromkeys(
-        ("Account", "QOS", "Partition", "WCKey", "MCS_label", "Reservation", "Features", "Licenses"), "name"
-    ),
-    **dict.fromkeys(("AllocNode:Sid", "BatchHost", "NodeList", "ReqNodeList", "ExcNodeList"), "host"),
-    **dict.fromkeys(("SchedNodeList", "Nodes", "FedOrigin"), "host"),
-    **dict.fromkeys(("Command", "WorkDir", "StdErr", "StdIn", "StdOut"), "path"),
-    "JobName": "object",
-    "MailUser": "user",
-}
 _FIRST = re.compile(rb"\s*JobId=\d+ (?:Array\w+=\S+ )*JobName=")
 _LINE = re.compile(rb"(?:JobId=\d.*|[ \t]+[A-Z][\w/:]*=.*|[ \t]*)\r?$")
 _VALUE = re.compile(r"(?:^|\s)([A-Z][\w/:]*)=(\S*)")
 _ONE = re.compile(r"(?:\[[^\]]*\]|[^,\[\]])+")
 """One of the nodes of a list: ``gpu-[01-04,7]`` of ``gpu-[01-04,7],login``."""
-MAX_BYTES = 8 << 20
+MOST = 8 << 20
 
 
 @record
@@ -65,18 +55,15 @@ class JobFile(Record):
 
 def recognises(_name: str, head: bytes) -> bool:
     """Return whether a file is nothing but such an answer: many scripts print it at the beginning of a log."""
-    lines = head.split(b"\n")
-    return _FIRST.match(head) is not None and all(map(_LINE.match, lines[:-1] if len(lines) > 1 else lines))
+    return _FIRST.match(head) is not None and has_only(_LINE, head)
 
 
 def read(name: str, data: bytes) -> JobFile:
     """Return an answer.
 
     Raises:
-        ValueError: it names no job, or is too long.
+        ValueError: it names no job.
     """
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES >> 20} MB")
     jobs: list[Entry] = []
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         for key, value in _VALUE.findall(line):

@@ -8,22 +8,12 @@ from nccl_inspect.artifacts.containers import Variable, variables
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
 KIND = "Slurm script"
-_OPTIONS = {
-    **dict.fromkeys(
-        ("account", "partition", "qos", "reservation", "wckey", "comment", "licenses", "constraint"), "name"
-    ),
-    **dict.fromkeys(("nodelist", "exclude"), "host"),
-    **dict.fromkeys(("uid", "gid", "mail-user"), "user"),
-    **dict.fromkeys(("chdir", "output", "error", "input", "container-image", "container-mounts"), "path"),
-    "job-name": "object",
-}
-NAMES = {f"--{name}{end}": meaning for name, meaning in _OPTIONS.items() for end in ("", " ")}
 _DIRECTIVE = re.compile(rb"^#SBATCH[ \t]", re.MULTILINE)
 _NCCL = re.compile(rb"\bNCCL (?:INFO|WARN|TRACE) ")
 _ASSIGNED = re.compile(r"""(?:^|[\s,;"'])([A-Z]+_\w+)=("[^"]*"|'[^']*'|[^\s,;"'|&]*)""")
 _OPTION = re.compile(r"(?:^|\s)(--[a-z][a-z-]*)(?:=|\s+(?!-))?(\S*)")
 _LAUNCHER = re.compile(r"\bsrun\b(.*)")
-MAX_BYTES = 1 << 20
+MOST = 1 << 20
 
 
 @frozen
@@ -51,13 +41,7 @@ def recognises(_name: str, head: bytes) -> bool:
 
 
 def read(name: str, data: bytes) -> Script:
-    """Return a script.
-
-    Raises:
-        ValueError: it is too long.
-    """
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES >> 20} MB")
+    """Return a script."""
     options: list[Option] = []
     pairs: list[tuple[str, str | None, int]] = []
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):

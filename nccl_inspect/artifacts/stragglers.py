@@ -82,32 +82,34 @@ def find_stragglers(dumps: Iterable[Dump]) -> list[Straggler]:
 
 
 def _find_in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump]) -> Straggler | None:
-    durations = [by_rank[rank].recorded.durations.get(group.name) for rank in members]
-    if not all(durations):
+    durations = [timed for rank in members if (timed := by_rank[rank].recorded.durations.get(group.name))]
+    if len(durations) < len(members):
         return None
-    spans = [dict(zip(timed.numbers, timed.milliseconds, strict=True)) for timed in durations if timed]
+    spans = [dict(zip(timed.numbers, timed.milliseconds, strict=True)) for timed in durations]
     common = sorted(set(spans[0]).intersection(*spans[1:]))
-    late = list(_late([timed for timed in durations if timed], common))
+    late = list(_late(durations, common))
     if len(late) < FEWEST:
         return None
     places = [place for place, _, _ in late]
     last = max(set(places), key=places.count)
     gaps = [(seq, gap) for place, seq, gap in late if place == last]
-    timed = durations[last]
-    assert timed is not None
-    began = dict(zip(timed.numbers, timed.created_ns, strict=True))
+    began = dict(zip(durations[last].numbers, durations[last].created_ns, strict=True))
     whole = (began[common[-1]] - began[common[0]]) / 1e6
     share = sum(gap for _, gap in gaps) / whole if whole > 0 else 0.0
     if len(gaps) < _AGAIN * len(late) or len(gaps) < FEWEST or share < _WORTH:
         return None
     seq = max((seq for seq, _ in gaps), key=lambda seq: max(span[seq] for span in spans) - spans[last][seq])
     waiting = max(range(len(members)), key=lambda place: spans[place][seq])
-    calls = tuple(_time_call(by_rank[members[place]], members[place], group, seq) for place in (last, waiting))
+
+    def call_of(place: int) -> Timed:
+        order = durations[place].orders[durations[place].numbers.index(seq)]
+        return Timed(members[place], by_rank[members[place]].name, order, seq, spans[place][seq])
+
     gap = median(gap for _, gap in gaps)
     direct = sum(min(span[seq] for span in spans if span is not spans[last]) - spans[last][seq] for seq, _ in gaps)
+    calls = call_of(last), call_of(waiting)
     plain = max(direct, 0.0) / whole
-    compared = len(common) - 1
-    return Straggler(members[last], group, len(gaps), compared, min(share, 1.0), gap, plain, (calls[0], calls[1]))
+    return Straggler(members[last], group, len(gaps), len(common) - 1, min(share, 1.0), gap, plain, calls)
 
 
 def _late(durations: Sequence[Durations], common: Sequence[int]) -> Iterator[tuple[int, int, float]]:
@@ -124,9 +126,3 @@ def _late(durations: Sequence[Durations], common: Sequence[int]) -> Iterator[tup
             (least, place), (second, _) = sorted(waited)[:2]
             if least <= second * _MOST and second - least >= _LEAST_MS:
                 yield place, seq, second - least
-
-
-def _time_call(dump: Dump, rank: int, group: Group, seq: int) -> Timed:
-    timed = dump.recorded.durations[group.name]
-    place = timed.numbers.index(seq)
-    return Timed(rank, dump.name, timed.orders[place], seq, timed.milliseconds[place])

@@ -1,65 +1,48 @@
-"""Reads what tools print of a machine, line by line: each is an entry of :data:`TOOLS`."""
+"""Reads what tools print of a machine, line by line: ``tools.toml`` has them, and what their lines say."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from nccl_inspect.artifacts.machine import Item, Line, Tool, number, pairs
+from nccl_inspect.util.patterns import compile_later
+
+_NUMBERS = ("index", "link", "errors", "value")
 
 
-def _matches(lines: list[Line], form: re.Pattern[str]) -> Iterator[tuple[Line, re.Match[str]]]:
-    return ((line, match) for line in lines if (match := form.match(line.text.strip())))
-
-
-def _words(line: Line) -> str:
-    return " ".join(line.text.split())
-
-
-# Limits, modules and file systems of a host
-
-_VALUE = r"\s+(?P<value>unlimited|\d+)\b"
-_LIMITS = tuple(
-    (limit, unit, re.compile(rf"\s*(?:{words}){_VALUE}", re.IGNORECASE))
-    for limit, unit, words in (
-        ("memlock", 1024, r"max locked memory\s+\(.*?-l\)|-l: locked-in-memory size.*?\)|locked memory\(kbytes\)"),
-        ("memlock", 1, r"Max locked memory|MEMLOCK\s+max locked-in-memory address space"),
-        ("nofile", 1, r"open files\s+\(-n\)|-n: file descriptors|nofiles(?:\(descriptors\))?|Max open files"),
-        ("nofile", 1, r"NOFILE\s+max number of open files"),
-        ("nproc", 1, r"max user processes\s+\(-u\)|-u: processes|process(?:es)?(?:\(.*?\))?|Max processes"),
-        ("nproc", 1, r"NPROC\s+max number of processes"),
-    )
-)
-"""Of bash, zsh, sh, /proc and prlimit."""
-
-
-def _limits(lines: list[Line]) -> Iterator[Item]:
-    """Yield the limits; a size in bytes, None where there is no limit."""
+def _read_forms(forms: Iterable[Mapping[str, Any]], lines: list[Line]) -> Iterator[Item]:
+    patterns = [(re.compile(form["line"]), form) for form in forms]
+    above: dict[str, Any] = {}
+    said: set[tuple[str, str]] = set()
     for line in lines:
-        for limit, unit, form in _LIMITS:
-            if match := form.match(line.text):
-                value = None if match["value"] == "unlimited" else int(match["value"]) * unit
-                yield Item("limit", limit, {"value": value}, line.number, _words(line))
-                break
+        text = line.text.strip()
+        for pattern, form in patterns:
+            if not (match := pattern.match(text)):
+                continue
+            values = {**above, **match.groupdict(), **form.get("values", {})}
+            for key in values.keys() & _NUMBERS:  # what has no limit is no number
+                values[key] = int(values[key]) * form.get("unit", 1) if str(values[key]).isdecimal() else None
+            if form.get("is_above"):
+                above = values
+            name, has_once = form["name"].format(**values, line=text), form.get("once", False)
+            if has_once and (form["part"], name) in said:
+                continue
+            said.add((form["part"], name))
+            count = sum(pattern.match(other.text.strip()) is not None for other in lines) if has_once else 0
+            shown = form.get("text", "{words}").format(**values, line=text, words=" ".join(text.split()), count=count)
+            if "physical" in values:
+                values["physical"] = values["physical"].replace("_", "")
+            yield Item(form["part"], name, values, line.number, shown)
 
 
-_MODULE = re.compile(r"(\w+)\s+\d+\s+-?\d+(?:\s|$)")
-
-
-def _lsmod(lines: list[Line]) -> Iterator[Item]:
-    rows = list(_matches(lines, _MODULE))
-    if rows:
-        yield Item("list", "module", line=rows[0][0].number, text=f"{len(rows)} modules are loaded")
-    for line, match in rows:
-        yield Item("module", match[1], line=line.number, text=_words(line))
-
-
-_FILE_SYSTEM = re.compile(
+_FILE_SYSTEM = compile_later(
     r"\S.*?\s+(?P<size>[\d.]+[kKMGTPE]?)i?\s+(?P<used>[\d.]+[kKMGTPE]?)i?\s+(?P<free>[\d.]+[kKMGTPE]?)i?\s+"
     r"(?:\d+%|-)\s+(?P<mount>/.*)$"
 )
-_INODES = re.compile(r"Filesystem +(?:Type +)?Inodes\b")
 _BLOCKS = {"1K-blocks": 1024, "1024-blocks": 1024, "1M-blocks": 1 << 20, "512-blocks": 512}
 _UNITS = {unit: 1024**power for power, unit in enumerate("KMGTPE", 1)}
 
@@ -69,37 +52,30 @@ def _df(lines: list[Line]) -> Iterator[Item]:
     block, part = 1, "filesystem"
     for line in lines:
         if line.text.startswith("Filesystem"):
-            part = "inodes" if _INODES.match(line.text) else "filesystem"
+            part = "inodes" if re.match(r"Filesystem +(?:Type +)?Inodes\b", line.text) else "filesystem"
             block = next((size for word, size in _BLOCKS.items() if word in line.text), 1)
         elif match := _FILE_SYSTEM.match(line.text):
-            values = {key: _bytes(match[key], block) for key in ("size", "used", "free")}
-            yield Item(part, match["mount"].strip(), values, line.number, _words(line))
+            values = {}
+            for key in ("size", "used", "free"):
+                unit = _UNITS.get(match[key][-1].upper())  # --si has a small k
+                values[key] = int(float(match[key][:-1]) * unit) if unit else int(float(match[key]) * block)
+            yield Item(part, match["mount"].strip(), values, line.number, " ".join(line.text.split()))
 
 
-def _bytes(text: str, block: int) -> int:
-    unit = _UNITS.get(text[-1].upper())  # --si has a small k
-    return int(float(text[:-1]) * unit) if unit else int(float(text) * block)
+_CARD = compile_later(r"CA '([^']+)'|hca_id:\s+(\S+)")
+_PORT = compile_later(r"\s+[Pp]ort(?: (\d+):\s*$|:\s+(\d+))|Infiniband device '([^']+)' port (\d+) status:")
+_STATES = {"state": "state", "physical state": "physical", "phys state": "physical", "phys_state": "physical"}
 
 
-# Cards: ports, GIDs, providers and counters
-
-_CARD = re.compile(r"CA '([^']+)'")
-_STATUS = re.compile(r"Infiniband device '([^']+)' port (\d+) status:")
-_PORT = re.compile(r"\s+Port (\d+):\s*$")
-_STATES = {"state": "state", "physical state": "physical", "phys state": "physical"}
-
-
-def _ibstat(lines: list[Line]) -> Iterator[Item]:
-    """Yield the ports, each with the line that shows what is wrong with it."""
+def _ports(lines: list[Line]) -> Iterator[Item]:
+    """Yield the ports of ``ibstat``, ``ibstatus`` and ``ibv_devinfo``, each with the line that shows what is wrong."""
     card, model, ports = "", "", list[tuple[str, dict[str, Any], Line]]()
     for line, _, key, text in pairs(lines):
         key = key.lower()
         if match := _CARD.match(line.text):
-            card, model = match[1], ""
-        elif match := _STATUS.match(line.text):
-            ports.append((match[1], {"port": match[2]}, line))
+            card, model = match[1] or match[2], ""
         elif match := _PORT.match(line.text):
-            ports.append((card, {"port": match[1], "model": model}, line))
+            ports.append((match[3] or card, {"port": match[1] or match[2] or match[4], "model": model}, line))
         elif key == "ca type":
             model = text
         elif ports and (ports[-1][0] == card or not card):
@@ -109,87 +85,25 @@ def _ibstat(lines: list[Line]) -> Iterator[Item]:
                 values["layer"] = text
             elif key == "rate":
                 values["rate"], shows = number(text), is_up
-            elif key in _STATES:
-                state = values[_STATES[key]] = text.rpartition(":")[2].strip().upper()  # ibstatus has "4: ACTIVE"
+            elif key in ("active_width", "active_speed"):  # lanes, and Gb/s of each: 4X (2), 25.0 Gbps (32)
+                values[key] = number(text)
+                if values.get("active_width") and values.get("active_speed"):
+                    values["rate"] = values["active_width"] * values["active_speed"]
+            elif key in _STATES:  # Active, 4: ACTIVE, PORT_ACTIVE (4)
+                state = text.rpartition(":")[2].strip().partition(" (")[0].upper()
+                values[_STATES[key]] = state = state.removeprefix("PORT_").replace("_", "")
                 shows |= is_up and state != "LINKUP"
             ports[-1] = (name, values, line) if shows else ports[-1]
     for card, values, line in ports:
         yield Item("port", card, values, line.number, f"{card} port {values['port']}: {line.text.strip()}")
 
 
-_LANES = re.compile(r"(\d+)X?")
-
-
-def _ibv_devinfo(lines: list[Line]) -> Iterator[Item]:
-    """Yield the ports; their rate in Gb/s is the speed of a lane times their number."""
-    card, ports = "", list[tuple[str, dict[str, str], Line]]()
-    for line, _, key, text in pairs(lines):
-        if key == "hca_id":
-            card = text
-        elif key == "port":
-            ports.append((card, {"port": text}, line))
-        elif ports and ports[-1][0] == card:
-            name, values, at = ports[-1]
-            values[key] = text
-            ports[-1] = (name, values, line if key == "state" else at)
-    for name, values, at in ports:
-        state = values.get("state", "").partition(" ")[0]
-        lanes, speed = _LANES.match(values.get("active_width", "")), number(values.get("active_speed", ""))
-        fields = {
-            "port": values["port"],
-            "state": state.removeprefix("PORT_") if state.startswith("PORT_") else "",
-            "physical": values.get("phys_state", "").partition(" ")[0].replace("_", "").upper(),
-            "layer": values.get("link_layer", ""),
-            "rate": int(lanes[1]) * speed if lanes and speed else None,
-        }
-        yield Item("port", name, fields, at.number, f"{name} port {values['port']}: {at.text.strip()}")
-
-
-_LINK_OF_CARD = re.compile(
-    r"(?:link |\d+/\d+: )(?P<card>[^\s/]+)/(?P<port>\d+):? .*?\bstate (?P<state>\w+) physical_state (?P<physical>\w+)"
-    r"(?:.*?\bnetdev (?P<netdev>\S+))?"
-)
-
-
-def _rdma_link(lines: list[Line]) -> Iterator[Item]:
-    for line, match in _matches(lines, _LINK_OF_CARD):
-        values = {**match.groupdict(), "physical": match["physical"].replace("_", "")}
-        yield Item("port", match["card"], values, line.number, line.text.strip())
-
-
-_GID = re.compile(
-    r"(?P<card>\S+)\s+(?P<port>\d+)\s+(?P<index>\d+)\s+(?P<gid>[0-9a-fA-F:]{15,39})"
-    r"(?:\s+(?P<ipv4>\d+\.\d+\.\d+\.\d+))?(?:\s+(?P<version>v[12](?:\.\d)?))?(?:\s+(?P<netdev>\S+))?$"
-)
-
-
-def _show_gids(lines: list[Line]) -> Iterator[Item]:
-    if lines:
-        yield Item("list", "gid", line=lines[0].number, text=lines[0].text.strip())
-    for line, match in _matches(lines, _GID):
-        values = {**match.groupdict(), "index": int(match["index"])}
-        yield Item("gid", match["card"], values, line.number, _words(line))
-
-
-_PROVIDER = re.compile(r"(?:provider:|prov_name:)\s+(\S+)|fi_getinfo: -?\d+(?: \(|$)")
-"""That there is none has no name; libfabric 1.17 prints its number only."""
-
-
-def _fi_info(lines: list[Line]) -> Iterator[Item]:
-    rows = list(_matches(lines, _PROVIDER))
-    if rows:
-        yield Item("list", "provider", line=rows[0][0].number, text=rows[0][0].text.strip())
-    for name, line in {match[1]: line for line, match in reversed(rows) if match[1]}.items():
-        yield Item("provider", name, line=line.number, text=line.text.strip())
-
-
-_COUNTER = re.compile(
+_COUNTER = compile_later(
     r"(?:/sys/class/infiniband/)?(?P<card>[\w.-]+)/ports/(?P<port>\d+)/(?:hw_)?counters/(?P<name>\w+):(?P<value>\d+)"
 )
-_STATISTIC = re.compile(r"link (?P<card>\S+)/(?P<port>\d+) ")
-_PAIR = re.compile(r"(\w+) (\d+)(?= |$)")
-_OF_INTERFACE = re.compile(r"\s+(?P<name>\S[^:]*): (?P<value>\d+)\s*$")
-_ETHTOOL = re.compile(r"ethtool\s+(?:-S|--statistics)\s+(\S+)")
+_STATISTIC = compile_later(r"link (?P<card>\S+)/(?P<port>\d+) ")
+_OF_INTERFACE = compile_later(r"\s+(?P<name>\S[^:]*): (?P<value>\d+)\s*$")
+_ETHTOOL = compile_later(r"ethtool\s+(?:-S|--statistics)\s+(\S+)")
 
 
 def _nic_counters(lines: list[Line]) -> Iterator[Item]:
@@ -201,7 +115,7 @@ def _nic_counters(lines: list[Line]) -> Iterator[Item]:
         if match := _COUNTER.match(text):
             card, port, found = match["card"], match["port"], [(match["name"], match["value"])]
         elif match := _STATISTIC.match(text):
-            card, port, found = match["card"], match["port"], _PAIR.findall(text[match.end() :])
+            card, port, found = match["card"], match["port"], re.findall(r"(\w+) (\d+)(?= |$)", text[match.end() :])
         elif match := _ETHTOOL.search(text):
             interface = match[1]
         elif match := _OF_INTERFACE.match(line.text):
@@ -211,38 +125,8 @@ def _nic_counters(lines: list[Line]) -> Iterator[Item]:
             yield Item("counter", card, {"port": port, "counter": name, "value": int(value)}, line.number, shown)
 
 
-# GPUs
-
-_GPU = re.compile(r"GPU (?P<index>\d+): (?P<model>.+?) \(UUID: (?P<uuid>[\w-]+)\)")
-_MIG = re.compile(r"\s+(?P<model>MIG .+?)\s+\(UUID: MIG-")
-_NVLINK = re.compile(
-    r"\s+Link (?P<link>\d+): (?:(?P<state><?inactive>?|[\d.]+ GB/s)|(?P<kind>\w+) Errors?: (?P<errors>\d+))",
-    re.IGNORECASE,
-)
-
-
-def _nvidia_smi_list(lines: list[Line]) -> Iterator[Item]:
-    """Yield the GPUs and their links."""
-    gpu = -1
-    values: dict[str, Any]
-    for line in lines:
-        text = line.text.strip()
-        if match := _GPU.match(line.text):
-            gpu = int(match["index"])
-            yield Item("gpu", match["index"], {"index": gpu, "model": match["model"]}, line.number, text)
-        elif match := _MIG.match(line.text):
-            yield Item("gpu", text, {"index": gpu, "model": match["model"]}, line.number, text)
-        elif match := _NVLINK.match(line.text):
-            values = {"index": gpu, "link": int(match["link"])}
-            if match["state"]:
-                values["active"] = "inactive" not in match["state"].lower()
-            else:
-                values |= {"kind": match["kind"], "errors": int(match["errors"])}
-            yield Item("nvlink", f"GPU {gpu}", values, line.number, f"GPU {gpu}: {text}")
-
-
-_BUS_ID = re.compile(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
-_WANTED = re.compile(
+_BUS_ID = compile_later(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
+_WANTED = compile_later(
     r"ECC Errors/|Remapped Rows/|Retired Pages/|Clocks (?:Throttle|Event) Reasons/|Fabric/|GPU Link Info/Link Width/"
 )
 """All else is nothing that rules ask for."""
@@ -270,74 +154,26 @@ def _nvidia_smi_query(lines: list[Line]) -> Iterator[Item]:
             yield Item(f"gpu {path}", bus_id, {**values, "value": text}, line.number, shown)
 
 
-_SERIALS = ("Serial Number", "Chassis Serial Number", "GPU UUID", "ClusterUUID", "Cluster UUID", "GUID")
-_IBSTAT = ("Node GUID", "System image GUID", "Port GUID", "Base lid", "SM lid", "base lid", "sm lid")
+_FUNCTIONS = {
+    "df": _df,
+    "ibstat": _ports,
+    "ibv_devinfo": _ports,
+    "nic_counters": _nic_counters,
+    "nvidia_smi_query": _nvidia_smi_query,
+}
 
-TOOLS = (
-    # df, df -h and df -i
-    Tool(
-        "df",
-        "df output",
-        rb"Filesystem +(?:Type +)?(?:Size|1K-blocks|1024-blocks|1M-blocks|512-blocks|1B-blocks|Inodes)\b",
-        _df,
-    ),
-    # short (-p efa), in full (-v), or that it finds none
-    Tool(
-        "fi_info",
-        "fi_info output",
-        rb"provider: \w[^\n]*\n\s+fabric:|---\r?\nfi_info:|fi_getinfo: -?\d+(?: \(|\s*\Z)",
-        _fi_info,
-    ),
-    # ibstat and ibstatus
-    Tool(
-        "ibstat",
-        "ibstat output",
-        rb"CA '[^'\n]+'\r?\n\s+CA type:|Infiniband device '[^'\n]+' port \d+ status:",
-        _ibstat,
-        _IBSTAT,
-    ),
-    # with and without -v
-    Tool(
-        "ibv_devinfo",
-        "ibv_devinfo output",
-        rb"hca_id:[ \t]+\S+\r?\n[ \t]+transport:",
-        _ibv_devinfo,
-        ("node_guid", "sys_image_guid", "port_lid", "sm_lid"),
-    ),
-    # ulimit -a of bash, zsh and sh; /proc/PID/limits; prlimit
-    Tool(
-        "limits",
-        "ulimit output",
-        rb"(?:core file size|real-time non-blocking time|socket buffer size) +\([^)\n]*-\w\) "
-        rb"|-t: cpu time|time\((?:cpu-)?seconds\) |Limit +Soft Limit +Hard Limit|RESOURCE +DESCRIPTION +SOFT",
-        _limits,
-    ),
-    # lsmod and /proc/modules
-    Tool(
-        "lsmod",
-        "lsmod output",
-        rb"Module[ \t]+Size[ \t]+Used by|\w+ \d+ \d+ \S+ (?:Live|Loading|Unloading) 0x[0-9a-f]+",
-        _lsmod,
-    ),
-    # grep . /sys/class/infiniband/*/ports/*/{hw_,}counters/*; rdma statistic; ethtool -S
-    Tool(
-        "nic_counters",
-        "NIC counter file",
-        rb"(?:/sys/class/infiniband/)?[\w.-]+/ports/\d+/(?:hw_)?counters/\w+:\d"
-        rb"|link \S+/\d+ (?:\w+ \d+ ){2}|NIC statistics:\r?\n\s+\S[^\n:]*: \d",
-        _nic_counters,
-    ),
-    # nvidia-smi -L, nvidia-smi nvlink -s and -e
-    Tool("nvidia_smi_list", "nvidia-smi list", rb"GPU \d+: [^\n]+ \(UUID: [\w-]+\)", _nvidia_smi_list),
-    # nvidia-smi -q
-    Tool("nvidia_smi_query", "nvidia-smi -q output", rb"=+NVSMI LOG=+", _nvidia_smi_query, _SERIALS),
-    Tool(
-        "rdma_link",
-        "rdma link output",
-        rb"(?:link |\d+/\d+: )\S+/\d+:? [^\n]*\bstate \w+ physical_state \w+",
-        _rdma_link,
-        ("lid ", "sm_lid ", "node_guid ", "sys_image_guid "),
-    ),
-    # of MLNX_OFED
-    Tool("show_gids", "show_gids table", rb"DEV[ \t]+PORT[ \t]+INDEX[ \t]+GID\b", _show_gids),
-)
+
+def load_tools() -> list[Tool]:
+    """Return the kinds of evidence that tools print."""
+    import tomllib  # most runs need none of the kinds
+
+    entries = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["tools"]
+    return [
+        Tool(
+            entry["name"],
+            entry["kind"],
+            entry["start"].encode(),
+            partial(_read_forms, entry["forms"]) if "forms" in entry else _FUNCTIONS[entry["name"]],
+        )
+        for entry in entries
+    ]

@@ -10,7 +10,6 @@ from nccl_inspect.errors import TopologyError
 from nccl_inspect.topology import Topology
 
 KIND = "topology file"
-NAMES = dict.fromkeys(("guid", "host_hash"), "guid")
 START = re.compile(rb"(?:\x1b\[4m)?[ \t]+(?:\x1b\[4m)?GPU0\b[^\n]*\n(?:\x1b\[0m)?GPU0[ \t]+X\b")
 _XML = re.compile(rb"(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<(?:system|graphs) [^>]*\bversion=", re.DOTALL)
 

@@ -7,8 +7,11 @@ reports, findings and tables word it.
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nccl_inspect.model.inventory import IN_ALL, Measured, Speed
 from nccl_inspect.util.wording import count, list_words
@@ -27,6 +30,19 @@ def measure(facts: Facts) -> list[Measured]:
     from nccl_inspect.bandwidth.measured import judge_benchmarks
 
     return judge_benchmarks(facts)
+
+
+@cache
+def load_figures(name: str) -> dict[str, Any]:
+    """Return what a file of ``figures`` holds."""
+    import tomllib  # a log without results does not need it
+
+    return tomllib.loads((Path(__file__).parent / "figures" / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def compile_line(line: str, **parts: str) -> re.Pattern[str]:
+    """Return the pattern of a line in which parts have names: ``«number»``."""
+    return re.compile(re.sub("«(\\w+)»", lambda match: parts[match[1]], line))
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

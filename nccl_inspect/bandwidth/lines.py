@@ -24,25 +24,14 @@ KEYS = (b'"bus_bw"', b'"bandwidth_matrix"')
 _HEAD, _RARE = b"busbw", (b"#", b"|", b"{")
 """What tables have, and characters, one of which is there with it and which most blocks of a log lack."""
 _SPEED_WORDS = (
-    *(b"per iteration", b"okens", b"it/s", b"s/it", b"amples", b"step_time", b"step time", b"step_timing", b"tps: "),
-    *(
-        b"_runtime",
-        b"raining time",
-        b"iter time",
-        b"iter_time",
-        b"seconds: ",
-        b"steps_per_sec",
-        b"real\t",
-        b"real ",
-        b"iter ",
-    ),
-    *(b"%|", b"oken/s", b"loss", b"raining complete", b"raining finished", b"ished training"),
-)
+    b"per iteration;okens;it/s;s/it;amples;step_time;step time;step_timing;tps: ;_runtime;raining time;iter time;"
+    b"iter_time;seconds: ;steps_per_sec;real\t;real ;iter ;%|;oken/s;loss;raining complete;raining finished;"
+    b"ished training"
+).split(b";")
 _WORDS = (
-    *(b"busbw", b"BusBW", b"bus_bw", b"Bus bandwidth", b"bus bandwidth", b"BW average", b"BW Test", b"GB/s", b"GBps"),
-    *(b"_perf", b"nThread", b" Pid ", b"Performance of ", b" bandwidth of ", b"Running ", b'"coll_perf"', b"Matrix ("),
-    *(b"float", b"half", b"double", b"int8", b"int32", b"int64", b"e4m3", b"e5m2", b" ms ", b" us ", b" s ", b"-place"),
-)
+    b"busbw;BusBW;bus_bw;Bus bandwidth;bus bandwidth;BW average;BW Test;GB/s;GBps;_perf;nThread; Pid ;Performance of ;"
+    b' bandwidth of ;Running ;"coll_perf";Matrix (;float;half;double;int8;int32;int64;e4m3;e5m2; ms ; us ; s ;-place'
+).split(b";")
 """One of these is in each line of results that is kept, but for those of numbers only."""
 _SPEED = compile_later(
     rb"elapsed time per iteration|[Tt]okens?(?:[_ ]per[_ ]|/s)|[\d.]+(?:it/s|s/it)\b|\d%\|"
@@ -110,9 +99,9 @@ def _lines(text: bytes, place: int) -> Iterator[tuple[int, bytes]]:
                 document = []
         elif b"\r" in line.rstrip(b"\r"):  # what a terminal shows of it is its last part
             parts = line.rstrip(b"\r").split(b"\r")
-            part = next((part for part in reversed(parts) if _is_kept(part, words, of_speed)), b"")
+            part = next((part for part in reversed(parts) if is_kept(part, words, of_speed)), b"")
             yield from [(number, part[:_WIDEST])] if part else []
-        elif _is_kept(line, words, of_speed):
+        elif is_kept(line, words, of_speed):
             yield number, line if line.startswith(b"{") else line[:_WIDEST]
 
 
@@ -144,12 +133,8 @@ def may_continue(text: bytes) -> bool:
     return text.find(_HEAD, max(0, len(text) - NEAR)) >= 0
 
 
-def is_kept(line: bytes) -> bool:
-    """Return whether a line may belong to results, or state a speed."""
-    return _is_kept(line, _WORDS, _SPEED_WORDS)
-
-
-def _is_kept(line: bytes, words: Sequence[bytes], of_speed: Sequence[bytes]) -> bool:
+def is_kept(line: bytes, words: Sequence[bytes] = _WORDS, of_speed: Sequence[bytes] = _SPEED_WORDS) -> bool:
+    """Return whether a line may belong to results, or state a speed; it must have one of some words."""
     if any(map(line.__contains__, _OF_NCCL)):
         return _BEGUN.match(line) is not None
     if any(map(line.__contains__, words)) and _KEPT.search(line):

@@ -9,15 +9,15 @@ own, and what stays within the node is not sent. ``docs/explanation/bandwidth.md
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from nccl_inspect import platforms
-from nccl_inspect.bandwidth import LOW, tables
+from nccl_inspect.bandwidth import LOW, load_figures, tables
 from nccl_inspect.bandwidth.tables import Row, Table
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
@@ -32,17 +32,7 @@ from nccl_inspect.util.wording import count
 
 _RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Operations that data goes round a ring or tree for."""
-_OTHERS_SHARE = 0.92
-"""What others than all-reduce get of the same NICs: 324 where all-reduce has 345."""
-_WITHOUT_GDR = 0.4
-"""The share of a NIC whose data goes through the memory of the host: 5.5 of 12.5 GB/s, 10 of 25."""
-_ALLTOALL_SHARE = 0.75
-_PAIR_SHARE = 0.3
-"""What pairs of ranks get of a NIC where all send at once: 15 of 50 GB/s at 80 ranks, 40 to 46 at 16."""
-_USUAL_RATES = (100, 400)
-"""Gb/s of NICs whose rate is not known."""
-_GB_PER_S_OF_SLOT = {"A100": 25.0, "V100": 12.5, "H100": 50.0, "H200": 50.0, "B200": 50.0, "GB200": 50.0}
-"""GB/s of the PCIe slot of a GPU: the least of it and its NICs counts."""
+_RANGES, _ANY = ("ranks", "nodes", "per_node"), (0, math.inf)
 _TWO = 2
 """Nodes of which each sends half as much over trees, and by how much that exceeds the NICs at most."""
 _NVLS_SINCE = (2, 17)
@@ -94,29 +84,20 @@ class Nics(Frozen):
     """How many it uses, where it lists more than that: some may be meant for something else."""
 
 
-@cache
-def _data() -> dict[str, list[dict[str, Any]]]:
-    import tomllib  # a log without results does not need it
-
-    return tomllib.loads((Path(__file__).parent / "figures" / "published.toml").read_text(encoding="utf-8"))
-
-
-def find_setup(
-    facts: Facts, operation: str, is_sure: bool, ranks: int, nodes: int, per_node: int, names: frozenset[str]
-) -> Setup:
+def complete_setup(facts: Facts, ran: Setup) -> Setup:
     """Return what ran a benchmark: what its table lacks, the log of the job may show."""
-    job = facts.job
+    job, nodes, per_node = facts.job, ran.nodes, ran.per_node
     hosts = [host for host in job.hosts if host.ranks]
     named = [host for host in job.hosts if is_named(host.name)]
-    if not nodes and not hosts and len(named) > 1 and ranks and ranks % len(named) == 0:
+    if not nodes and not hosts and len(named) > 1 and ran.ranks and ran.ranks % len(named) == 0:
         nodes = len(named)
-    if not nodes and hosts and ranks in (0, job.world_size, *(comm.nranks for comm in job.communicators)):
+    if not nodes and hosts and ran.ranks in (0, job.world_size, *(comm.nranks for comm in job.communicators)):
         comm = max(job.communicators, key=lambda comm: comm.nranks, default=None)
-        is_world = comm is not None and comm.nranks == ranks
-        nodes = (comm.nnodes if is_world and comm else None) or len(hosts)
-        per_node = (comm.local_ranks if is_world and comm else None) or max(host.gpus for host in hosts)
-    names = names or frozenset(platforms.drop_maker(gpu_names(job)))
-    return Setup(operation, is_sure, ranks, nodes, per_node or (-(-ranks // nodes) if nodes else 0), names)
+        world = comm if comm and comm.nranks == ran.ranks else None
+        nodes = (world and world.nnodes) or len(hosts)
+        per_node = (world and world.local_ranks) or max(host.gpus for host in hosts)
+    names = ran.names or frozenset(platforms.drop_maker(gpu_names(job)))
+    return replace(ran, nodes=nodes, per_node=per_node or (-(-ran.ranks // nodes) if nodes else 0), names=names)
 
 
 def find_expected(facts: Facts, ran: Setup) -> Expected | str:
@@ -127,7 +108,7 @@ def find_expected(facts: Facts, ran: Setup) -> Expected | str:
         return "one rank only"  # copies within a GPU
     machine = facts.platform or platforms.find_by_gpus(ran.names)
     named = _names(ran, machine)
-    figures = [figure for figure in _data()["figure"] if _fits(figure, facts, ran, machine, named)]
+    figures = [figure for figure in load_figures("published")["figure"] if _fits(figure, facts, ran, machine, named)]
     special = next((figure for figure in figures if "platforms" in figure), None)
     is_domain = any("domain" in figure for figure in figures)
     if ran.nodes > 1 and not special and not is_domain:
@@ -136,23 +117,21 @@ def find_expected(facts: Facts, ran: Setup) -> Expected | str:
         if nics and is_known and ran.operation in (*_RING, "alltoall", "sendrecv"):
             return _expect_from_network(ran, nics, machine)
     figure = special or next(iter(figures), None)
-    if figure is None and ran.nodes == 1 and machine and machine.nvlink and ran.operation in _RING and ran.ranks > 2:
-        rate = impact.p2p(machine)
-        if rate:
-            return Expected(rate.low, rate.high, f"NVLink {machine.nvlink}", rate.source)
     if figure is None:
+        is_joined = ran.nodes == 1 and machine and machine.nvlink and ran.operation in _RING and ran.ranks > 2
+        if machine and is_joined and (rate := impact.p2p(machine)):
+            return Expected(rate.low, rate.high, f"NVLink {machine.nvlink}", rate.source)
         return _explain_unknown(facts, ran)
     part = (
         "network" if "platforms" in figure or "per_node" in figure else "pcie" if "PCIe" in figure["what"] else "nvlink"
     )
-    nodes = f"{ran.nodes} nodes x " if part == "network" else f"{ran.ranks} GPUs, "
-    low, high = figure["low"], figure["high"]
     if not ran.is_sure and (part == "network" or ran.ranks == _TWO):
         return _explain_unknown(facts, ran)
     floor = figure.get("floor")
     if part == "nvlink" and ran.nodes == 1 and facts.platform and (facts.platform.gpus or 0) >= _WITH_SWITCH:
         floor = None
-    return Expected(low, high, nodes + figure["what"], figure["source"], floor, part)
+    what = (f"{ran.nodes} nodes x " if part == "network" else f"{ran.ranks} GPUs, ") + figure["what"]
+    return Expected(figure["low"], figure["high"], what, figure["source"], floor, part)
 
 
 def _explain_unknown(facts: Facts, ran: Setup) -> str:
@@ -181,12 +160,11 @@ def _names(ran: Setup, machine: platforms.Platform | None) -> set[str]:
 def _fits(
     figure: Mapping[str, Any], facts: Facts, ran: Setup, machine: platforms.Platform | None, named: set[str]
 ) -> bool:
-    ranges = {"ranks": ran.ranks, "nodes": ran.nodes, "per_node": ran.per_node}
     return (
-        all(figure[key][0] <= value <= figure[key][1] for key, value in ranges.items() if key in figure)
+        all(low <= getattr(ran, key) <= high for key in _RANGES for low, high in [figure.get(key, _ANY)])
         and ran.operation in figure.get("operations", (*_RING, "alltoall"))
         and figure.get("nvls", find_nvls(facts)) == find_nvls(facts)
-        and (machine is not None and machine.name in figure["platforms"] if "platforms" in figure else True)
+        and ("platforms" not in figure or (machine is not None and machine.name in figure["platforms"]))
         and ("names" not in figure or (bool(named) and all(_is_one_of(name, figure["names"]) for name in named)))
     )
 
@@ -203,13 +181,11 @@ def find_nvls(facts: Facts) -> bool | None:
     algorithms = values.get("NCCL_ALGO", "").lower()
     if values.get("NCCL_NVLS_ENABLE") == "0" or (algorithms and "nvls" not in algorithms and "^" not in algorithms):
         return False
-    releases = [
-        tuple(map(int, found[0].split("."))) for text in job.nccl_versions if (found := re.findall(r"\d+\.\d+", text))
-    ]
+    found = [re.search(r"(\d+)\.(\d+)", text) for text in job.nccl_versions]
+    releases = [(int(release[1]), int(release[2])) for release in found if release]
     if releases and max(releases) < _NVLS_SINCE:
         return False
-    has = any("NVLS" in comm.algorithms for comm in job.communicators)
-    return True if has else None
+    return True if any("NVLS" in comm.algorithms for comm in job.communicators) else None
 
 
 def _nics(facts: Facts, ran: Setup) -> Nics | None:
@@ -238,35 +214,34 @@ def _nics(facts: Facts, ran: Setup) -> Nics | None:
 
 
 def _expect_from_network(ran: Setup, nics: Nics, machine: platforms.Platform | None) -> Expected:
-    share = next(entry for entry in _data()["network"] if _is_one_of(nics.network, entry["names"]))
-    slowest, fastest = (nics.gbps, nics.gbps) if nics.gbps else _USUAL_RATES
-    slot = _GB_PER_S_OF_SLOT.get(machine.gpu or "", 0) * ran.per_node if machine else 0
+    figures = load_figures("published")
+    share = next(entry for entry in figures["network"] if _is_one_of(nics.network, entry["names"]))
+    slowest, fastest = (nics.gbps, nics.gbps) if nics.gbps else figures["shares"]["usual_rates"]
+    slot = figures["slots"].get(machine.gpu or "", 0) * ran.per_node if machine else 0
 
     def carried_rate(number: int, gbps: float) -> float:
-        return min(gbps / 8 * number, slot) if slot else gbps / 8 * number
+        return min(gbps / 8 * number, slot or math.inf)
 
-    low = _share_of(
-        ran, carried_rate(nics.number, slowest), share["low"] if nics.has_gdr is not False else _WITHOUT_GDR
-    )
-    least = low * carried_rate(nics.least or nics.number, slowest) / carried_rate(nics.number, slowest)
+    carried, least = (carried_rate(number, slowest) for number in (nics.number, nics.least or nics.number))
+    low = _share_of(ran, carried, share["low"] if nics.has_gdr is not False else figures["shares"]["without_gdr"])
     high = _share_of(ran, carried_rate(nics.number, fastest), share["high"], is_most=True)
     rate = f" of {nics.gbps:g} Gb/s" if nics.gbps else ", rate unknown"
     without = ", without GPUDirect RDMA" if nics.has_gdr is False else ""
     what = f"{ran.nodes} nodes x {count(nics.number, 'NIC')}{rate}{without}"
-    floor = None if nics.gbps and nics.least in (0, nics.number) else _round(least)
+    floor = None if nics.gbps and nics.least in (0, nics.number) else _round(low * least / carried)
     return Expected(_round(low), _round(high), what, nics.source or share["source"], floor, "network", not nics.gbps)
 
 
 def _share_of(ran: Setup, carried: float, share: float, is_most: bool = False) -> float:
     """Return the bus bandwidth of an operation, from what the NICs of a node carry."""
-    for_each = carried / max(ran.per_node, 1)
+    shares, for_each = load_figures("published")["shares"], carried / max(ran.per_node, 1)
     if ran.operation == "alltoall" or not (ran.is_sure or is_most):
-        return for_each * ran.nodes / (ran.nodes - 1) * (1 if is_most else _ALLTOALL_SHARE)
+        return for_each * ran.nodes / (ran.nodes - 1) * (1 if is_most else shares["alltoall"])
     if ran.operation == "sendrecv":
-        return for_each * (1 if is_most else _PAIR_SHARE)
+        return for_each * (1 if is_most else shares["pair"])
     if ran.operation == "all_reduce":
         return carried * share * (_TWO if is_most and ran.nodes == _TWO else 1)
-    return carried * share * (1 if is_most else _OTHERS_SHARE)
+    return carried * share * (1 if is_most else shares["others"])
 
 
 def _round(value: float) -> float:
@@ -333,20 +308,21 @@ def _entry(facts: Facts, ranks: int, group: Sequence[tuple[Table, list[Row]]], w
     if facts.job.is_one_of_several and not all(one.pids for one, _ in group):
         entry.reason = "several jobs are in the log, and the rows do not say of which they are"
         return entry
-    _find_dips(entry)
-    if table.tool in _OTHERS:
-        entry.reason = "not a collective"
-        return entry
-    if why:
-        entry.reason = why
-        return entry
-    if any(one.warmup == 0 for one, _ in group):
+    best_gbps = 0.0
+    for size in entry.sizes:  # far behind smaller ones, in both placements
+        if best_gbps >= _COUNTS * entry.measured_gbps and size.gbps < _DIP * best_gbps:
+            entry.dips.append(size)
+        best_gbps = max(best_gbps, size.gbps)
+    entry.falls = bool(entry.dips) and entry.dips[-1] is entry.sizes[-1]
+    entry.reason = "not a collective" if table.tool in _OTHERS else why
+    if not entry.reason and any(one.warmup == 0 for one, _ in group):
         entry.reason = "no warm-up"
+    if entry.reason:
         return entry
     nodes = 1 if ranks and ranks <= table.per_node and table.is_whole and len(table.hosts) == 1 else table.nodes
     per_node = min(table.per_node, ranks) if table.hosts else 0
     names = frozenset(platforms.drop_maker({gpu for one, _ in group for gpu in one.gpus}))
-    ran = find_setup(facts, table.operation, table.is_sure, ranks, nodes, per_node, names)
+    ran = complete_setup(facts, Setup(table.operation, table.is_sure, ranks, nodes, per_node, names))
     entry.nodes = ran.nodes or None
     expected = find_expected(facts, ran)
     if isinstance(expected, str):
@@ -380,11 +356,8 @@ def least_share(size: int, ranks: int) -> float:
 def _sizes(rows: Iterable[Row]) -> list[Sized]:
     """Return the better and the other of out of place and in place for each size."""
     by_size = group_values((row.size, row) for row in rows if row.size and row.busbw > 0)
-    sized = []
-    for size, some in sorted(by_size.items()):
-        best = max(some, key=lambda row: row.busbw)
-        sized.append(Sized(size, best.busbw, min(row.busbw for row in some), best.line))
-    return sized
+    ordered = {size: sorted(some, key=lambda row: -row.busbw) for size, some in sorted(by_size.items())}
+    return [Sized(size, some[0].busbw, some[-1].busbw, some[0].line) for size, some in ordered.items()]
 
 
 def _judge(entry: Measured, expected: Expected) -> None:
@@ -408,13 +381,3 @@ def _judge(entry: Measured, expected: Expected) -> None:
     else:
         what = "fewer or slower NICs" if expected.part == "network" else "fewer links"
         entry.reason = f"it fits {what}, too (--platform)"
-
-
-def _find_dips(entry: Measured) -> None:
-    """Note the sizes that are far behind smaller ones, in both placements."""
-    peak, best = entry.measured_gbps, 0.0
-    for size in entry.sizes:
-        if best >= _COUNTS * peak and size.gbps < _DIP * best:
-            entry.dips.append(size)
-        best = max(best, size.gbps)
-    entry.falls = bool(entry.dips) and entry.dips[-1] is entry.sizes[-1]

@@ -18,71 +18,31 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field
+from itertools import chain
 from math import isfinite
 from operator import attrgetter
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
+from nccl_inspect.bandwidth import compile_line, load_figures
 from nccl_inspect.bandwidth.lines import CELLS, TAG, TYPES
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import IN_ALL, Speed
 from nccl_inspect.util.records import Frozen, Record, frozen, record
 
-OPERATIONS = (
-    *("all_reduce", "all_gather", "reduce_scatter", "alltoallv", "alltoall", "sendrecv", "broadcast", "reduce"),
-    *("gather", "scatter", "hypercube"),
-)
-_NAME = rf"(?:{'|'.join(OPERATIONS)}|allreduce|allgather|reducescatter|all_to_all)"
-_PROGRAM = re.compile(rf"(?<![a-z])({_NAME})_perf(?![a-z])")
-_TOPIC = re.compile(rf"(?<![a-z])({_NAME})(?![a-z])")
-_START = re.compile(r"Collective test starting: (\S+)")
-_OPTIONS = re.compile(r"nThread (\d+) nGpus (\d+) minBytes")
-_WARMUP = re.compile(r"warmup iters: (\d+)")
-_RANK = re.compile(r"Rank +(\d+) .{0,30}?Pid +(\d+) on +(\S+) device +(\d+) \[[^\]]*\] ?(.*)")
-_ROW = re.compile(rf"(?<![\d.])(\d+) +(\d+) +({TYPES}) (.*)")
-_REST = re.compile(rf"^\s*{CELLS}$")
-_TAG = re.compile(rf"^{TAG}")
-_MESSAGE = re.compile(r"\S*:\d+:\d+ \[\d+\] NCCL [A-Z]+ .*")
-_HEAD = re.compile(r"(?:time|cputime) +algbw +busbw")
-_PLACEMENT = re.compile(r"^#? *in-place$")
-_DATED = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
-_BYTES = {
-    "half": 2,
-    "double": 8,
-    "bfloat16": 2,
-    "float16": 2,
-    "float64": 8,
-    "int64": 8,
-    "uint64": 8,
-    "int8": 1,
-    "uint8": 1,
+_FIGURES = load_figures("benchmarks")
+_FORM = {
+    name: compile_line(line, types=TYPES, tag=TAG, cells=CELLS, name="|".join(_FIGURES["operations"]))
+    for name, line in _FIGURES["forms"].items()
 }
+_TOOLS = [(tool["name"], re.compile(tool["line"])) for tool in _FIGURES["tools"]]
 _CELLS = 4
 _MOST_BETWEEN = 5000
 """Lines of NCCL at most between the parts of a row."""
-_ONLY_IN_PLACE = re.compile(r"\S {30,}\S")
-"""Blanks in place of the cells out of place."""
 _CLOSE = 0.02
-_PAYLOAD = re.compile(
-    r"([\d.]+)(\w?)i?B payload bandwidth of (\w+) over (\d+) ranks"
-    r"|average bandwidth of (\w+) (?:over|with a ([\d.]+)(\w?)B payload .*?) ?(\d+) ranks"
-)
-_MARKDOWN = re.compile(r"(?:\| *([\d.]+)([KMGT]?)i?B )?\| *([\d.]+)GBps \| *([\d.]+)GBps \|")
-_STATED = re.compile(r"busbw: ([\d.]+) GBps")
-_SENTENCE = re.compile(r"\b(\d+) ?(?:bytes|B)\b.*?\bbus_?bw[:= ]+([\d.]+) ?GB(?:/s|ps)")
-"""What programs of users print of one size, with the name of the operation in front."""
-_RANKS = re.compile(r"\b(\d+) ranks\b|\b(?:world_size|nranks|ranks)[:= ]+(\d+)")
-_DEEPSPEED = re.compile(r"Performance of (\w+) on (\d+) devices")
-_DEEPSPEED_ROW = re.compile(r" (\d+)x(\d+) +([\d.]+) ([un\u00b5m]*s) +([\d.]+) +([\d.]+)")
-_PERFTEST = re.compile(r"(RDMA_\w+|Send|SEND) (Bidirectional )?(?:Post List )?BW Test")
-_PERFTEST_HEAD = re.compile(r"#bytes.*BW average\[(\w+)/s")
-_PERFTEST_ROW = re.compile(r"^\s*\d+(?:\s+[\d.]+)+$")
-_NVBANDWIDTH = re.compile(r"^Running (\w+)\.")
-_MATRIX = re.compile(r"(?:(\w+)directional (P2P=\w+) .*)?(?:bandwidth|Matrix) \((\w+)/?s\)")
-_MATRIX_ROW = re.compile(r"^\s*(\d+)((?:\s+(?:N/A|[\d.]+))+)\s*$")
 _SHIFT = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-_SECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "\u00b5s": 1.0, "ns": 1e-3}
 PROGRAM = "the program"
 """Of a user, which prints a sentence."""
 _GBIT = 8
@@ -99,7 +59,6 @@ class Row(Frozen):
     algbw: float
     busbw: float
     line: Evidence
-    time_us: float = 0.0
     in_place: bool = False
     errors: float | None = None
     """Wrong values, or the largest error in old releases; None where nothing was checked."""
@@ -154,16 +113,15 @@ class Table(Record):
 def tables(lines: Sequence[Evidence]) -> list[Table]:
     """Return the tables in some lines, those with rows only, each with its operation and number of ranks."""
     reader = _Reader(lines)
-    found = [table for table in reader.read() if table.rows]
+    reader.read()
+    found = [table for table in reader.tables if table.rows]
     for table in found:
+        best = max(table.rows, key=attrgetter("algbw"))
         if table.tool == "nccl-tests":
             _conclude(table)
-        elif (
-            not table.ranks
-            and table.operation == "all_reduce"
-            and (row := max(table.rows, key=attrgetter("algbw"))).algbw > 1
-        ):
-            table.ranks = max(round(2 / (2 - row.busbw / row.algbw)), 0) if row.busbw < row.algbw * (2 - 1e-4) else 0
+        elif not table.ranks and table.operation == "all_reduce" and best.algbw > 1:
+            ratio = best.busbw / best.algbw
+            table.ranks = max(round(2 / (2 - ratio)), 0) if ratio < 2 - 1e-4 else 0
     return found
 
 
@@ -174,21 +132,12 @@ def factor(operation: str, ranks: int) -> float:
     return 1.0 if operation in ("broadcast", "reduce", "sendrecv") else (ranks - 1) / ranks
 
 
-class _Cells(NamedTuple):
-    """Holds what follows the type in a row of nccl-tests."""
-
-    redop: str
-    root: int
-    groups: list[tuple[bool, float, float, float, float | None]]
-    """Whether in place, time, both bandwidths and errors."""
-
-
 class _Reader:
     """Goes through the lines; a table ends where the next one begins."""
 
     def __init__(self, lines: Sequence[Evidence]) -> None:
+        self.tables: list[Table] = []
         self._lines = lines
-        self._table = Table()
         self._program = ""
         """Of a command in front of its table."""
         self._unit = 1.0
@@ -197,58 +146,55 @@ class _Reader:
         self._columns = ("busbw", "algbw")
         self._is_matrix = False
 
-    def read(self) -> Iterator[Table]:
-        """Yield all tables, empty ones as well."""
+    def read(self) -> None:
+        """Find all tables, empty ones as well."""
         place = 0
-        source = ""
+        source = None
         while place < len(self._lines):
             line = self._lines[place]
             if line.source != source:
-                yield self._begin()
+                self._begin()
                 source, self._program = line.source, ""
-            text = _TAG.sub("", line.text).expandtabs().rstrip()
-            if text.startswith("{") and ('"bus_bw"' in text or '"bandwidth_matrix"' in text):
-                yield from self._take_document(text, line)
-            elif '"coll_perf"' in text:
-                if self._table.tool != "NCCL Inspector":
-                    yield self._begin("NCCL Inspector")
-                yield from self._take_inspected(text, line)
-            elif match := _ROW.search(text):
+            text = _FORM["tag"].sub("", line.text).expandtabs().rstrip()
+            if "{" in text and any(key in text for key in ('"bus_bw"', '"bandwidth_matrix"', '"coll_perf"')):
+                with suppress(ValueError, KeyError, TypeError, AttributeError):  # a program may print anything
+                    self._take_document(json.loads(text[text.index("{") :]), line)
+            elif match := _FORM["row"].search(text):
                 place += self._take_row(match, line, place)
-            else:
-                yield from self._take_head(text, line) or self._take_other(text, line)
+            elif not self._take_head(text, line):
+                self._take_other(text, line)
             place += 1
-        yield self._begin()
 
-    def _begin(self, tool: str = "nccl-tests", operation: str = "", **values: Any) -> Table:
-        """Begin a table, and return the one before."""
-        before, self._table = self._table, Table(tool=tool, operation=_plain_operation(operation), **values)
+    def _begin(self, tool: str = "nccl-tests", operation: str = "", **values: Any) -> None:
+        self._table = Table(tool=tool, operation=_plain_operation(operation), **values)
+        self.tables.append(self._table)
         self._is_matrix = False
-        return before
 
-    def _take_head(self, text: str, line: Evidence) -> list[Table]:
-        """Take in what nccl-tests print around their rows; return the tables that end there."""
-        table, ended = self._table, []
-        if match := _START.search(text):
-            ended = [self._begin(operation=match[1].partition("_perf")[0], start=line.order)]
-        elif match := _OPTIONS.search(text):
+    def _add(self, line: Evidence, size: float, algbw: float, busbw: float) -> None:
+        self._table.rows.append(Row(round(size), algbw, busbw, line))
+
+    def _take_head(self, text: str, line: Evidence) -> bool:
+        """Take in what nccl-tests print around their rows; return whether it is that."""
+        table = self._table
+        if match := _FORM["start"].search(text):
+            self._begin(operation=match[1].partition("_perf")[0], start=line.order)
+        elif match := _FORM["options"].search(text):
             if table.rows or table.warmup is not None or table.tool != "nccl-tests":
-                ended = [self._begin()]
-            warmup = _WARMUP.search(text)
+                self._begin()
+            warmup = _FORM["warmup"].search(text)
             self._table.warmup = int(warmup[1]) if warmup else None
             self._table.operation = self._table.operation or self._program
-        elif match := _RANK.search(text):
+        elif match := _FORM["rank"].search(text):
             if table.rows:
-                ended = [self._begin(operation=self._program)]
+                self._begin(operation=self._program)
             self._table.listed.add(int(match[1]))
             self._table.pids.add(int(match[2]))
             self._table.hosts.setdefault(match[3], set()).add(int(match[4]))
             if match[5].strip():
                 self._table.gpus.add(match[5].strip())
-        elif _HEAD.search(text):
+        elif _FORM["head"].search(text):
             if table.rows or table.tool != "nccl-tests":
-                is_in_place = table.is_in_place and not table.rows
-                ended = [self._begin(operation=self._program, is_in_place=is_in_place)]
+                self._begin(operation=self._program, is_in_place=table.is_in_place and not table.rows)
             table = self._table
             names = text.split()[text.split().index("algbw") - 1 :]
             placements = names.count("algbw")
@@ -256,83 +202,82 @@ class _Reader:
             table.counts_wrong, table.columns = "#wrong" in names, len(names) // placements
             table.operation = table.operation or self._program
             table.is_in_place &= placements == 1
-        elif _PLACEMENT.match(text):
+        elif _FORM["placement"].match(text):
             if table.rows:
-                ended = [self._begin(operation=self._program)]
+                self._begin(operation=self._program)
             self._table.is_in_place = True
-        elif match := _PROGRAM.search(text):
+        elif match := _FORM["program"].search(text):
             self._program = _plain_operation(match[1])
             if table.rows:
-                ended = [self._begin(operation=self._program)]
+                self._begin(operation=self._program)
         else:
-            return []
-        return ended or [Table()]
+            return False
+        return True
 
     def _take_row(self, match: re.Match[str], line: Evidence, place: int) -> int:
         """Take in a row of nccl-tests; return on how many of the following lines it continues."""
-        size, count, dtype, rest = match.groups()
-        rest = _MESSAGE.sub("", rest)
-        cells, taken, texts = self._cells(rest, is_joined=False), 0, [rest]
+        rest = _FORM["message"].sub("", match[4])
+        rows, taken, texts = self._rows(match, line, rest, is_joined=False), 0, [rest]
         for more, other in enumerate(self._lines[place + 1 : place + 3], 1):
-            text = _TAG.sub("", other.text).rstrip()
+            text = _FORM["tag"].sub("", other.text).rstrip()
             is_near = other.source == line.source and 0 < other.line - line.line < _MOST_BETWEEN
-            if (cells and len(cells.groups) > 1) or not (is_near and _REST.match(text)):
+            if len(rows) > 1 or not (is_near and _FORM["rest"].match(text)):
                 break
             texts.append(text)
-            joined = (self._cells(glue.join(texts), is_joined=True) for glue in (" ", ""))
-            better = next((each for each in joined if each and (len(each.groups) > 1 or not cells)), None)
-            cells, taken = (better, more) if better else (cells, taken)
-        if cells is None:
-            return 0
-        for in_place, time_us, algbw, busbw, errors in cells.groups:
-            row = Row(
-                int(size), algbw, busbw, line, time_us, in_place, errors, dtype, cells.redop, cells.root, int(count)
-            )
-            self._table.rows.append(row)
+            joined = (self._rows(match, line, glue.join(texts), is_joined=True) for glue in (" ", ""))
+            if better := next((each for each in joined if len(each) > 1 or (each and not rows)), None):
+                rows, taken = better, more
+        self._table.rows += rows
         return taken
 
-    def _cells(self, text: str, is_joined: bool) -> _Cells | None:
-        """Return operation, root and the cells of both placements behind the type; None where they are not whole."""
-        text = _DATED.sub("", text)
+    def _rows(self, match: re.Match[str], line: Evidence, text: str, is_joined: bool) -> list[Row]:
+        """Return the rows of both placements, by what follows the type; none where they are not whole."""
+        text = _FORM["dated"].sub("", text)
         words = text.split()
         redop = words.pop(0) if words and words[0].isalpha() and words[0] not in ("nan", "inf") else ""
         values = [_read_number(word) for word in words]
         if any(value is None for value in values):
-            return None
+            return []
         width = self._table.columns or next(wide for wide in (4, 5, 8) if len(values) <= 2 * wide + 1 or wide == 8)
         has_root = len(values) % width == 1
         root = int(words[0]) if has_root and words[0].isdecimal() else -1
         values = values[has_root:]
         if not values or len(values) % width or len(values) > 2 * width:
-            return None
+            return []
         last = _CELLS if width == _CELLS + 1 else _CELLS - 1  # behind the bandwidth of copies that overlap
-        groups = [[*values[at : at + 3], values[at + last]] for at in range(0, len(values), width)]
-        only_in_place = len(groups) == 1 and (self._table.is_in_place or _ONLY_IN_PLACE.search(text) is not None)
-        cells = []
-        for at, (time, algbw, busbw, wrong) in enumerate(groups):
-            errors = None if wrong == _NONE else wrong
-            cells.append(
-                (only_in_place or bool(at), _make_finite(time), _make_finite(algbw), _make_finite(busbw), errors)
-            )
-        if is_joined and len(cells) > 1:  # joined at the wrong place, the two halves do not agree
-            ratios = [busbw / algbw for _, _, algbw, busbw, _ in cells if algbw > 1]
+        only_in_place = len(values) == width and (
+            self._table.is_in_place or _FORM["only-in-place"].search(text) is not None
+        )
+        rows = []
+        for at in range(0, len(values), width):
+            algbw, busbw = map(_make_finite, values[at + 1 : at + 3])
+            errors = None if values[at + last] == _NONE else values[at + last]
+            kind = match[3], redop, root, int(match[2])
+            rows.append(Row(int(match[1]), algbw, busbw, line, only_in_place or at > 0, errors, *kind))
+        if is_joined and len(rows) > 1:  # joined at the wrong place, the two halves do not agree
+            ratios = [row.busbw / row.algbw for row in rows if row.algbw > 1]
             if len(ratios) > 1 and abs(ratios[0] - ratios[1]) > _CLOSE * ratios[0]:
-                return None
-        return _Cells(redop, root, cells)
+                return []
+        return rows
 
-    def _take_document(self, text: str, line: Evidence) -> Iterator[Table]:
-        """Take in what nccl-tests with ``-J`` and nvbandwidth with ``-j`` write."""
-        try:
-            document = json.loads(text)
-        except ValueError:
-            return
+    def _take_document(self, document: Any, line: Evidence) -> None:
+        """Take in what nccl-tests with ``-J``, nvbandwidth with ``-j`` and NCCL Inspector write."""
         for case in _list_entries(document.get("nvbandwidth"), "testcases"):
-            yield self._begin("nvbandwidth", str(case.get("name")))
-            matrix = [_make_finite(cell) for row in case.get("bandwidth_matrix") or () for cell in row]
-            self._table.rows += [Row(0, cell, cell, line) for cell in matrix if cell]
+            self._begin("nvbandwidth", str(case.get("name")))
+            for cell in chain.from_iterable(case.get("bandwidth_matrix") or ()):
+                if rate := _make_finite(cell):
+                    self._add(line, 0, rate, rate)
+        if call := document.get("coll_perf"):
+            header = document.get("header", {})
+            name = _plain_operation(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(call["coll"])).lower())
+            size, algbw, busbw = (float(call[f"coll_{key}"]) for key in ("msg_size_bytes", "algobw_gbs", "busbw_gbs"))
+            ranks, nodes = int(header.get("n_ranks") or 0), int(header.get("nnodes") or 0)
+            if ("NCCL Inspector", name, ranks) != (self._table.tool, self._table.operation, self._table.ranks):
+                self._begin("NCCL Inspector", name, ranks=ranks, nodes=nodes)
+            self._add(line, size, algbw, busbw)
         if not (results := _list_entries(document, "results")):
             return
-        yield self._begin()
+        self._begin()
         table, config = self._table, document.get("config")
         for device in _list_entries(config, "devices") or _list_entries(document, "devices"):
             table.listed.add(int(device.get("rank", 0)))
@@ -340,104 +285,76 @@ class _Reader:
             table.gpus.add(str(device.get("device_info")))
         if isinstance(config, dict) and isinstance(warmup := config.get("warmup_iters"), int):
             table.warmup = warmup
-        program = _PROGRAM.search(" ".join(map(str, document.get("args") or ())))
+        program = _FORM["program"].search(" ".join(map(str, document.get("args") or ())))
         table.operation, table.counts_wrong = _plain_operation(program[1]) if program else "", True
         for result in results:
-            size, count = int(_make_finite(result.get("size"))), int(_make_finite(result.get("count")))
+            size, count = (int(_make_finite(result.get(name))) for name in ("size", "count"))
             dtype, redop, root = (str(result.get(name, "")).strip() for name in ("type", "redop", "root"))
-            for name in ("out_of_place", "in_place"):
-                if isinstance(cells := result.get(name), dict):
-                    time = cells.get("time", cells.get("cpu_time"))
-                    time_us, algbw, busbw = (
-                        _make_finite(value) for value in (time, cells.get("alg_bw"), cells.get("bus_bw"))
-                    )
+            for place in ("out_of_place", "in_place"):
+                if isinstance(cells := result.get(place), dict):
+                    algbw, busbw = (_make_finite(cells.get(name)) for name in ("alg_bw", "bus_bw"))
                     wrong = _read_number(str(cells.get("nwrong")))
                     errors = wrong if wrong is not None and isfinite(wrong) else None
                     kind = dtype, redop, int(root) if root.isdecimal() else -1, count
-                    table.rows.append(Row(size, algbw, busbw, line, time_us, name == "in_place", errors, *kind))
+                    table.rows.append(Row(size, algbw, busbw, line, place == "in_place", errors, *kind))
 
-    def _take_inspected(self, text: str, line: Evidence) -> Iterator[Table]:
-        """Take in a line of NCCL Inspector; each operation has a table of its own."""
-        try:
-            document = json.loads(text[text.index("{") :])
-            call, header = document["coll_perf"], document.get("header", {})
-            name = _plain_operation(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(call["coll"])).lower())
-            row = Row(
-                int(call["coll_msg_size_bytes"]),
-                float(call["coll_algobw_gbs"]),
-                float(call["coll_busbw_gbs"]),
-                line,
-                float(call.get("coll_exec_time_us", 0)),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return
-        ranks, nodes = int(header.get("n_ranks") or 0), int(header.get("nnodes") or 0)
-        if (name, ranks) != (self._table.operation, self._table.ranks):
-            yield self._begin("NCCL Inspector", name, ranks=ranks, nodes=nodes)
-        self._table.rows.append(row)
-
-    def _take_other(self, text: str, line: Evidence) -> Iterator[Table]:
-        """Take in a line of a program other than nccl-tests."""
-        table = self._table
-        if match := _DEEPSPEED.search(text):
-            yield self._begin("DeepSpeed", match[1], ranks=int(match[2]))
-        elif "BusBW" in text and table.tool == "DeepSpeed":
+    def _take_other(self, text: str, line: Evidence) -> None:
+        for tool, pattern in _TOOLS:
+            if match := pattern.search(text):
+                named = match.groupdict()
+                if tool == "perftest":
+                    self._begin(tool, f"ib_{named['operation'].lower().removeprefix('rdma_')}_bw", ranks=2, nodes=2)
+                else:
+                    self._begin(tool, named["operation"], ranks=int(named.get("ranks") or 0))
+                self._unit = float(named.get("payload") or 0) * (1 << _SHIFT.get(named.get("unit") or "", 0))
+                return
+        tool = self._table.tool
+        if tool == "DeepSpeed" and "BusBW" in text:
             self._unit = 1 / _GBIT if "BusBW (Gbps)" in text else 1.0
-        elif table.tool == "DeepSpeed" and (match := _DEEPSPEED_ROW.search(text)):
-            time_us = float(match[3]) * _SECONDS.get(match[4], 1.0)
-            algbw, busbw = (float(match[at]) * self._unit for at in (5, 6))
-            table.rows.append(Row(int(match[1]) * int(match[2]), algbw, busbw, line, time_us))
-        elif match := _PAYLOAD.search(text):
-            payload, unit, operation, ranks = match.groups()[:4] if match[1] else match.group(6, 7, 5, 8)
-            yield self._begin("all_reduce_bench", operation, ranks=int(ranks))
-            self._unit = float(payload or 0) * (1 << _SHIFT.get(unit or "", 0))
-        elif table.tool == "all_reduce_bench" and "algbw" in text and "busbw" in text:
+        elif tool == "DeepSpeed" and (match := _FORM["deepspeed-row"].search(text)):
+            self._add(line, int(match[1]) * int(match[2]), *(float(match[at]) * self._unit for at in (3, 4)))
+        elif tool == "all_reduce_bench" and "algbw" in text and "busbw" in text:
             self._columns = ("busbw", "algbw") if text.index("busbw") < text.index("algbw") else ("algbw", "busbw")
-        elif table.tool == "all_reduce_bench" and (match := _MARKDOWN.search(text)):
-            named = dict(zip(self._columns, (float(match[3]), float(match[4])), strict=True))
+        elif tool == "all_reduce_bench" and (match := _FORM["markdown"].search(text)):
+            rate = dict(zip(self._columns, (float(match[3]), float(match[4])), strict=True))
             size = float(match[1]) * (1 << _SHIFT[match[2]]) if match[1] else self._unit
-            table.rows.append(Row(round(size), named["algbw"], named["busbw"], line))
-        elif table.tool == "all_reduce_bench" and (match := _STATED.search(text)):
-            table.rows.append(Row(round(self._unit), 0.0, float(match[1]), line))
-        elif (match := _SENTENCE.search(text)) and (topic := _TOPIC.search(text[: match.start()].lower())):
-            if (table.tool, table.operation) != (PROGRAM, _plain_operation(topic[1])):
-                ranks = _RANKS.search(text)
-                number = int(ranks[1] or ranks[2]) if ranks else 0
-                yield self._begin(PROGRAM, topic[1], ranks=number)
+            self._add(line, size, rate["algbw"], rate["busbw"])
+        elif tool == "all_reduce_bench" and (match := _FORM["stated"].search(text)):
+            self._add(line, self._unit, 0.0, float(match[1]))
+        elif (match := _FORM["sentence"].search(text)) and (
+            topic := _FORM["topic"].search(text[: match.start()].lower())
+        ):
+            if (tool, self._table.operation) != (PROGRAM, _plain_operation(topic[1])):
+                ranks = _FORM["ranks"].search(text)
+                self._begin(PROGRAM, topic[1], ranks=int(ranks[1] or ranks[2]) if ranks else 0)
             stated = re.search(r"\balg_?bw[:= ]+([\d.]+)", text)
-            algbw = float(stated[1]) if stated else 0.0
-            self._table.rows.append(Row(int(match[1]), algbw, float(match[2]), line))
+            self._add(line, int(match[1]), float(stated[1]) if stated else 0.0, float(match[2]))
         else:
-            yield from self._take_link(text, line)
+            self._take_link(text, line)
 
-    def _take_link(self, text: str, line: Evidence) -> Iterator[Table]:
+    def _take_link(self, text: str, line: Evidence) -> None:
         """Take in a line of a program that measures single links."""
-        table = self._table
-        if match := _PERFTEST.search(text):
-            yield self._begin("perftest", "ib_" + match[1].lower().removeprefix("rdma_") + "_bw", ranks=2, nodes=2)
-        elif match := _PERFTEST_HEAD.search(text):
-            if table.tool != "perftest":
-                yield self._begin("perftest", "ib_write_bw", ranks=2, nodes=2)
+        tool = self._table.tool
+        if match := _FORM["perftest-head"].search(text):
+            if tool != "perftest":
+                self._begin("perftest", "ib_write_bw", ranks=2, nodes=2)
             self._unit = 1 / _GBIT if match[1].startswith("Gb") else _MIB_PER_S
             columns = text.replace("BW ", "").split()
             self._average = next(at for at, name in enumerate(columns) if name.startswith("average["))
-        elif table.tool == "perftest" and _PERFTEST_ROW.match(text):
-            words = text.split()
-            if len(words) > self._average:
+        elif tool == "perftest" and _FORM["perftest-row"].match(text):
+            if len(words := text.split()) > self._average:
                 average = float(words[self._average]) * self._unit
-                table.rows.append(Row(int(words[0]), average, average, line))
-        elif match := _NVBANDWIDTH.search(text):
-            yield self._begin("nvbandwidth", match[1])
-        elif match := _MATRIX.search(text):
-            if table.tool != "nvbandwidth" and match[3] == "GB":
+                self._add(line, int(words[0]), average, average)
+        elif match := _FORM["matrix"].search(text):
+            if tool != "nvbandwidth" and match[3] == "GB":
                 name = "_".join(filter(None, ("p2p", (match[1] or "").lower() + "directional", match[2])))
-                yield self._begin("p2pBandwidthLatencyTest", name)
+                self._begin("p2pBandwidthLatencyTest", name)
             self._is_matrix = match[3] == "GB"  # else it is about latency
-        elif self._is_matrix and (match := _MATRIX_ROW.match(text)):
-            is_square = table.tool != "nvbandwidth"  # a GPU with itself
+        elif self._is_matrix and (match := _FORM["matrix-row"].match(text)):
+            is_square = tool != "nvbandwidth"  # a GPU with itself
             for column, cell in enumerate(match[2].split()):
                 if "." in cell and not (is_square and column == int(match[1])):
-                    table.rows.append(Row(0, _make_finite(cell), _make_finite(cell), line))
+                    self._add(line, 0, _make_finite(cell), _make_finite(cell))
 
 
 def _read_number(word: str) -> float | None:
@@ -475,19 +392,17 @@ def _conclude(table: Table) -> None:
         table.counts_wrong = has_root and not any(row.errors and 0 < row.errors < 1 for row in table.rows)
     listed = max(table.listed, default=-1) + 1
     table.is_whole = listed > 0 and len(table.listed) == listed
-    clear = [row for row in table.rows if row.algbw >= 1 and row.busbw] or [
-        row for row in table.rows if row.algbw > 0.1
-    ]
+    clear = [row for row in table.rows if row.algbw >= 1 and row.busbw]
+    clear = clear or [row for row in table.rows if row.algbw > 0.1]
     ratio = median(row.busbw / row.algbw for row in clear) if clear else 0.0
     sample = table.rows[-1]
-    widths = {row.type: _BYTES.get(row.type, 1 if "8" in row.type else 4) for row in table.rows}
-    shares = [row.size / (row.count * widths[row.type]) for row in table.rows if row.count]
+    shares = [row.size / (row.count * _width(row.type)) for row in table.rows if row.count]
     share = median(shares) if shares else 1
     parts = round(share) if share > 1 + _CLOSE else 1
     checked = [row for row in table.rows if row.errors is not None]
     is_unchecked_in_place = bool(checked) and not any(row.in_place for row in checked)
     if not table.operation:
-        topic = _TOPIC.search(sample.line.source.rpartition("/")[2].lower())
+        topic = _FORM["topic"].search(sample.line.source.rpartition("/")[2].lower())
         inferred = _infer(ratio, parts, sample, is_unchecked_in_place)
         named = _plain_operation(topic[1]) if topic else ""
         fits = named and (named == inferred or {named, inferred} <= {"all_gather", "alltoall", "gather", "scatter"})
@@ -507,6 +422,12 @@ def _conclude(table: Table) -> None:
         table.nodes = len(table.hosts) if table.is_whole else -(-table.ranks // max(table.per_node, 1))
 
 
+def _width(dtype: str) -> int:
+    """Return the bytes of a type by its name: ``uint64``, ``bfloat16``, ``f8e4m3``."""
+    bits = re.search(r"64|32|16|8", dtype)
+    return _FIGURES["bytes"].get(dtype) or (int(bits[0]) // 8 if bits else 4)
+
+
 def _infer(ratio: float, parts: int, sample: Row, is_unchecked_in_place: bool) -> str:
     """Return the operation by its formulas: what is reduced, whether there is a root, and which sizes are counted."""
     reduces = sample.redop not in ("none", "")
@@ -519,35 +440,7 @@ def _infer(ratio: float, parts: int, sample: Row, is_unchecked_in_place: bool) -
     return "sendrecv" if abs(ratio - 1) < _CLOSE and is_unchecked_in_place else "all_reduce"
 
 
-_IS = r"['\"]?(?: ?\((?:m?s|tgs)\)| in s)?['\"]?[\s:=]+['\"]?"
-"""What stands between a name and its number."""
-_SPEED_NUMBER = r"([\d,]*\.?\d+(?:[eE][+-]?\d+)?[kKM]?)"
-_TIME = r"((?:(?:\d+ days?, )?\d+:)?\d+:\d\d(?:\.\d+)?|[\d.]+)"
-_SPEEDS_STATED = (
-    (r"elapsed time per iteration \(ms\): " + _SPEED_NUMBER, "seconds per step", 1e-3),
-    (r"elapsed time per iteration \(s\): " + _SPEED_NUMBER, "seconds per step", 1),
-    (rf"(?<![A-Za-z])(?<!eval_)(?:step|iter)[_ ]tim(?:e|ing){_IS}{_SPEED_NUMBER} ?ms\b", "seconds per step", 1e-3),
-    (rf"(?<![A-Za-z])(?<!eval_)(?:step|iter)[_ ]time? \(ms\)['\"]?[\s:=]+{_SPEED_NUMBER}", "seconds per step", 1e-3),
-    (
-        rf"(?<![A-Za-z])(?<!eval_)(?:step|iter)[_ ]tim(?:e|ing)(?! ?\(ms\)){_IS}{_SPEED_NUMBER}(?! ?ms)",
-        "seconds per step",
-        1,
-    ),
-    (r"^iter \d+: loss [\d.]+, time " + _SPEED_NUMBER + "ms", "seconds per step", 1e-3),
-    (r"\bstep: \d+, seconds: " + _SPEED_NUMBER, "seconds per step", 1),
-    (rf"[Tt]okens?/s(?:ec)?/(?:device|gpu|GPU){_IS}{_SPEED_NUMBER}", "tokens per second and GPU", 1),
-    (rf"tokens per gpu per second{_IS}{_SPEED_NUMBER}", "tokens per second and GPU", 1),
-    (r"\btps: " + _SPEED_NUMBER, "tokens per second and GPU", 1),
-    (rf"(?<!eval_)[Tt]okens?(?:/s(?:ec)?|[ _]per[ _]sec(?:ond)?){_IS}{_SPEED_NUMBER}", "tokens per second", 1),
-    (rf"(?<![\w.]){_SPEED_NUMBER} ?[Tt]okens?(?:/s| per second)", "tokens per second", 1),
-    (r"CurrSamplesPerSec=" + _SPEED_NUMBER, "samples per second", 1),
-    (rf"(?<!eval_)\b(?:train_)?[Ss]amples(?:[_ ]per[_ ]sec(?:ond)?|/sec){_IS}{_SPEED_NUMBER}", "samples per second", 1),
-    (rf"train_runtime{_IS}{_TIME}", IN_ALL, 1),
-    (rf"\b(?:Total )?[Tt]raining time(?: \(s\))?[\s:=]+{_TIME}", IN_ALL, 1),
-    (r"^real\s+(\d+m[\d.]+)s", IN_ALL, 1),
-)
-"""What programs print, and by what the number is multiplied."""
-_ROUNDED = re.compile(rf"train_steps_per_second{_IS}{_SPEED_NUMBER}")
+_ROUNDED = re.compile(r"train_steps_per_second['\"]?[\s:=]+['\"]?([\d.]+(?:[eE][+-]?\d+)?)")
 """Three decimals: of use where nothing else tells."""
 _BAR = re.compile(
     r"(?:([^|%]*?):? +)?\b(\d+)%\|[^|]*\| *(\d+)/(\d+) \[((?:\d+:)?\d+:\d\d)<[^,\]]*, *(?:[\d.]+s/it|[\d.]+it/s)"
@@ -560,22 +453,25 @@ _OF_ANOTHER = re.compile(
 
 
 def speeds(lines: Sequence[Evidence]) -> list[Speed]:
-    """Return how fast a training runs, by what its lines state."""
+    """Return how fast a training runs, by what its lines state (``figures/speeds.toml``)."""
+    data = load_figures("speeds")
+    kinds = [(compile_line(one["line"], **data["parts"]), one["what"], one.get("times", 1)) for one in data["speeds"]]
     found: dict[tuple[str, int], list[tuple[float, Evidence]]] = {}
     stated: dict[str, Speed] = {}
     for line in lines:
-        for kind, (pattern, what, scale) in enumerate(_SPEEDS_STATED):
-            if (match := re.search(pattern, line.text)) and (number := _value(match[1])):
+        for kind, (pattern, what, scale) in enumerate(kinds):
+            if (match := pattern.search(line.text)) and (number := _value(match[1])):
                 found.setdefault((what, kind), []).append((number * scale, line))
         if (match := _ROUNDED.search(line.text)) and (number := _value(match[1])):
             stated["seconds per step"] = Speed("seconds per step", 1 / number, 1, line)
     stated.update((speed.what, speed) for speed in _read_bars(lines))
-    for what in dict.fromkeys(what for _, what, _ in _SPEEDS_STATED):
+    order = dict.fromkeys(what for _, what, _ in kinds)
+    for what in order:
         if values := max((values for (other, _), values in found.items() if other == what), key=len, default=None):
             numbers = [number for number, _ in values]
             one = max(numbers) if what == IN_ALL else median(numbers)
             stated[what] = Speed(what, one, 1 if what == IN_ALL else len(values), values[-1][1])
-    return [stated[what] for what in dict.fromkeys(what for _, what, _ in _SPEEDS_STATED) if what in stated]
+    return [stated[what] for what in order if what in stated]
 
 
 def _read_bars(lines: Sequence[Evidence]) -> Iterator[Speed]:
@@ -584,10 +480,8 @@ def _read_bars(lines: Sequence[Evidence]) -> Iterator[Speed]:
     for line in lines:
         match = _BAR.search(line.text) if "%|" in line.text else None
         if match and not _OF_ANOTHER.search(match[1] or ""):
-            key = match[1] or "", int(match[4])
-            bars[key] = max(
-                bars.get(key, (0.0, 0, line)), (_value(match[5]), int(match[3]), line), key=lambda bar: bar[0]
-            )
+            key, bar = (match[1] or "", int(match[4])), (_value(match[5]), int(match[3]), line)
+            bars[key] = max(bars.get(key, bar), bar, key=lambda bar: bar[0])
     if not bars:
         return
     (name, steps), (seconds, done, line) = max(bars.items(), key=lambda item: item[1][0])
@@ -602,10 +496,7 @@ def _value(text: str) -> float:
     days, _, clock = text.rpartition(" days, " if "days" in text else " day, ")
     parts = re.split("[:m]", clock.replace(",", ""))
     try:
-        *larger, last = (float(part.rstrip("kKM")) * {"k": 1e3, "K": 1e3, "M": 1e6}.get(part[-1:], 1) for part in parts)
+        numbers = [float(part.rstrip("kKM")) * {"k": 1e3, "K": 1e3, "M": 1e6}.get(part[-1:], 1) for part in parts]
     except ValueError:
         return 0.0
-    seconds: float = int(days or 0) * 86400 + last
-    for power, part in enumerate(reversed(larger), 1):
-        seconds += part * 60.0**power
-    return seconds
+    return int(days or 0) * 86400 + sum(part * 60.0**power for power, part in enumerate(reversed(numbers)))

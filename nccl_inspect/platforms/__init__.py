@@ -141,13 +141,13 @@ def _platform(text: str) -> Platform:
     import tomllib  # a log without a platform does not need it
 
     table = tomllib.loads(text)
-    signs = Signs(**{key: _freeze(value) for key, value in table.pop("signs", {}).items()})
-    sources = tuple(Source(url=source["url"], states=tuple(source["states"])) for source in table.pop("sources"))
-    return Platform(sources=sources, signs=signs, **{key: _freeze(value) for key, value in table.items()})
+    sources = tuple(Source(source["url"], tuple(source["states"])) for source in table.pop("sources"))
+    signs = Signs(**_freeze(table.pop("signs", {})))
+    return Platform(sources=sources, signs=signs, **_freeze(table))
 
 
-def _freeze(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _freeze(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
 
 @cache
@@ -170,18 +170,15 @@ def find(name: str) -> Platform | None:
         parts = [find(entry) for entry in name.split(_OR)]
         return merge_common([entry for entry in parts if entry]) if all(parts) else None
     plain = _file_name(name)
-    return load_platforms().get(plain) or next((entry for entry in _load_all() if _is_called(entry, plain)), None)
-
-
-def _is_called(platform: Platform, plain: str) -> bool:
-    """Return whether a name fits a pattern among the aliases, or is the driver's name for the GPU."""
-    patterns = (alias for alias in platform.aliases if "*" in alias)
-    return any(fnmatchcase(plain, alias) for alias in patterns) or plain in map(_file_name, platform.gpu_names)
-
-
-def list_signed() -> Iterator[Platform]:
-    """Yield the platforms that a log may name by a sign."""
-    return (platform for platform in _load_all("[signs]"))
+    if known := load_platforms().get(plain):
+        return known
+    fits = (
+        entry
+        for entry in _load_all()
+        if plain in map(_file_name, entry.gpu_names)
+        or any("*" in alias and fnmatchcase(plain, alias) for alias in entry.aliases)
+    )
+    return next(fits, None)
 
 
 def merge_common(candidates: list[Platform]) -> Platform:
@@ -196,13 +193,8 @@ def merge_common(candidates: list[Platform]) -> Platform:
         if not values.keys() >= {*keys}:
             values = {key: value for key, value in values.items() if key not in keys}
     sources = tuple(dict.fromkeys(source for candidate in candidates for source in candidate.sources))
-    own = {
-        "name": _OR.join(candidate.name for candidate in candidates),
-        "sources": sources,
-        "aliases": (),
-        "signs": Signs(),
-    }
-    shared = Platform(**{**values, **own})
+    name = _OR.join(candidate.name for candidate in candidates)
+    shared = Platform(**{**values, "name": name, "sources": sources, "aliases": (), "signs": Signs()})
     same = {candidate.rate for candidate in candidates} == {shared.rate}
     return shared if same else replace(shared, nic_gbps=None, gpu_gbps=None)
 
@@ -210,13 +202,8 @@ def merge_common(candidates: list[Platform]) -> Platform:
 def find_by_gpus(names: Iterable[str]) -> Platform | None:
     """Return what the names of all GPUs of a job show; None where they differ, or where one shows nothing."""
     plain = drop_maker(names)
-    only = next(iter(plain), "") if len(plain) == 1 else ""
-    exactly = (platform for platform in _load_all("gpu_names") if plain <= {*platform.gpu_names})
-    alike = (
-        platform
-        for platform in _load_all("gpu_names")
-        if any(fnmatchcase(only, pattern) for pattern in platform.gpu_names)
-    )
+    exactly = (one for one in _load_all("gpu_names") if plain <= {*one.gpu_names})
+    alike = (one for one in _load_all("gpu_names") if len(plain) == 1 and _any_fits(one.gpu_names, plain))
     return next(chain(exactly, alike), None) if plain else None
 
 
@@ -318,29 +305,24 @@ def recognise_platform(shown: Shown) -> Platform | None:
 
 def _platforms_by_signs(shown: Shown) -> list[Platform]:
     """Return the types that fit every sign in the log."""
-    networks = {name for name in shown.networks if any(fnmatchcase(name, pattern) for pattern in NETWORKS)}
+    networks = {name for name in shown.networks if _any_fits(NETWORKS, [name])}
     settings = {name for name, _ in shown.settings} & {*SETTINGS}
     if not (networks or settings or shown.plugin or shown.nvlink_domain):
         return []
     gpus = drop_maker(shown.gpu_names)
-    candidates = [one for one in list_signed() if not one.signs.gpus or (gpus and gpus <= {*one.signs.gpus})]
-    by_sign = [
-        {
-            platform.name
-            for platform in candidates
-            if any(all(_is_set(condition, shown) for condition in sign.split()) for sign in platform.signs.settings)
-        },
-        {platform.name for platform in candidates if _any_fits(platform.signs.networks, networks)},
-        {platform.name for platform in candidates if _any_fits(platform.signs.plugin, shown.plugin)},
-        {platform.name for platform in candidates if 0 < shown.nvlink_domain == platform.signs.nvlink_domain},
-    ]
-    signs = [names for names in by_sign if names]
-    return [platform for platform in candidates if signs and all(platform.name in names for names in signs)]
-
-
-def _is_set(condition: str, shown: Shown) -> bool:
-    name, _, pattern = condition.partition("=")
-    return any(name == variable and fnmatchcase(value, pattern) for variable, value in shown.settings)
+    assigned = [f"{name}={value}" for name, value in shown.settings]
+    candidates = []
+    for one in _load_all("[signs]"):
+        fits = (
+            any(all(_any_fits([each], assigned) for each in sign.split()) for sign in one.signs.settings),
+            _any_fits(one.signs.networks, networks),
+            _any_fits(one.signs.plugin, shown.plugin),
+            0 < shown.nvlink_domain == one.signs.nvlink_domain,
+        )
+        if not one.signs.gpus or (gpus and gpus <= {*one.signs.gpus}):
+            candidates.append((one, fits))
+    shows = [any(fits[sign] for _, fits in candidates) for sign in range(4)]
+    return [one for one, fits in candidates if any(shows) and all(fits[sign] for sign in range(4) if shows[sign])]
 
 
 def _any_fits(patterns: Iterable[str], words: Collection[str]) -> bool:

@@ -12,10 +12,11 @@ proves as much as one given with ``--topology``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 from importlib import import_module
 from pathlib import Path
+from typing import TypeAlias
 
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.event.types import Notice
@@ -23,6 +24,7 @@ from nccl_inspect.model import inventory
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi as shown
 from nccl_inspect.util.discovery import modules, suggest_path
+from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.records import Frozen, frozen
 
 
@@ -93,21 +95,14 @@ class Topology(Frozen):
 
     def _find_places(self, gpu: inventory.Gpu) -> list[int]:
         """Return where a GPU may be in ``devices``: by its bus id where that is known here, else by its index."""
-        if gpu.bus_id is not None:
-            wanted = bus_number(gpu.bus_id)
-            places = [
-                i for i, device in enumerate(self.devices) if device.bus_id and bus_number(device.bus_id) == wanted
-            ]
-            if (
-                places
-                and gpu.nvml_dev is None
-                and gpu.bus_id.isdigit()
-                and self._find_places(inventory.Gpu(int(gpu.bus_id), None))
-            ):
+        by_index: dict[int | None, list[int]] = group_values((gpu.index, i) for i, gpu in enumerate(self.devices))
+        if gpu.bus_id is not None and (wanted := bus_number(gpu.bus_id)) is not None:
+            places = [i for i, one in enumerate(self.devices) if one.bus_id and bus_number(one.bus_id) == wanted]
+            if places and gpu.nvml_dev is None and gpu.bus_id.isdigit() and int(gpu.bus_id) in by_index:
                 return []  # it may as well be an index
             if places:
                 return places
-        return [i for i, device in enumerate(self.devices) if gpu.nvml_dev is not None and device.index == gpu.nvml_dev]
+        return by_index.get(gpu.nvml_dev, []) if gpu.nvml_dev is not None else []
 
 
 def read(path: str) -> Topology:
@@ -148,12 +143,14 @@ _PROVED = ("NVL", "NVB", "PIX", "PXB")
 
 def topologies(job: Job) -> list[Topology]:
     """Return a topology for each host whose log shows paths, and the matrix in the log."""
-    lines_by_host: dict[str, list[_PathLine]] = {}
-    for notice in job.notices:
-        event = notice.event
-        if notice.production == "nccl/topology-paths" and isinstance(event, Notice) and event.value("node") == "GPU":
-            for host in notice.hosts:
-                lines_by_host.setdefault(host, []).append(_PathLine(event.value("id"), event.value("paths")))
+    lines_by_host = group_values(
+        (host, (event.value("id"), event.value("paths")))
+        for notice in job.notices
+        if notice.production == "nccl/topology-paths"
+        and isinstance(event := notice.event, Notice)
+        and event.value("node") == "GPU"
+        for host in notice.hosts
+    )
     topology = [topology for host, lines in lines_by_host.items() if (topology := _topology_of_host(host, lines))]
     return [*topology, *_read_matrix(job)]
 
@@ -177,33 +174,25 @@ def _read_matrix(job: Job) -> list[Topology]:
     return [replace(matrix, proven=rows.proven)] if matrix.gpus >= shown.most_gpus(job) else []
 
 
-@frozen
-class _PathLine(Frozen):
-    """One line: a GPU, and (node, id, hops, bandwidth, class) of each path from it."""
-
-    gpu: str
-    paths: tuple[tuple[str, str, int, object, str], ...]
+_Path: TypeAlias = tuple[str, str, int, object, str]
+"""Node, id, hops, bandwidth and class."""
 
 
-def _topology_of_host(host: str, lines: Iterable[_PathLine]) -> Topology | None:
-    lines = list(lines)
-    if len({_split_id(line.gpu)[0] for line in lines}) > 1:
+def _topology_of_host(host: str, lines: list[tuple[str, tuple[_Path, ...]]]) -> Topology | None:
+    """Return what the lines of a host show: each a GPU, and the paths from it."""
+    ids = {gpu: gpu.rpartition("-") for gpu, _ in lines}  # number of the host and bus id: 0-60, until 2.20 only 60
+    if len({system for system, _, _ in ids.values()}) > 1:
         return None  # multi-node NVLink: which of these hosts is this one is not told
-    gpus = list(dict.fromkeys(line.gpu for line in lines))
-    switched = {line.gpu for line in lines if any(end[0] == "NVS" and end[4] == "NVL" for end in line.paths)}
+    places = {gpu: place for place, gpu in enumerate(ids)}
+    switched = {gpu for gpu, paths in lines if any(end[0] == "NVS" and end[4] == "NVL" for end in paths)}
     classes: dict[tuple[int, int], str] = {}
-    for line in lines:
-        for node, other, _, _, kind in line.paths:
-            if node != "GPU" or other not in gpus or other == line.gpu:
+    for gpu, paths in lines:
+        for node, other, _, _, kind in paths:
+            if node != "GPU" or other not in places or other == gpu:
                 continue
-            pair = gpus.index(line.gpu), gpus.index(other)
-            kinds = {kind, classes.get(pair), "NVL" if {line.gpu, other} <= switched else None}
+            pair = places[gpu], places[other]
+            kinds = {kind, classes.get(pair), "NVL" if {gpu, other} <= switched else None}
             if best := next((kind for kind in _PROVED if kind in kinds), None):
                 classes[pair] = best
-    return Topology(host, tuple(Gpu(bus_id=_split_id(gpu)[1]) for gpu in gpus), classes, host=host) if classes else None
-
-
-def _split_id(gpu: str) -> tuple[str, str]:
-    """Return the number of the host and the bus id: ``0-60``, until 2.20 only ``60``."""
-    system, _, bus_id = gpu.rpartition("-")
-    return system, bus_id
+    gpus = tuple(Gpu(bus_id=bus_id) for _, _, bus_id in ids.values())
+    return Topology(host, gpus, classes, host=host) if classes else None

@@ -31,7 +31,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.errors import TopologyError
@@ -45,7 +46,8 @@ _ROOT = re.compile(r"\A\ufeff?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<(syste
 _MAX_DEVICES = 4096
 _OTHER_FILE = "give the file that NCCL wrote to NCCL_TOPO_DUMP_FILE"
 _GPU_CLASS, _NIC_CLASS, _SWITCH_CLASS = "0x03", "0x02", "0x068000"
-_CHAINS = (1, 2, 3, 4)
+_RING = 4
+_CHAINS = (1, 2, 3, _RING)
 """Patterns of a graph whose channels name the GPUs in their order: balanced tree, split tree, tree, ring."""
 _DEVICE = (1 << 56) - 1
 """Since 2.22 the number of the host is in the upper bits."""
@@ -102,8 +104,8 @@ class _Found(NamedTuple):
     above: tuple[Element, ...]
     """The CPU, then the PCI switches down to it."""
     host: str
-    element: Element | None
-    """Its ``gpu`` or ``net``; None where the file names the PCI device only."""
+    links: dict[object, int] = {}  # noqa: RUF012 - nobody changes it
+    """How many NVLinks lead to each other GPU, by bus number, and to NVSwitches, by ``switch``."""
 
 
 def _read_tree(text: str, name: str) -> Topology:
@@ -113,74 +115,51 @@ def _read_tree(text: str, name: str) -> Topology:
     except RecursionError:
         raise TopologyError(f"{name}: more switches below each other than any machine has", _OTHER_FILE) from None
     gpus = [place for place in places if isinstance(place.device, Gpu)]
-    nics = [place for place in places if isinstance(place.device, Nic)]
     if not gpus:
         raise TopologyError(f"{name}: no GPU in it", "dump again: NCCL_TOPO_DUMP_FILE=/tmp/topo.xml")
     if len(places) > _MAX_DEVICES:
         raise TopologyError(f"{name}: more than {_MAX_DEVICES:,} devices, which no machine has", _OTHER_FILE)
-    links = [_links(place) for place in gpus]
     numbers = [bus_number(place.device.bus_id or "") for place in gpus]
     classes = {
         (a, b): kind
-        for a in range(len(gpus))
-        for b in range(len(gpus))
-        if a != b and gpus[a].host == gpus[b].host and (kind := _class(gpus, links, numbers, a, b))
+        for a, b in permutations(range(len(gpus)), 2)
+        if gpus[a].host == gpus[b].host and (kind := _class(gpus[a], gpus[b], numbers, numbers[b]))
     }
-    return Topology(
-        name,
-        tuple(place.device for place in gpus if isinstance(place.device, Gpu)),
-        classes,
-        tuple(_place_nic(nic, gpus) for nic in nics),
-    )
+    nics = []
+    for nic in places:
+        if isinstance(nic.device, Nic):
+            ways = {place: _pci_class(gpu.above, nic.above) for place, gpu in enumerate(gpus) if gpu.host == nic.host}
+            nics.append(replace(nic.device, classes=ways))
+    return Topology(name, tuple(gpu.device for gpu in gpus if isinstance(gpu.device, Gpu)), classes, tuple(nics))
 
 
 def _find_below(parent: Element, above: tuple[Element, ...], host: str) -> Iterator[_Found]:
     for child in parent:
-        if child.tag == "nic":
-            yield from _ports(child, None, above, host)
-        elif child.tag == "pci":
-            yield from _pci(child, above, host)
+        if child.tag not in ("pci", "nic"):
+            continue
+        bus_id, kind = child.get("busid"), child.get("class", "")
+        nic = child if child.tag == "nic" else child.find("nic")
+        if gpus := child.findall("gpu"):
+            for gpu in gpus:
+                device = Gpu(number(gpu, "dev"), bus_id, number(gpu, "sm"), _flag(gpu, "gdr"))
+                yield _Found(device, above, host, _links(gpu))
+        elif nic is not None:
+            for net in nic.findall("net"):
+                speed = number(net, "speed")
+                gbps = speed / 1000 if speed and speed > 0 else None
+                ids = net.get("name"), number(net, "dev"), gbps, number(net, "port")
+                yield _Found(Nic(*ids, _flag(net, "gdr"), None if nic is child else bus_id), above, host)
+        elif kind.startswith(_GPU_CLASS):
+            yield _Found(Gpu(bus_id=bus_id), above, host)
+        elif kind.startswith(_NIC_CLASS):
+            yield _Found(Nic(bus_id=bus_id), above, host)
+        else:
+            yield from _find_below(child, (*above, child), host)
 
 
-def _pci(pci: Element, above: tuple[Element, ...], host: str) -> Iterator[_Found]:
-    bus_id = pci.get("busid")
-    kind = pci.get("class", "")
-    gpus = pci.findall("gpu")
-    nic = pci.find("nic")
-    if gpus:
-        for gpu in gpus:
-            gdr = number(gpu, "gdr")
-            device = Gpu(number(gpu, "dev"), bus_id, number(gpu, "sm"), None if gdr is None else bool(gdr))
-            yield _Found(device, above, host, gpu)
-    elif nic is not None:
-        yield from _ports(nic, bus_id, above, host)
-    elif kind.startswith(_GPU_CLASS):
-        yield _Found(Gpu(bus_id=bus_id), above, host, None)
-    elif kind.startswith(_NIC_CLASS):
-        yield _Found(Nic(bus_id=bus_id), above, host, None)
-    else:
-        yield from _find_below(pci, (*above, pci), host)
-
-
-def _ports(nic: Element, bus_id: str | None, above: tuple[Element, ...], host: str) -> Iterator[_Found]:
-    for net in nic.findall("net"):
-        speed, gdr = number(net, "speed"), number(net, "gdr")
-        device = Nic(
-            name=net.get("name"),
-            index=number(net, "dev"),
-            gbps=speed / 1000 if speed and speed > 0 else None,
-            port=number(net, "port"),
-            gdr=None if gdr is None else bool(gdr),
-            bus_id=bus_id,
-        )
-        yield _Found(device, above, host, net)
-
-
-def _place_nic(nic: _Found, gpus: list[_Found]) -> Nic:
-    device = nic.device
-    assert isinstance(device, Nic)
-    classes = {place: _pci_class(gpu.above, nic.above) for place, gpu in enumerate(gpus) if gpu.host == nic.host}
-    return Nic(device.name, device.index, device.gbps, device.port, device.gdr, device.bus_id, classes)
+def _flag(element: Element, name: str) -> bool | None:
+    value = number(element, name)
+    return None if value is None else bool(value)
 
 
 def _pci_class(way: tuple[Element, ...], other: tuple[Element, ...]) -> str:
@@ -192,10 +171,9 @@ def _pci_class(way: tuple[Element, ...], other: tuple[Element, ...]) -> str:
     return "PIX" if way[-1] is other[-1] else "PXB"
 
 
-def _links(gpu: _Found) -> dict[object, int]:
-    """Return how many NVLinks lead to each other GPU, by bus number, and to NVSwitches, by ``switch``."""
+def _links(gpu: Element) -> dict[object, int]:
     links: dict[object, int] = {}
-    for link in gpu.element.findall("nvlink") if gpu.element is not None else ():
+    for link in gpu.findall("nvlink"):
         kind = link.get("tclass", "")
         target: object = "switch" if kind.startswith(_SWITCH_CLASS) and kind != "0x068001" else None
         if kind.startswith(_GPU_CLASS):
@@ -205,45 +183,45 @@ def _links(gpu: _Found) -> dict[object, int]:
     return links
 
 
-def _class(gpus: list[_Found], links: list[dict[object, int]], numbers: list[int | None], a: int, b: int) -> str | None:
+def _class(gpu: _Found, other: _Found, numbers: list[int | None], number_of_other: int | None) -> str | None:
     """Return the class of two GPUs of one host; None where the file may leave out NVLinks that are there."""
-    direct = links[a].get(numbers[b], 0)
-    if not direct and "switch" in links[a] and "switch" in links[b]:
-        direct = min(links[a]["switch"], links[b]["switch"])
+    direct = gpu.links.get(number_of_other, 0) or min(gpu.links.get("switch", 0), other.links.get("switch", 0))
     if direct:
         return f"NV{direct}"
-    pci = _pci_class(gpus[a].above, gpus[b].above)
+    pci = _pci_class(gpu.above, other.above)
     if pci.startswith(P2P_CLASSES):
         return pci
-    if any(n in numbers for n in links[a].keys() & links[b].keys() if n is not None):
+    if any(n in numbers for n in gpu.links.keys() & other.links.keys() if n is not None):
         return "NVB"
-    ends = [gpus[place] for place in (a, b)]
-    is_by_nccl = all(end.element is not None and isinstance(end.device, Gpu) and end.device.sm for end in ends)
+    is_by_nccl = all(isinstance(end.device, Gpu) and end.device.sm for end in (gpu, other))
     return pci if is_by_nccl else None
 
 
 def _read_graphs(text: str, name: str) -> Topology:
     graphs = [graph for graph in parse_document(text, name).iter("graph") if number(graph, "pattern") in _CHAINS]
-    channels = [(graph, channel) for graph in graphs for channel in graph.findall("channel")]
-    devices = list(dict.fromkeys(gpu for _, channel in channels for gpu in _numbers(channel, "gpu")))
+    channels = [
+        (graph, _numbers(channel, "gpu"), _numbers(channel, "net"))
+        for graph in graphs
+        for channel in graph.findall("channel")
+    ]
+    devices = list(dict.fromkeys(gpu for _, gpus, _ in channels for gpu in gpus))
     if len(devices) > _MAX_DEVICES:
         raise TopologyError(f"{name}: more GPUs than any machine has", "give what NCCL wrote to NCCL_GRAPH_DUMP_FILE")
     if not devices:
         raise TopologyError(f"{name}: no ring or tree in it", "dump again: NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml")
+    places = {device: place for place, device in enumerate(devices)}
     classes: dict[tuple[int, int], str] = {}
     near: dict[int, dict[int, str]] = {}
-    for graph, channel in channels:
-        for a, b in _neighbours(graph, channel):
-            kind = graph.get("typeintra", "")
-            if kind.startswith(P2P_CLASSES):
-                for pair in ((devices.index(a), devices.index(b)), (devices.index(b), devices.index(a))):
-                    classes[pair] = min(kind, classes.get(pair, kind), key=_distance)
-        for net, gpu in _entries(channel):
-            kind = graph.get("typeinter", "")
-            nearest = near.setdefault(net, {})
+    for graph, gpus, nets in channels:
+        kind = graph.get("typeintra", "")
+        is_closed = number(graph, "pattern") == _RING and len(gpus) > 2 and not nets
+        for a, b in pairwise([*gpus, *gpus[: 1 if is_closed else 0]]):
+            for pair in ((places[a], places[b]), (places[b], places[a])) if kind.startswith(P2P_CLASSES) else ():
+                classes[pair] = min(kind, classes.get(pair, kind), key=_distance)
+        if nets and gpus:  # data comes in at the first NIC and leaves at the last
+            nearest, kind = near.setdefault(nets[0], {}), graph.get("typeinter", "")
             if kind in ("PIX", "PXB"):
-                place = devices.index(gpu)
-                nearest[place] = min(kind, nearest.get(place, kind), key=_distance)
+                nearest[places[gpus[0]]] = min(kind, nearest.get(places[gpus[0]], kind), key=_distance)
     nics = tuple(Nic(index=net & _DEVICE, classes=nearest) for net, nearest in sorted(near.items()))
     return Topology(name, tuple(Gpu(device & _DEVICE) for device in devices), classes, nics)
 
@@ -255,17 +233,3 @@ def _distance(kind: str) -> int:
 
 def _numbers(channel: Element, tag: str) -> list[int]:
     return [value for element in channel.findall(tag) if (value := number(element, "dev")) is not None]
-
-
-def _neighbours(graph: Element, channel: Element) -> Iterator[tuple[int, int]]:
-    gpus = _numbers(channel, "gpu")
-    yield from pairwise(gpus)
-    if number(graph, "pattern") == 4 and len(gpus) > 2 and not channel.findall("net"):
-        yield gpus[-1], gpus[0]
-
-
-def _entries(channel: Element) -> Iterator[tuple[int, int]]:
-    """Yield the NICs of a channel with the GPUs beside them: data comes in at the first and leaves at the last."""
-    nets, gpus = _numbers(channel, "net"), _numbers(channel, "gpu")
-    if nets and gpus:
-        yield nets[0], gpus[0]

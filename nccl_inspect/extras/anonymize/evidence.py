@@ -1,8 +1,8 @@
 """Files of evidence without names, as files of the same form: pickles, JSON, YAML and what tools print.
 
-A kind (:class:`nccl_inspect.artifacts.Kind`) may state ``NAMES``: keys with one of :data:`MEANINGS`. A key is the last
-one above a value, or the last ones, joined by dots; ``labels.*`` is any key of ``labels``. A value under a key that it
-does not state is masked, unless it tells nothing: a number, a time, a word that every system has.
+``artifacts/names.toml`` states for a kind (:class:`nccl_inspect.artifacts.Kind`) keys with one of :data:`MEANINGS`. A
+value under a key that it does not state is masked, unless it tells nothing: a number, a time, a word that every system
+has.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_inspect.artifacts import Kind, containers, machine
@@ -242,6 +243,17 @@ MEANINGS = frozenset(
 """Names: of hosts, users, objects (from whose names others are made), of anything, or of it unless it is a word of
 messages. Of a variable, and its value, alone or behind its name. A command, or a word of one."""
 _MASKED = "masked"
+
+
+def stated_names(kind: str) -> dict[str, str]:
+    """Return the keys that are known of a kind of evidence, with their meanings."""
+    import tomllib
+
+    table = tomllib.loads(Path(machine.__file__).with_name("names.toml").read_text(encoding="utf-8"))
+    meanings: dict[str, list[str]] = table.get(kind.rpartition(".")[2], {})
+    return {key: meaning for meaning, keys in meanings.items() for key in keys}
+
+
 _LEARNED = ("host", "user", "object", "name", "label", "secret")
 _TEXTS = ("text", "command", "path", "setting")
 _NO_HOSTS = ("localhost", "none", "null", "(null)", "~")
@@ -561,7 +573,7 @@ class Evidence:
 
     def _fields_of(self, kind: Kind) -> Fields:
         if kind not in self._fields:
-            self._fields[kind] = Fields(getattr(kind, "NAMES", {}), self._anonymizer.scrubber)
+            self._fields[kind] = Fields(stated_names(kind.__name__), self._anonymizer.scrubber)
         return self._fields[kind]
 
     def _learn_texts(self, gathered: Found) -> None:

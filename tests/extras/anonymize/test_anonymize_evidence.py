@@ -25,7 +25,7 @@ from nccl_inspect import artifacts
 from nccl_inspect.artifacts import Kind
 from nccl_inspect.artifacts.plain_pickle import loads
 from nccl_inspect.extras.anonymize import Anonymizer
-from nccl_inspect.extras.anonymize.evidence import MEANINGS, Evidence
+from nccl_inspect.extras.anonymize.evidence import MEANINGS, Evidence, stated_names
 from nccl_inspect.extras.anonymize.names import CATEGORIES, Names, load_table
 from nccl_inspect.model.job import Job
 from nccl_inspect.util import secrets
@@ -228,7 +228,7 @@ def test_an_unknown_key_hides_its_value(secret: str, keys: list[str]) -> None:
 
 def test_all_meanings_are_known() -> None:
     for kind in artifacts.kinds():
-        assert set(getattr(kind, "NAMES", {}).values()) <= MEANINGS, kind
+        assert set(stated_names(kind.__name__).values()) <= MEANINGS, kind
 
 
 def test_a_kind_that_states_nothing_is_masked() -> None:
