@@ -557,7 +557,7 @@ class Evidence:
             pass
         self._learn_texts(gathered)
         for meaning, names in gathered.by_meaning.items():
-            self._anonymizer.learn_names(meaning, names)
+            self._anonymizer.learned.names["label" if meaning == "name" else meaning] |= names
 
     def _fields_of(self, kind: Kind) -> Fields:
         if kind not in self._fields:

@@ -20,9 +20,14 @@ from nccl_inspect.util import atomic_files, wording
 # --- words that tell nothing --------------------------------------------------------------------------------------
 
 
-_LIST_HEAD = re.compile(r"^# ([a-z-]+): .*$", re.MULTILINE)
-_, *_TEXTS = _LIST_HEAD.split((Path(__file__).parent / "words.txt").read_text(encoding="utf-8"))
-LISTS = {name: frozenset(text.split()) for name, text in zip(_TEXTS[::2], _TEXTS[1::2], strict=True)}
+def read_parts(file: str) -> dict[str, str]:
+    """Return the parts of a file beside this one, by the names at their beginnings."""
+    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+    _, *parts = re.split(r"^# ([a-z-]+): .*\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+LISTS = {name: frozenset(text.split()) for name, text in read_parts("words.txt").items()}
 """The lists of ``words.txt``, which says what each of them is, by their names."""
 WORDS = LISTS["words"]
 ACCOUNTS = LISTS["accounts"]
@@ -146,12 +151,7 @@ class Names:
         return entries[name]
 
     def put(self, category: str, name: str, replacement: str) -> None:
-        """Set the replacement for a name unless it has one."""
-        self._given[category].add(self.table[category].setdefault(name, replacement))
-
-    def extend(self, category: str, name: str, front: str) -> None:
-        """Put a prefix in front of the replacement for a name."""
-        replacement = front + self.table[category][name]
+        """Set the replacement for a name."""
         self._given[category].add(replacement)
         self.table[category][name] = replacement
 
@@ -270,40 +270,10 @@ def load_table(path: str) -> dict[str, dict[str, str]]:
 EXPRESSION = r"[A-Za-z][\w.-]{0,100}+(?:\[\w[\w,/-]{0,2000}+\][\w.-]{0,60}+){1,4}+"
 """One expression in brackets: ``rack[1-2]-gpu[01-16,20]-ib``. The text before it must not be part of it."""
 _WHOLE = re.compile(rf"{EXPRESSION}(?![\[])", re.ASCII)
-_IN_TEXT = re.compile(rf"(?<![\w.-]){EXPRESSION}".encode(), re.ASCII)
 SIGN = re.compile(r"[A-Za-z-]\[\w|\w\[\w{1,40}+[-,]")
 """In every text with an expression; ``0[0]`` is none. To look for it alone takes a fraction of the time."""
-_SIGN = re.compile(SIGN.pattern.encode())
-_LIST = rb"[A-Za-z][\w.,:\[\]/-]{0,4000}+"
-_STATED = re.compile(
-    rb"(?:(?<![A-Za-z])(?i:node_?list|host_?list|nodenames?|mcpu_hosts|(?<=_)hosts)[\"']?\s?[=:]\s{0,2}"
-    rb"|(?<!\S)(?:-host|--?hosts|--host|--node-?list|--host-?list)[ =]{1,2}"
-    rb"|\b(?i:nodes?|hosts?|on)[ =:]{1,2}(?=[\w.-]{1,100}+\[))"
-    rb"(?:\"([^\"\n]{1,4000}+)\"|'([^'\n]{1,4000}+)'|(" + _LIST + rb"))"
-)
-"""What a key, an option or a word in front says to be hosts."""
-_COMMAND = re.compile(
-    rb"\b(?:mpirun|mpiexec(?:\.hydra)?|prterun|orterun|horovodrun|srun|sbatch|salloc|pdsh|clush|scontrol)\s([^\n]{1,8000}+)"
-)
-_SHORT_OPTION = re.compile(rb"(?<!\S)-[Hw][ =]{0,2}[\"']?(" + _LIST + rb")")
-_HOSTFILE = re.compile(rb"^[ \t]*([A-Za-z][\w.-]{1,250}+)[ \t]+(?:slots|max[_-]slots|sockets)[ \t]?=", re.MULTILINE)
-"""``gpu-a17 slots=8``."""
 _ITEM = re.compile(r"(?:\[[^\]]*\]|[^,\s\[\]])+")
 """One of a list: the commas within brackets part numbers."""
-
-
-def stated_lists(text: bytes) -> Iterator[bytes]:
-    """Yield the lists that a text says to be hosts."""
-    for match in _STATED.finditer(text):
-        yield match[1] or match[2] or match[3]
-    for command in _COMMAND.finditer(text):
-        yield from (match[1] for match in _SHORT_OPTION.finditer(command[1]))
-    yield from (match[1] for match in _HOSTFILE.finditer(text))
-
-
-def bracket_expressions(text: bytes) -> Iterator[bytes]:
-    """Return what a text holds that may be hosts in brackets."""
-    return (match[0] for match in _IN_TEXT.finditer(text)) if _SIGN.search(text) else iter(())
 
 
 def split_hosts(listed: str) -> Iterator[str]:
