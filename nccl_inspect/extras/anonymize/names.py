@@ -65,6 +65,16 @@ def is_rare(name: str) -> bool:
     )
 
 
+@cache
+def is_address(text: str) -> bool:
+    """Return whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 _WORD_PIECE = re.compile(r"[A-Za-z]+|%[A-Za-z]|\d+")
 _PROJECT = re.compile(r"(?<![A-Za-z%])[A-Za-z]\d{3}(?!\d*[a-z])", re.IGNORECASE)
 """``p123``: a project rather than a version."""

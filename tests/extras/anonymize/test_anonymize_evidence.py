@@ -179,10 +179,10 @@ FORMS: list[tuple[Kind, Callable[[Any], bytes], Callable[[bytes], Any]]] = [
 
 def change_document(kind: Kind, data: bytes) -> bytes:
     anonymizer = Anonymizer(Names())
-    evidence = Evidence(anonymizer)
-    evidence.learn(kind, "file", data)
+    evidence = Evidence(kind, anonymizer)
+    evidence.learn(data)
     anonymizer.settle()
-    return b"".join(evidence.blocks(kind, data))
+    return b"".join(evidence.blocks(data))
 
 
 def shape(value: Any, is_hidden: bool = False) -> Any:
