@@ -131,7 +131,6 @@ class Names:
         self._width = 1
         self._nets = {_net(name): _net(new) for name, new in self.table["ipv4"].items()}
         self._prefixes = {_prefix(name): _prefix(new) for name, new in self.table["ipv6"].items()}
-
         self._guids = {digits: new for name, new in self.table["guid"].items() if (digits := _guid_digits(name))}
 
     def settle(self, category: str, names: Iterable[str]) -> None:
@@ -144,20 +143,21 @@ class Names:
 
     def get(self, category: str, name: str) -> str:
         """Return the replacement for a name; the same each time. That of a secret is none itself."""
-        entries = self.table[category]
-        if category == "secret" and name in self._given[category]:
+        entries, given = self.table[category], self._given[category]
+        if category == "secret" and name in given:
             return name
-        if name not in entries and category == "guid" and (guid := self._guids.get(_guid_digits(name))):
-            entries[name] = _fill_digits(name, int(_guid_digits(guid) or "0", 16))
-            self._given[category].add(entries[name])
         if name not in entries:
-            replacement = self._new(category, name)
-            while replacement in self._given[category]:
-                replacement = self._new(category, name)
-            self._given[category].add(replacement)
-            entries[name] = replacement
-            if category == "guid" and (digits := _guid_digits(name)):
-                self._guids[digits] = replacement
+            guid = _guid_digits(name) if category == "guid" else ""
+            if guid in self._guids:
+                new = _fill_digits(name, int(_guid_digits(self._guids[guid]) or "0", 16))
+            else:
+                new = self._new(category, name)
+                while new in given:
+                    new = self._new(category, name)
+            given.add(new)
+            entries[name] = new
+            if guid:
+                self._guids.setdefault(guid, new)
         return entries[name]
 
     def put(self, category: str, name: str, replacement: str) -> None:
