@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from functools import cache, wraps
 from typing import Any
 
-import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.types import CallToolResult, ToolAnnotations
@@ -24,6 +23,7 @@ from nccl_inspect.grammar.production import Production
 from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.report.words import add_proofs
 from nccl_inspect.scanning import meaning
+from nccl_inspect.util.grouping import group_values
 
 # --- resources ----------------------------------------------------------------------------------------------------
 
@@ -54,12 +54,8 @@ def _rule(name: str) -> str:
 
 
 def _messages() -> str:
-    lines = ["# Recognized messages\n"]
-    lines += [
-        f"- {_SCHEME}://messages/{dialect}/{family}: {len(productions)}"
-        for (dialect, family), productions in _families().items()
-    ]
-    return "\n".join(lines) + "\n"
+    listed = (f"- {_SCHEME}://messages/{'/'.join(names)}: {len(own)}" for names, own in _families().items())
+    return "\n".join(["# Recognized messages\n", *listed]) + "\n"
 
 
 def _family(dialect: str, family: str) -> str:
@@ -78,10 +74,9 @@ def _family(dialect: str, family: str) -> str:
 @cache
 def _families() -> dict[tuple[str, str], list[Production]]:
     """Return the messages by dialect and family."""
-    families: dict[tuple[str, str], list[Production]] = {}
-    for file in files.list_files():
-        for production in files.read(file.read_text(encoding="utf-8"), file.name):
-            families.setdefault((production.dialect, production.family), []).append(production)
+    texts = ((file.read_text(encoding="utf-8"), file.name) for file in files.list_files())
+    productions = (production for text in texts for production in files.read(*text))
+    families = group_values(((production.dialect, production.family), production) for production in productions)
     return dict(sorted(families.items(), key=lambda entry: (entry[0][0] != "nccl", entry[0])))
 
 
@@ -116,11 +111,6 @@ def make_server(reader: LogReader) -> MCPServer:
         server.resource(address, name=name, title=title, description=words, mime_type="text/markdown")(page)
     prompts.add(server)
     return server
-
-
-def serve(reader: LogReader) -> None:
-    """Serve on standard input and output until the input ends."""
-    anyio.run(make_server(reader).run_stdio_async)
 
 
 def _turn_errors(function: Callable[..., Awaitable[CallToolResult]]) -> Callable[..., Awaitable[CallToolResult]]:
