@@ -17,7 +17,6 @@ from nccl_inspect.extras.anonymize.names import (
     LIBRARIES,
     LISTS,
     PUBLIC_PLACES,
-    SIGN,
     Names,
     expand,
     is_address,
@@ -27,7 +26,7 @@ from nccl_inspect.extras.anonymize.names import (
     message_words,
     read_parts,
 )
-from nccl_inspect.util.secrets import may_hide, replace_secrets
+from nccl_inspect.util.secrets import replace_secrets
 from nccl_inspect.util.text import encode
 from nccl_inspect.util.wording import fold_names
 
@@ -37,13 +36,6 @@ from nccl_inspect.util.wording import fold_names
 _MAX_REMEMBERED = 200_000
 _SHAPES = "|".join(f"(?P<{name}>{pattern})" for name, pattern in read_parts("shapes.txt").items())
 _FINDERS = re.compile(rf"(?P<hosts>(?<![\w.-]){EXPRESSION})|(?=[\w/~:\".\\])(?:{_SHAPES})", re.VERBOSE | re.ASCII)
-_PLAIN = re.compile(
-    r"(?:(?:[A-Za-z_][\w-]*+(?:\.[\w-]++)*+(?:/[A-Za-z]\w{0,20}+|:\d{1,6}+)?+|\d\d:\d\d:\d\d|\d{4}-\d\d-\d\d|\d++(?:\.\d++)?+%?)(?![^\s,;()\[\]|])"
-    r"|[\s,;()\[\]|#*+!?<>-]++)*+",
-    re.ASCII,
-)
-"""A text of words and numbers only, in which nothing but words can be names."""
-_WORDS = re.compile(r"[A-Za-z_][\w.-]*+", re.ASCII)
 _MAC = re.compile(r"(?:[0-9a-fA-F]{2}:){5,19}[0-9a-fA-F]{2}")
 _GUID = re.compile(r"(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}")
 _UUID = re.compile(r"(?i)(?<![0-9A-Za-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9A-Za-z])")
@@ -76,8 +68,6 @@ class Scrubber:
         self.names = names
         self._all: dict[str, str] = {}
         self._distinct: dict[str, str] = {}
-        self._harmless: set[str] = set()
-        """Words that are not names."""
         self._token = lru_cache(_MAX_REMEMBERED)(self._new_token)  # the same ones come again and again
         get = names.get
         self._ways: dict[str, Callable[[re.Match[str], bool], str]] = {
@@ -122,7 +112,6 @@ class Scrubber:
             name: new for name, new in self._all.items() if name in numbered or is_distinct(name) or is_rare(name)
         }
         self._token.cache_clear()
-        self._harmless.clear()
 
     def text(self, text: str, structural: bool = False) -> str:
         """Return the text with everything replaced.
@@ -130,19 +119,12 @@ class Scrubber:
         Args:
             structural: whether short common words count as names, too: in what precedes a message.
         """
-        is_simple = _PLAIN.fullmatch(text) and not may_hide(text) and not SIGN.search(text)
-        words = _WORDS.findall(text) if is_simple else None
-        if words is not None and self._harmless.issuperset(words):
-            return text
 
         def replace(found: re.Match[str]) -> str:
             way = self._ways.get(found.lastgroup or "")
             return way(found, structural) if way else self._token(found[0], structural)
 
-        new = _FINDERS.sub(replace, self.hide_secrets(text))
-        if words is not None and new == text and len(self._harmless) < _MAX_REMEMBERED:
-            self._harmless.update(word for word in words if word not in self._all)
-        return new
+        return _FINDERS.sub(replace, self.hide_secrets(text))
 
     def hide_secrets(self, text: str) -> str:
         """Return the text with the secrets replaced that a name announces; lines stay lines."""
