@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from nccl_inspect.event.types import EnvSetting
 from nccl_inspect.extras.anonymize.names import (
@@ -65,19 +65,10 @@ _LABEL = re.compile(r"[A-Za-z]{4,}")
 _HEXADECIMAL = re.compile(r"[a-f]+")
 
 
-class Part(NamedTuple):
-    """A part of a log."""
+def log_parts(source: Source) -> Iterator[tuple[list[bytes], bytes, Lines]]:
+    """Yield a source part by part: its text, cut so that each piece holds at most one line, and its lines.
 
-    pieces: list[bytes]
-    """The text, cut so that each piece holds at most one line."""
-    end: bytes
-    """What comes after each piece."""
-    lines: Lines
-    """The lines in it, as every other command reads them."""
-
-
-def log_parts(source: Source) -> Iterator[Part]:
-    """Yield a source part by part.
+    The text has pieces, and what comes after each of them; the lines are as every other command reads them.
 
     Raises:
         NoInputError: it cannot be read, or not to its end; what came before that was given.
@@ -86,7 +77,7 @@ def log_parts(source: Source) -> Iterator[Part]:
     reader = blocks.reader_of(head[:HEAD])
     if reader is None:
         for block in blocks.cut(data):
-            yield Part([*envelopes.spelled_out(block.lines, block.text)], b"\n", block)
+            yield [*envelopes.spelled_out(block.lines, block.text)], b"\n", block
         return
 
     def number_lines(lines: list[bytes], size: int) -> Lines:
@@ -99,9 +90,9 @@ def log_parts(source: Source) -> Iterator[Part]:
         if len(rest) > _MOST_BYTES:
             pieces, rest = [*pieces, rest], b""
         lines = [entry.line for entry in reader.feed(piece)]
-        yield Part(pieces, b"", number_lines(lines, len(piece)))
+        yield pieces, b"", number_lines(lines, len(piece))
         total += len(lines)
-    yield Part([rest], b"", number_lines([entry.line for entry in reader.finish()], 0))
+    yield [rest], b"", number_lines([entry.line for entry in reader.finish()], 0)
 
 
 class Anonymizer:
@@ -137,14 +128,14 @@ class Anonymizer:
         """
         counts, short = Counts(), Short()
         try:
-            for part in log_parts(source):
-                text = part.lines.text if part.end else b"".join(part.pieces)
+            for pieces, end, lines in log_parts(source):
+                text = lines.text if end else b"".join(pieces)
                 self.learned.learn(text)
                 damaged = counts.damaged_lines
-                self._scanner.scan(part.lines.lines, counts, self._learn_line, part.lines.mended)
+                self._scanner.scan(lines.lines, counts, self._learn_line, lines.mended)
                 if counts.damaged_lines > damaged:
                     self._doubtful.update(map(decode, _PRINTERS.findall(text)))
-                short.add(part.lines)
+                short.add(lines)
             for line in short.read(source.name, counts, self._grammar):
                 self._learn_line(*line)
         finally:
@@ -241,8 +232,8 @@ class Anonymizer:
         Raises:
             NoInputError: it cannot be read, or not to its end; what came before that was given.
         """
-        for part in log_parts(source):
-            text = b"".join([self._line(piece) + part.end for piece in part.pieces])
+        for pieces, end, _ in log_parts(source):
+            text = b"".join([self._line(piece) + end for piece in pieces])
             if _NEXT_LINES.search(text):
                 text = encode(self.scrubber.hide_secrets(decode(text)))
             yield self._remains.replace_names(text)

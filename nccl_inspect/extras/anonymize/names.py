@@ -129,7 +129,7 @@ class Names:
         self._given = {category: set(entries.values()) for category, entries in self.table.items()}
         self._counts = {category: len(entries) for category, entries in self.table.items()}
         self._width = 1
-        self._nets = {_net(name): _net(new) for name, new in self.table["ipv4"].items()}
+        self._nets = {name.rpartition(".")[0]: new.rpartition(".")[0] for name, new in self.table["ipv4"].items()}
         self._prefixes = {_prefix(name): _prefix(new) for name, new in self.table["ipv6"].items()}
         self._guids = {digits: new for name, new in self.table["guid"].items() if (digits := _guid_digits(name))}
 
@@ -191,14 +191,15 @@ class Names:
         address = ipaddress.IPv4Address(name)
         kept = next((net for net in _TELLING if name.startswith(f"{net}.")), None)
         first = kept or ("10" if address.is_private else "198")
-        net = self._nets.get(_net(name))
+        old, _, last = name.rpartition(".")
+        net = self._nets.get(old)
         if net is None:
             number = 1 + sum(other.startswith(f"{first}.") for other in set(self._nets.values()))
             high, low = number >> 8, number & 255
             starts = {"10": f"{10 + (high >> 8)}.{high & 255}", "198": f"198.{18 + high}"}
-            net = self._nets[_net(name)] = f"{kept or starts[first]}.{low}"
-        if name.endswith((".0", ".255")):
-            return f"{net}.{name.rpartition('.')[2]}"
+            net = self._nets[old] = f"{kept or starts[first]}.{low}"
+        if last in ("0", "255"):
+            return f"{net}.{last}"
         self._counts[net] = self._counts.get(net, 0) + 1
         return f"{net}.{self._counts[net] & 255}"
 
@@ -225,10 +226,6 @@ class Names:
         text = json.dumps({"schema": SCHEMA, "names": table}, indent=1, ensure_ascii=True) + "\n"
         with atomic_files.open_replacement(target, "--map", 0o600) as file:
             file.write(text.encode())
-
-
-def _net(address: str) -> str:
-    return address.rpartition(".")[0]
 
 
 def _prefix(address: str) -> str:

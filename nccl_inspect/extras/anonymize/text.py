@@ -34,22 +34,16 @@ from nccl_inspect.util.wording import fold_names
 
 
 _MAX_REMEMBERED = 200_000
-_SHAPES = "|".join(f"(?P<{name}>{pattern})" for name, pattern in read_parts("shapes.txt").items())
-_FINDERS = re.compile(rf"(?P<hosts>(?<![\w.-]){EXPRESSION})|(?=[\w/~:\".\\])(?:{_SHAPES})", re.VERBOSE | re.ASCII)
+_SHAPES = read_parts("shapes.txt")
+_OF_TOKEN = {
+    name[3:]: re.compile(pattern, re.VERBOSE | re.ASCII) for name, pattern in _SHAPES.items() if name[:3] == "of-"
+}
+"""What a whole word may be, by the category of such names."""
+_ANY = "|".join(f"(?P<{name}>{pattern})" for name, pattern in _SHAPES.items() if name[:3] != "of-")
+_FINDERS = re.compile(rf"(?P<hosts>(?<![\w.-]){EXPRESSION})|(?=[\w/~:\".\\])(?:{_ANY})", re.VERBOSE | re.ASCII)
 _MAC = re.compile(r"(?:[0-9a-fA-F]{2}:){5,19}[0-9a-fA-F]{2}")
 _GUID = re.compile(r"(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}")
 _UUID = re.compile(r"(?i)(?<![0-9A-Za-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9A-Za-z])")
-_SECRET = re.compile(
-    r"hf_(?=\w*[A-Z0-9])\w{4,}|gh[pousr]_\w{4,}|github_pat_\w{4,}|(?:AKIA|ASIA)[A-Z0-9]{4,}|sk-(?=[\w-]*\d)[\w-]{4,}|"
-    r"glpat-[\w-]{2,}|xox[abprs]-[\w-]{4,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*|nvapi-[\w-]{4,}|dapi[0-9a-f]{16,}",
-    re.ASCII,
-)
-_CLOUD = re.compile(r"(?:i|eni|vpc|subnet|sg|vol|ami|fs|lt|rtb|igw|cr|pg)-[0-9a-f]{8,17}")
-_HASH = re.compile(r"[0-9a-f]{64}|sha256-[0-9a-f]{64}")
-_CLOUD_HOST = re.compile(
-    r"ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[\w.-]+)?|[\w-]+(?:\.[\w-]+)*\.(?:internal|local|corp|lan|intra)"
-)
-_PUBLIC_NAME = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.(?:com|org|net|edu|gov|io|ai|cloud)")
 _IPV6 = re.compile(r"(?i)(?:[0-9a-f]+:){7}[0-9a-f]+$|[0-9a-f]{4}:|::ffff:")
 """What is an address for sure: ``12:34:56`` and ``a::b`` are not."""
 _PARTS = re.compile(r"([._-]+)")
@@ -84,12 +78,14 @@ class Scrubber:
             "behind": lambda found, structural: (
                 f"{self._token(found['interface'][:-1], structural)}:{self._colons(found['there'], structural)}"
             ),
-            "address": lambda found, _: self._ipv4(found[0]),
+            "address": lambda found, _: self._ipv4(found[0]) or found[0],
             "arn": lambda found, _: found["service"] + get("cloud", found["account"]),
             "quoted": lambda found, structural: (
                 f'"{self._all.get(found["inner"]) or self.text(found["inner"], structural)}"'
             ),
-            "placed": lambda found, _: found["before"] + self._placed(found["name"]),
+            "placed": lambda found, _: (
+                found["before"] + (self._ipv4(found["name"]) or self._token(found["name"], True))
+            ),
             "inside": lambda found, _: self._inside(found),
         }
         self.refresh()
@@ -136,10 +132,6 @@ class Scrubber:
         """Return the replacement for a name that the table holds; None where it does not."""
         return self._all.get(name)
 
-    def replace_known(self, text: str) -> str:
-        """Return words that are joined by dots and the like, with all known names in them replaced."""
-        return self._replace_in_parts(text, self._all)
-
     def host(self, name: str) -> str:
         """Return the replacement for a host under any of its names."""
         return self._all.get(name) or self.text(name, structural=True)
@@ -157,9 +149,6 @@ class Scrubber:
             if new := self.names.table["host"].get(host[start:]):
                 return self.text(host[:start]) + new
         return self.text(host, structural=True)
-
-    def _placed(self, name: str) -> str:
-        return self._ipv4(name) if is_address(name) else self._token(name, structural=True)
 
     def _inside(self, found: re.Match[str]) -> str:
         if is_public(found["site"]) or PUBLIC_PLACES.match(found["inside"]):
@@ -218,26 +207,31 @@ class Scrubber:
         return re.sub(r"[\w.]+", lambda match: self._token(match[0], structural), text)
 
     def _ipv4(self, text: str) -> str:
-        return text if not is_address(text) or _is_kept(text) else self.names.get("ipv4", text)
+        """Return the replacement for an address; nothing for what is none."""
+        return "" if not is_address(text) else text if _is_kept(text) else self.names.get("ipv4", text)
 
     def _new_token(self, token: str, structural: bool) -> str:
         names = self._all if structural else self._distinct
         if token in names:
             return names[token]
-        for pattern, category in ((_SECRET, "secret"), (_CLOUD, "cloud"), (_HASH, "hash"), (_CLOUD_HOST, "host")):
-            if pattern.fullmatch(token) and not (category == "host" and self._knows_start(token)):
+        for category in ("secret", "cloud", "hash", "host"):
+            if category == "host" and token.partition(".")[0] in self._all:
+                break
+            if _OF_TOKEN[category].fullmatch(token):
                 return self.names.get(category, token)
         token = _UUID.sub(lambda match: self.names.get("uuid", match[0]) if match[0].strip("0-") else match[0], token)
-        if _PUBLIC_NAME.fullmatch(token) and not is_public(token) and not self._knows_start(token):
+        is_known = token.partition(".")[0] in self._all
+        if _OF_TOKEN["site"].fullmatch(token) and not is_public(token) and not is_known:
             return token if PUBLIC_PLACES.match(f"{token}/") else self.names.get("site", token)
-        return self._replace_in_parts(token, self._distinct)
+        return self.replace_in_parts(token, self._distinct)
 
-    def _knows_start(self, token: str) -> bool:
-        return token.partition(".")[0] in self._all
+    def replace_in_parts(self, token: str, known: dict[str, str] | None = None) -> str:
+        """Replace the longest names in a word in which they are joined by dots, dashes or underscores.
 
-    def _replace_in_parts(self, token: str, names: dict[str, str]) -> str:
-        """Replace the longest names in a word in which they are joined by dots, dashes or underscores."""
-        parts = _PARTS.split(token)
+        Args:
+            known: names with what stands for them; all when left out.
+        """
+        names, parts = self._all if known is None else known, _PARTS.split(token)
         if len(parts) > _MAX_PARTS:
             return token
         out, at = "", 0
@@ -281,9 +275,10 @@ def _is_kept(text: str) -> bool:
 
 def is_distinct(name: str) -> bool:
     """Return whether a name is one wherever it stands, and no common word."""
+    has_digit = any(map(str.isdigit, name))
     if name.isdigit() or is_plain(name):
-        return any(char.isdigit() for char in name) and any(char.isalpha() for char in name) and "-" in name
-    return len(name) >= 5 or any(char.isdigit() for char in name) or "-" in name
+        return has_digit and any(map(str.isalpha, name)) and "-" in name
+    return len(name) >= 5 or has_digit or "-" in name
 
 
 # --- the names alone ----------------------------------------------------------------------------------------------
@@ -348,7 +343,11 @@ class Remains:
     """
 
     def __init__(self, names: Names) -> None:
-        self._finder = Finder(names, _PLAIN_NAMES, lambda _, name: len(name) >= 4 and _stands_out(name))
+        self._finder = Finder(
+            names,
+            _PLAIN_NAMES,
+            lambda _, name: len(name) >= 4 and is_distinct(name) and ("-" in name or any(map(str.isdigit, name))),
+        )
         self._secrets = {encode(name): encode(new) for name, new in names.table["secret"].items() if _is_telling(name)}
         either = b"|".join(map(re.escape, sorted(self._secrets, key=len, reverse=True)))
         self._secret = re.compile(either) if either else None
@@ -363,10 +362,6 @@ class Remains:
             whole = rb"(?<![A-Za-z0-9])" + re.escape(encode(name)) + rb"(?![A-Za-z0-9])"
             text = re.sub(whole, encode(left[name]), text)
         return text
-
-
-def _stands_out(name: str) -> bool:
-    return is_distinct(name) and ("-" in name or any(char.isdigit() for char in name))
 
 
 class Leaks:
@@ -412,7 +407,7 @@ def rename_file(name: str, scrubber: Scrubber) -> str:
 def _rename_part(part: str, category: str, scrubber: Scrubber) -> str:
     if known := scrubber.find_known(part):
         return known
-    new = scrubber.replace_known(_ADDRESS.sub(lambda match: scrubber.host(match[0]), part))
+    new = scrubber.replace_in_parts(_ADDRESS.sub(lambda match: scrubber.host(match[0]), part))
     words = _PARTS.split(new)
     if len(words) > _MAX_PARTS:
         return scrubber.names.get(category, part)
