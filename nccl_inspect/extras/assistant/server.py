@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import tomllib
 from collections.abc import Awaitable, Callable
 from functools import cache, wraps
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.types import CallToolResult, ToolAnnotations
+from pydantic import Field
 
 from nccl_inspect import explain as explaining
 from nccl_inspect._version import __version__
@@ -17,7 +20,7 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.extras.assistant import prompts
 from nccl_inspect.extras.assistant.reader import LogReader
 from nccl_inspect.extras.assistant.results import cut_text
-from nccl_inspect.extras.assistant.tools import TITLES, Tools
+from nccl_inspect.extras.assistant.tools import Tools
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.judging.engine import CATEGORIES, list_rules
@@ -97,11 +100,10 @@ def make_server(reader: LogReader) -> MCPServer:
         version=__version__,
         log_level="ERROR",
     )
-    tools = Tools(reader)
-    for name, title in TITLES.items():
-        function = getattr(tools, name)
-        words = inspect.getdoc(function)
-        server.add_tool(_turn_errors(function), name=name, title=title, description=words, annotations=_READS)
+    tools, says = Tools(reader), tomllib.loads((Path(__file__).parent / "tools.toml").read_text(encoding="utf-8"))
+    for name, title in says["titles"].items():
+        function = _turn_errors(getattr(tools, name), says["parameters"])
+        server.add_tool(function, name=name, title=title, description=inspect.getdoc(function), annotations=_READS)
     for address, name, title, words, page in (
         (f"{_SCHEME}://rules", "rules", "Rules", _SAYS_RULES, _rules),
         (_RULE, "rule", "Rule page", _SAYS_RULE, _rule),
@@ -113,8 +115,12 @@ def make_server(reader: LogReader) -> MCPServer:
     return server
 
 
-def _turn_errors(function: Callable[..., Awaitable[CallToolResult]]) -> Callable[..., Awaitable[CallToolResult]]:
-    """Turn errors that a user can act on into tool errors: what happened, and what to do."""
+def _turn_errors(function: Callable[..., Awaitable[CallToolResult]], says: dict[str, str]) -> Callable[..., Any]:
+    """Return a tool whose parameters are described, and whose errors say what happened, and what to do.
+
+    Args:
+        says: what parameters mean, by their names, or by those of the tool and the parameter.
+    """
 
     @wraps(function)
     async def wrapper(*args: Any, **values: Any) -> CallToolResult:
@@ -123,4 +129,11 @@ def _turn_errors(function: Callable[..., Awaitable[CallToolResult]]) -> Callable
         except NcclInspectError as error:
             raise ToolError(cut_text(str(error), _MAX_ERROR)) from None
 
+    signature = inspect.signature(function, eval_str=True)
+    described = [
+        one.replace(annotation=Annotated[one.annotation, Field(description=text)]) if text else one
+        for one in signature.parameters.values()
+        for text in [says.get(f"{function.__name__}.{one.name}", says.get(one.name))]
+    ]
+    vars(wrapper)["__signature__"] = signature.replace(parameters=described)
     return wrapper

@@ -1,7 +1,7 @@
 """The tools: what an assistant may ask, which reads and never writes.
 
 Each public method of :class:`Tools` is a tool: assistants read its docstring, and its annotations are the schemas.
-:data:`TITLES` lists them.
+``tools.toml`` has their titles, and what the parameters mean.
 """
 
 from __future__ import annotations
@@ -38,43 +38,18 @@ from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
 
-TITLES = {
-    "check": "Check a job against a policy",
-    "diff": "What changed between two runs",
-    "evidence": "Findings in full, with their log lines",
-    "explain": "What a rule or a log line means",
-    "paths": "The path of each pair of ranks",
-    "rules": "Rules",
-    "summarize": "Verdict on a job from its NCCL log",
-}
 MAX_AROUND = 20
 """Lines before and after."""
 _MAX_FILES = 6
 
 
 Name = Annotated[str, Field(max_length=4096)]
-Logs = Annotated[
-    Annotated[list[Name], Field(min_length=1, max_length=64)] | Name,
-    Field(
-        description="The log of one job: files, folders (with the evidence beside the logs), archives or globs. "
-        "Relative paths start at the folder that the server may read."
-    ),
-]
-Platform = Annotated[
-    str | None, Field(description="Machine type, such as p5.48xlarge, if the log does not name it.", max_length=80)
-]
-Topology = Annotated[
-    Annotated[list[Name], Field(max_length=16)] | Name | None,
-    Field(description="Files with the output of 'nvidia-smi topo -m' or NCCL's topology XML."),
-]
-WhichJob = Annotated[
-    str | None,
-    Field(description="Number or name of a job, if the input holds several. Default: the worst.", max_length=200),
-]
-WhichRun = Annotated[
-    int | None, Field(description="Run of a restarted job; 1 is the first. Default: the latest.", ge=1)
-]
-Offset = Annotated[int, Field(description="Entries to skip: see 'more' in the previous answer.", ge=0)]
+Logs = Annotated[list[Name], Field(min_length=1, max_length=64)] | Name
+Platform = Annotated[str | None, Field(max_length=80)]
+Topology = Annotated[list[Name], Field(max_length=16)] | Name | None
+WhichJob = Annotated[str | None, Field(max_length=200)]
+WhichRun = Annotated[int | None, Field(ge=1)]
+Offset = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(max_length=MAX_LINES * MAX_LINE)]
 
 
@@ -106,26 +81,15 @@ class Tools:
         self,
         ctx: Context,
         logs: Logs,
-        rank: Annotated[str | None, Field(description="Paths from or to these ranks: 3, 0-7 or 0-56:8.")] = None,
-        host: Annotated[
-            str | None, Field(description="Paths from or to this host: name, glob or node-[01-16].")
-        ] = None,
-        scope: Annotated[
-            Literal["intra", "inter", "unknown"] | None, Field(description="Within or between hosts.")
-        ] = None,
-        transport: Annotated[
-            str | None, Field(description="Transport or prefix: NET, NET/Socket, ib, P2P/CUMEM.")
-        ] = None,
-        verdict: Annotated[
-            Literal["ok", "fallback", "unknown"] | None,
-            Field(description="fallback: a faster path should be possible."),
-        ] = None,
-        rule: Annotated[str | None, Field(description="Paths that findings of this rule are about.")] = None,
-        slowest_first: Annotated[bool, Field(description="Sort by the usual speed of such paths.")] = False,
+        rank: str | None = None,
+        host: str | None = None,
+        scope: Literal["intra", "inter", "unknown"] | None = None,
+        transport: str | None = None,
+        verdict: Literal["ok", "fallback", "unknown"] | None = None,
+        rule: str | None = None,
+        slowest_first: bool = False,
         offset: Offset = 0,
-        limit: Annotated[
-            int, Field(description="Maximum number of pairs; long ones leave room for fewer.", ge=1, le=100)
-        ] = 20,
+        limit: Annotated[int, Field(ge=1, le=100)] = 20,
         platform: Platform = None,
         topology: Topology = None,
         job: WhichJob = None,
@@ -162,16 +126,11 @@ class Tools:
         self,
         ctx: Context,
         logs: Logs,
-        rule: Annotated[
-            str | None, Field(description="Only findings of this rule. Default: all, in order of importance.")
-        ] = None,
-        around: Annotated[
-            str | None,
-            Field(description="Show the log around this line: FILE:LINE, such as job.log:26.", max_length=4096),
-        ] = None,
-        about: Annotated[int, Field(description="Lines before and after it.", ge=0, le=MAX_AROUND)] = 5,
+        rule: str | None = None,
+        around: Name | None = None,
+        about: Annotated[int, Field(ge=0, le=MAX_AROUND)] = 5,
         offset: Offset = 0,
-        limit: Annotated[int, Field(description="Maximum number of findings.", ge=1, le=20)] = 3,
+        limit: Annotated[int, Field(ge=1, le=20)] = 3,
         platform: Platform = None,
         topology: Topology = None,
         job: WhichJob = None,
@@ -206,11 +165,8 @@ class Tools:
 
     async def explain(
         self,
-        what: Annotated[
-            Annotated[list[Text], Field(max_length=MAX_LINES)] | Text,
-            Field(description="The name of one rule, or log lines, with or without their prefix."),
-        ],
-        offset: Annotated[int, Field(description="Characters of a rule's page, or lines, to skip.", ge=0)] = 0,
+        what: Annotated[list[Text], Field(max_length=MAX_LINES)] | Text,
+        offset: Offset = 0,
     ) -> Annotated[CallToolResult, Answer]:
         """Explain a rule (its page: meaning, causes, fixes) or single log lines, field by field.
 
@@ -231,10 +187,10 @@ class Tools:
 
     async def rules(
         self,
-        category: Annotated[str | None, Field(description="Only rules of this category.")] = None,
-        search: Annotated[str | None, Field(description="Only rules with this word in name or title.")] = None,
+        category: str | None = None,
+        search: str | None = None,
         offset: Offset = 0,
-        limit: Annotated[int, Field(description="Maximum number of rules.", ge=1, le=200)] = 60,
+        limit: Annotated[int, Field(ge=1, le=200)] = 60,
     ) -> Annotated[CallToolResult, Answer]:
         """List the rules: name, category, usual severity, and the defect that the rule detects.
 
@@ -256,10 +212,10 @@ class Tools:
         self,
         ctx: Context,
         logs: Logs,
-        policy: Annotated[Name, Field(description="A policy file (TOML), as 'nccl-inspect check --learn' writes it.")],
-        strict: Annotated[bool, Field(description="Treat undecided expectations as broken.")] = False,
+        policy: Name,
+        strict: bool = False,
         offset: Offset = 0,
-        limit: Annotated[int, Field(description="Maximum number of expectations.", ge=1, le=50)] = 20,
+        limit: Annotated[int, Field(ge=1, le=50)] = 20,
         platform: Platform = None,
         topology: Topology = None,
         job: WhichJob = None,
@@ -293,9 +249,9 @@ class Tools:
         before: Logs,
         after: Logs,
         offset: Offset = 0,
-        limit: Annotated[int, Field(description="Maximum number of changes.", ge=1, le=50)] = 20,
+        limit: Annotated[int, Field(ge=1, le=50)] = 20,
         platform: Platform = None,
-        job: Annotated[str | None, Field(description="Number or name of the job, if an input holds several.")] = None,
+        job: str | None = None,
     ) -> Annotated[CallToolResult, Answer]:
         """Compare two runs of a job, a good one (before) and a bad one (after): what changed, and what explains what.
 
