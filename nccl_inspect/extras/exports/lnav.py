@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from itertools import chain
 from pathlib import Path
@@ -48,23 +48,25 @@ _MAX_PATTERN = 8_000
 
 def export(productions: Sequence[Production]) -> str:
     """Return the format, to be installed with ``lnav -i``."""
-    events = group_by_event(productions)
-    groups = {f"{snake_case(event)}{part}": group for event, own in events.items() for part, group in _groups(own)}
-    regexes = {}
-    for name, group in groups.items():  # alternatives with the same groups in the same order have one set of names
-        order = merge_orders([_captured_columns(shape) for _, shape in group]) or []
-        padded = "|".join(_pad_pattern(shape, [name for name in order if name]) for _, shape in group)
-        regexes[name] = {"pattern": _line(f"(?|{padded})")}
-    plain = [shape for group in groups.values() for _, shape in group]
+    events = {
+        snake_case(event): [shape for production in own for shape in split_message(production)]
+        for event, own in group_by_event(productions).items()
+    }
+    regexes, plain = {}, list[Shape]()
+    for event, own in events.items():
+        for number, group in enumerate(_groups(own), 1):
+            # Alternatives with the same groups in the same order have one set of names.
+            order = [name for name in merge_orders(list(map(_captured_columns, group))) or () if name]
+            padded = "|".join(_pad_pattern(shape, order) for shape in group)
+            regexes[event if number == 1 else f"{event}_{number}"] = {"pattern": _line(f"(?|{padded})")}
+            plain += group
     regexes |= {name: {"pattern": _line(pattern)} for name, pattern in _other_patterns(plain)}
     document = deepcopy(_TEMPLATE["format"])
     form = document["nccl_log"]
     form["regex"] = regexes
-    form["value"] = dict(_values(events))
+    form["value"] = dict(_values(chain(*events.values())))
     form["search-table"] = {
-        f"nccl_{snake_case(event)}": {
-            "pattern": "|".join(f"(?: {_plain_pattern(s)}{_END})" for p in own for s in split_message(p))
-        }
+        f"nccl_{event}": {"pattern": "|".join(f"(?: {_plain_pattern(shape)}{_END})" for shape in own)}
         for event, own in events.items()
     }
     # A line of each event as lnav is to read it; lnav checks them when it loads the format.
@@ -77,21 +79,16 @@ def export(productions: Sequence[Production]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-_Member = tuple[Production, Shape]
-
-
-def _groups(productions: Sequence[Production]) -> Iterator[tuple[str, list[_Member]]]:
-    """Yield shapes of which one pattern can be made: those that keep one order of fields, nearly always all."""
-    groups: list[list[_Member]] = []
-    for member in ((production, shape) for production in productions for shape in split_message(production)):
-        for group in groups:
-            if merge_orders([_captured_columns(shape) for _, shape in (*group, member)]):
-                group.append(member)
-                break
+def _groups(shapes: Sequence[Shape]) -> list[list[Shape]]:
+    """Return shapes of which one pattern can be made: those that keep one order of fields, nearly always all."""
+    groups: list[list[Shape]] = []
+    for shape in shapes:
+        fitting = (group for group in groups if merge_orders(list(map(_captured_columns, (*group, shape)))))
+        if group := next(fitting, None):
+            group.append(shape)
         else:
-            groups.append([member])
-    for index, group in enumerate(groups):
-        yield (f"_{index + 1}" if index else ""), group
+            groups.append([shape])
+    return groups
 
 
 def column(name: str) -> str:
@@ -167,9 +164,8 @@ def _line(message: str) -> str:
     return f"^{head_pattern(lambda name, pattern: f'(?<{name}>{pattern})', _TIME)}(?: |$)(?<body>{message}){_END}"
 
 
-def _values(events: dict[str, list[Production]]) -> Iterator[tuple[str, dict[str, object]]]:
+def _values(shapes: Iterable[Shape]) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield the columns: those of the prefix, then those of the events."""
-    shapes = (shape for own in events.values() for production in own for shape in split_message(production))
     specs = group_values(
         (column(field.name), "string" if field.spec == "h" else field_kind(field.spec))
         for shape in shapes
