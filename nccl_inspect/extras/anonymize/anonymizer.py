@@ -19,6 +19,7 @@ from nccl_inspect.event.types import EnvSetting
 from nccl_inspect.extras.anonymize.names import (
     ACCOUNTS,
     LIBRARIES,
+    LISTS,
     Names,
     expand,
     is_plain,
@@ -49,13 +50,6 @@ _MOST_BYTES = 8 * BLOCK
 _MAX_REMEMBERED = 100_000
 _FEW, _MANY = 3, 10
 """Lines of a process whose name is damaged, and of one that is not."""
-_HOST_FIELDS = {"node", "nodes", "host", "hostname", "address"}
-_HOST_DIALECTS = {"launchers", "torch", "nccl-tests", "frameworks"}
-"""Where a node is a host; in NCCL's own messages it is a GPU, NIC or bridge of the topology."""
-_IDENTIFIERS = {"guid": "guid", "serial": "guid", "uuid_high": "guid", "uuid_low": "guid"}
-_NUMBERS = {"lid", "interface_hex"}
-"""Numbers that are the same for a port of InfiniBand wherever it is named."""
-_HOST_SETTINGS = {"NCCL_HOSTID", "NCCL_COMM_ID"}
 _PRINTERS = re.compile(rb"(?<![\w.-])([A-Za-z0-9_][\w.-]{0,250}):\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )")
 """The hosts of lines of which nothing else can be read."""
 _NEXT_LINES = re.compile(rb"\bvalue\b|[|>][-+\d]*\r?\n|-----BEGIN")
@@ -152,11 +146,11 @@ class Anonymizer:
         hosts = self.learned.names["host"]
         if parsed.kind is EnvSetting:
             event = parsed.event
-            if isinstance(event, EnvSetting) and event.name in _HOST_SETTINGS:
+            if isinstance(event, EnvSetting) and event.name in LISTS["settings-of-hosts"]:
                 hosts.update(word for word in words(event.value) if not is_plain(word))
-        elif parsed.production.dialect in _HOST_DIALECTS:
+        elif parsed.production.dialect in LISTS["dialects-of-hosts"]:
             for name, value in (parsed.production.read(parsed.message) or {}).items():
-                if name in _HOST_FIELDS and isinstance(value, str):
+                if name in LISTS["fields-of-hosts"] and isinstance(value, str):
                     hosts.update(word for host in split_hosts(value) for word in words(host))
 
     def settle(self) -> None:
@@ -268,10 +262,10 @@ class Anonymizer:
     def _value(self, name: str, value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(self._value(name, item) for item in value)
-        if isinstance(value, int) and name.rstrip("0123456789") in _NUMBERS and value:
+        if isinstance(value, int) and name.rstrip("0123456789") in LISTS["fields-of-numbers"] and value:
             return int(self.names.get("guid", f"0x{value:x}"), 16)
         if not isinstance(value, str):
             return value
-        if name in _IDENTIFIERS:
-            return value if not value.strip("0x:") else self.names.get(_IDENTIFIERS[name], value)
+        if name in LISTS["fields-of-guids"]:
+            return self.names.get("guid", value) if value.strip("0x:") else value
         return self.scrubber.text(value)

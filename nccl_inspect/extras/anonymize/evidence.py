@@ -27,36 +27,20 @@ from nccl_inspect.extras.anonymize.names import (
     message_words,
     split_hosts,
 )
+from nccl_inspect.extras.anonymize.text import OF_WORD
 from nccl_inspect.util import secrets
 from nccl_inspect.util.text import decode, encode
 
-MEANINGS = frozenset(
-    (
-        *("host", "user", "object", "name", "label", "secret", "path", "text", "command", "variable", "setting"),
-        *("image", "id", "guid", "mac", "key", "kept"),
-    )
-)
-"""Names: of hosts, users, objects (from whose names others are made), of anything, or of it unless it is a word of
-messages. Of a variable, and its value, alone or behind its name. A command, or a word of one."""
+MEANINGS = LISTS["meanings"]
 _MASKED = "masked"
-_NO_HOSTS = ("localhost", "none", "null", "(null)", "~")
-"""What stands where a host would, and is none."""
-_OWN_KEYS = ("labels", "annotations", "matchLabels", "nodeSelector", "Labels", "data", "stringData", "binaryData")
-"""Mappings whose keys somebody chose."""
 _KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_INNOCUOUS = re.compile(
-    r"[-+]?\d[\d.,:]*(?:[eE][-+]?\d+)?\s?(?:%|[A-Za-z]{1,3}(?:/s)?)?|0x[0-9a-fA-F]{1,4}|v\d[\w.]*|[\W_]*"
-    r"|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?|(?i:true|false|yes|no|on|off|none|null|unknown|n/a)"
-)
 _JOINED = re.compile(r"[\s/@]")
 _SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
 _DIGITS = re.compile(r"\d+")
 _SERIAL = re.compile(r"\d{11,}")
 """A number that somebody gave: fewer digits may count seconds."""
 _ACCOUNT = re.compile(r"\d{12}")
-_VERSION = re.compile(r"v?\d[\d.]*(?:-?(?:py|cu|rc|post|dev|ubuntu|runtime|devel|cudnn)[\d.]*)*|latest")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F-]{6,}")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _OPTION = re.compile(r"--?[\w-]+")
 _LISTED = re.compile(r"[\s,]+")
 _PORT = re.compile(r"([^:]+)(:\d+)")
@@ -223,7 +207,7 @@ class Evidence:
         if not text:
             return text
         if place.is_key:
-            return self._replace("key" if place.path and place.path[-1] in _OWN_KEYS else "schema", text)
+            return self._replace("key" if place.path and place.path[-1] in LISTS["own-keys"] else "schema", text)
         meaning, value, _ = self._interpret(place, text)
         return text[: len(text) - len(value)] + (value and self._replace(meaning, value))
 
@@ -252,7 +236,7 @@ class Evidence:
             new = self._names.get("hash", name)
         elif not name or _DIGITS.fullmatch(name) or name.lower() in ACCOUNTS or _tells_nothing(name):
             return text
-        elif _UUID.fullmatch(name):
+        elif OF_WORD["uuid"].fullmatch(name):
             return self._id(text)
         else:
             new = self._names.get(category, name)
@@ -282,7 +266,7 @@ class Evidence:
             else self._names.get("site", part)
             for part in above
         ]
-        new_tag = tag if _VERSION.fullmatch(tag) else tag and self._names.get("name", tag)
+        new_tag = tag if OF_WORD["version"].fullmatch(tag) else tag and self._names.get("name", tag)
         algorithm, second, digits = digest.partition(":")
         end = f"{at}{algorithm}{second}{self._id(digits)}" if at else ""
         return f"{scheme}{sign}{'/'.join([*parts, self._repository(last)])}{colon}{new_tag}{end}"
@@ -295,9 +279,9 @@ class Evidence:
         if not identifier.removeprefix("GPU").strip("0x:-"):
             return text
         front, dash, uuid = identifier.partition("-")
-        if _UUID.fullmatch(identifier):
+        if OF_WORD["uuid"].fullmatch(identifier):
             return scheme + sign + self._names.get("uuid", identifier)
-        if dash and _UUID.fullmatch(uuid):
+        if dash and OF_WORD["uuid"].fullmatch(uuid):
             return f"{scheme}{sign}{front}-{self._names.get('uuid', uuid)}"
         if _HEXADECIMAL.fullmatch(identifier):
             return scheme + sign + self._names.get("hash", identifier)
@@ -306,7 +290,7 @@ class Evidence:
     def _guid(self, text: str) -> str:
         """Replace a GUID, LID or serial number."""
         uuid = text.partition("-")[2]
-        if not text.strip("0x:-") or _UUID.fullmatch(text) or _UUID.fullmatch(uuid):
+        if not text.strip("0x:-") or OF_WORD["uuid"].fullmatch(text) or OF_WORD["uuid"].fullmatch(uuid):
             return self._id(text)
         return self._names.get("guid", text) if any(map(str.isdigit, text)) else text
 
@@ -328,13 +312,13 @@ class Evidence:
             return self._scrubber.text(text)
         if _is_harmless(text):
             return text
-        if _UUID.fullmatch(text):
+        if OF_WORD["uuid"].fullmatch(text):
             return self._id(text)
         return self._names.get("name" if _SIMPLE.fullmatch(text) else "secret", text)
 
 
 def _is_no_host(name: str) -> bool:
-    return _DIGITS.fullmatch(name) is not None or name.lower() in _NO_HOSTS
+    return _DIGITS.fullmatch(name) is not None or name.lower() in LISTS["no-hosts"]
 
 
 def _is_common(variable: str) -> bool:
@@ -350,4 +334,6 @@ def _tells_nothing(name: str) -> bool:
 def _is_harmless(text: str) -> bool:
     if _ACCOUNT.fullmatch(text):
         return False
-    return _INNOCUOUS.fullmatch(text) is not None or (_SIMPLE.fullmatch(text) is not None and _tells_nothing(text))
+    return OF_WORD["innocuous"].fullmatch(text) is not None or (
+        _SIMPLE.fullmatch(text) is not None and _tells_nothing(text)
+    )

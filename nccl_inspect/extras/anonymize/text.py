@@ -35,15 +35,12 @@ from nccl_inspect.util.wording import fold_names
 
 _MAX_REMEMBERED = 200_000
 _SHAPES = read_parts("shapes.txt")
-_OF_TOKEN = {
+OF_WORD = {
     name[3:]: re.compile(pattern, re.VERBOSE | re.ASCII) for name, pattern in _SHAPES.items() if name[:3] == "of-"
 }
-"""What a whole word may be, by the category of such names."""
+"""What a whole word may be."""
 _ANY = "|".join(f"(?P<{name}>{pattern})" for name, pattern in _SHAPES.items() if name[:3] != "of-")
 _FINDERS = re.compile(rf"(?P<hosts>(?<![\w.-]){EXPRESSION})|(?=[\w/~:\".\\])(?:{_ANY})", re.VERBOSE | re.ASCII)
-_MAC = re.compile(r"(?:[0-9a-fA-F]{2}:){5,19}[0-9a-fA-F]{2}")
-_GUID = re.compile(r"(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}")
-_UUID = re.compile(r"(?i)(?<![0-9A-Za-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9A-Za-z])")
 _IPV6 = re.compile(r"(?i)(?:[0-9a-f]+:){7}[0-9a-f]+$|[0-9a-f]{4}:|::ffff:")
 """What is an address for sure: ``12:34:56`` and ``a::b`` are not."""
 _PARTS = re.compile(r"([._-]+)")
@@ -197,10 +194,10 @@ class Scrubber:
         return self.names.get("directory", part)
 
     def _colons(self, text: str, structural: bool) -> str:
-        if _MAC.fullmatch(text):
+        if OF_WORD["mac"].fullmatch(text):
             groups = set(text.split(":"))
             return text if groups <= {"00"} or groups <= {"ff"} else self.names.get("mac", text)
-        if _GUID.fullmatch(text):
+        if OF_WORD["guid"].fullmatch(text):
             return self.names.get("guid", text)
         if _IPV6.match(text) and is_address(text):
             return text if _is_kept(text) else self.names.get("ipv6", text)
@@ -217,11 +214,13 @@ class Scrubber:
         for category in ("secret", "cloud", "hash", "host"):
             if category == "host" and token.partition(".")[0] in self._all:
                 break
-            if _OF_TOKEN[category].fullmatch(token):
+            if OF_WORD[category].fullmatch(token):
                 return self.names.get(category, token)
-        token = _UUID.sub(lambda match: self.names.get("uuid", match[0]) if match[0].strip("0-") else match[0], token)
+        token = OF_WORD["uuid"].sub(
+            lambda match: self.names.get("uuid", match[0]) if match[0].strip("0-") else match[0], token
+        )
         is_known = token.partition(".")[0] in self._all
-        if _OF_TOKEN["site"].fullmatch(token) and not is_public(token) and not is_known:
+        if OF_WORD["site"].fullmatch(token) and not is_public(token) and not is_known:
             return token if PUBLIC_PLACES.match(f"{token}/") else self.names.get("site", token)
         return self.replace_in_parts(token, self._distinct)
 
