@@ -72,11 +72,7 @@ class _Arrow(NamedTuple):
     look: Look
     title: str
     label: str
-    lanes: int
-    box: tuple[float, float]
-    """Width and height of the boxes or ranks that it joins."""
-    sideways: bool = False
-    """Whether it leaves at the right and arrives at the left."""
+    lanes: int = 1
 
 
 class _Panel(NamedTuple):
@@ -139,7 +135,8 @@ def _panels(view: View, kind: str) -> Iterator[_Panel]:
                 boxes.append(_Box(host, view.hosts[host], corner, _HOST_WIDTH, _HOST_HEIGHT))
             pairs = set(tree.links)
             of_tree = replace(view, links=tuple(link for link in view.links if (link.src, link.dst) in pairs))
-            yield _panel(view, boxes, _join_hosts(of_tree, kind, boxes), f"{title} ({channel_words(tree.channels)})")
+            arrows = _join_hosts(of_tree, kind, boxes)
+            yield _panel(view, boxes, arrows, f"{title} ({channel_words(tree.channels)})", sideways=True)
         return
     boxes = _boxes(view)
     if view.is_folded:
@@ -150,15 +147,14 @@ def _panels(view: View, kind: str) -> Iterator[_Panel]:
         differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
         arrows = []
         for link in links:
-            label, node = ranges(link.channels) if differ else "", (_NODE_WIDTH, _NODE_HEIGHT)
-            ends = spots[link.src], spots[link.dst]
-            arrows.append(_Arrow(*ends, find_look(link), describe_link(link), label, 1, node))
+            label, ends = ranges(link.channels) if differ else "", (spots[link.src], spots[link.dst])
+            arrows.append(_Arrow(*ends, find_look(link), describe_link(link), label))
     if kind == "ring":
         title += f" ({'; '.join(channel_words(ring.channels) for ring in view.rings[:4])})"
     yield _panel(view, boxes, arrows, title)
 
 
-def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str) -> _Panel:
+def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str, sideways: bool = False) -> _Panel:
     lines = [_text(_PAD + 24j, title, "title")]
     for box in boxes:
         name, ranks, middle = escape_controls(box.host), ranges(box.ranks), complex(box.center.real, box.corner.imag)
@@ -169,7 +165,8 @@ def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str) -> _
         lines.append(_text(middle + 15j, cut(name, room), "small mid"))
         if view.is_folded:
             lines.append(_text(middle + 34j, cut(f"ranks {ranks}", room), "small mid"))
-    lines += [_draw_arrow(arrow) for arrow in arrows]
+    size = (_HOST_WIDTH, _HOST_HEIGHT) if view.is_folded else (_NODE_WIDTH, _NODE_HEIGHT)
+    lines += [_draw_arrow(arrow, size, sideways) for arrow in arrows]
     if not view.is_folded:
         for rank, at in (entry for box in boxes for entry in _rank_points(box).items()):
             corner = at - complex(_NODE_WIDTH, _NODE_HEIGHT) / 2
@@ -220,25 +217,25 @@ def _join_hosts(view: View, kind: str, boxes: list[_Box]) -> list[_Arrow]:
     middles, arrows = {box.host: box.center for box in boxes}, []
     for src, dst, look, links in bundles(view, kind):
         title = f"{escape_controls(src)} -> {escape_controls(dst)}: {count(links, 'link')}, {look.words}"
-        size = _HOST_WIDTH, _HOST_HEIGHT
-        arrows.append(_Arrow(middles[src], middles[dst], look, title, str(links), links, size, kind == "tree"))
+        arrows.append(_Arrow(middles[src], middles[dst], look, title, str(links), links))
     return arrows
 
 
-def _draw_arrow(arrow: _Arrow) -> str:
+def _draw_arrow(arrow: _Arrow, size: tuple[float, float], sideways: bool) -> str:
+    """Draw a link between boxes or ranks of a size; sideways it leaves at the right and arrives at the left."""
     start, end = arrow.start, arrow.end
     if start == end:  # within a folded host: a loop at its lower right corner
         a = start + complex(_HOST_WIDTH / 2 - 26, _HOST_HEIGHT / 2)
         path = f"M{_point(a)} c0 22 26 22 20 0"
         middle = a + (10 + 26j)
-    elif arrow.sideways:
-        a, b = start + arrow.box[0] / 2 + 2, end - arrow.box[0] / 2 - 2
+    elif sideways:
+        a, b = start + size[0] / 2 + 2, end - size[0] / 2 - 2
         half = (a.real + b.real) / 2
         path = f"M{_point(a)} C{half:.1f} {a.imag:.1f} {half:.1f} {b.imag:.1f} {_point(b)}"
         middle = b - complex(2 * _CHAR, _LETTER)
     else:
         bend = (start + end) / 2 + _BEND * 1j * (end - start)
-        a, b = _border_point(start, bend, arrow.box), _border_point(end, bend, arrow.box)
+        a, b = _border_point(start, bend, size), _border_point(end, bend, size)
         path = f"M{_point(a)} Q{_point(bend)} {_point(b)}"
         # The label is on the outer side of the link, where a short one does not hide it.
         side = 1j * (end - start) / abs(end - start)
