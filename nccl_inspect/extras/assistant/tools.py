@@ -1,7 +1,7 @@
 """The tools: what an assistant may ask, which reads and never writes.
 
 Each public method of :class:`Tools` is a tool: assistants read its docstring, and its annotations are the schemas.
-``tools.toml`` has their titles, and what the parameters mean.
+``server.toml`` has their titles, and what the parameters mean.
 """
 
 from __future__ import annotations
