@@ -80,7 +80,7 @@ class Evidence:
             **dict.fromkeys(
                 ("name", "object"), lambda text: text if text.lower() in message_words() else self._name("name", text)
             ),
-            **dict.fromkeys(("label", "text"), lambda text: "\n".join(map(self._scrubber.text, text.split("\n")))),
+            **dict.fromkeys(("label", "text"), self._scrub),
             "path": self._path,
             "image": self._image,
             "id": self._id,
@@ -221,7 +221,7 @@ class Evidence:
         for listed in _LISTED.split(text):
             match = _PORT.fullmatch(listed)
             name, port = match.groups() if match else (listed, "")
-            is_known = not name or is_address(name) or self._scrubber.find_known(name)
+            is_known = not name or is_address(name) or self._scrubber.known.get(name)
             if is_known or not _is_no_host(name):
                 new = self._scrubber.host(name)
                 listed = (new if is_known or new != name else self._names.get("host", name)) + port
@@ -230,7 +230,7 @@ class Evidence:
 
     def _name(self, category: str, text: str) -> str:
         name = text.strip("/-")
-        if known := self._scrubber.find_known(name):
+        if known := self._scrubber.known.get(name):
             new = known
         elif _SERIAL.fullmatch(name):
             new = self._names.get("hash", name)
@@ -306,7 +306,7 @@ class Evidence:
         return text if _KEY.fullmatch(text) or _is_harmless(text) else self._scrubber.text(text)
 
     def _mask(self, text: str) -> str:
-        if replacement := self._scrubber.find_known(text):
+        if replacement := self._scrubber.known.get(text):
             return replacement
         if is_address(text):
             return self._scrubber.text(text)

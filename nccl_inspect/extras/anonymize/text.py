@@ -57,7 +57,8 @@ class Scrubber:
 
     def __init__(self, names: Names) -> None:
         self.names = names
-        self._all: dict[str, str] = {}
+        self.known: dict[str, str] = {}
+        """The names of the table, in capitals or not, with what stands for them."""
         self._distinct: dict[str, str] = {}
         self._token = lru_cache(_MAX_REMEMBERED)(self._new_token)  # the same ones come again and again
         get = names.get
@@ -78,7 +79,7 @@ class Scrubber:
             "address": lambda found, _: self._ipv4(found[0]) or found[0],
             "arn": lambda found, _: found["service"] + get("cloud", found["account"]),
             "quoted": lambda found, structural: (
-                f'"{self._all.get(found["inner"]) or self.text(found["inner"], structural)}"'
+                f'"{self.known.get(found["inner"]) or self.text(found["inner"], structural)}"'
             ),
             "placed": lambda found, _: (
                 found["before"] + (self._ipv4(found["name"]) or self._token(found["name"], True))
@@ -91,18 +92,18 @@ class Scrubber:
         """Take over what the table holds by now."""
         table = self.names.table
         for category in ("domain", "name", "user", "host"):
-            self._all.update(table[category])
-        for name, new in [*self._all.items()]:
+            self.known.update(table[category])
+        for name, new in [*self.known.items()]:
             forms: tuple[str, ...] = ()
             if name.isalpha() and len(name) > 2:
                 forms = name.lower(), name.upper(), name.capitalize()
             elif name in table["host"] and is_distinct(name):
                 forms = name.lower(), name.upper()
             for form in forms:
-                self._all.setdefault(form, new)
+                self.known.setdefault(form, new)
         numbered = set(filter(_NUMBERED.fullmatch, table["host"])) - message_words()
         self._distinct = {
-            name: new for name, new in self._all.items() if name in numbered or is_distinct(name) or is_rare(name)
+            name: new for name, new in self.known.items() if name in numbered or is_distinct(name) or is_rare(name)
         }
         self._token.cache_clear()
 
@@ -125,13 +126,9 @@ class Scrubber:
             text, lambda found: _LINE_OF_SECRET.sub(lambda line: self.names.get("secret", line[0]), found)
         )
 
-    def find_known(self, name: str) -> str | None:
-        """Return the replacement for a name that the table holds; None where it does not."""
-        return self._all.get(name)
-
     def host(self, name: str) -> str:
         """Return the replacement for a host under any of its names."""
-        return self._all.get(name) or self.text(name, structural=True)
+        return self.known.get(name) or self.text(name, structural=True)
 
     def _hosts(self, text: str, structural: bool) -> str:
         """Replace a list of hosts in brackets, or what only looks like that."""
@@ -185,7 +182,7 @@ class Scrubber:
         if replacement != part:
             return replacement
         if before in ("home", "Users", "users") and part not in ACCOUNTS:
-            return self._all.get(part) or self.names.get("user", part)
+            return self.known.get(part) or self.names.get("user", part)
         if is_plain(part):
             return part
         stem, dot, suffix = part.rpartition(".")
@@ -208,18 +205,18 @@ class Scrubber:
         return "" if not is_address(text) else text if _is_kept(text) else self.names.get("ipv4", text)
 
     def _new_token(self, token: str, structural: bool) -> str:
-        names = self._all if structural else self._distinct
+        names = self.known if structural else self._distinct
         if token in names:
             return names[token]
         for category in ("secret", "cloud", "hash", "host"):
-            if category == "host" and token.partition(".")[0] in self._all:
+            if category == "host" and token.partition(".")[0] in self.known:
                 break
             if OF_WORD[category].fullmatch(token):
                 return self.names.get(category, token)
         token = OF_WORD["uuid"].sub(
             lambda match: self.names.get("uuid", match[0]) if match[0].strip("0-") else match[0], token
         )
-        is_known = token.partition(".")[0] in self._all
+        is_known = token.partition(".")[0] in self.known
         if OF_WORD["site"].fullmatch(token) and not is_public(token) and not is_known:
             return token if PUBLIC_PLACES.match(f"{token}/") else self.names.get("site", token)
         return self.replace_in_parts(token, self._distinct)
@@ -230,7 +227,7 @@ class Scrubber:
         Args:
             known: names with what stands for them; all when left out.
         """
-        names, parts = self._all if known is None else known, _PARTS.split(token)
+        names, parts = self.known if known is None else known, _PARTS.split(token)
         if len(parts) > _MAX_PARTS:
             return token
         out, at = "", 0
@@ -397,14 +394,14 @@ def rename_file(name: str, scrubber: Scrubber) -> str:
     """Return the new name of a file within a folder: known names in it are replaced, and all that is not plain."""
     *above, last = name.split("/")
     stem, dot, suffix = last.rpartition(".")
-    if not stem or not suffix.isalnum() or suffix.isdigit() or scrubber.find_known(last):
+    if not stem or not suffix.isalnum() or suffix.isdigit() or scrubber.known.get(last):
         stem, dot, suffix = last, "", ""
     folders = [_rename_part(part, "directory", scrubber) for part in above]
     return "/".join([*folders, _rename_part(stem, "file", scrubber)]) + dot + suffix
 
 
 def _rename_part(part: str, category: str, scrubber: Scrubber) -> str:
-    if known := scrubber.find_known(part):
+    if known := scrubber.known.get(part):
         return known
     new = scrubber.replace_in_parts(_ADDRESS.sub(lambda match: scrubber.host(match[0]), part))
     words = _PARTS.split(new)
