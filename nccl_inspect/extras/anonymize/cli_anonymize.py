@@ -105,14 +105,14 @@ def write(
         folders = [name for name in names if Path(name).is_dir()]
         rename = partial(rename_file, scrubber=job.anonymizer.scrubber)
         target = Target(output, folders, readable > 1 or bool(folders), rename, stack)
-        target.guard(job.places, overwrite)
+        target.guard(job.input_paths, overwrite)
         for name, reason in islice(sorted(job.passed_over.items()), _MAX_TOLD):
             print_stderr(f"passed over: {name} ({reason})")
         if len(job.passed_over) > _MAX_TOLD:
             print_stderr(f"passed over: {count(len(job.passed_over) - _MAX_TOLD, 'more file')}")
         leaks = Leaks(table)
         job.write(target, leaks)
-        for name, path in target.written.items():
+        for name, path in target.files.items():
             with path.open("rb") as written:
                 for lines in iter(partial(written.readlines, 1 << 20), []):
                     leaks.look(name, b"".join(lines))
@@ -214,8 +214,8 @@ class Target:
         return "/".join(parts).removesuffix(suffix)
 
     @property
-    def written(self) -> dict[str, Path]:
-        """The files in the folder, by their names in it."""
+    def files(self) -> dict[str, Path]:
+        """Return the files in the folder, by their names in it."""
         return {path.relative_to(self.folder or "").as_posix(): path for path in sorted(self._used)}
 
     def pack(self) -> None:
@@ -231,7 +231,7 @@ class Target:
             atomic_files.open_replacement(self.output, "-o") as file,
             tarfile.open(fileobj=file, mode="w:gz") as archive,
         ):
-            for name, path in self.written.items():
+            for name, path in self.files.items():
                 info = tarfile.TarInfo(f"{top}/{name}")
                 info.size = path.stat().st_size
                 with path.open("rb") as data:
@@ -288,8 +288,8 @@ class _Job:
                     self._archives.append(file)
 
     @property
-    def places(self) -> list[Path]:
-        """The files that are read."""
+    def input_paths(self) -> list[Path]:
+        """Return the files that are read."""
         read = (*self._logs, *(document.log for document in self._documents))
         return [file.place for file in read if file and isinstance(file.place, Path)]
 

@@ -35,7 +35,7 @@ _FOLDER = re.compile(r"(?=(?:[-_]*[A-Za-z]){5})[A-Za-z_-]+")
 
 
 @cache
-def _places() -> dict[str, tuple[list[bytes], re.Pattern[bytes]]]:
+def _load_places() -> dict[str, tuple[list[bytes], re.Pattern[bytes]]]:
     """Return the signs and the pattern of each place."""
     places = {}
     for name, text in read_parts("places.txt").items():
@@ -60,7 +60,7 @@ class Learned:
         """Take names out of a part of a log."""
         self._learn_secrets(text)
         lowered = text.lower()
-        for place, (signs, _) in _places().items():
+        for place, (signs, _) in _load_places().items():
             if not place.startswith("of-") and any(sign in lowered for sign in signs):
                 self._learn_at(place, text)
 
@@ -79,7 +79,7 @@ class Learned:
 
     def _learn_at(self, place: str, text: bytes) -> None:
         """Take names out of all that is such a place."""
-        _, pattern = _places()[place]
+        _, pattern = _load_places()[place]
         kinds = list(pattern.groupindex)
         for values in set(pattern.findall(text)):
             found = dict(zip(kinds, map(decode, values if len(kinds) > 1 else [values]), strict=True))
