@@ -14,7 +14,7 @@ import click
 import man_pages
 
 from nccl_inspect.cli import about
-from nccl_inspect.extras.assistant import prompts
+from nccl_inspect.extras.assistant import server
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "share"
@@ -49,7 +49,7 @@ def files() -> Iterator[tuple[str, str]]:
         yield f"man/man1/{name}.1", text
     for shell, name in SCRIPTS.items():
         yield name, about.completion_script(shell) + "\n"
-    yield "skills/nccl-inspect/SKILL.md", prompts.skill()
+    yield "skills/nccl-inspect/SKILL.md", server.skill()
 
 
 def _text(name: str) -> str | None:

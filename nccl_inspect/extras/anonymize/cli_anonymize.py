@@ -7,13 +7,13 @@ import stat
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 
@@ -28,6 +28,7 @@ from nccl_inspect.extras.anonymize.text import Leaks, rename_file
 from nccl_inspect.extras.live.tail import STDIN
 from nccl_inspect.ingest.sources import archives, compression, files, log_detection
 from nccl_inspect.ingest.sources import blocks as sources
+from nccl_inspect.ingest.sources.archives import Member
 from nccl_inspect.ingest.sources.blocks import Progress, Source
 from nccl_inspect.ingest.sources.compression import Allowance
 from nccl_inspect.ingest.sources.files import File
@@ -39,7 +40,6 @@ from nccl_inspect.util.text import escape_controls
 from nccl_inspect.util.wording import count
 
 _MAX_TOLD = 20
-STDOUT = "<stdout>"
 _EXAMPLES = """
 Examples:
   nccl-inspect anonymize job.log > shareable.log
@@ -98,25 +98,21 @@ def write(
         progress(size, None if total is None else 2 * total)
 
     with ExitStack() as stack:
-        paths = [keep_input(name, stack) for name in names]
-        shown = [STDIN if name == "-" else name for name in names]
-        gathered = gather(paths, dict(zip(paths, shown, strict=True)))
-        job = _Job(
-            gathered, Names(load_table(map_file) if map_file else None), None if progress is None else update_half
-        )
-        readable = job.learn(shown)
+        shown = {keep_input(name, stack): STDIN if name == "-" else name for name in names}
+        table = Names(load_table(map_file) if map_file else None)
+        job = _Job(shown, table, None if progress is None else update_half)
+        readable = job.learn()
         folders = [name for name in names if Path(name).is_dir()]
         rename = partial(rename_file, scrubber=job.anonymizer.scrubber)
         target = Target(output, folders, readable > 1 or bool(folders), rename, stack)
-        read = (*gathered.logs, *(document.log for document in gathered.documents))
-        target.guard((file.place for file in read if file and isinstance(file.place, Path)), overwrite)
-        for name, reason in islice(sorted(gathered.passed_over.items()), _MAX_TOLD):
+        target.guard(job.input_paths, overwrite)
+        for name, reason in islice(sorted(job.passed_over.items()), _MAX_TOLD):
             print_stderr(f"passed over: {name} ({reason})")
-        if len(gathered.passed_over) > _MAX_TOLD:
-            print_stderr(f"passed over: {count(len(gathered.passed_over) - _MAX_TOLD, 'more file')}")
-        leaks = Leaks(job.anonymizer.names)
+        if len(job.passed_over) > _MAX_TOLD:
+            print_stderr(f"passed over: {count(len(job.passed_over) - _MAX_TOLD, 'more file')}")
+        leaks = Leaks(table)
         job.write(target, leaks)
-        for name, path in target.written_files():
+        for name, path in target.files.items():
             with path.open("rb") as written:
                 for lines in iter(partial(written.readlines, 1 << 20), []):
                     leaks.look(name, b"".join(lines))
@@ -126,7 +122,7 @@ def write(
             print_stderr(f"{count(len(leaks.left) - _MAX_TOLD, 'more file')} with names left")
         target.pack()
     if map_file:
-        job.anonymizer.names.save(map_file)
+        table.save(map_file)
 
 
 def keep_input(name: str, stack: ExitStack) -> str:
@@ -142,101 +138,6 @@ def keep_input(name: str, stack: ExitStack) -> str:
         shutil.copyfileobj(stream, kept)
     kept.flush()
     return f"/proc/self/fd/{kept.fileno()}" if is_nameless else kept.name
-
-
-# --- inputs -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Document:
-    """A file of evidence."""
-
-    name: str
-    """As that of a source: of a member of an archive ``archive.tar.gz:path/in/it``."""
-    kind: Kind
-    open: Callable[[], bytes]
-    """Gives its contents; a ValueError or OSError says why it cannot."""
-    log: File | None = None
-    """The same as a log, in case the rest is one."""
-
-
-@dataclass(slots=True)
-class Gathered:
-    """All that the inputs stand for."""
-
-    logs: list[File] = field(default_factory=list)
-    documents: list[Document] = field(default_factory=list)
-    archives: list[File] = field(default_factory=list)
-    """Those among the logs whose members may be evidence."""
-    passed_over: dict[str, str] = field(default_factory=dict)
-    """Files that are not handed on, with the reason."""
-
-    def evidence(self) -> Iterator[Document]:
-        """Yield all evidence; of an archive, open one before you ask for the next."""
-        yield from self.documents
-        for archive in self.archives:
-            yield from self._members(archive)
-
-    def _members(self, archive: File) -> Iterator[Document]:
-        try:
-            for member in packed.members(archive, archives.ALL):
-                try:
-                    head = _unpack(member.open())
-                except StreamError:  # of this member; reading it as a log says why
-                    continue
-                name = f"{archive.name}:{escape_controls(member.name.removeprefix('./'))}"
-                kind = artifacts.kind_of(name, head[: artifacts.HEAD])
-                if kind and len(head) <= artifacts.MAX_BYTES:
-                    yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
-                elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, head):
-                    self.passed_over.setdefault(name, artifacts.TOO_LARGE if kind else log_detection.UNKNOWN)
-        except (StreamError, OSError):
-            return  # reading its logs says why
-
-
-def gather(paths: Sequence[str], shown: Mapping[str, str]) -> Gathered:
-    """Tell logs, evidence and all else apart.
-
-    Raises:
-        NoInputError: nothing is given.
-    """
-    gathered = Gathered()
-    for found in files.find(paths, artifacts.is_artifact, gathered.passed_over.__setitem__):
-        file = replace(found, name=shown.get(found.name, found.name))
-        if not isinstance(file.place, Path):
-            gathered.logs.append(file)
-            continue
-        head = artifacts.head_of(file)
-        kind = artifacts.kind_of(file.name, head)
-        if kind is None:
-            gathered.logs.append(file)
-            if log_detection.is_named_as_archive(file.name) or log_detection.is_tar(head) or log_detection.is_zip(head):
-                gathered.archives.append(file)
-        elif (file.size or 0) > artifacts.MAX_BYTES:
-            gathered.passed_over[file.name] = artifacts.TOO_LARGE
-        else:
-            gathered.documents.append(Document(file.name, kind, partial(_contents, file), file))
-    return gathered
-
-
-def _contents(file: File) -> bytes:
-    try:
-        data = _unpack(file.open())
-    except StreamError as error:
-        raise ValueError(error.what) from None
-    if len(data) > artifacts.MAX_BYTES:
-        raise ValueError(artifacts.TOO_LARGE)
-    return data
-
-
-def _unpack(pieces: Pieces) -> bytes:
-    """Return as much of a file as may be read, and a little more."""
-    data = bytearray()
-    for piece in compression.unpack_data(pieces, Allowance()):
-        data += piece
-        if len(data) > artifacts.MAX_BYTES:
-            break
-    return bytes(data)
 
 
 # --- the output ---------------------------------------------------------------------------------------------------
@@ -261,10 +162,10 @@ class Target:
         self._roots = [Path(root) for root in roots]
         self._rename = rename
         self._used: set[Path] = set()
-        self.is_archive = output.endswith(_ARCHIVES)
+        self._is_archive = output.endswith(_ARCHIVES)
         self.folder: Path | None = None
         """None for a single file."""
-        if self.is_archive:
+        if self._is_archive:
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nccl-anonymize-")))
         elif several or output.endswith("/") or Path(output).is_dir():
             self.folder = Path(output)
@@ -275,11 +176,12 @@ class Target:
 
     def guard(self, inputs: Iterable[Path], overwrite: bool) -> None:
         """Make sure that nothing is overwritten that is of use."""
-        own = self.folder if self.folder and not self.is_archive else None
-        if own and not overwrite and own.is_dir() and any(own.iterdir()):
+        if self.folder is None or self._is_archive:
+            return
+        if not overwrite and self.folder.is_dir() and any(self.folder.iterdir()):
             raise NcclInspectError(f"{self.output}: not empty", f"{_HINT}, or add --overwrite")
         for path in inputs:
-            if own and path.resolve().is_relative_to(own.resolve()):
+            if path.resolve().is_relative_to(self.folder.resolve()):
                 raise NcclInspectError(f"{self.output}: it holds an input, {path}", _HINT)
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
@@ -288,7 +190,7 @@ class Target:
             return nullcontext(atomic_files.standard_output())
         if self.folder is None:
             return atomic_files.open_compressed(self.output, "-o")
-        path = self.folder / self._rename(self.inner_name(name))
+        path = self.folder / self._rename(self._inner_name(name))
         stem, number = path.name, 1
         while path in self._used:
             number += 1
@@ -300,32 +202,7 @@ class Target:
             raise NcclInspectError(f"{path.parent}: {error.strerror}", "check the folder given with -o") from None
         return atomic_files.open_replacement(str(path), "-o")
 
-    def written_files(self) -> Iterator[tuple[str, Path]]:
-        """Yield the files in the folder, by their names in it."""
-        for path in sorted(self._used):
-            assert self.folder is not None
-            yield path.relative_to(self.folder).as_posix(), path
-
-    def pack(self) -> None:
-        """Write the archive, if there is to be one: without owners and times.
-
-        Raises:
-            NcclInspectError: it cannot be written.
-        """
-        if not self.is_archive:
-            return
-        top = next(Path(self.output).name.removesuffix(end) for end in _ARCHIVES if self.output.endswith(end))
-        with (
-            atomic_files.open_replacement(self.output, "-o") as file,
-            tarfile.open(fileobj=file, mode="w:gz") as archive,
-        ):
-            for name, path in self.written_files():
-                info = tarfile.TarInfo(f"{top}/{name}")
-                info.size = path.stat().st_size
-                with path.open("rb") as data:
-                    archive.addfile(info, data)
-
-    def inner_name(self, name: str) -> str:
+    def _inner_name(self, name: str) -> str:
         """Return the name of a file within the folder or archive that was given, or its last part; unpacked."""
         root = next((root for root in self._roots if Path(name).is_relative_to(root)), None)
         inside = Path(name).relative_to(root).as_posix() if root else Path(name).name
@@ -333,33 +210,118 @@ class Target:
         if colon and not Path(name).exists() and Path(archive).is_file():
             inside = member
         parts = [part for part in PurePosixPath(inside).parts if part not in ("..", "/", ".")] or ["log"]
-        last = parts[-1]
-        parts[-1] = next((last[: -len(suffix)] for suffix in _PACKED if last.endswith(suffix)), last)
-        return "/".join(parts)
+        suffix = next((suffix for suffix in _PACKED if parts[-1].endswith(suffix)), "")
+        return "/".join(parts).removesuffix(suffix)
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Return the files in the folder, by their names in it."""
+        return {path.relative_to(self.folder or "").as_posix(): path for path in sorted(self._used)}
+
+    def pack(self) -> None:
+        """Write the archive, if there is to be one: without owners and times.
+
+        Raises:
+            NcclInspectError: it cannot be written.
+        """
+        if not self._is_archive:
+            return
+        top = next(Path(self.output).name.removesuffix(end) for end in _ARCHIVES if self.output.endswith(end))
+        with (
+            atomic_files.open_replacement(self.output, "-o") as file,
+            tarfile.open(fileobj=file, mode="w:gz") as archive,
+        ):
+            for name, path in self.files.items():
+                info = tarfile.TarInfo(f"{top}/{name}")
+                info.size = path.stat().st_size
+                with path.open("rb") as data:
+                    archive.addfile(info, data)
 
 
 # --- both readings ------------------------------------------------------------------------------------------------
 
 
+class Document(NamedTuple):
+    """A file of evidence."""
+
+    name: str
+    """As that of a source: of a member of an archive ``archive.tar.gz:path/in/it``."""
+    kind: Kind
+    open: Callable[[], bytes]
+    """Gives its contents; a ValueError or OSError says why it cannot."""
+    log: File | None = None
+    """The same as a log, in case the rest is one."""
+
+
 class _Job:
-    """Learns names from all inputs, then writes them."""
+    """Tells logs, evidence and all else apart; learns names from all inputs, then writes them.
 
-    def __init__(self, gathered: Gathered, names: Names, progress: Progress | None) -> None:
+    Raises:
+        NoInputError: nothing is given.
+    """
+
+    def __init__(self, shown: Mapping[str, str], names: Names, progress: Progress | None) -> None:
         self.anonymizer = Anonymizer(names)
-        self._evidence = Evidence(self.anonymizer)
-        self._gathered = gathered
+        self._names = list(shown.values())
         self._progress = progress
-        self._members: set[str] = set()
-        """Evidence in archives, which may also look like logs."""
+        self._evidence: dict[Kind, Evidence] = {}
+        self._logs: list[File] = []
+        self._documents: list[Document] = []
+        self._archives: list[File] = []
+        """Those among the logs whose members may be evidence."""
+        self._good: set[str] = set()
+        """Evidence that can be written; in archives it may also look like a log."""
+        self.passed_over: dict[str, str] = {}
+        """Files that are not handed on, with the reason."""
+        for found in files.find([*shown], artifacts.is_artifact, self.passed_over.__setitem__):
+            file = replace(found, name=shown.get(found.name, found.name))
+            head = artifacts.head_of(file) if isinstance(file.place, Path) else b""
+            kind = artifacts.kind_of(file.name, head) if isinstance(file.place, Path) else None
+            if kind and (file.size or 0) > artifacts.MAX_BYTES:
+                self.passed_over[file.name] = artifacts.TOO_LARGE
+            elif kind:
+                self._documents.append(Document(file.name, kind, partial(_read_file, file), file))
+            else:
+                self._logs.append(file)
+                is_packed = log_detection.is_tar(head) or log_detection.is_zip(head)
+                if isinstance(file.place, Path) and (is_packed or log_detection.is_named_as_archive(file.name)):
+                    self._archives.append(file)
 
-    def learn(self, names: list[str]) -> int:
+    @property
+    def input_paths(self) -> list[Path]:
+        """Return the files that are read."""
+        read = (*self._logs, *(document.log for document in self._documents))
+        return [file.place for file in read if file and isinstance(file.place, Path)]
+
+    def _documents_everywhere(self) -> Iterator[Document]:
+        """Yield all evidence; of an archive, open one before you ask for the next."""
+        yield from self._documents
+        for archive in self._archives:
+            with suppress(StreamError, OSError):  # reading its logs says why
+                for member in packed.members(archive, archives.ALL):
+                    with suppress(StreamError):  # of this member; reading it as a log says why
+                        yield from self._find_evidence(archive, member)
+
+    def _find_evidence(self, archive: File, member: Member) -> Iterator[Document]:
+        head = _unpack(member.open())
+        name = f"{archive.name}:{escape_controls(member.name.removeprefix('./'))}"
+        kind = artifacts.kind_of(name, head[: artifacts.HEAD])
+        if kind and len(head) <= artifacts.MAX_BYTES:
+            yield Document(name, kind, lambda: head)
+        elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, head):
+            self.passed_over.setdefault(name, artifacts.TOO_LARGE if kind else log_detection.UNKNOWN)
+
+    def _sources(self) -> Iterator[Source]:
+        logs = sources.find(self._logs, self._progress) if self._logs else iter(())
+        return (source for source in logs if source.name not in self._good)
+
+    def learn(self) -> int:
         """Learn names; return the number of readable inputs.
 
         Raises:
             NoInputError: no input is readable, or there is neither an NCCL line nor evidence.
         """
-        documents = sum(map(self._learn_document, self._gathered.evidence()))
-        anonymizer = self.anonymizer
+        anonymizer, documents = self.anonymizer, sum(map(self._learn_document, self._documents_everywhere()))
         readable = documents
         problems: list[NoInputError] = []
         for source in self._sources():
@@ -368,58 +330,74 @@ class _Job:
                 readable += 1
             except NoInputError as error:
                 problems.append(error)
-        for problem in problems[1:] if not (anonymizer.lines_read or documents) else problems:
+        is_nothing = not (anonymizer.lines_read or documents)
+        for problem in problems[is_nothing:]:
             print_stderr(str(problem))
-        if problems and not anonymizer.lines_read and not documents:
+        if problems and is_nothing:
             raise problems[0]
         if not anonymizer.nccl_lines and not documents:
-            what = f"{shorten_list(names, 3)}: no NCCL line among {count(anonymizer.lines_read, 'line')}"
+            what = f"{shorten_list(self._names, 3)}: no NCCL line among {count(anonymizer.lines_read, 'line')}"
             raise NoInputError(what, "names are learned from NCCL lines only, so nothing was written")
         anonymizer.settle()
         return readable
 
     def _learn_document(self, document: Document) -> bool:
         """Learn the names of an evidence file; return whether it can be written."""
+        kind = document.kind
         try:
-            self._evidence.learn(document.kind, document.name, document.open())
-        except NotOfKindError:
-            if document.log is not None:
-                self._gathered.logs.append(document.log)
-        except RecursionError:
-            self._gathered.passed_over[document.name] = f"{document.kind.KIND}, damaged: nested too deeply"
-        except (ValueError, OSError) as error:
-            self._gathered.passed_over[document.name] = f"{document.kind.KIND}, damaged: {error}"
-        else:
-            self._members.add(document.name)
+            self._evidence.setdefault(kind, Evidence(kind, self.anonymizer)).learn(document.open())
+            self._good.add(document.name)
             return True
+        except NotOfKindError:
+            self._logs += [document.log] if document.log else []
+        except RecursionError:
+            self.passed_over[document.name] = f"{kind.KIND}, damaged: nested too deeply"
+        except (ValueError, OSError) as error:
+            self.passed_over[document.name] = f"{kind.KIND}, damaged: {error}"
         return False
-
-    def _sources(self) -> Iterator[Source]:
-        logs = sources.find(self._gathered.logs, self._progress) if self._gathered.logs else iter(())
-        return (source for source in logs if source.name not in self._members)
 
     def write(self, target: Target, leaks: Leaks) -> None:
         """Write all readable inputs, and look for leaks in a single one while it is written."""
         for source in self._sources():
-            self._write(source.name, self.anonymizer.blocks(source), target, leaks)
-        for document in self._gathered.evidence():
-            if document.name in self._members:
-                self._write(document.name, self._evidence.blocks(document.kind, document.open()), target, leaks)
+            _write(source.name, self.anonymizer.blocks(source), target, leaks)
+        for document in self._documents_everywhere():
+            if document.name in self._good:
+                _write(document.name, self._evidence[document.kind].blocks(document.open()), target, leaks)
 
-    @staticmethod
-    def _write(name: str, blocks: Iterator[bytes], target: Target, leaks: Leaks) -> None:
-        """Write a file; unreadable ones were reported before."""
-        try:
-            first = next(blocks, b"")
-        except NoInputError:
-            return
-        try:
-            with target.open(name) as file:
-                with suppress(NoInputError):  # the part before the damage is written
-                    for block in chain([first], blocks):
-                        file.write(block)
-                        if target.folder is None:
-                            leaks.look(STDOUT if target.output == "-" else target.output, block)
-                file.flush()
-        except BrokenPipeError:
-            shared.exit_quietly()
+
+def _read_file(file: File) -> bytes:
+    try:
+        data = _unpack(file.open())
+    except StreamError as error:
+        raise ValueError(error.what) from None
+    if len(data) > artifacts.MAX_BYTES:
+        raise ValueError(artifacts.TOO_LARGE)
+    return data
+
+
+def _unpack(pieces: Pieces) -> bytes:
+    """Return as much of a file as may be read, and a little more."""
+    data = bytearray()
+    for piece in compression.unpack_data(pieces, Allowance()):
+        data += piece
+        if len(data) > artifacts.MAX_BYTES:
+            break
+    return bytes(data)
+
+
+def _write(name: str, blocks: Iterator[bytes], target: Target, leaks: Leaks) -> None:
+    """Write a file; unreadable ones were reported before."""
+    try:
+        first = next(blocks, b"")
+    except NoInputError:
+        return
+    try:
+        with target.open(name) as file:
+            with suppress(NoInputError):  # the part before the damage is written
+                for block in chain([first], blocks):
+                    file.write(block)
+                    if target.folder is None:
+                        leaks.look("<stdout>" if target.output == "-" else target.output, block)
+            file.flush()
+    except BrokenPipeError:
+        shared.exit_quietly()

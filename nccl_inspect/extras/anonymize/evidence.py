@@ -7,242 +7,53 @@ has.
 
 from __future__ import annotations
 
-import ipaddress
-import json
 import pickle
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from itertools import chain
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from nccl_inspect.artifacts import Kind, containers, machine
 from nccl_inspect.artifacts.plain_pickle import loads
 from nccl_inspect.extras.anonymize.anonymizer import Anonymizer
+from nccl_inspect.extras.anonymize.forms import Change, Place, change_document, copy_values, json_pieces, yaml_pieces
 from nccl_inspect.extras.anonymize.names import (
     ACCOUNTS,
     LIBRARIES,
     LISTS,
     PUBLIC_DOMAINS,
+    is_address,
     is_plain,
     is_public,
     message_words,
     split_hosts,
 )
-from nccl_inspect.extras.anonymize.text import Scrubber
+from nccl_inspect.extras.anonymize.text import OF_WORD
 from nccl_inspect.util import secrets
 from nccl_inspect.util.text import decode, encode
 
-# --- texts in JSON and YAML, where they stand ---------------------------------------------------------------------
-
-
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*+"|[{}\[\],:]')
-_PLAIN_GAP = re.compile(r"(?:[\s\d.eE+-]|true|false|null|NaN|Infinity)*+")
-_COMMENT = re.compile(r"(?:(?<=\s)|^)#[^\n]*", re.MULTILINE)
-_MARK = re.compile(r"([&*])([^\s,\[\]{}]+)|!<[^>\n]*>|(?<![\w!])!(?!!)[^\s,\[\]{}]+")
-"""Anchors and aliases, and tags that a program made up."""
-_MAX_DEPTH = 100
-_COLON = re.compile(r"\s*:")
-_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
-_SAFE = re.compile(r"(?!(?i:null|true|false|yes|no|on|off|y|n)$)[A-Za-z][\w.@/-]*")
-"""What means the same without quotes."""
-_LAST_NUMBER = re.compile(r"\d+$")
-_BLOCK = ("|", ">")
-
-
-class Place(NamedTuple):
-    """Holds where a text stands."""
-
-    path: tuple[str, ...]
-    """The keys around it, without places in sequences; the last one is its own."""
-    name: str = ""
-    """The value of its sibling key ``name``."""
-    is_key: bool = False
-    is_element: bool = False
-    """One of a sequence."""
-
-
-Change = Callable[[Place, str], str]
-"""Gives the replacement for a text."""
-
-
-@dataclass(slots=True)
-class _Open:
-    """A mapping or sequence that is not at its end."""
-
-    path: tuple[str, ...]
-    is_mapping: bool
-    number: int
-    key: str | None = None
-
-    def path_inside(self) -> tuple[str, ...]:
-        """Return the path of what stands here."""
-        return (*self.path, self.key or "") if self.is_mapping else self.path
-
-
-class _Places:
-    """Knows where the next text stands.
-
-    Args:
-        names: the values of ``name`` by the numbers of the mappings, from a first reading, since a name may follow the
-            thing that it names.
-    """
-
-    def __init__(self, names: dict[int, str]) -> None:
-        self._open = [_Open((), is_mapping=False, number=0)]
-        self._names = names
-        self._count = 0
-
-    def begin(self, is_mapping: bool) -> None:
-        """Enter a mapping or sequence."""
-        if len(self._open) > _MAX_DEPTH:
-            raise ValueError(f"nested more than {_MAX_DEPTH} deep")
-        top = self._open[-1]
-        if top.is_mapping and top.key is None:
-            top.key = ""  # YAML lets anything be a key
-        self._count += 1
-        self._open.append(_Open(top.path_inside(), is_mapping, self._count))
-
-    def end(self) -> None:
-        """Leave one; more ends than beginnings are damage, and none of ours."""
-        if len(self._open) > 1:
-            self._open.pop()
-        self.next_entry()
-
-    def next_entry(self) -> None:
-        """Take what comes now as a key, in a mapping."""
-        self._open[-1].key = None
-
-    def take(self, text: str) -> Place:
-        """Return where a text stands that comes now."""
-        top = self._open[-1]
-        if not top.is_mapping:
-            return Place(top.path, is_element=True)
-        if top.key is None:
-            top.key = text
-            return Place(top.path, is_key=True)
-        if top.key == "name":
-            self._names[top.number] = text
-        place = Place(top.path_inside(), self._names.get(top.number, ""))
-        top.key = None
-        return place
-
-
-def change_document(text: str, form: str, change: Change, other: Callable[[str], str]) -> Iterator[str]:
-    """Yield a document with its texts replaced, piece by piece.
-
-    Args:
-        form: ``json``, or ``yaml``, which loses its comments: they may say anything.
-        other: gives the replacement for text around JSON, and for the name of an anchor in YAML.
-
-    Raises:
-        ValueError: it is not YAML.
-    """
-    pieces = _yaml_pieces if form == "yaml" else _json_pieces
-    names: dict[int, str] = {}
-    for _ in pieces(text, _Places(names), lambda _, old: old, str):
-        pass
-    yield from pieces(text, _Places(names), change, other)
-
-
-def _json_pieces(text: str, places: _Places, change: Change, other: Callable[[str], str]) -> Iterator[str]:
-    at = 0
-    tokens: Iterator[re.Match[str] | None] = chain(_TOKEN.finditer(text), [None])
-    for match in tokens:
-        gap = text[at : match.start() if match else None]
-        yield gap if _PLAIN_GAP.fullmatch(gap) else other(gap)
-        if match is None:
-            return
-        piece, at = match[0], match.end()
-        if piece in "{[":
-            places.begin(piece == "{")
-        elif piece in "}]":
-            places.end()
-        elif piece == ",":
-            places.next_entry()
-        elif piece != ":":
-            if _COLON.match(text, at):
-                places.next_entry()  # RAS of 2.28 leaves commas out
-            try:
-                old = json.loads(piece, strict=False)
-            except ValueError:  # an escape that is none
-                old = piece[1:-1]
-            new = change(places.take(old), old)
-            piece = piece if new == old else json.dumps(new)
-        yield piece
-
-
-def _yaml_pieces(text: str, places: _Places, change: Change, mark: Callable[[str], str]) -> Iterator[str]:
-    import yaml  # takes some time to load
-
-    def mark_comments(piece: str) -> str:
-        return _MARK.sub(lambda match: match[1] + mark(match[2]) if match[1] else "", _COMMENT.sub("#", piece))
-
-    at = 0
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        for event in yaml.parse(text, Loader=loader):
-            kind = type(event).__name__
-            if kind in ("MappingStartEvent", "SequenceStartEvent"):
-                places.begin(kind.startswith("M"))
-            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-                places.end()
-            elif kind == "AliasEvent":
-                places.take("")
-            elif kind == "ScalarEvent":
-                start, end = event.start_mark.index, event.end_mark.index
-                if (event.anchor or event.tag) and (properties := _PROPERTIES.match(text, start)):
-                    start = min(properties.end(), end)
-                yield mark_comments(text[at:start])
-                yield _yaml_scalar(text[start:end], event, change, places.take(event.value))
-                at = end
-    except (yaml.YAMLError, RecursionError) as error:
-        where = getattr(error, "problem_mark", None)
-        raise ValueError(f"no YAML{f' in line {where.line + 1}' if where else ''}") from None
-    yield mark_comments(text[at:])
-
-
-def _yaml_scalar(source: str, event: Any, change: Change, place: Place) -> str:
-    """Write a text; it takes as many lines as before, since findings name lines."""
-    import yaml
-
-    if event.style in _BLOCK:
-        head, *lines = source.split("\n")
-        for at, line in enumerate(lines):
-            if words := line.strip():
-                lines[at] = line[: len(line) - len(line.lstrip())] + change(place, words)
-        return "\n".join([_COMMENT.sub("#", head), *lines])
-    new = change(place, event.value)
-    if new == event.value:
-        return source
-    if not event.style and not event.tag:  # what is not a text for a reader stays what it is
-        kind = yaml.resolver.Resolver().resolve(yaml.ScalarNode, event.value, (True, False)).rpartition(":")[2]
-        if kind in ("null", "bool"):
-            return source
-        if kind in ("int", "float"):
-            digits = _LAST_NUMBER.search(new)  # that of its replacement, ``redacted-1``
-            return f"{int(digits[0]) if digits else 0}{'.0' if kind == 'float' else ''}"
-    lines = source.split("\n")
-    if len(lines) == 1 and not event.style and _SAFE.fullmatch(new):
-        return new
-    blank = max((line[: len(line) - len(line.lstrip())] for line in lines[1:]), key=len, default="")
-    return json.dumps(new, ensure_ascii=False)[:-1] + f"\\\n{blank}" * (len(lines) - 1) + '"'
-
-
-# --- meanings -----------------------------------------------------------------------------------------------------
-
-
-MEANINGS = frozenset(
-    (
-        *("host", "user", "object", "name", "label", "secret", "path", "text", "command", "variable", "setting"),
-        *("image", "id", "guid", "mac", "key", "kept"),
-    )
-)
-"""Names: of hosts, users, objects (from whose names others are made), of anything, or of it unless it is a word of
-messages. Of a variable, and its value, alone or behind its name. A command, or a word of one."""
+MEANINGS = LISTS["meanings"]
 _MASKED = "masked"
+_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_JOINED = re.compile(r"[\s/@]")
+_SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
+_DIGITS = re.compile(r"\d+")
+_SERIAL = re.compile(r"\d{11,}")
+"""A number that somebody gave: fewer digits may count seconds."""
+_ACCOUNT = re.compile(r"\d{12}")
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F-]{6,}")
+_OPTION = re.compile(r"--?[\w-]+")
+_LISTED = re.compile(r"[\s,]+")
+_PORT = re.compile(r"([^:]+)(:\d+)")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*=)(.*)", re.DOTALL)
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_PROTOCOL = 2
+"""The one that PyTorch writes: lengths in four bytes, so that no letter precedes a text."""
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_WORDS_OF_LINE = re.compile(r"[^\r\n]+")
+_MAX_REMEMBERED = 100_000
+_PER_BLOCK = 2_000
+"""Texts that are looked over for names at once."""
 
 
 def stated_names(kind: str) -> dict[str, str]:
@@ -254,76 +65,56 @@ def stated_names(kind: str) -> dict[str, str]:
     return {key: meaning for meaning, keys in meanings.items() for key in keys}
 
 
-_LEARNED = ("host", "user", "object", "name", "label", "secret")
-_TEXTS = ("text", "command", "path", "setting")
-_NO_HOSTS = ("localhost", "none", "null", "(null)", "~")
-"""What stands where a host would, and is none."""
-_OWN_KEYS = ("labels", "annotations", "matchLabels", "nodeSelector", "Labels", "data", "stringData", "binaryData")
-"""Mappings whose keys somebody chose."""
-_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_INNOCUOUS = re.compile(
-    r"[-+]?\d[\d.,:]*(?:[eE][-+]?\d+)?\s?(?:%|[A-Za-z]{1,3}(?:/s)?)?|0x[0-9a-fA-F]{1,4}|v\d[\w.]*|[\W_]*"
-    r"|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?|(?i:true|false|yes|no|on|off|none|null|unknown|n/a)"
-)
-_JOINED = re.compile(r"[\s/@]")
-_SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
-_DIGITS = re.compile(r"\d+")
-_SERIAL = re.compile(r"\d{11,}")
-"""A number that somebody gave: fewer digits may count seconds."""
-_ACCOUNT = re.compile(r"\d{12}")
-_VERSION = re.compile(r"v?\d[\d.]*(?:-?(?:py|cu|rc|post|dev|ubuntu|runtime|devel|cudnn)[\d.]*)*|latest")
-_HEXADECIMAL = re.compile(r"[0-9a-fA-F-]{6,}")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_VARIABLES = LISTS["variables"]
-_SECRET_OPTION = re.compile(r"--?[\w-]+")
-_LISTED = re.compile(r"[\s,]+")
-_PORT = re.compile(r"([^:]+)(:\d+)")
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_MAX_REMEMBERED = 100_000
+class Evidence:
+    """Learns names from files of one kind, and writes these without them."""
 
-
-class Found:
-    """Names that one document states."""
-
-    def __init__(self) -> None:
-        self.by_meaning: dict[str, set[str]] = {meaning: set() for meaning in _LEARNED}
-        self.texts: dict[str, None] = {}
-        """What is read like a log, each once."""
-
-
-class Fields:
-    """Finds names in the values of a kind, and replaces them."""
-
-    def __init__(self, stated: Mapping[str, str], scrubber: Scrubber) -> None:
-        self._stated = stated
-        keys = "|".join(re.escape(key) for key in sorted(stated, key=len, reverse=True))
+    def __init__(self, kind: Kind, anonymizer: Anonymizer) -> None:
+        self._kind, self._anonymizer, self._scrubber = kind, anonymizer, anonymizer.scrubber
+        self._names = anonymizer.names
+        self._stated: dict[str, str] = stated_names(kind.__name__)
+        keys = "|".join(re.escape(key) for key in sorted(self._stated, key=len, reverse=True))
         source = rf"""(?<![\w/:])(?P<key>{keys})(?:(?<=[ ])|[ \t]*[:=][ \t]*["']?)(?P<value>[^\s"'<>()]+)"""
-        self.value_in_text = re.compile(source if keys else r"(?!)")
+        self._value_in_text = re.compile(source if keys else r"(?!)")
         """A value in text: after ``UserId=`` or ``Board ID : ``, or after a key that ends with a blank."""
-        self._scrubber = scrubber
-        self._names = scrubber.names
         self._option: tuple[tuple[str, ...], str] = ((), "")
         """The word before, of a command."""
+        self._texts: dict[str, None] = {}
+        """What is read like a log, each once."""
         self._meaning = lru_cache(_MAX_REMEMBERED)(self._find_meaning)
         self._replace = lru_cache(_MAX_REMEMBERED)(lambda meaning, text: self._ways.get(meaning, self._mask)(text))
         self._ways: dict[str, Callable[[str], str]] = {
             "kept": str,
             "secret": lambda text: text if text == secrets.MASK else self._names.get("secret", text),
-            "host": self._host_list,
+            "host": self._hosts,
             "user": lambda text: self._name("user", text),
             **dict.fromkeys(
                 ("name", "object"), lambda text: text if text.lower() in message_words() else self._name("name", text)
             ),
-            **dict.fromkeys(("label", "text"), lambda text: "\n".join(map(scrubber.text, text.split("\n")))),
+            **dict.fromkeys(("label", "text"), self._scrub),
             "path": self._path,
             "image": self._image,
             "id": self._id,
             "guid": self._guid,
             "mac": lambda text: self._names.get("mac", text) if ":" in text else self._mask(text),
-            "variable": self._variable,
+            "variable": lambda text: text if _is_common(text) else self._name("name", text),
             "key": lambda text: self._key(text, is_own=True),
             "schema": lambda text: self._key(text, is_own=False),
         }
+
+    def _change(self, data: bytes, change: Change, other: Callable[[str], str]) -> Iterator[bytes]:
+        """Yield a file with changed texts, by its form."""
+        if _PICKLE.match(data):
+            yield pickle.dumps(copy_values(loads(data), change), _PROTOCOL)
+            return
+        text = decode(data.removeprefix(b"\xef\xbb\xbf"))
+        if text.lstrip()[:1] in ("{", "[") and not hasattr(self._kind, "START"):
+            pieces = change_document(text, json_pieces, change, other)
+        elif getattr(self._kind, "FORM", "") == "yaml":
+            text = data.decode("utf-8-sig", "replace")
+            pieces = change_document(text, yaml_pieces, change, lambda mark: change(Place(("name",)), mark))
+        else:
+            pieces = (other(line[0]) for line in _LINE.finditer(text))
+        yield from map(encode, pieces)
 
     def _find_meaning(self, path: tuple[str, ...]) -> str:
         """Return what a value names, by the keys above it."""
@@ -333,88 +124,133 @@ class Fields:
         meaning = next((word if word in MEANINGS else _MASKED for word in stated), _MASKED)
         return "secret" if path and secrets.is_secret(path[-1]) and meaning == _MASKED else meaning
 
-    # --- first reading ------------------------------------------------------------------------------------------
-
-    def learn(self, place: Place, text: str, gathered: Found) -> None:
-        """Take the names out of one value."""
-        if place.is_key or not text:
-            return
+    def _interpret(self, place: Place, text: str) -> tuple[str, str, str]:
+        """Return what a value names, the value alone, and with what tells more of it: its variable or option."""
         meaning = self._meaning(place.path)
         if meaning == "setting":
-            name, text = _setting(place, text)
-            gathered.texts[f"{name}={text}"] = None
-            meaning = "secret" if secrets.is_secret(name) else meaning
-        elif meaning == "command":
-            meaning = "secret" if self._is_secret_word(place) else meaning
-            gathered.texts[f"{self._option[1]} {text}" if self._option[0] == place.path else text] = None
+            assigned = _ASSIGNED.fullmatch(text) if place.is_element else None
+            name, text = assigned.groups() if assigned else (f"{place.name}=", text)
+            is_relevant = containers.is_relevant(name[:-1])
+            meaning = "secret" if secrets.is_secret(name[:-1]) else "text" if is_relevant else _MASKED
+            return meaning, text, name + text
+        if meaning == "command":
+            path, option = self._option
             self._option = place.path, text
-        if meaning == "host":
-            listed = split_hosts(text) if "[" in text or "," in text else _LISTED.split(text)
-            for name in (_PORT.sub(r"\1", name) for name in listed):
-                if name and not _is_address(name) and not _DIGITS.fullmatch(name) and name.lower() not in _NO_HOSTS:
-                    gathered.by_meaning["host"].add(name)
-        elif meaning in gathered.by_meaning:
-            gathered.by_meaning[meaning].add(text if meaning == "secret" else text.strip("/-"))
-        elif meaning in _TEXTS or (meaning == _MASKED and _JOINED.search(text)):
-            gathered.texts[text] = None
-        elif meaning == "image":
-            gathered.texts[f"image: {text}"] = None
+            if path == place.path:
+                is_secret = place.is_element and _OPTION.fullmatch(option) and secrets.is_secret(option)
+                return "secret" if is_secret else "text", text, f"{option} {text}"
+            meaning = "text"
+        return meaning, text, ""
 
-    def _is_secret_word(self, place: Place) -> bool:
-        """Return whether the word before is an option that names a secret."""
-        path, option = self._option
-        is_option = place.is_element and path == place.path and _SECRET_OPTION.fullmatch(option)
-        return bool(is_option) and secrets.is_secret(option)
+    # --- first reading ------------------------------------------------------------------------------------------
+
+    def learn(self, data: bytes) -> None:
+        """Take the names out of a file.
+
+        Raises:
+            ValueError: it is damaged, so that it cannot be written either.
+            NotOfKindError: it is a log.
+        """
+        if hasattr(self._kind, "START"):
+            self._anonymizer.learned.names["host"] |= machine.hosts(data, self._kind.START)
+        for _ in self._change(data, self._learn_value, self._learn_text):
+            pass
+        self._learn_texts()
+
+    def _learn_value(self, place: Place, text: str) -> str:
+        if place.is_key or not text:
+            return text
+        meaning, value, whole = self._interpret(place, text)
+        learned, texts = self._anonymizer.learned.names, [whole]
+        if meaning == "host":
+            listed = split_hosts(value) if "[" in value or "," in value else value.split()
+            names = (_PORT.sub(r"\1", name) for name in listed)
+            learned["host"].update(name for name in names if name and not is_address(name) and not _is_no_host(name))
+        elif meaning == "secret":
+            learned["secret"].add(value)
+        elif meaning in ("user", "object", "name", "label"):
+            learned["label" if meaning == "name" else meaning].add(value.strip("/-"))
+        elif meaning == "image":
+            texts.append(f"image: {value}")
+        elif whole or meaning in ("text", "path") or (meaning == _MASKED and _JOINED.search(value)):
+            texts.append(value)
+        self._keep_texts(texts)
+        return text
+
+    def _learn_text(self, text: str) -> str:
+        self._keep_texts([text.strip("\r\n")])
+        for match in self._value_in_text.finditer(text):
+            self._learn_value(Place((match["key"],)), match["value"])
+        return text
+
+    def _keep_texts(self, texts: list[str]) -> None:
+        self._texts.update(dict.fromkeys(filter(None, texts)))
+        if len(self._texts) > _PER_BLOCK:
+            self._learn_texts()
+
+    def _learn_texts(self) -> None:
+        self._anonymizer.learned.learn(encode("\n".join(self._texts) + "\n"))
+        self._texts.clear()
 
     # --- second reading -----------------------------------------------------------------------------------------
 
-    def change_value(self, place: Place, text: str) -> str:
+    def blocks(self, data: bytes) -> Iterator[bytes]:
+        """Yield the file with everything replaced.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        remove_names = self._anonymizer.remove_names
+
+        def change_text(text: str) -> str:
+            pieces, at = [], 0
+            for match in self._value_in_text.finditer(text):
+                start, end = match.span("value")
+                pieces += [self._scrub(text[at:start]), self._change_value(Place((match["key"],)), match["value"])]
+                at = end
+            return remove_names("".join([*pieces, self._scrub(text[at:])]))
+
+        return self._change(data, lambda place, text: remove_names(self._change_value(place, text)), change_text)
+
+    def _change_value(self, place: Place, text: str) -> str:
         """Return the replacement for a value, or for a key."""
         if not text:
             return text
         if place.is_key:
-            return self._replace("key" if place.path and place.path[-1] in _OWN_KEYS else "schema", text)
-        meaning = self._meaning(place.path)
-        if meaning == "setting":
-            name, value = _setting(place, text)
-            meaning = "secret" if secrets.is_secret(name) else "text" if containers.is_relevant(name) else _MASKED
-            return text[: len(text) - len(value)] + (value and self._replace(meaning, value))
-        if meaning == "command":
-            is_secret = self._is_secret_word(place)
-            self._option = place.path, text
-            meaning = "secret" if is_secret else "text"
-        return self._replace(meaning, text)
+            return self._replace("key" if place.path and place.path[-1] in LISTS["own-keys"] else "schema", text)
+        meaning, value, _ = self._interpret(place, text)
+        return text[: len(text) - len(value)] + (value and self._replace(meaning, value))
 
-    def _variable(self, text: str) -> str:
-        is_common = containers.is_relevant(text) or text.lower().partition("_")[0] in _VARIABLES or _tells_nothing(text)
-        return text if is_common else self._name("name", text)
+    def _scrub(self, text: str) -> str:
+        return _WORDS_OF_LINE.sub(lambda match: self._scrubber.text(match[0]), text)
 
-    def _host_list(self, text: str) -> str:
+    def _hosts(self, text: str) -> str:
         if "[" in text:
             return self._scrubber.text(text)
-        return ",".join(self._host(name) for name in _LISTED.split(text))
-
-    def _host(self, text: str) -> str:
-        match = _PORT.fullmatch(text)
-        name, port = match.groups() if match else (text, "")
-        is_known = not name or _is_address(name) or self._scrubber.find_known(name)
-        if not is_known and (_DIGITS.fullmatch(name) or name.lower() in _NO_HOSTS):
-            return text
-        new = self._scrubber.host(name)
-        return (new if is_known or new != name else self._names.get("host", name)) + port
+        hosts = []
+        for listed in _LISTED.split(text):
+            match = _PORT.fullmatch(listed)
+            name, port = match.groups() if match else (listed, "")
+            is_known = not name or is_address(name) or self._scrubber.known.get(name)
+            if is_known or not _is_no_host(name):
+                new = self._scrubber.host(name)
+                listed = (new if is_known or new != name else self._names.get("host", name)) + port
+            hosts.append(listed)
+        return ",".join(hosts)
 
     def _name(self, category: str, text: str) -> str:
         name = text.strip("/-")
-        front, _, end = text.partition(name) if name else (text, "", "")
-        if replacement := self._scrubber.find_known(name):
-            return front + replacement + end
-        if _SERIAL.fullmatch(name):
-            return front + self._names.get("hash", name) + end
-        if not name or _DIGITS.fullmatch(name) or name.lower() in ACCOUNTS or _tells_nothing(name):
+        if known := self._scrubber.known.get(name):
+            new = known
+        elif _SERIAL.fullmatch(name):
+            new = self._names.get("hash", name)
+        elif not name or _DIGITS.fullmatch(name) or name.lower() in ACCOUNTS or _tells_nothing(name):
             return text
-        if _UUID.fullmatch(name):
+        elif OF_WORD["uuid"].fullmatch(name):
             return self._id(text)
-        return front + self._names.get(category, name) + end
+        else:
+            new = self._names.get(category, name)
+        return text.replace(name, new, 1)
 
     def _path(self, text: str) -> str:
         if text.startswith("<"):
@@ -440,7 +276,7 @@ class Fields:
             else self._names.get("site", part)
             for part in above
         ]
-        new_tag = tag if _VERSION.fullmatch(tag) else tag and self._names.get("name", tag)
+        new_tag = tag if OF_WORD["version"].fullmatch(tag) else tag and self._names.get("name", tag)
         algorithm, second, digits = digest.partition(":")
         end = f"{at}{algorithm}{second}{self._id(digits)}" if at else ""
         return f"{scheme}{sign}{'/'.join([*parts, self._repository(last)])}{colon}{new_tag}{end}"
@@ -453,9 +289,9 @@ class Fields:
         if not identifier.removeprefix("GPU").strip("0x:-"):
             return text
         front, dash, uuid = identifier.partition("-")
-        if _UUID.fullmatch(identifier):
+        if OF_WORD["uuid"].fullmatch(identifier):
             return scheme + sign + self._names.get("uuid", identifier)
-        if dash and _UUID.fullmatch(uuid):
+        if dash and OF_WORD["uuid"].fullmatch(uuid):
             return f"{scheme}{sign}{front}-{self._names.get('uuid', uuid)}"
         if _HEXADECIMAL.fullmatch(identifier):
             return scheme + sign + self._names.get("hash", identifier)
@@ -464,7 +300,7 @@ class Fields:
     def _guid(self, text: str) -> str:
         """Replace a GUID, LID or serial number."""
         uuid = text.partition("-")[2]
-        if not text.strip("0x:-") or _UUID.fullmatch(text) or _UUID.fullmatch(uuid):
+        if not text.strip("0x:-") or OF_WORD["uuid"].fullmatch(text) or OF_WORD["uuid"].fullmatch(uuid):
             return self._id(text)
         return self._names.get("guid", text) if any(map(str.isdigit, text)) else text
 
@@ -480,183 +316,34 @@ class Fields:
         return text if _KEY.fullmatch(text) or _is_harmless(text) else self._scrubber.text(text)
 
     def _mask(self, text: str) -> str:
-        if replacement := self._scrubber.find_known(text):
+        if replacement := self._scrubber.known.get(text):
             return replacement
-        if _is_address(text):
+        if is_address(text):
             return self._scrubber.text(text)
         if _is_harmless(text):
             return text
-        if _UUID.fullmatch(text):
+        if OF_WORD["uuid"].fullmatch(text):
             return self._id(text)
         return self._names.get("name" if _SIMPLE.fullmatch(text) else "secret", text)
 
 
-def _setting(place: Place, text: str) -> tuple[str, str]:
-    """Return name and value of a variable: the name is before the value or in a sibling key."""
-    assigned = _ASSIGNED.fullmatch(text) if place.is_element else None
-    return (assigned[1], assigned[2]) if assigned else (place.name, text)
+def _is_no_host(name: str) -> bool:
+    return _DIGITS.fullmatch(name) is not None or name.lower() in LISTS["no-hosts"]
 
 
-@cache
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+def _is_common(variable: str) -> bool:
+    is_of_all = containers.is_relevant(variable) or variable.lower().partition("_")[0] in LISTS["variables"]
+    return is_of_all or _tells_nothing(variable)
 
 
 def _tells_nothing(name: str) -> bool:
     """Return whether a name tells nothing, and hides no address or number that does."""
-    return is_plain(name) and not _is_address(name) and not _ACCOUNT.search(name)
+    return is_plain(name) and not is_address(name) and not _ACCOUNT.search(name)
 
 
 def _is_harmless(text: str) -> bool:
     if _ACCOUNT.fullmatch(text):
         return False
-    return _INNOCUOUS.fullmatch(text) is not None or (_SIMPLE.fullmatch(text) is not None and _tells_nothing(text))
-
-
-# --- files --------------------------------------------------------------------------------------------------------
-
-
-_PICKLE = re.compile(rb"\x80[\x02-\x05]")
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_WORDS_OF_LINE = re.compile(r"[^\r\n]+")
-_PROTOCOL = 2
-"""The one that PyTorch writes: lengths in four bytes, so that no letter precedes a text."""
-_MAX_TEXTS = 20_000
-_PER_BLOCK = 2_000
-"""Lines that are looked over for names at once."""
-
-Keys = tuple[str, ...]
-
-
-class Evidence:
-    """Learns names from files of evidence, and writes these without them."""
-
-    def __init__(self, anonymizer: Anonymizer) -> None:
-        self._anonymizer = anonymizer
-        self._fields: dict[Kind, Fields] = {}
-
-    def learn(self, kind: Kind, name: str, data: bytes) -> None:
-        """Take the names out of a file.
-
-        Raises:
-            ValueError: it is damaged, so that it cannot be written either.
-            NotOfKindError: it is a log.
-        """
-        gathered = Found()
-        fields = self._fields_of(kind)
-
-        def learn_value(place: Place, text: str) -> str:
-            fields.learn(place, text, gathered)
-            if len(gathered.texts) > _MAX_TEXTS:
-                self._learn_texts(gathered)
-            return text
-
-        def learn_text(text: str) -> str:
-            gathered.texts[text.strip("\r\n")] = None
-            for match in fields.value_in_text.finditer(text):
-                fields.learn(Place((match["key"],)), match["value"], gathered)
-            if len(gathered.texts) > _MAX_TEXTS:
-                self._learn_texts(gathered)
-            return text
-
-        if hasattr(kind, "START"):
-            gathered.by_meaning["host"].update(machine.hosts(data, kind.START))
-        for _ in _change_pieces(kind, data, learn_value, learn_text):
-            pass
-        self._learn_texts(gathered)
-        for meaning, names in gathered.by_meaning.items():
-            self._anonymizer.learn_names(meaning, names)
-
-    def _fields_of(self, kind: Kind) -> Fields:
-        if kind not in self._fields:
-            self._fields[kind] = Fields(stated_names(kind.__name__), self._anonymizer.scrubber)
-        return self._fields[kind]
-
-    def _learn_texts(self, gathered: Found) -> None:
-        lines = [*gathered.texts]
-        gathered.texts.clear()
-        for at in range(0, len(lines), _PER_BLOCK):
-            self._anonymizer.learned.learn(encode("\n".join(lines[at : at + _PER_BLOCK]) + "\n"))
-
-    def blocks(self, kind: Kind, data: bytes) -> Iterator[bytes]:
-        """Yield the file with everything replaced.
-
-        Raises:
-            ValueError: it is damaged.
-        """
-        fields, remove_names = self._fields_of(kind), self._anonymizer.remove_names
-
-        def change_value(place: Place, text: str) -> str:
-            return remove_names(fields.change_value(place, text))
-
-        def scrub(text: str) -> str:
-            return _WORDS_OF_LINE.sub(lambda match: self._anonymizer.scrubber.text(match[0]), text)
-
-        def change_text(text: str) -> str:
-            pieces, at = [], 0
-            for match in fields.value_in_text.finditer(text):
-                start, end = match.span("value")
-                pieces += [scrub(text[at:start]), fields.change_value(Place((match["key"],)), match["value"])]
-                at = end
-            return remove_names("".join([*pieces, scrub(text[at:])]))
-
-        for text in _change_pieces(kind, data, change_value, change_text):
-            yield text if isinstance(text, bytes) else encode(text)
-
-
-def _change_pieces(
-    kind: Kind, data: bytes, change: Change, other: Callable[[str], str]
-) -> Iterator[bytes] | Iterator[str]:
-    """Yield a file with changed texts, by its form."""
-    if _PICKLE.match(data):
-        return iter([pickle.dumps(_Walk(change).copy(loads(data), ()), _PROTOCOL)])
-    text = decode(data.removeprefix(b"\xef\xbb\xbf"))
-    if text.lstrip()[:1] in ("{", "[") and not hasattr(kind, "START"):
-        return change_document(text, "json", change, other)
-    if getattr(kind, "FORM", "") == "yaml":
-        text = data.decode("utf-8-sig", "replace")
-        return change_document(text, "yaml", change, lambda mark: change(Place(("name",)), mark))
-    return (other(line[0]) for line in _LINE.finditer(text))
-
-
-class _Walk:
-    """Copies plain values with other texts; what shares parts shares them in the copy."""
-
-    def __init__(self, change: Change) -> None:
-        self._change = change
-        self._copies: dict[tuple[int, Keys], Any] = {}
-        self._texts: dict[tuple[Keys, str, bool], str] = {}
-        """By the keys above them, and whether they are keys themselves: calls repeat each other."""
-        self._originals: list[Any] = []
-        """Kept, so that none of them gives its identity to another one."""
-
-    def copy(self, value: Any, path: Keys, *, is_key: bool = False, is_element: bool = False) -> Any:
-        """Return a copy of what a pickle holds; the path has the last keys above it."""
-        if isinstance(value, str):
-            text = path, value, is_key
-            if text not in self._texts:
-                self._texts[text] = self._change(Place(path, "", is_key, is_element), value)
-            return self._texts[text]
-        if isinstance(value, bytes | bytearray):
-            return encode(self._change(Place(path), decode(bytes(value))))
-        if not isinstance(value, dict | list | tuple | set | frozenset):
-            return value
-        one = id(value), path
-        if one in self._copies:
-            return self._copies[one]
-        self._originals.append(value)
-        if isinstance(value, dict):
-            mapping = self._copies[one] = {}
-            for key, entry in value.items():
-                inner = (*path, str(key) if isinstance(key, str | int) else "")[-3:]
-                mapping[self.copy(key, path, is_key=True)] = self.copy(entry, inner)
-        elif isinstance(value, list):
-            entries = self._copies[one] = []
-            entries.extend(self.copy(entry, path, is_element=True) for entry in value)
-        else:
-            self._copies[one] = type(value)(self.copy(entry, path, is_element=True) for entry in value)
-        return self._copies[one]
+    return OF_WORD["innocuous"].fullmatch(text) is not None or (
+        _SIMPLE.fullmatch(text) is not None and _tells_nothing(text)
+    )

@@ -9,7 +9,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from nccl_inspect.errors import NcclInspectError
@@ -20,9 +20,14 @@ from nccl_inspect.util import atomic_files, wording
 # --- words that tell nothing --------------------------------------------------------------------------------------
 
 
-_LIST_HEAD = re.compile(r"^# ([a-z-]+): .*$", re.MULTILINE)
-_, *_TEXTS = _LIST_HEAD.split((Path(__file__).parent / "words.txt").read_text(encoding="utf-8"))
-LISTS = {name: frozenset(text.split()) for name, text in zip(_TEXTS[::2], _TEXTS[1::2], strict=True)}
+def read_parts(file: str) -> dict[str, str]:
+    """Return the parts of a file beside this one, by the names at their beginnings."""
+    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+    _, *parts = re.split(r"^# ([a-z-]+): .*\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+LISTS = {name: frozenset(text.split()) for name, text in read_parts("words.txt").items()}
 """The lists of ``words.txt``, which says what each of them is, by their names."""
 WORDS = LISTS["words"]
 ACCOUNTS = LISTS["accounts"]
@@ -58,6 +63,16 @@ def is_rare(name: str) -> bool:
         and name.lower() not in message_words()
         and name.lower() not in LISTS["common"]
     )
+
+
+@lru_cache
+def is_address(text: str) -> bool:
+    """Return whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 _WORD_PIECE = re.compile(r"[A-Za-z]+|%[A-Za-z]|\d+")
@@ -114,9 +129,8 @@ class Names:
         self._given = {category: set(entries.values()) for category, entries in self.table.items()}
         self._counts = {category: len(entries) for category, entries in self.table.items()}
         self._width = 1
-        self._nets = {_net(name): _net(new) for name, new in self.table["ipv4"].items()}
+        self._nets = {name.rpartition(".")[0]: new.rpartition(".")[0] for name, new in self.table["ipv4"].items()}
         self._prefixes = {_prefix(name): _prefix(new) for name, new in self.table["ipv6"].items()}
-
         self._guids = {digits: new for name, new in self.table["guid"].items() if (digits := _guid_digits(name))}
 
     def settle(self, category: str, names: Iterable[str]) -> None:
@@ -129,29 +143,25 @@ class Names:
 
     def get(self, category: str, name: str) -> str:
         """Return the replacement for a name; the same each time. That of a secret is none itself."""
-        entries = self.table[category]
-        if category == "secret" and name in self._given[category]:
+        entries, given = self.table[category], self._given[category]
+        if category == "secret" and name in given:
             return name
-        if name not in entries and category == "guid" and (guid := self._guids.get(_guid_digits(name))):
-            entries[name] = _fill_digits(name, int(_guid_digits(guid) or "0", 16))
-            self._given[category].add(entries[name])
         if name not in entries:
-            replacement = self._new(category, name)
-            while replacement in self._given[category]:
-                replacement = self._new(category, name)
-            self._given[category].add(replacement)
-            entries[name] = replacement
-            if category == "guid" and (digits := _guid_digits(name)):
-                self._guids[digits] = replacement
+            guid = _guid_digits(name) if category == "guid" else ""
+            if guid in self._guids:
+                new = _fill_digits(name, int(_guid_digits(self._guids[guid]) or "0", 16))
+            else:
+                new = self._new(category, name)
+                while new in given:
+                    new = self._new(category, name)
+            given.add(new)
+            entries[name] = new
+            if guid:
+                self._guids.setdefault(guid, new)
         return entries[name]
 
     def put(self, category: str, name: str, replacement: str) -> None:
-        """Set the replacement for a name unless it has one."""
-        self._given[category].add(self.table[category].setdefault(name, replacement))
-
-    def extend(self, category: str, name: str, front: str) -> None:
-        """Put a prefix in front of the replacement for a name."""
-        replacement = front + self.table[category][name]
+        """Set the replacement for a name."""
         self._given[category].add(replacement)
         self.table[category][name] = replacement
 
@@ -181,14 +191,15 @@ class Names:
         address = ipaddress.IPv4Address(name)
         kept = next((net for net in _TELLING if name.startswith(f"{net}.")), None)
         first = kept or ("10" if address.is_private else "198")
-        net = self._nets.get(_net(name))
+        old, _, last = name.rpartition(".")
+        net = self._nets.get(old)
         if net is None:
             number = 1 + sum(other.startswith(f"{first}.") for other in set(self._nets.values()))
             high, low = number >> 8, number & 255
             starts = {"10": f"{10 + (high >> 8)}.{high & 255}", "198": f"198.{18 + high}"}
-            net = self._nets[_net(name)] = f"{kept or starts[first]}.{low}"
-        if name.endswith((".0", ".255")):
-            return f"{net}.{name.rpartition('.')[2]}"
+            net = self._nets[old] = f"{kept or starts[first]}.{low}"
+        if last in ("0", "255"):
+            return f"{net}.{last}"
         self._counts[net] = self._counts.get(net, 0) + 1
         return f"{net}.{self._counts[net] & 255}"
 
@@ -215,10 +226,6 @@ class Names:
         text = json.dumps({"schema": SCHEMA, "names": table}, indent=1, ensure_ascii=True) + "\n"
         with atomic_files.open_replacement(target, "--map", 0o600) as file:
             file.write(text.encode())
-
-
-def _net(address: str) -> str:
-    return address.rpartition(".")[0]
 
 
 def _prefix(address: str) -> str:
@@ -270,40 +277,8 @@ def load_table(path: str) -> dict[str, dict[str, str]]:
 EXPRESSION = r"[A-Za-z][\w.-]{0,100}+(?:\[\w[\w,/-]{0,2000}+\][\w.-]{0,60}+){1,4}+"
 """One expression in brackets: ``rack[1-2]-gpu[01-16,20]-ib``. The text before it must not be part of it."""
 _WHOLE = re.compile(rf"{EXPRESSION}(?![\[])", re.ASCII)
-_IN_TEXT = re.compile(rf"(?<![\w.-]){EXPRESSION}".encode(), re.ASCII)
-SIGN = re.compile(r"[A-Za-z-]\[\w|\w\[\w{1,40}+[-,]")
-"""In every text with an expression; ``0[0]`` is none. To look for it alone takes a fraction of the time."""
-_SIGN = re.compile(SIGN.pattern.encode())
-_LIST = rb"[A-Za-z][\w.,:\[\]/-]{0,4000}+"
-_STATED = re.compile(
-    rb"(?:(?<![A-Za-z])(?i:node_?list|host_?list|nodenames?|mcpu_hosts|(?<=_)hosts)[\"']?\s?[=:]\s{0,2}"
-    rb"|(?<!\S)(?:-host|--?hosts|--host|--node-?list|--host-?list)[ =]{1,2}"
-    rb"|\b(?i:nodes?|hosts?|on)[ =:]{1,2}(?=[\w.-]{1,100}+\[))"
-    rb"(?:\"([^\"\n]{1,4000}+)\"|'([^'\n]{1,4000}+)'|(" + _LIST + rb"))"
-)
-"""What a key, an option or a word in front says to be hosts."""
-_COMMAND = re.compile(
-    rb"\b(?:mpirun|mpiexec(?:\.hydra)?|prterun|orterun|horovodrun|srun|sbatch|salloc|pdsh|clush|scontrol)\s([^\n]{1,8000}+)"
-)
-_SHORT_OPTION = re.compile(rb"(?<!\S)-[Hw][ =]{0,2}[\"']?(" + _LIST + rb")")
-_HOSTFILE = re.compile(rb"^[ \t]*([A-Za-z][\w.-]{1,250}+)[ \t]+(?:slots|max[_-]slots|sockets)[ \t]?=", re.MULTILINE)
-"""``gpu-a17 slots=8``."""
 _ITEM = re.compile(r"(?:\[[^\]]*\]|[^,\s\[\]])+")
 """One of a list: the commas within brackets part numbers."""
-
-
-def stated_lists(text: bytes) -> Iterator[bytes]:
-    """Yield the lists that a text says to be hosts."""
-    for match in _STATED.finditer(text):
-        yield match[1] or match[2] or match[3]
-    for command in _COMMAND.finditer(text):
-        yield from (match[1] for match in _SHORT_OPTION.finditer(command[1]))
-    yield from (match[1] for match in _HOSTFILE.finditer(text))
-
-
-def bracket_expressions(text: bytes) -> Iterator[bytes]:
-    """Return what a text holds that may be hosts in brackets."""
-    return (match[0] for match in _IN_TEXT.finditer(text)) if _SIGN.search(text) else iter(())
 
 
 def split_hosts(listed: str) -> Iterator[str]:

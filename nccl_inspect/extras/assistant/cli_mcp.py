@@ -37,6 +37,8 @@ def command(roots: tuple[str, ...], options: reading.Options) -> None:
     for goes to wherever that assistant runs: remove names from a log with 'nccl-inspect anonymize' first.
     """
     try:
+        import anyio
+
         from nccl_inspect.extras.assistant import folders, reader, server
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "pydantic"):
@@ -44,4 +46,4 @@ def command(roots: tuple[str, ...], options: reading.Options) -> None:
         raise NcclInspectError("the MCP SDK is missing or too old", "pip install -U mcp") from None
     reads = reader.LogReader(folders.Folders(roots or (".",)), shared.with_settings_file(options))
     reading.Judge(shared.with_settings_file(options))  # errors in the options are reported before a client asks
-    server.serve(reads)
+    anyio.run(server.make_server(reads).run_stdio_async)

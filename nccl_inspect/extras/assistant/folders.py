@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -62,7 +63,7 @@ class Folders:
 
     def logs(self, names: Iterable[str]) -> list[File]:
         """Return the files of paths, folders and globs, as :mod:`nccl_inspect.ingest.sources.files` takes them."""
-        chosen = [file for name in names for file in self._logs(_require_plain(name))]
+        chosen = [file for name in names for file in self._find_logs(_require_plain(name))]
         if sum(file.size or 0 for file in chosen) > self._max_bytes:
             raise NcclInspectError(f"more than {self._max_bytes >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
         return chosen
@@ -72,7 +73,7 @@ class Folders:
         path = self._resolve(_require_plain(name))
         _status(path, name)
         try:
-            with self._open_below(path, name).open("rb") as file:
+            with self._hold(path, name).open("rb") as file:
                 data: bytes = file.read(MAX_SMALL + 1)
         except OSError as error:
             raise NcclInspectError(f"{name}: {error.strerror}", "name a policy or a topology file") from None
@@ -80,21 +81,43 @@ class Folders:
             raise NcclInspectError(f"{name}: larger than {MAX_SMALL >> 20} MB", "name a policy or a topology file")
         return data.decode("utf-8", "replace")
 
-    def _logs(self, name: str) -> Iterator[File]:
-        if _GLOB.intersection(name) and not os.path.lexists(self._make_absolute(name)):
-            for match in self._list_matching(name):
-                yield from self._files_at(match, match)
-            return
+    def _find_logs(self, name: str) -> Iterator[File]:
         joined = self._make_absolute(name)
-        # Shown as it was named, if that leads to it from the working folder.
-        yield from self._files_at(name, name if os.path.realpath(name) == os.path.realpath(joined) else joined)
+        if _GLOB.isdisjoint(name) or os.path.lexists(joined):
+            # Shown as it was named, if that leads to it from the working folder.
+            places = [(name, name if os.path.realpath(name) == os.path.realpath(joined) else joined)]
+        else:
+            places = [(match, match) for match in self._list_matching(name)]
+        for place, shown in places:
+            path = self._resolve(place)
+            if stat.S_ISDIR(_status(path, place).st_mode):
+                yield from self._find_below(path, shown)
+            else:
+                yield replace(files.find_again(self._hold(path, place), found=False), name=shown)
+
+    def _find_below(self, folder: Path, shown: str) -> list[File]:
+        """Return the logs below a folder and the evidence beside them."""
+        entries = []
+        for number, path in enumerate(files.walk_folder(folder, [])):
+            if number >= self._max_entries:
+                raise NcclInspectError(f"{shown}: more than {self._max_entries:,} files", "name a folder with fewer")
+            real = Path(os.path.realpath(path))
+            if not self._find_root(real):
+                continue  # a link that leads out is not a part of the folder
+            base = folder if real == path else real.parent
+            # What is neither a log nor evidence is not listed: an answer has no room for it.
+            if file := files.find_entry(base, self._hold(real, str(path)), is_artifact, lambda _name, _why: None):
+                entries.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
+        if not entries:
+            raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
+        return sorted(entries, key=lambda file: log_detection.natural(file.name))
 
     def _list_matching(self, pattern: str) -> list[str]:
         """Return the paths that a glob stands for; where it begins has to lie inside, and so has each path later on."""
         parts = Path(pattern).parts
         if ".." in parts:
             raise NcclInspectError(f"{pattern}: '..' in a pattern", "name the folder as it is")
-        fixed = next(index for index, part in enumerate(parts) if _GLOB.intersection(part))
+        fixed = next(index for index, part in enumerate(parts) if not _GLOB.isdisjoint(part))
         begin = self._resolve(str(Path(*parts[:fixed])))
         matches = dict.fromkeys(islice(self._expand_pattern(begin, parts[fixed:]), self._max_entries + 1))
         if len(matches) > self._max_entries:
@@ -105,14 +128,20 @@ class Folders:
         return sorted(inside, key=log_detection.natural)
 
     def _expand_pattern(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
-        """Yield what a pattern stands for below a folder.
+        """Yield what a pattern stands for below a folder; a folder that is hidden or lies outside is not listed.
 
         Unlike :mod:`glob`, it lists no folder that a link leads out to.
         """
         part, rest = parts[0], parts[1:]
         if part == _ANY_DEPTH and rest:
             yield from self._expand_pattern(folder, rest)
-        for entry in self._list_entries(folder):
+        real = Path(os.path.realpath(folder))
+        entries = list[os.DirEntry[str]]()
+        with suppress(OSError):
+            if self._find_root(real):
+                with os.scandir(real) as found:
+                    entries += (entry for entry in found if not entry.name.startswith("."))
+        for entry in entries:
             path = folder / entry.name
             if part == _ANY_DEPTH:
                 if not rest:
@@ -121,42 +150,6 @@ class Folders:
                     yield from self._expand_pattern(path, parts)
             elif fnmatchcase(entry.name, part):
                 yield from self._expand_pattern(path, rest) if rest else (str(path),)
-
-    def _list_entries(self, folder: Path) -> list[os.DirEntry[str]]:
-        """Return what a folder holds that is not hidden; nothing where it lies outside or cannot be read."""
-        real = Path(os.path.realpath(folder))
-        if self._find_root(real) is None or not real.is_dir():
-            return []
-        try:
-            with os.scandir(real) as entries:
-                return [entry for entry in entries if not entry.name.startswith(".")]
-        except OSError:
-            return []
-
-    def _files_at(self, name: str, shown: str) -> Iterator[File]:
-        path = self._resolve(name)
-        status = _status(path, name)
-        if stat.S_ISDIR(status.st_mode):
-            yield from self._files_below(path, shown)
-            return
-        yield replace(files.find_again(self._open_below(path, name), found=False), name=shown)
-
-    def _files_below(self, folder: Path, shown: str) -> Iterator[File]:
-        """Yield the logs below a folder and the evidence beside them."""
-        entries, problems = [], list[OSError]()
-        for number, path in enumerate(files.walk_folder(folder, problems)):
-            if number >= self._max_entries:
-                raise NcclInspectError(f"{shown}: more than {self._max_entries:,} files", "name a folder with fewer")
-            real = Path(os.path.realpath(path))
-            if not self._find_root(real) or not _is_file(real):
-                continue  # a link that leads out is not a part of the folder
-            base = folder if real == path else real.parent
-            # What is neither a log nor evidence is not listed: an answer has no room for it.
-            if file := files.find_entry(base, self._open_below(real, str(path)), is_artifact, lambda _name, _why: None):
-                entries.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
-        if not entries:
-            raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
-        yield from sorted(entries, key=lambda file: log_detection.natural(file.name))
 
     def _resolve(self, name: str) -> Path:
         """Return a path without links, which lies inside."""
@@ -178,11 +171,10 @@ class Folders:
     def _find_root(self, path: Path) -> Path | None:
         return next((root for root in self._roots if path == root or root in path.parents), None)
 
-    def _open_below(self, path: Path, name: str) -> _Held:
-        root = self._find_root(path)
-        assert root is not None
+    def _hold(self, path: Path, name: str) -> _Held:
         held = _Held(path)
-        held.base, held.folder, held.shown = root, self._roots[root], name
+        held.base, held.shown = self._find_root(path) or path, name
+        held.folder = self._roots[held.base]
         return held
 
 
@@ -235,10 +227,3 @@ def _status(path: Path, name: str) -> os.stat_result:
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise NcclInspectError(f"{name}: not a plain file", "pipes and devices are not read: name a file or a folder")
     return status
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False

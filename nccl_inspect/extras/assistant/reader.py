@@ -7,7 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
 
 import anyio
 import anyio.from_thread
@@ -17,6 +18,7 @@ from mcp.server.mcpserver import Context
 from nccl_inspect import artifacts, topology
 from nccl_inspect.extras.assistant.folders import Folders
 from nccl_inspect.ingest.sources import compression
+from nccl_inspect.ingest.sources.blocks import Progress
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.model.job import Job
 from nccl_inspect.pipeline import reading
@@ -64,7 +66,18 @@ class LogReader:
         Raises:
             NcclInspectError: they cannot be read, or the wish cannot be met.
         """
-        return await self.run_alone(lambda: self._job(logs, wish, _Progress(tells, self._interval), visit))
+        done, due = 0, time.monotonic() + self._interval
+
+        def tell_progress(size: int, total: int | None) -> None:
+            """Hand the progress of the thread on to the loop; it ends when the request is given up."""
+            nonlocal done, due
+            anyio.from_thread.check_cancelled()
+            done += size
+            if (now := time.monotonic()) >= due:
+                due = now + self._interval
+                anyio.from_thread.run(tells.report_progress, done, total, "reading the log")
+
+        return await self.run_alone(lambda: self._job(logs, wish, tell_progress, visit))
 
     async def run_alone(self, work: Callable[[], _Result]) -> _Result:
         """Return what some work in a thread gives, while no other reads; a request that is given up ends it.
@@ -77,7 +90,7 @@ class LogReader:
             return await anyio.to_thread.run_sync(work)
 
     def _job(
-        self, logs: Sequence[str], wish: JobRequest, progress: _Progress, visit: Callable[[Job], None] | None = None
+        self, logs: Sequence[str], wish: JobRequest, progress: Progress, visit: Callable[[Job], None] | None = None
     ) -> Job:
         inputs = self.folders.logs(logs)
         topologies = tuple(self.folders.text(name) for name in wish.topology)
@@ -104,28 +117,9 @@ class LogReader:
         return job
 
 
-class _Progress:
-    """Hands the progress of a thread on to the loop, and ends the thread when the request is given up."""
-
-    def __init__(self, tells: Context, interval: float) -> None:
-        self._tells = tells
-        self._interval = interval
-        self._done = 0
-        self._next = time.monotonic() + interval
-
-    def __call__(self, size: int, total: int | None) -> None:
-        anyio.from_thread.check_cancelled()
-        self._done += size
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + self._interval
-            anyio.from_thread.run(self._tells.report_progress, self._done, total, "reading the log")
-
-
 def _state(file: File) -> tuple[str, int, int, int, int]:
     """Return the state of a file, to detect a change."""
-    place: Any = file.place
-    status = place.stat() if place is not None else None
-    if status is None:
+    if file.place is None:
         return file.name, 0, 0, 0, 0
+    status = cast(Path, file.place).stat()
     return file.name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -16,15 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nccl_inspect import explain as explaining
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.extras.gate.differences import Difference
-from nccl_inspect.extras.gate.formats import chain_words, check_document, diff_document
-from nccl_inspect.extras.gate.policy import STATES, Checked
 from nccl_inspect.model.document import evidence_to_dict, finding_to_dict
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.job import Job, Path, Selection
+from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.report import brief, head
-from nccl_inspect.report.digest import verdict_line
-from nccl_inspect.report.tables import gdr_word, rows_by_kind
+from nccl_inspect.report.tables import rows_by_kind
 from nccl_inspect.util.records import pick_fields
 from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import cut, escape_controls
@@ -41,7 +37,7 @@ MAX_ANSWER = 20_000
 """Bytes of a whole answer: a text for people, the document, and the same as text for clients that take only that."""
 MAX_LINES, MAX_LINE = 20, 4_000
 """Lines to explain, and characters of each."""
-_MAX_RESULT, _MAX_TEXT_PART, _MAX_PAGE = 7_000, 3_000, 5_000
+_MAX_RESULT, _MAX_TEXT_PART, MAX_PAGE = 7_000, 3_000, 5_000
 """Bytes of a document, of the text for people, and characters of the page of a rule in one answer."""
 _MAX_TEXT, _MAX_QUOTE, _MAX_NAME = 400, 300, 80
 _MAX_OF_FIELD = {
@@ -51,10 +47,10 @@ _MAX_OF_FIELD = {
     **dict.fromkeys(("fix", "first_fix", "first_step", "todo", "cause", "impact"), 600),
     "quoted_log_text": _MAX_QUOTE,
     "brief": 2_500,
-    "page_text": _MAX_PAGE,
+    "page_text": MAX_PAGE,
 }
 """Characters of a text by its field: commands must not be cut, and names need no more."""
-_MAX_LIST, _MAX_KINDS, _MAX_JOBS, _MAX_OPEN, _MAX_BRIEF_LINE = 6, 8, 10, 3, 500
+_MAX_LIST, _MAX_KINDS, _MAX_JOBS, MAX_OPEN, _MAX_BRIEF_LINE = 6, 8, 10, 3, 500
 _LISTS_OF_NAMES = ("hosts", "nccl_versions", "cuda_versions")
 _ROOM_OF_PAGE = 300
 _LINE = {"source", "line", "text"}
@@ -99,7 +95,7 @@ def answer(
             if room < 0 and kept:
                 break
             kept.append(row)
-        values |= {rows.name: kept, "page": _page(rows.total, rows.offset, len(kept), rows.narrower)}
+        values |= {rows.name: kept, "page": tell_page(rows.total, rows.offset, len(kept), rows.narrower)}
     values["note"] = NOTE
     for name in drop:
         while _size(values) > _MAX_RESULT and values[name]:
@@ -109,7 +105,8 @@ def answer(
     return CallToolResult(content=[*content, plain], structured_content=values)
 
 
-def _page(total: int, offset: int, returned: int, narrower: str = "") -> dict[str, Any]:
+def tell_page(total: int, offset: int, returned: int, narrower: str = "") -> dict[str, Any]:
+    """Return which part of a list an answer holds, and how to get more."""
     after = offset + returned
     more = f"call again with offset={after}" + (f", or {narrower}" if narrower else "") if after < total else ""
     return {"total": total, "offset": offset, "returned": returned, "truncated": bool(more), "more": more}
@@ -151,11 +148,6 @@ def cut_text(text: str, most: int = _MAX_TEXT) -> str:
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 
-def quote_raw(source: str, number: int, text: str) -> dict[str, Any]:
-    """Return a line that comes from the file itself; secrets in it are hidden."""
-    return {"source": source, "line": number, "text": mask_secrets(text)}
-
-
 # --- documents ----------------------------------------------------------------------------------------------------
 
 
@@ -183,8 +175,8 @@ def summarize_job(job: Job) -> dict[str, Any]:
             for finding in job.findings[:_MAX_KINDS]
         ],
         "findings_total": len(job.findings),
-        "errors_without_rule": _errors_without_rule(job),
-        "not_judged": [pick_fields(entry, "rule", "reason", "needs") for entry in job.not_judged[:_MAX_OPEN]],
+        "errors_without_rule": list_unexplained(job),
+        "not_judged": [pick_fields(entry, "rule", "reason", "needs") for entry in job.not_judged[:MAX_OPEN]],
         "jobs": [pick_fields(each, "number", "name", "verdict", "reason", "ranks") for each in job.jobs[:_MAX_JOBS]],
         "jobs_total": len(job.jobs),
         "not_read": [source.problem for source in job.sources if source.problem],
@@ -203,8 +195,9 @@ def _pick_finding(finding: Finding) -> dict[str, Any]:
     return {**same, "where": finding.where or " on ".join(filter(None, parts))}
 
 
-def _errors_without_rule(job: Job) -> list[dict[str, Any]]:
-    return [evidence_to_dict(notice.evidence[0]) for notice in job.unexplained[:_MAX_OPEN] if notice.evidence]
+def list_unexplained(job: Job) -> list[dict[str, Any]]:
+    """Return the first errors that no rule explains."""
+    return [evidence_to_dict(notice.evidence[0]) for notice in job.unexplained[:MAX_OPEN] if notice.evidence]
 
 
 def path_kinds(paths: Selection) -> list[dict[str, Any]]:
@@ -214,34 +207,11 @@ def path_kinds(paths: Selection) -> list[dict[str, Any]]:
     return [row | {"pairs": int(row["pairs"].replace(",", ""))} for row in rows]
 
 
-def rank_pair(path: Path) -> dict[str, Any]:
-    """Return the path from one rank to another."""
-    same = pick_fields(path, "src", "dst", "src_host", "dst_host", "scope", "nic", "verdict", "rules")
-    return {**same, "path": path.detail, "gdr": gdr_word(path.gdr), "channels": len(path.channels)}
-
-
-def summarize_evidence(job: Job) -> dict[str, Any]:
-    """Return what an answer holds beside the findings."""
-    return {
-        "rules_found": list(dict.fromkeys(finding.rule for finding in job.findings)),
-        "errors_without_rule": _errors_without_rule(job),
-        "files_beside": [pick_fields(file, "name", "kind", "problem") for file in job.artifacts[:_MAX_LIST]],
-        "around": [],
-    }
-
-
 def show_finding(finding: Finding) -> dict[str, Any]:
     """Return a finding in full, but for its links."""
     whole = finding_to_dict(finding)
     kept = {name: whole[name] for name in ("cause", "impact", "ranks", "hosts", "confirm")}
     return {**_pick_finding(finding), **kept, "fix": finding.fix[:_MAX_LIST], "evidence": whole["evidence"][:5]}
-
-
-def show_page(name: str, page: str, offset: int) -> dict[str, Any]:
-    """Return a part of the page of a rule."""
-    part = page[offset : offset + _MAX_PAGE]
-    narrower = f"read nccl-inspect://rules/{name}"
-    return {"rule": name, "page_text": part, "page": _page(len(page), offset, len(part), narrower)}
 
 
 def explain_line(text: str) -> dict[str, Any]:
@@ -254,19 +224,3 @@ def explain_line(text: str) -> dict[str, Any]:
     fields = [{"name": n, "quoted_log_text": value, "meaning": sense} for n, value, sense in explanation.fields]
     known = {"quoted_log_text": text, "known": True, "parts": dict(explanation.parts)}
     return {**known, "fields": fields[:MAX_LINES], "rule": explanation.rule}
-
-
-def show_checked(checked: Checked, strict: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return a checked policy without its expectations, and these."""
-    whole = check_document(checked, strict)
-    head = {name: whole[name] for name in ("policy", "is_met", "state", "verdict")}
-    return {**head, **{state: len(checked.list_outcomes(state)) for state in STATES}}, whole["expectations"]
-
-
-def show_difference(difference: Difference) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return two compared runs without their changes, and these."""
-    whole = diff_document(difference)
-    rows = [change | {"pairs": len(change["pairs"]), "evidence": change["evidence"][:1]} for change in whole["changes"]]
-    chains = [{"chain": chain_words(each), "fix": each.fix[:4]} for each in difference.explanations[:_MAX_OPEN]]
-    runs = {"verdict_before": verdict_line(difference.a), "verdict_after": verdict_line(difference.b)}
-    return {"is_same": whole["is_same"], **runs, "explanations": chains, "not_compared": whole["not_compared"]}, rows

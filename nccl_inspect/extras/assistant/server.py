@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import inspect
+import re
+import tomllib
 from collections.abc import Awaitable, Callable
 from functools import cache, wraps
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.prompts import Prompt
 from mcp.types import CallToolResult, ToolAnnotations
+from pydantic import Field
 
 from nccl_inspect import explain as explaining
 from nccl_inspect._version import __version__
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.extras.assistant import prompts
 from nccl_inspect.extras.assistant.reader import LogReader
-from nccl_inspect.extras.assistant.results import cut_text
-from nccl_inspect.extras.assistant.tools import TITLES, Tools
+from nccl_inspect.extras.assistant.results import NOTE, cut_text
+from nccl_inspect.extras.assistant.tools import Tools
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.report.words import add_proofs
 from nccl_inspect.scanning import meaning
+from nccl_inspect.util.grouping import group_values
 
 # --- resources ----------------------------------------------------------------------------------------------------
 
 
 _SCHEME = "nccl-inspect"
-_RULE = f"{_SCHEME}://rules/{{name}}"
-_FAMILY = f"{_SCHEME}://messages/{{dialect}}/{{family}}"
-_SAYS_RULES = f"All rules and the defects that they detect; each has a page at {_RULE}."
-_SAYS_RULE = "What a defect is, how the log shows it, what it costs, how to fix it, with log excerpts."
-_SAYS_MESSAGES = f"The families of recognized messages; each has a page at {_FAMILY}."
-_SAYS_FAMILY = "Each message of a family: its shape, what it means, which releases print it, and a sample."
 
 
 def _rules() -> str:
@@ -54,12 +52,8 @@ def _rule(name: str) -> str:
 
 
 def _messages() -> str:
-    lines = ["# Recognized messages\n"]
-    lines += [
-        f"- {_SCHEME}://messages/{dialect}/{family}: {len(productions)}"
-        for (dialect, family), productions in _families().items()
-    ]
-    return "\n".join(lines) + "\n"
+    listed = (f"- {_SCHEME}://messages/{'/'.join(names)}: {len(own)}" for names, own in _families().items())
+    return "\n".join(["# Recognized messages\n", *listed]) + "\n"
 
 
 def _family(dialect: str, family: str) -> str:
@@ -78,11 +72,39 @@ def _family(dialect: str, family: str) -> str:
 @cache
 def _families() -> dict[tuple[str, str], list[Production]]:
     """Return the messages by dialect and family."""
-    families: dict[tuple[str, str], list[Production]] = {}
-    for file in files.list_files():
-        for production in files.read(file.read_text(encoding="utf-8"), file.name):
-            families.setdefault((production.dialect, production.family), []).append(production)
+    texts = ((file.read_text(encoding="utf-8"), file.name) for file in files.list_files())
+    productions = (production for text in texts for production in files.read(*text))
+    families = group_values(((production.dialect, production.family), production) for production in productions)
     return dict(sorted(families.items(), key=lambda entry: (entry[0][0] != "nccl", entry[0])))
+
+
+# --- prompts ------------------------------------------------------------------------------------------------------
+
+
+_, *_PARTS = re.split(r"^# ([a-z]+):\n", (Path(__file__).parent / "prompts.txt").read_text("utf-8"), flags=re.MULTILINE)
+TEXTS = {name: text.strip() for name, text in zip(_PARTS[::2], _PARTS[1::2], strict=True)}
+"""The parts of ``prompts.txt``, by their names."""
+
+
+def skill() -> str:
+    """Return the skill for agents that run commands (``SKILL.md``), which says what the prompts say."""
+    text = (Path(__file__).parent / "skill.md").read_text(encoding="utf-8")
+    return text.replace("{wording}", TEXTS["wording"]).replace("{note}", NOTE)
+
+
+_LOG = "The log of the job: a file, a folder or a glob."
+
+
+def _hang(log: Annotated[str, Field(description=_LOG)]) -> str:
+    return "\n\n".join((TEXTS["hang"].format(log=cut_text(log)), TEXTS["wording"], NOTE))
+
+
+def _slow(
+    log: Annotated[str, Field(description=_LOG)],
+    good_log: Annotated[str, Field(description="The log of a run that was fast, if there is one.")] = "",
+) -> str:
+    good = f"A run that was fast: {cut_text(good_log)}\n" if good_log else ""
+    return "\n\n".join((TEXTS["slow"].format(log=cut_text(log), good=good), TEXTS["wording"], NOTE))
 
 
 # --- the server ---------------------------------------------------------------------------------------------------
@@ -98,33 +120,28 @@ def make_server(reader: LogReader) -> MCPServer:
         "nccl-inspect",
         title="nccl-inspect",
         description="Find out from its log why an NCCL job hangs, fails or is slow.",
-        instructions=prompts.TEXTS["instructions"].format(folders=", ".join(reader.folders.names)),
+        instructions=TEXTS["instructions"].format(folders=", ".join(reader.folders.names)),
         version=__version__,
         log_level="ERROR",
     )
-    tools = Tools(reader)
-    for name, title in TITLES.items():
-        function = getattr(tools, name)
-        words = inspect.getdoc(function)
-        server.add_tool(_turn_errors(function), name=name, title=title, description=words, annotations=_READS)
-    for address, name, title, words, page in (
-        (f"{_SCHEME}://rules", "rules", "Rules", _SAYS_RULES, _rules),
-        (_RULE, "rule", "Rule page", _SAYS_RULE, _rule),
-        (f"{_SCHEME}://messages", "messages", "Message reference: families", _SAYS_MESSAGES, _messages),
-        (_FAMILY, "message family", "Message reference: one family", _SAYS_FAMILY, _family),
-    ):
-        server.resource(address, name=name, title=title, description=words, mime_type="text/markdown")(page)
-    prompts.add(server)
+    tools, says = Tools(reader), tomllib.loads((Path(__file__).parent / "server.toml").read_text(encoding="utf-8"))
+    for name, title in says["titles"].items():
+        function = _turn_errors(getattr(tools, name), says["parameters"])
+        server.add_tool(function, name=name, title=title, description=inspect.getdoc(function), annotations=_READS)
+    for kind, page in (("rules", _rules), ("rule", _rule), ("messages", _messages), ("family", _family)):
+        about = says["resources"][kind]
+        server.resource(about.pop("address"), mime_type="text/markdown", **about)(page)
+    server.add_prompt(Prompt.from_function(_hang, **says["prompts"]["hang"]))
+    server.add_prompt(Prompt.from_function(_slow, **says["prompts"]["slow"]))
     return server
 
 
-def serve(reader: LogReader) -> None:
-    """Serve on standard input and output until the input ends."""
-    anyio.run(make_server(reader).run_stdio_async)
+def _turn_errors(function: Callable[..., Awaitable[CallToolResult]], says: dict[str, str]) -> Callable[..., Any]:
+    """Return a tool whose parameters are described, and whose errors say what happened, and what to do.
 
-
-def _turn_errors(function: Callable[..., Awaitable[CallToolResult]]) -> Callable[..., Awaitable[CallToolResult]]:
-    """Turn errors that a user can act on into tool errors: what happened, and what to do."""
+    Args:
+        says: what parameters mean, by their names, or by those of the tool and the parameter.
+    """
 
     @wraps(function)
     async def wrapper(*args: Any, **values: Any) -> CallToolResult:
@@ -133,4 +150,11 @@ def _turn_errors(function: Callable[..., Awaitable[CallToolResult]]) -> Callable
         except NcclInspectError as error:
             raise ToolError(cut_text(str(error), _MAX_ERROR)) from None
 
+    signature = inspect.signature(function, eval_str=True)
+    described = [
+        one.replace(annotation=Annotated[one.annotation, Field(description=text)]) if text else one
+        for one in signature.parameters.values()
+        for text in [says.get(f"{function.__name__}.{one.name}", says.get(one.name))]
+    ]
+    vars(wrapper)["__signature__"] = signature.replace(parameters=described)
     return wrapper

@@ -1,13 +1,14 @@
 """The tools: what an assistant may ask, which reads and never writes.
 
 Each public method of :class:`Tools` is a tool: assistants read its docstring, and its annotations are the schemas.
-:data:`TITLES` lists them.
+``server.toml`` has their titles, and what the parameters mean.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 import anyio.from_thread
@@ -22,53 +23,33 @@ from nccl_inspect.extras.assistant import results
 from nccl_inspect.extras.assistant.reader import JobRequest, LogReader
 from nccl_inspect.extras.assistant.results import MAX_LINE, MAX_LINES, NOTE, Answer, Rows, answer
 from nccl_inspect.extras.gate import differences
-from nccl_inspect.extras.gate.policy import Policy, Worst, policy_from_values
+from nccl_inspect.extras.gate.formats import chain_words, check_document, diff_document
+from nccl_inspect.extras.gate.policy import STATES, Policy, Worst, policy_from_values
 from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.judging.engine import CATEGORIES, list_rules
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.job import Job
+from nccl_inspect.model.job import Job, Path
+from nccl_inspect.report.digest import verdict_line
+from nccl_inspect.report.tables import gdr_word
 from nccl_inspect.report.words import add_proofs
 from nccl_inspect.util.records import pick_fields
+from nccl_inspect.util.secrets import mask_secrets
 from nccl_inspect.util.text import decode
 
-TITLES = {
-    "check": "Check a job against a policy",
-    "diff": "What changed between two runs",
-    "evidence": "Findings in full, with their log lines",
-    "explain": "What a rule or a log line means",
-    "paths": "The path of each pair of ranks",
-    "rules": "Rules",
-    "summarize": "Verdict on a job from its NCCL log",
-}
 MAX_AROUND = 20
 """Lines before and after."""
+_MAX_FILES = 6
 
 
 Name = Annotated[str, Field(max_length=4096)]
-Logs = Annotated[
-    Annotated[list[Name], Field(min_length=1, max_length=64)] | Name,
-    Field(
-        description="The log of one job: files, folders (with the evidence beside the logs), archives or globs. "
-        "Relative paths start at the folder that the server may read."
-    ),
-]
-Platform = Annotated[
-    str | None, Field(description="Machine type, such as p5.48xlarge, if the log does not name it.", max_length=80)
-]
-Topology = Annotated[
-    Annotated[list[Name], Field(max_length=16)] | Name | None,
-    Field(description="Files with the output of 'nvidia-smi topo -m' or NCCL's topology XML."),
-]
-WhichJob = Annotated[
-    str | None,
-    Field(description="Number or name of a job, if the input holds several. Default: the worst.", max_length=200),
-]
-WhichRun = Annotated[
-    int | None, Field(description="Run of a restarted job; 1 is the first. Default: the latest.", ge=1)
-]
-Offset = Annotated[int, Field(description="Entries to skip: see 'more' in the previous answer.", ge=0)]
+Logs = Annotated[list[Name], Field(min_length=1, max_length=64)] | Name
+Platform = Annotated[str | None, Field(max_length=80)]
+Topology = Annotated[list[Name], Field(max_length=16)] | Name | None
+WhichJob = Annotated[str | None, Field(max_length=200)]
+WhichRun = Annotated[int | None, Field(ge=1)]
+Offset = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(max_length=MAX_LINES * MAX_LINE)]
 
 
@@ -100,26 +81,15 @@ class Tools:
         self,
         ctx: Context,
         logs: Logs,
-        rank: Annotated[str | None, Field(description="Paths from or to these ranks: 3, 0-7 or 0-56:8.")] = None,
-        host: Annotated[
-            str | None, Field(description="Paths from or to this host: name, glob or node-[01-16].")
-        ] = None,
-        scope: Annotated[
-            Literal["intra", "inter", "unknown"] | None, Field(description="Within or between hosts.")
-        ] = None,
-        transport: Annotated[
-            str | None, Field(description="Transport or prefix: NET, NET/Socket, ib, P2P/CUMEM.")
-        ] = None,
-        verdict: Annotated[
-            Literal["ok", "fallback", "unknown"] | None,
-            Field(description="fallback: a faster path should be possible."),
-        ] = None,
-        rule: Annotated[str | None, Field(description="Paths that findings of this rule are about.")] = None,
-        slowest_first: Annotated[bool, Field(description="Sort by the usual speed of such paths.")] = False,
+        rank: str | None = None,
+        host: str | None = None,
+        scope: Literal["intra", "inter", "unknown"] | None = None,
+        transport: str | None = None,
+        verdict: Literal["ok", "fallback", "unknown"] | None = None,
+        rule: str | None = None,
+        slowest_first: bool = False,
         offset: Offset = 0,
-        limit: Annotated[
-            int, Field(description="Maximum number of pairs; long ones leave room for fewer.", ge=1, le=100)
-        ] = 20,
+        limit: Annotated[int, Field(ge=1, le=100)] = 20,
         platform: Platform = None,
         topology: Topology = None,
         job: WhichJob = None,
@@ -146,7 +116,7 @@ class Tools:
             values = {"rank_space": judged.rank_space, "kinds": results.path_kinds(chosen)}
             if slowest_first:
                 chosen = selection.sort_slowest_first(chosen, judged)
-            rows = map(results.rank_pair, chosen[offset : offset + limit])
+            rows = map(_pair_of_ranks, chosen[offset : offset + limit])
             narrower = "filter by rank, host, scope, transport or verdict"
             return answer(values, text, Rows("pairs", rows, len(chosen), offset, narrower))
 
@@ -156,16 +126,11 @@ class Tools:
         self,
         ctx: Context,
         logs: Logs,
-        rule: Annotated[
-            str | None, Field(description="Only findings of this rule. Default: all, in order of importance.")
-        ] = None,
-        around: Annotated[
-            str | None,
-            Field(description="Show the log around this line: FILE:LINE, such as job.log:26.", max_length=4096),
-        ] = None,
-        about: Annotated[int, Field(description="Lines before and after it.", ge=0, le=MAX_AROUND)] = 5,
+        rule: str | None = None,
+        around: Name | None = None,
+        about: Annotated[int, Field(ge=0, le=MAX_AROUND)] = 5,
         offset: Offset = 0,
-        limit: Annotated[int, Field(description="Maximum number of findings.", ge=1, le=20)] = 3,
+        limit: Annotated[int, Field(ge=1, le=20)] = 3,
         platform: Platform = None,
         topology: Topology = None,
         job: WhichJob = None,
@@ -179,7 +144,12 @@ class Tools:
         names_of_logs = _list_names(logs)
         judged = await self._reader.job(names_of_logs, _request(platform, topology, job, run), ctx)
         chosen = _choose_findings(judged, rule)
-        result = results.summarize_evidence(judged)
+        result: dict[str, Any] = {
+            "rules_found": list(dict.fromkeys(finding.rule for finding in judged.findings)),
+            "errors_without_rule": results.list_unexplained(judged),
+            "files_beside": [pick_fields(file, "name", "kind", "problem") for file in judged.artifacts[:_MAX_FILES]],
+            "around": [],
+        }
         if around is not None:
             source, colon, number = around.strip().rpartition(":")
             if not colon or not source or not number.isdecimal() or not 0 < int(number) < 10**12:
@@ -195,11 +165,8 @@ class Tools:
 
     async def explain(
         self,
-        what: Annotated[
-            Annotated[list[Text], Field(max_length=MAX_LINES)] | Text,
-            Field(description="The name of one rule, or log lines, with or without their prefix."),
-        ],
-        offset: Annotated[int, Field(description="Characters of a rule's page, or lines, to skip.", ge=0)] = 0,
+        what: Annotated[list[Text], Field(max_length=MAX_LINES)] | Text,
+        offset: Offset = 0,
     ) -> Annotated[CallToolResult, Answer]:
         """Explain a rule (its page: meaning, causes, fixes) or single log lines, field by field.
 
@@ -209,7 +176,10 @@ class Tools:
         if not texts:
             raise NcclInspectError("nothing to explain", "pass a rule name or a log line")
         if len(texts) == 1 and (page := explaining.rule_page(texts[0])) is not None:
-            return answer(results.show_page(texts[0].strip().lower(), add_proofs(page), offset))
+            name, page = texts[0].strip().lower(), add_proofs(page)
+            part = page[offset : offset + results.MAX_PAGE]
+            place = results.tell_page(len(page), offset, len(part), f"read nccl-inspect://rules/{name}")
+            return answer({"rule": name, "page_text": part, "page": place})
         if len(texts) > MAX_LINES:
             raise NcclInspectError(f"more than {MAX_LINES} lines", "pass fewer; 'summarize' reads whole logs")
         rows = Rows("lines", map(results.explain_line, texts[offset:]), len(texts), offset)
@@ -217,10 +187,10 @@ class Tools:
 
     async def rules(
         self,
-        category: Annotated[str | None, Field(description="Only rules of this category.")] = None,
-        search: Annotated[str | None, Field(description="Only rules with this word in name or title.")] = None,
+        category: str | None = None,
+        search: str | None = None,
         offset: Offset = 0,
-        limit: Annotated[int, Field(description="Maximum number of rules.", ge=1, le=200)] = 60,
+        limit: Annotated[int, Field(ge=1, le=200)] = 60,
     ) -> Annotated[CallToolResult, Answer]:
         """List the rules: name, category, usual severity, and the defect that the rule detects.
 
@@ -242,10 +212,10 @@ class Tools:
         self,
         ctx: Context,
         logs: Logs,
-        policy: Annotated[Name, Field(description="A policy file (TOML), as 'nccl-inspect check --learn' writes it.")],
-        strict: Annotated[bool, Field(description="Treat undecided expectations as broken.")] = False,
+        policy: Name,
+        strict: bool = False,
         offset: Offset = 0,
-        limit: Annotated[int, Field(description="Maximum number of expectations.", ge=1, le=50)] = 20,
+        limit: Annotated[int, Field(ge=1, le=50)] = 20,
         platform: Platform = None,
         topology: Topology = None,
         job: WhichJob = None,
@@ -264,8 +234,11 @@ class Tools:
         judged = await self._reader.job(names, wish, ctx)
         if judged.jobs:  # each of several jobs must keep it
             judged = await self._reader.job(names, wish, ctx, worst.take)
-        values, expectations = results.show_checked(worst.check_worst(judged), strict)
-        kept = "kept" if values["is_met"] else "not kept"
+        checked = worst.check_worst(judged)
+        whole = check_document(checked, strict)
+        values = {name: whole[name] for name in ("policy", "is_met", "state", "verdict")}
+        values |= {state: len(checked.list_outcomes(state)) for state in STATES}
+        kept, expectations = "kept" if whole["is_met"] else "not kept", whole["expectations"]
         text = f"The policy is {kept}: {values['broken']} broken, {values['undecided']} undecided.\n{NOTE}"
         rows = Rows("expectations", expectations[offset : offset + limit], len(expectations), offset)
         return answer(values, text, rows)
@@ -276,9 +249,9 @@ class Tools:
         before: Logs,
         after: Logs,
         offset: Offset = 0,
-        limit: Annotated[int, Field(description="Maximum number of changes.", ge=1, le=50)] = 20,
+        limit: Annotated[int, Field(ge=1, le=50)] = 20,
         platform: Platform = None,
-        job: Annotated[str | None, Field(description="Number or name of the job, if an input holds several.")] = None,
+        job: str | None = None,
     ) -> Annotated[CallToolResult, Answer]:
         """Compare two runs of a job, a good one (before) and a bad one (after): what changed, and what explains what.
 
@@ -288,7 +261,20 @@ class Tools:
         a = await self._reader.job(_list_names(before), wish, ctx)
         b = await self._reader.job(_list_names(after), wish, ctx)
         difference = await self._reader.run_alone(lambda: differences.compare(a, b))
-        values, changes = results.show_difference(difference)
+        whole = diff_document(difference)
+        changes = [
+            change | {"pairs": len(change["pairs"]), "evidence": change["evidence"][:1]} for change in whole["changes"]
+        ]
+        values = {
+            "is_same": whole["is_same"],
+            "verdict_before": verdict_line(difference.a),
+            "verdict_after": verdict_line(difference.b),
+            "explanations": [
+                {"chain": chain_words(each), "fix": each.fix[:4]}
+                for each in difference.explanations[: results.MAX_OPEN]
+            ],
+            "not_compared": whole["not_compared"],
+        }
         text = f"before: {values['verdict_before']}\nafter: {values['verdict_after']}\n{NOTE}"
         rows = Rows("changes", changes[offset : offset + limit], len(changes), offset)
         return answer(values, text, rows, drop=("not_compared", "explanations"))
@@ -318,33 +304,29 @@ def _choose_findings(job: Job, rule: str | None) -> list[Finding]:
     raise NcclInspectError(f"no finding of {rule} in this log", f"rules with findings: {there}")
 
 
+def _pair_of_ranks(path: Path) -> dict[str, Any]:
+    same = pick_fields(path, "src", "dst", "src_host", "dst_host", "scope", "nic", "verdict", "rules")
+    return {**same, "path": path.detail, "gdr": gdr_word(path.gdr), "channels": len(path.channels)}
+
+
 def _quote_around(files: Iterable[File], wanted: str, number: int, about: int) -> list[dict[str, Any]]:
     """Quote a line of a source, which may be how its path ends, with the lines before and after it."""
     for source in blocks.find(list(files)):
         if source.name == wanted or source.name.endswith(f"/{wanted}"):
-            first, last = max(1, number - about), number + about
-            quotes = [results.quote_raw(source.name, at, text) for at, text in _lines_between(source, first, last)]
-            if quotes and quotes[-1]["line"] >= number:
-                return quotes
+            lines = islice(enumerate(_lines(source), 1), max(0, number - about - 1), number + about)
+            # Lines of the file itself: secrets in them are hidden here.
+            quotes = {at: {"source": source.name, "line": at, "text": mask_secrets(decode(line))} for at, line in lines}
+            if number in quotes:
+                return list(quotes.values())
             raise NcclInspectError(f"{wanted}: has no line {number}", "use a line from 'evidence'")
     raise NcclInspectError(f"no file '{wanted}' among the logs", "use a source and line from 'evidence'")
 
 
-def _lines_between(source: blocks.Source, first: int, last: int) -> Iterator[tuple[int, str]]:
-    """Yield some lines with their numbers; reading stops after them."""
-    at, rest = 1, b""
+def _lines(source: blocks.Source) -> Iterator[bytes]:
+    rest = b""
     for block in blocks.raw_blocks(source):
         anyio.from_thread.check_cancelled()
-        ends = block.count(b"\n")
-        if at + ends < first:  # the part after its last line end is not wanted either
-            at += ends
-            continue
         *whole, rest = (rest[:BLOCK] + block).split(b"\n")
-        for line in whole:
-            if first <= at <= last:
-                yield at, decode(line)
-            at += 1
-        if at > last:
-            return
-    if rest and first <= at <= last:
-        yield at, decode(rest)
+        yield from whole
+    if rest:
+        yield rest

@@ -6,6 +6,7 @@ one below the other. Links differ in color, dash pattern and a title that browse
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -51,37 +52,27 @@ _BEND = 0.13
 """How far a link bends, so that both directions can be seen."""
 
 
-class _Point(NamedTuple):
-    x: float
-    y: float
-
-
 class _Box(NamedTuple):
-    """A host in a panel."""
+    """A host in a panel: points are complex numbers."""
 
     host: str
     ranks: list[int]
-    x: float
-    y: float
+    corner: complex
     width: float
     height: float
 
     @property
-    def center(self) -> _Point:
-        return _Point(self.x + self.width / 2, self.y + self.height / 2)
+    def center(self) -> complex:
+        return self.corner + complex(self.width, self.height) / 2
 
 
 class _Arrow(NamedTuple):
-    start: _Point
-    end: _Point
+    start: complex
+    end: complex
     look: Look
     title: str
     label: str
-    lanes: int
-    box: tuple[float, float]
-    """Width and height of the boxes or ranks that it joins."""
-    sideways: bool = False
-    """Whether it leaves at the right and arrives at the left."""
+    lanes: int = 1
 
 
 class _Panel(NamedTuple):
@@ -101,10 +92,10 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
     others = [name for view in views for name in view.others]
     if others:
         note = f"{count(len(others), 'more communicator')}: --communicator NAME, or all of them with --format text"
-        lines.append(_text(_PAD, top + _LINE, note, "small"))
+        lines.append(_text(complex(_PAD, top + _LINE), note, "small"))
         width, top = max(width, _text_width(note)), top + 2 * _LINE
     if not panels:
-        lines.append(_text(_PAD, 24, "no communicator and no connection in this log", "title"))
+        lines.append(_text(_PAD + 24j, "no communicator and no connection in this log", "title"))
         top = 40
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {top:.0f}" width="{width:.0f}" '
@@ -140,87 +131,73 @@ def _panels(view: View, kind: str) -> Iterator[_Panel]:
         for tree in view.trees[:_MAX_TREES]:
             boxes = []  # from left to right
             for host, (level, at) in place_hosts(view, tree).items():
-                x, y = _PAD + level * across, _HEAD + at * down
-                boxes.append(_Box(host, view.hosts[host], x, y, float(_HOST_WIDTH), float(_HOST_HEIGHT)))
+                corner = complex(_PAD + level * across, _HEAD + at * down)
+                boxes.append(_Box(host, view.hosts[host], corner, _HOST_WIDTH, _HOST_HEIGHT))
             pairs = set(tree.links)
             of_tree = replace(view, links=tuple(link for link in view.links if (link.src, link.dst) in pairs))
-            yield _panel(
-                view,
-                boxes,
-                list(_arrows_between_hosts(of_tree, kind, boxes)),
-                f"{title} ({channel_words(tree.channels)})",
-            )
+            arrows = _join_hosts(of_tree, kind, boxes)
+            yield _panel(view, boxes, arrows, f"{title} ({channel_words(tree.channels)})", sideways=True)
         return
     boxes = _boxes(view)
     if view.is_folded:
-        arrows = list(_arrows_between_hosts(view, kind, boxes))
+        arrows = _join_hosts(view, kind, boxes)
     else:
         spots = {rank: at for box in boxes for rank, at in _rank_points(box).items()}
         links = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
         differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
         arrows = []
         for link in links:
-            label, node = ranges(link.channels) if differ else "", (_NODE_WIDTH, _NODE_HEIGHT)
-            ends = spots[link.src], spots[link.dst]
-            arrows.append(_Arrow(*ends, find_look(link), describe_link(link), label, 1, node))
+            label, ends = ranges(link.channels) if differ else "", (spots[link.src], spots[link.dst])
+            arrows.append(_Arrow(*ends, find_look(link), describe_link(link), label))
     if kind == "ring":
         title += f" ({'; '.join(channel_words(ring.channels) for ring in view.rings[:4])})"
     yield _panel(view, boxes, arrows, title)
 
 
-def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str) -> _Panel:
-    lines = [_text(_PAD, 24, title, "title")]
+def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str, sideways: bool = False) -> _Panel:
+    lines = [_text(_PAD + 24j, title, "title")]
     for box in boxes:
-        name = escape_controls(box.host)
+        name, ranks, middle = escape_controls(box.host), ranges(box.ranks), complex(box.center.real, box.corner.imag)
         lines.append(
-            f'<rect class="host" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
-            f'rx="6"><title>{escape(name)}: ranks {ranges(box.ranks)}</title></rect>'
+            _rectangle("host", box.corner, f"{box.width:.1f}", f"{box.height:.1f}", 6, f"{name}: ranks {ranks}")
         )
         room = int((box.width - _PAD) / _CHAR)
-        lines.append(_text(box.center.x, box.y + 15, cut(name, room), "small mid"))
+        lines.append(_text(middle + 15j, cut(name, room), "small mid"))
         if view.is_folded:
-            lines.append(_text(box.center.x, box.y + 34, cut(f"ranks {ranges(box.ranks)}", room), "small mid"))
-    lines += [_draw_arrow(arrow) for arrow in arrows]
+            lines.append(_text(middle + 34j, cut(f"ranks {ranks}", room), "small mid"))
+    size = (_HOST_WIDTH, _HOST_HEIGHT) if view.is_folded else (_NODE_WIDTH, _NODE_HEIGHT)
+    lines += [_draw_arrow(arrow, size, sideways) for arrow in arrows]
     if not view.is_folded:
         for rank, at in (entry for box in boxes for entry in _rank_points(box).items()):
-            x, y = at.x - _NODE_WIDTH / 2, at.y - _NODE_HEIGHT / 2
+            corner = at - complex(_NODE_WIDTH, _NODE_HEIGHT) / 2
             about = ", ".join(filter(None, (f"rank {rank}", gpu_words(view, rank))))
-            lines.append(
-                f'<rect class="rank" x="{x:.1f}" y="{y:.1f}" width="{_NODE_WIDTH}" height="{_NODE_HEIGHT}" rx="3">'
-                f"<title>{escape(about)}</title></rect>"
-            )
-            lines.append(_text(at.x, at.y + 4, str(rank), "mid"))
+            lines.append(_rectangle("rank", corner, f"{_NODE_WIDTH}", f"{_NODE_HEIGHT}", 3, about))
+            lines.append(_text(at + 4j, str(rank), "mid"))
     loops = _LINE * 2 if view.is_folded else 0
-    bottom = max((box.y + box.height for box in boxes), default=_HEAD) + _LINE + loops
+    bottom = max((box.corner.imag + box.height for box in boxes), default=_HEAD) + _LINE + loops
     used = [look for look in LOOKS if any(arrow.look is look for arrow in arrows)]
     for number, look in enumerate(used):  # the legend
         y, links = bottom + number * _LINE, sum(arrow.lanes for arrow in arrows if arrow.look is look)
-        dashes = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
-        lines.append(
-            f'<path class="link" d="M{_PAD} {y:.1f} h60" stroke="{look.color}" stroke-width="1.8"{dashes} '
-            f'marker-end="url(#{look.key})"/>'
-        )
-        lines.append(_text(_PAD + 70, y + 4, f"{look.words} ({count(links, 'link')})", "small"))
-    width = max((box.x + box.width for box in boxes), default=0.0)
+        lines.append(_stroke(f"M{_PAD} {y:.1f} h60", look) + "/>")
+        lines.append(_text(complex(_PAD + 70, y + 4), f"{look.words} ({count(links, 'link')})", "small"))
+    width = max((box.corner.real + box.width for box in boxes), default=0.0)
     return _Panel(max(width + _PAD, _text_width(title, 8.6)), bottom + len(used) * _LINE + _PAD, lines)
 
 
 def _boxes(view: View) -> list[_Box]:
     """Arrange hosts in a grid; folded ones in alternating direction, so that a ring connects adjacent hosts."""
     columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
-    if view.is_folded:
-        width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
-    else:
+    width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
+    if not view.is_folded:
         across = 2 * _radius(max(map(len, view.hosts.values()), default=1))
-        width = across + _NODE_WIDTH + 3 * _PAD
-        height = across + _NODE_HEIGHT + 3 * _PAD + _LINE
-    gap = 3 * _PAD
+        width, height = across + _NODE_WIDTH + 3 * _PAD, across + _NODE_HEIGHT + 3 * _PAD + _LINE
     boxes = []
     for n, (host, ranks) in enumerate(view.hosts.items()):
         row, column = divmod(n, columns)
         if view.is_folded and row % 2:
             column = columns - 1 - column
-        boxes.append(_Box(host, ranks, _PAD + column * (width + gap), _HEAD + row * (height + gap), width, height))
+        corner = complex(_PAD + column * (width + 3 * _PAD), _HEAD + row * (height + 3 * _PAD))
+        boxes.append(_Box(host, ranks, corner, width, height))
     return boxes
 
 
@@ -228,71 +205,72 @@ def _radius(ranks: int) -> float:
     return 0.0 if ranks < 2 else max(_SPACE * ranks / (2 * math.pi), _SPACE / 1.5)
 
 
-def _rank_points(box: _Box) -> dict[int, _Point]:
+def _rank_points(box: _Box) -> dict[int, complex]:
     """Return the positions of the ranks of a host: clockwise from the top left."""
-    radius = _radius(len(box.ranks))
-    middle = _Point(box.x + box.width / 2, box.y + (box.height + _LINE) / 2)
-    start = -math.pi / 2 - math.pi / max(len(box.ranks), 1)
-    return {
-        rank: _Point(
-            middle.x + radius * math.cos(start + 2 * math.pi * n / len(box.ranks)),
-            middle.y + radius * math.sin(start + 2 * math.pi * n / len(box.ranks)),
-        )
-        for n, rank in enumerate(box.ranks)
-    }
+    number, middle = max(len(box.ranks), 1), box.center + _LINE / 2 * 1j
+    step = 2 * math.pi / number
+    start = -math.pi / 2 - step / 2
+    return {rank: middle + cmath.rect(_radius(number), start + step * n) for n, rank in enumerate(box.ranks)}
 
 
-def _arrows_between_hosts(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
-    middles = {box.host: box.center for box in boxes}
-    for bundle in bundles(view, kind):
-        way = f"{count(bundle.links, 'link')}, {bundle.look.words}"
-        title = f"{escape_controls(bundle.src)} -> {escape_controls(bundle.dst)}: {way}"
-        ends, box = (middles[bundle.src], middles[bundle.dst]), (_HOST_WIDTH, _HOST_HEIGHT)
-        yield _Arrow(*ends, bundle.look, title, str(bundle.links), bundle.links, box, kind == "tree")
+def _join_hosts(view: View, kind: str, boxes: list[_Box]) -> list[_Arrow]:
+    middles, arrows = {box.host: box.center for box in boxes}, []
+    for src, dst, look, links in bundles(view, kind):
+        title = f"{escape_controls(src)} -> {escape_controls(dst)}: {count(links, 'link')}, {look.words}"
+        arrows.append(_Arrow(middles[src], middles[dst], look, title, str(links), links))
+    return arrows
 
 
-def _draw_arrow(arrow: _Arrow) -> str:
+def _draw_arrow(arrow: _Arrow, size: tuple[float, float], sideways: bool) -> str:
+    """Draw a link between boxes or ranks of a size; sideways it leaves at the right and arrives at the left."""
     start, end = arrow.start, arrow.end
     if start == end:  # within a folded host: a loop at its lower right corner
-        x, y = start.x + _HOST_WIDTH / 2 - 26, start.y + _HOST_HEIGHT / 2
-        path = f"M{x:.1f} {y:.1f} c0 22 26 22 20 0"
-        middle = _Point(x + 10, y + 26)
-    elif arrow.sideways:
-        a, b = _Point(start.x + arrow.box[0] / 2 + 2, start.y), _Point(end.x - arrow.box[0] / 2 - 2, end.y)
-        half = (a.x + b.x) / 2
-        path = f"M{a.x:.1f} {a.y:.1f} C{half:.1f} {a.y:.1f} {half:.1f} {b.y:.1f} {b.x:.1f} {b.y:.1f}"
-        middle = _Point(b.x - 2 * _CHAR, b.y - _LETTER)
+        a = start + complex(_HOST_WIDTH / 2 - 26, _HOST_HEIGHT / 2)
+        path = f"M{_point(a)} c0 22 26 22 20 0"
+        middle = a + (10 + 26j)
+    elif sideways:
+        a, b = start + size[0] / 2 + 2, end - size[0] / 2 - 2
+        half = (a.real + b.real) / 2
+        path = f"M{_point(a)} C{half:.1f} {a.imag:.1f} {half:.1f} {b.imag:.1f} {_point(b)}"
+        middle = b - complex(2 * _CHAR, _LETTER)
     else:
-        bend = _Point(
-            (start.x + end.x) / 2 - _BEND * (end.y - start.y), (start.y + end.y) / 2 + _BEND * (end.x - start.x)
-        )
-        a, b = _border_point(start, bend, arrow.box), _border_point(end, bend, arrow.box)
-        path = f"M{a.x:.1f} {a.y:.1f} Q{bend.x:.1f} {bend.y:.1f} {b.x:.1f} {b.y:.1f}"
+        bend = (start + end) / 2 + _BEND * 1j * (end - start)
+        a, b = _border_point(start, bend, size), _border_point(end, bend, size)
+        path = f"M{_point(a)} Q{_point(bend)} {_point(b)}"
         # The label is on the outer side of the link, where a short one does not hide it.
-        length = math.hypot(end.x - start.x, end.y - start.y)
-        across, down = (start.y - end.y) / length, (end.x - start.x) / length
-        room = abs(across) * len(arrow.label) * _CHAR / 2 + abs(down) * _LETTER / 2 + _GAP
-        middle = _Point(
-            (a.x + 2 * bend.x + b.x) / 4 + across * room,
-            (a.y + 2 * bend.y + b.y) / 4 + down * room,
-        )
-    dashes = f' stroke-dasharray="{arrow.look.dashes}"' if arrow.look.dashes else ""
-    label = _text(middle.x, middle.y + 4, arrow.label, "label") if arrow.label else ""
+        side = 1j * (end - start) / abs(end - start)
+        room = abs(side.real) * len(arrow.label) * _CHAR / 2 + abs(side.imag) * _LETTER / 2 + _GAP
+        middle = (a + 2 * bend + b) / 4 + side * room
+    label = _text(middle + 4j, arrow.label, "label") if arrow.label else ""
+    return f"{_stroke(path, arrow.look)}><title>{escape(arrow.title)}</title></path>{label}"
+
+
+def _border_point(start: complex, end: complex, box: tuple[float, float]) -> complex:
+    """Return where the line from the middle of a box leaves it."""
+    way = end - start
+    reaches = ((size / 2 + 2) / abs(part) for size, part in zip(box, (way.real, way.imag), strict=True) if part)
+    return start + way * min(1.0, *reaches)
+
+
+def _point(at: complex) -> str:
+    return f"{at.real:.1f} {at.imag:.1f}"
+
+
+def _stroke(path: str, look: Look) -> str:
+    """Write a link up to what is in it."""
+    dashes = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
     return (
-        f'<path class="link" d="{path}" stroke="{arrow.look.color}" stroke-width="1.8"{dashes} '
-        f'marker-end="url(#{arrow.look.key})"><title>{escape(arrow.title)}</title></path>{label}'
+        f'<path class="link" d="{path}" stroke="{look.color}" stroke-width="1.8"{dashes} marker-end="url(#{look.key})"'
     )
 
 
-def _border_point(start: _Point, end: _Point, box: tuple[float, float]) -> _Point:
-    """Return where the line from the middle of a box leaves it."""
-    dx, dy = end.x - start.x, end.y - start.y
-    reach = min((box[0] / 2 + 2) / abs(dx) if dx else math.inf, (box[1] / 2 + 2) / abs(dy) if dy else math.inf, 1.0)
-    return _Point(start.x + dx * reach, start.y + dy * reach)
+def _rectangle(kind: str, corner: complex, width: str, height: str, round_by: int, title: str) -> str:
+    place = f'x="{corner.real:.1f}" y="{corner.imag:.1f}" width="{width}" height="{height}" rx="{round_by}"'
+    return f'<rect class="{kind}" {place}><title>{escape(title)}</title></rect>'
 
 
-def _text(x: float, y: float, words: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
+def _text(at: complex, words: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{at.real:.1f}" y="{at.imag:.1f}">{escape(words)}</text>'
 
 
 def _text_width(words: str, char: float = _CHAR) -> float:

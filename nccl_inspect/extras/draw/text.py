@@ -9,6 +9,7 @@ from itertools import pairwise
 from nccl_inspect.extras.draw import bundles
 from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.model.inventory import Stage
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.report import Style
 from nccl_inspect.report.picture import (
     UNKNOWN_HOST,
@@ -29,65 +30,69 @@ DRAWS = False
 _MAX_FACTS = 5
 
 
+_Links = dict[tuple[str, int, int], DrawnLink]
+"""Links by their kind and ends."""
+_Fact = tuple[str | None, str]
+"""A label and what is so; without a label, a line as it is."""
+
+
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
     """Return a paragraph per communicator, then the known machines."""
-    parts = [_view(view, style) for view in views] or [["no communicator and no connection in this log"]]
-    parts += [_machine(machine, style) for machine in machines]
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    parts = [(view_title(view), _view(view, max(style.width, 40))) for view in views]
+    for machine in machines:
+        sizes = f"{count(machine.gpus, 'GPU')}, {count(len(machine.nics), 'NIC')}"
+        parts.append((f"{escape_controls(machine.name)}: {sizes}", _machine(machine)))
+    paragraphs = [] if views else ["no communicator and no connection in this log"]
+    for title, facts in parts:
+        lines = [paint(line, "bold", style) for line in block("", title, style, 0, 0)]
+        for label, text in facts:
+            lines += [text] if label is None else block(label, text, style)
+        paragraphs.append("\n".join(lines))
+    return "\n\n".join(paragraphs) + "\n"
 
 
-def _view(view: View, style: Style) -> list[str]:
-    lines = [paint(line, "bold", style) for line in block("", view_title(view), style, 0, 0)]
-    lines += _describe_communicator(view, style)
+def _view(view: View, width: int) -> Iterator[_Fact]:
+    if view.info is not None:
+        yield from _describe_communicator(view.info)
     for host, ranks in view.hosts.items():
         gpus = {} if view.is_folded else {rank: gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
         named = ", ".join(f"{rank} ({gpu})" if gpu else str(rank) for rank, gpu in gpus.items())
-        lines += block("host", f"{escape_controls(host)}: rank{'s' * (len(ranks) > 1)} {named or ranges(ranks)}", style)
+        yield "host", f"{escape_controls(host)}: rank{'s' * (len(ranks) > 1)} {named or ranges(ranks)}"
     by_pair = {(link.kind, link.src, link.dst): link for link in view.links}
     if view.is_folded:
         for kind in view.kinds:  # the links between hosts, not ranks
-            for bundle in bundles(view, kind):
-                where = "inside" if bundle.src == bundle.dst else f"-> {escape_controls(bundle.dst)}"
-                text = f"{escape_controls(bundle.src)} {where}: {count(bundle.links, 'link')}, {bundle.look.words}"
-                lines += block(kind, text, style)
+            for src, dst, look, links in bundles(view, kind):
+                where = "inside" if src == dst else f"-> {escape_controls(dst)}"
+                yield kind, f"{escape_controls(src)} {where}: {count(links, 'link')}, {look.words}"
     else:
         for ring in view.rings:
-            lines += _ring(view, ring, by_pair, style)
+            yield from _ring(view, ring, by_pair)
         for tree in view.trees:
             shape = tree_shape(tree.links)
             words = f"depth {shape.depth}, at most {shape.children} below a rank"
-            lines += block("tree", f"{channel_words(tree.channels)}: {words}", style)
-            lines += _tree(tree, by_pair, style)
+            yield "tree", f"{channel_words(tree.channels)}: {words}"
+            yield from ((None, line) for line in _tree(tree, by_pair, width))
         for link in view.links:
             if link.kind == "connection":
-                text = f"{link.src} -> {link.dst} {_way(link)}, {channel_words(link.channels)}"
-                lines += block("link", text, style)
+                yield "link", f"{link.src} -> {link.dst} {_way(link)}, {channel_words(link.channels)}"
     if not view.links:
-        lines += block("links", "none in this log (NCCL_DEBUG=INFO of rank 0 shows rings)", style)
-    return lines
+        yield "links", "none in this log (NCCL_DEBUG=INFO of rank 0 shows rings)"
 
 
-def _describe_communicator(view: View, style: Style) -> list[str]:
-    """Write the origin, purpose and time of a communicator, and what its ranks disagree on."""
-    info = view.info
-    if info is None:
-        return []
-    lines = []
+def _describe_communicator(info: CommunicatorInfo) -> Iterator[_Fact]:
+    """Yield the origin, purpose and time of a communicator, and what its ranks disagree on."""
     if info.parent:
         color = "" if info.color is None else f", color {info.color}"
-        lines += block("from", escape_controls(f"split of {info.parent}{color}"), style)
+        yield "from", escape_controls(f"split of {info.parent}{color}")
     if info.group:
-        lines += block("use", escape_controls(f"called {info.group} by the program"), style)
+        yield "use", escape_controls(f"called {info.group} by the program")
     elif info.parallelism:
-        lines += block("use", f"likely {info.parallelism.kind}: {info.parallelism.evidence}", style)
+        yield "use", f"likely {info.parallelism.kind}: {info.parallelism.evidence}"
     if info.algorithms:
-        lines += block("has", ", ".join(info.algorithms), style)
-    timed = [stage for stage in info.lifetime if stage.first or stage.seconds is not None]
-    if timed:
-        lines += block("life", "; ".join(map(_stage, timed)), style)
-    for words in info.inconsistent[:_MAX_FACTS]:
-        lines += block("odd", words, style)
-    return lines
+        yield "has", ", ".join(info.algorithms)
+    if timed := [stage for stage in info.lifetime if stage.first or stage.seconds is not None]:
+        yield "life", "; ".join(map(_stage, timed))
+    yield from (("odd", words) for words in info.inconsistent[:_MAX_FACTS])
 
 
 def _stage(stage: Stage) -> str:
@@ -99,7 +104,7 @@ def _stage(stage: Stage) -> str:
     return escape_controls(" ".join(filter(None, (stage.name, span))) + took)
 
 
-def _ring(view: View, ring: DrawnShape, by_pair: dict[tuple[str, int, int], DrawnLink], style: Style) -> list[str]:
+def _ring(view: View, ring: DrawnShape, by_pair: _Links) -> Iterator[_Fact]:
     order = [*ring.ranks, *ring.ranks[:1]]
     hops: Counter[str] = Counter(
         _way(by_pair.get(("ring", src, dst)))
@@ -107,7 +112,7 @@ def _ring(view: View, ring: DrawnShape, by_pair: dict[tuple[str, int, int], Draw
         if src is not None and dst is not None and src != dst
     )
     chain = " > ".join("?" if rank is None else str(rank) for rank in order)
-    lines = block("ring", f"{channel_words(ring.channels)}: {chain}", style)
+    yield "ring", f"{channel_words(ring.channels)}: {chain}"
     words = [f"{number} x {way}" for way, number in hops.most_common()]
     hosts = host_of(view.hosts, UNKNOWN_HOST)
     if not is_closed(ring.ranks, view.nranks):
@@ -115,13 +120,12 @@ def _ring(view: View, ring: DrawnShape, by_pair: dict[tuple[str, int, int], Draw
     elif fewest := fewest_crossings(ring.ranks, hosts):
         left = crossings(ring.ranks, hosts)
         words += [] if left is None else [f"leaves a host {count(left, 'time')} ({fewest} at least)"]
-    return lines + block("", ", ".join(words), style)
+    yield "", ", ".join(words)
 
 
-def _tree(tree: DrawnShape, by_pair: dict[tuple[str, int, int], DrawnLink], style: Style) -> Iterator[str]:
+def _tree(tree: DrawnShape, by_pair: _Links, width: int) -> Iterator[str]:
     children = group_values((parent, child) for parent, child in tree.links)
     below = {child for _, child in tree.links}
-    width = max(style.width, 40)
     seen: set[int | None] = set()
     roots = [rank for rank in children if rank not in below]
     waiting: list[tuple[int | None, int | None, int]] = [(rank, None, 0) for rank in reversed(roots)]
@@ -141,16 +145,14 @@ def _way(link: DrawnLink | None) -> str:
     return escape_controls(link.detail) + ("/GDRDMA" if link.gdr is True else "")
 
 
-def _machine(machine: Topology, style: Style) -> list[str]:
-    title = f"{escape_controls(machine.name)}: {count(machine.gpus, 'GPU')}, {count(len(machine.nics), 'NIC')}"
-    lines = [paint(line, "bold", style) for line in block("", title, style, 0, 0)]
+def _machine(machine: Topology) -> Iterator[_Fact]:
     for gpu in machine.devices:
         facts = (escape_controls(gpu.bus_id) if gpu.bus_id else "", f"compute capability {gpu.sm}" if gpu.sm else "")
         name = str(gpu.index) if gpu.index is not None else "?"
-        lines += block("GPU", " ".join(filter(None, (name, *facts))), style)
+        yield "GPU", " ".join(filter(None, (name, *facts)))
     kinds = Counter(machine.classes.values())
     pairs = ", ".join(f"{number} x {kind}" for kind, number in sorted(kinds.items()))
-    lines += block("pairs", f"{pairs} (both directions)" if pairs else "none known", style)
+    yield "pairs", f"{pairs} (both directions)" if pairs else "none known"
     for nic in machine.nics:
         kinds_to: dict[str, list[int]] = {}
         for at, kind in nic.classes.items():
@@ -161,5 +163,4 @@ def _machine(machine: Topology, style: Style) -> list[str]:
         gdr = "" if nic.gdr is None else ", GPUDirect" if nic.gdr else ", no GPUDirect"
         named = " ".join(filter(None, (number, escape_controls(nic.name or "")))) + speed + gdr
         near = [f"{kind} to GPU {ranges(gpus)}" for kind, gpus in kinds_to.items()]
-        lines += block("NIC", "; ".join([named, *near]), style)
-    return lines
+        yield "NIC", "; ".join([named, *near])

@@ -9,12 +9,12 @@ from typing import Any
 from nccl_inspect.extras.exports.patterns import (
     HEAD_FIELDS,
     field_kind,
-    field_specs,
     head_pattern,
     is_shown,
     split_message,
     translate,
 )
+from nccl_inspect.grammar.notation import fields
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.scanning import meaning
 
@@ -59,7 +59,7 @@ def _message(production: Production) -> dict[str, Any]:
         "constants": dict(production.constants),
         "fields": [
             {"name": name, "type": field_kind(spec), "meaning": meaning.glossary().get(name, "")}
-            for name, spec in field_specs(production.shape).items()
+            for name, spec in {field.name: field.spec for field in fields(production.shape.nodes)}.items()
             if is_shown(name)
         ],
         "first_version": first or None,

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 from nccl_inspect.extras.exports.patterns import (
     DATE,
@@ -26,104 +29,71 @@ from nccl_inspect.extras.exports.patterns import (
 )
 from nccl_inspect.grammar.notation import Shape, fields, leads
 from nccl_inspect.grammar.production import Production
+from nccl_inspect.util.grouping import group_values
 
 USE = "lnav -i {out} && lnav job.log"
 FILE = "nccl_log.json"
-_SCHEMA = "https://lnav.org/schemas/format-v1.schema.json"
-_TIMES = (
-    *(
-        f"%Y-%m-%d{between}%H:%M:%S{fraction}{zone}"
-        for between in " T"
-        for fraction in ("", ".%L", ".%f", ".%N")
-        for zone in ("", "Z", "%z")
-    ),
-    "NCCL",
-)
+_TEMPLATE: dict[str, Any] = json.loads((Path(__file__).parent / "lnav.json").read_text(encoding="utf-8"))
 _TIME = (
     rf"(?|\[(?<timestamp>{DATE})\] |(?<timestamp>{DATE})[ \t]"
     rf"|(?=[^\n]*? (?<timestamp>NCCL) (?:{LEVEL})(?: |$)))"
 )
-_LEVELS = {"fatal": "ABORT", "warning": "WARN", "notice": "ATTN", "info": "INFO", "debug": "CALL", "trace": "TRACE"}
 _END = r"(?:$|(?=\n))"
 """The end of a line: lnav joins following lines without a prefix to the same message."""
 _OTHER = "other"
+_OF_PREFIX = ("label", "host", "pid", "tid", "device", "location")
 _MAX_PATTERN = 8_000
 """Characters of one pattern that rules messages out: with 64 KiB of code PCRE2 gives up."""
-_RESERVED = frozenset(
-    (
-        *("all", "and", "as", "between", "case", "check", "default", "delete", "distinct", "drop", "else", "exists"),
-        *("foreign", "from", "group", "having", "in", "index", "insert", "into", "is", "join", "limit", "not", "null"),
-        *("on", "or", "order", "primary", "references", "select", "set", "table", "then", "to", "transaction"),
-        *("union", "unique", "update", "using", "values", "when", "where"),
-    )
-)
-"""Words of SQL that cannot be names of columns: lnav would have no table at all."""
-_IDENTIFIERS = frozenset(("host", "comm", "bus_id", "comm_id", "plugin", "net", "name"))
-"""Texts that lnav colours by what they are."""
-_KEYS = frozenset(("pid", "tid", "device", "channel", "conn", "rank", "src", "dst", "cuda_dev", "nvml_dev"))
-"""Numbers that name something: lnav then offers no chart of them."""
-_HIGHLIGHTS = {
-    "variable": {"pattern": r"\bNCCL_[A-Z0-9_]+", "color": "#4e9a06"},
-    "transport": {"pattern": r"\bvia [A-Z0-9]+(?:/[A-Za-z0-9]+)*", "color": "#3465a4"},
-    "socket": {"pattern": r"\bNET/Socket\b", "color": "#c4a000"},
-    "gdr": {"pattern": r"/GDRDMA\b", "color": "#4e9a06"},
-}
 
 
 def export(productions: Sequence[Production]) -> str:
     """Return the format, to be installed with ``lnav -i``."""
-    events = group_by_event(productions)
-    groups = {f"{snake_case(event)}{part}": group for event, own in events.items() for part, group in _groups(own)}
-    regexes = {}
-    for name, group in groups.items():  # alternatives with the same groups in the same order have one set of names
-        order = merge_orders([_captured_columns(shape) for _, shape in group]) or []
-        padded = "|".join(_pad_pattern(shape, [name for name in order if name]) for _, shape in group)
-        regexes[name] = {"pattern": _line(f"(?|{padded})")}
-    plain = [shape for group in groups.values() for _, shape in group]
-    regexes |= {name: {"pattern": _line(pattern)} for name, pattern in _other_patterns(plain)}
-    document = {
-        "$schema": _SCHEMA,
-        "nccl_log": {
-            "title": "NCCL",
-            "description": "What NCCL and its plugins print with NCCL_DEBUG=INFO; written by nccl-inspect grammar",
-            "timestamp-format": _TIMES,
-            "ordered-by-time": True,
-            "level": _LEVELS,
-            "regex": regexes,
-            "value": dict(_values(events)),
-            "search-table": {
-                f"nccl_{snake_case(event)}": {
-                    "pattern": "|".join(f"(?: {_plain_pattern(s)}{_END})" for p in own for s in split_message(p))
-                }
-                for event, own in events.items()
-            },
-            "highlights": _HIGHLIGHTS,
-            "sample": list(_samples(productions)),
-        },
+    events = {
+        snake_case(event): [shape for production in own for shape in split_message(production)]
+        for event, own in group_by_event(productions).items()
     }
+    regexes, plain = {}, list[Shape]()
+    for event, own in events.items():
+        for number, group in enumerate(_groups(own), 1):
+            # Alternatives with the same groups in the same order have one set of names.
+            order = [name for name in merge_orders(list(map(_captured_columns, group))) or () if name]
+            padded = "|".join(_pad_pattern(shape, order) for shape in group)
+            regexes[event if number == 1 else f"{event}_{number}"] = {"pattern": _line(f"(?|{padded})")}
+            plain += group
+    regexes |= {name: {"pattern": _line(pattern)} for name, pattern in _other_patterns(plain)}
+    document = deepcopy(_TEMPLATE["format"])
+    form = document["nccl_log"]
+    form["regex"] = regexes
+    form["value"] = dict(_values(chain(*events.values())))
+    form["search-table"] = {
+        f"nccl_{event}": {"pattern": "|".join(f"(?: {_plain_pattern(shape)}{_END})" for shape in own)}
+        for event, own in events.items()
+    }
+    # A line of each event as lnav is to read it; lnav checks them when it loads the format.
+    form["sample"][:0] = [
+        {"line": f"host-1:4242:4242 [0] NCCL INFO {production.samples[0]}", "level": "info"}
+        for production in productions
+        if production.samples and not production.foreign and not production.follows
+        if production.event not in ("Message", "Notice")
+    ]
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-_Member = tuple[Production, Shape]
-
-
-def _groups(productions: Sequence[Production]) -> Iterator[tuple[str, list[_Member]]]:
-    """Yield shapes of which one pattern can be made: those that keep one order of fields, nearly always all."""
-    groups: list[list[_Member]] = []
-    for member in ((production, shape) for production in productions for shape in split_message(production)):
-        for group in groups:
-            if merge_orders([_captured_columns(shape) for _, shape in (*group, member)]):
-                group.append(member)
-                break
+def _groups(shapes: Sequence[Shape]) -> list[list[Shape]]:
+    """Return shapes of which one pattern can be made: those that keep one order of fields, nearly always all."""
+    groups: list[list[Shape]] = []
+    for shape in shapes:
+        fitting = (group for group in groups if merge_orders(list(map(_captured_columns, (*group, shape)))))
+        if group := next(fitting, None):
+            group.append(shape)
         else:
-            groups.append([member])
-    for index, group in enumerate(groups):
-        yield (f"_{index + 1}" if index else ""), group
+            groups.append([shape])
+    return groups
 
 
 def column(name: str) -> str:
     """Return the name of the column of a field."""
-    return f"{name}_" if name in _RESERVED else name
+    return f"{name}_" if name in _TEMPLATE["reserved"] else name
 
 
 def _captured_columns(shape: Shape) -> list[str]:
@@ -194,38 +164,18 @@ def _line(message: str) -> str:
     return f"^{head_pattern(lambda name, pattern: f'(?<{name}>{pattern})', _TIME)}(?: |$)(?<body>{message}){_END}"
 
 
-def _values(events: dict[str, list[Production]]) -> Iterator[tuple[str, dict[str, object]]]:
+def _values(shapes: Iterable[Shape]) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield the columns: those of the prefix, then those of the events."""
-    kinds = {"label": "string", "host": "string", "pid": "integer", "tid": "integer", "device": "integer"}
-    kinds["location"] = "string"
-    specs: dict[str, set[str]] = {}
-    for own in events.values():
-        for production in own:
-            for shape in split_message(production):
-                for field in fields(shape.nodes):
-                    if is_shown(field.name):
-                        specs.setdefault(column(field.name), set()).add(
-                            "string" if field.spec == "h" else field_kind(field.spec)
-                        )
-    kinds |= {name: own.pop() if len(own) == 1 else "string" for name, own in sorted(specs.items())}
+    specs = group_values(
+        (column(field.name), "string" if field.spec == "h" else field_kind(field.spec))
+        for shape in shapes
+        for field in fields(shape.nodes)
+        if is_shown(field.name)
+    )
+    kinds = {name: "integer" if name in ("pid", "tid", "device") else "string" for name in _OF_PREFIX}
+    kinds |= {name: own[0] if len(set(own)) == 1 else "string" for name, own in sorted(specs.items())}
     for name, what in kinds.items():
         value: dict[str, object] = {"kind": what if what in ("integer", "float") else "string"}
-        if name in _IDENTIFIERS or (name in _KEYS and what == "integer"):
+        if name in _TEMPLATE["identifiers"] or (name in _TEMPLATE["keys"] and what == "integer"):
             value["foreign-key" if what == "integer" else "identifier"] = True
         yield name, value
-
-
-def _samples(productions: Sequence[Production]) -> Iterator[dict[str, str]]:
-    """Yield a line of each event as lnav is to read it; lnav checks them when it loads the format."""
-    for production in productions:
-        if production.foreign or production.follows or not production.samples:
-            continue
-        sample = production.samples[0]
-        if production.event not in ("Message", "Notice"):
-            yield {"line": f"host-1:4242:4242 [0] NCCL INFO {sample}", "level": "info"}
-    yield {"line": "host-1:4242:4242 [0] NCCL INFO a message without fields", "level": "info"}
-    yield {"line": "[2026-01-31 23:15:13] host-1:4242:4290 [0] init.cc:737 NCCL WARN a warning", "level": "warning"}
-    yield {
-        "line": "2026-01-31T23:15:13.071868123Z [pod/train-0/main] train-0:42:42 [0] NCCL INFO Using network IB",
-        "level": "info",
-    }

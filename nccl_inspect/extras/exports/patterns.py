@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import product
+from itertools import count, product
 
 from nccl_inspect.event.types import KINDS
 from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, Shape, field_type, fields, parse
@@ -86,15 +86,9 @@ def field_kind(spec: str) -> str:
     return {int: "integer", float: "float", bool: "boolean"}.get(field_type(spec).python, "string")
 
 
-def field_specs(shape: Shape) -> dict[str, str]:
-    """Return the type of each field of a shape, as its notation names it."""
-    return {field.name: field.spec for field in fields(shape.nodes)}
-
-
 def field_groups(form: Shape) -> dict[int, tuple[str, str]]:
     """Return the name and the type of the field of each group of a shape."""
-    named = zip(form.fields, fields(form.nodes), strict=True)
-    return {group: (field.name, field.spec) for (_, _, group), field in named}
+    return {group: (field.name, field.spec) for (*_, group), field in zip(form.fields, fields(form.nodes), strict=True)}
 
 
 def snake_case(name: str) -> str:
@@ -110,10 +104,10 @@ def merge_orders(lists: list[list[str]]) -> list[str] | None:
             before.setdefault(name, set()).update(names[:index])
     order: list[str] = []
     while len(order) < len(before):
-        free = [name for name in before if name not in order and before[name] <= set(order)]
-        if not free:
+        free = next((name for name in before if name not in order and before[name] <= set(order)), None)
+        if free is None:
             return None
-        order.append(free[0])
+        order.append(free)
     return order
 
 
@@ -143,62 +137,41 @@ def translate(shape: Shape, backtracks: bool, capture: Capture) -> str:
         capture: writes the groups of fields; those of options are never captured.
     """
     own = {group for _, _, group in shape.fields}
-    return _Translation(
-        shape.pattern, backtracks, lambda group, text: capture(group, text) if group in own else f"(?:{text})"
-    ).text
+    tokens, groups = _TOKEN.finditer(shape.pattern), count(1)
 
-
-class _Translation:
-    """One pattern, token by token."""
-
-    def __init__(self, pattern: str, backtracks: bool, capture: Capture) -> None:
-        self._backtracks, self._capture = backtracks, capture
-        self._tokens = list(_TOKEN.finditer(pattern))
-        assert sum(len(token[0]) for token in self._tokens) == len(pattern), pattern
-        self._groups = 0
-        self.text, _ = self._take_group(0)
-
-    def _take_group(self, at: int) -> tuple[str, int]:
-        """Return what stands up to the end of the group, and where that is."""
+    def take_group() -> str:
+        """Return what stands up to the end of the group."""
         atoms: list[str] = []
-        while at < len(self._tokens):
-            token = self._tokens[at]
-            if token[0] == ")":
+        for token in tokens:
+            if (text := token[0]) == ")":
                 break
-            if token[0][0] == "(":
-                text, at = self._group(token[0], at)
-                atoms.append(text)
+            if text == "(":
+                group, inside = next(groups), take_group()
+                atoms.append(capture(group, inside) if group in own else f"(?:{inside})")
+            elif text[0] == "(":
+                inside = take_group()
+                is_look = text in ("(?=", "(?!")
+                opening = text if backtracks else text.replace(">", ":")
+                atoms.append(f"{opening}{inside})" if backtracks or not is_look else "")
             elif token["count"]:
-                atoms[-1] = self._repeat(atoms[-1], token["count"], token["mode"])
+                atoms[-1] = _repeat(atoms[-1], token["count"], token["mode"], backtracks)
             else:
-                atoms.append(_character(token[0]))
-            at += 1
-        return "".join(atoms), at
+                atoms.append(_character(text))
+        return "".join(atoms)
 
-    def _group(self, opening: str, at: int) -> tuple[str, int]:
-        group = 0
-        if opening == "(":
-            self._groups += 1
-            group = self._groups
-        text, end = self._take_group(at + 1)
-        if group:
-            return self._capture(group, text), end
-        if opening in ("(?=", "(?!") and not self._backtracks:
-            return "", end
-        if opening == "(?>" and not self._backtracks:
-            opening = "(?:"
-        return f"{opening}{text})", end
+    return take_group()
 
-    def _repeat(self, atom: str, count: str, mode: str) -> str:
-        if self._backtracks:
-            if count == "*" and atom.startswith("(?:") and "[^" not in atom:
-                atom = f"(?>{atom[3:]}"  # a list of numbers: of a thousand ranks each would be kept to be tried again
-            # Oniguruma reads {1,9}+ as a repeated repetition, so that what is never given back stands in a group.
-            return f"(?>{atom}{count})" if mode == "+" else f"{atom}{count}{mode}"
-        least, _, most = count.strip("{}").partition(",")
-        if most.isdecimal() and int(most) > _MAX_SPLIT:
-            count = "*" if least == "0" else "+"
-        return f"{atom}{count}{mode.strip('+')}"
+
+def _repeat(atom: str, times: str, mode: str, backtracks: bool) -> str:
+    if backtracks:
+        if times == "*" and atom.startswith("(?:") and "[^" not in atom:
+            atom = f"(?>{atom[3:]}"  # a list of numbers: of a thousand ranks each would be kept to be tried again
+        # Oniguruma reads {1,9}+ as a repeated repetition, so that what is never given back stands in a group.
+        return f"(?>{atom}{times})" if mode == "+" else f"{atom}{times}{mode}"
+    least, _, most = times.strip("{}").partition(",")
+    if most.isdecimal() and int(most) > _MAX_SPLIT:
+        times = "*" if least == "0" else "+"
+    return f"{atom}{times}{mode.strip('+')}"
 
 
 def _character(text: str) -> str:
@@ -220,31 +193,17 @@ def split_message(production: Production) -> list[Shape]:
     fragments = {name: Shape(parse(text), whole=False) for name, text in production.details.fragments.items()}
     nodes = parse(production.line)
     for name, value in production.constants.items():
-        nodes = _state_constant(nodes, name, value)
+        # Only names in capitals are NCCL's words; ``loaded`` is ours, and occurs in some messages by chance.
+        word = re.compile(rf"(?<!\w)({re.escape(value)})(?!\w)")
+        parts = [word.split(node.text) if isinstance(node, Literal) else [] for node in nodes]
+        places = [at for at, part in enumerate(parts) for _ in part[1::2]]
+        if value.isupper() and len(places) == 1:  # the one literal that states it becomes a field
+            at = places[0]
+            front, _, behind = parts[at]
+            stated = (Literal(front), Field(name, f"={value}"), Literal(behind))
+            kept = (part for part in stated if not isinstance(part, Literal) or part.text)
+            nodes = (*nodes[:at], *kept, *nodes[at + 1 :])
     return [Shape(way, fragments) for way in _split_nodes(nodes)]
-
-
-def _state_constant(nodes: Sequence, name: str, value: str) -> Sequence:
-    """Return the nodes with the one literal that states a constant as a word of its own turned into a field.
-
-    Only names in capitals are NCCL's words; ``loaded`` is ours, and occurs in some messages by chance.
-    """
-    if not value.isupper():
-        return nodes
-    word = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
-    places = [
-        (index, match)
-        for index, node in enumerate(nodes)
-        if isinstance(node, Literal)
-        for match in word.finditer(node.text)
-    ]
-    if len(places) != 1:
-        return nodes
-    index, match = places[0]
-    text = match.string
-    parts = (Literal(text[: match.start()]), Field(name, f"={value}"), Literal(text[match.end() :]))
-    whole = tuple(part for part in parts if not (isinstance(part, Literal) and not part.text))
-    return (*nodes[:index], *whole, *nodes[index + 1 :])
 
 
 def _split_nodes(nodes: Sequence) -> list[Sequence]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any
@@ -105,8 +105,8 @@ class TestedJob(Job):
             _require_choice("scope", scope, SCOPES)
         possible = [name for name in SCOPES if not is_impossible(name, self)] or SCOPES
         scopes = possible if scope is None else (scope,)
-        asks = [partial(ask_transport, name, allowed) for name in scopes]
-        self._demand(f"transport {' or '.join(allowed)}", asks, scopes)
+        asks = {name: partial(ask_transport, name, allowed) for name in scopes}
+        self._demand(f"transport {' or '.join(allowed)}", asks)
 
     def assert_gdr(self) -> None:
         """Assert that every network path uses GPUDirect RDMA on all its channels, and that there is a path."""
@@ -115,8 +115,7 @@ class TestedJob(Job):
         if not present:
             head = "no network path in the log, so none that uses GPUDirect RDMA"
             raise AssertionError(_join(head, self._list_questions()))
-        scopes = [scope for scope in SCOPES if scope in present]
-        self._demand("GPUDirect RDMA", [partial(ask_gdr, scope) for scope in scopes], scopes)
+        self._demand("GPUDirect RDMA", {scope: partial(ask_gdr, scope) for scope in SCOPES if scope in present})
 
     def assert_path(self, src: int, dst: int, *allowed: str) -> Path:
         """Assert that the path from one rank to another uses one of these transports, and return the path.
@@ -150,32 +149,21 @@ class TestedJob(Job):
             expectations: such as ``world_size=16`` or ``paths={"inter": {"gdr": True}}``.
         """
         __tracebackhide__ = True
-        if policy is not None:
-            self._hold(read_policy(policy), strict)
-        if expectations or policy is None:
-            self._hold(policy_from_values(expectations), strict)
+        policies = [] if policy is None else [read_policy(policy)]
+        policies += [policy_from_values(expectations)] if expectations or policy is None else []
+        for each in policies:
+            if bad := _bad_outcomes(each, self, strict):
+                head = f"{count(len(bad), 'expectation')} of {each.file} not kept"
+                raise AssertionError(_join(head, map(_answer, bad)))
 
-    def _hold(self, policy: Policy, strict: bool) -> None:
+    def _demand(self, wanted: str, asks: Mapping[str, Callable[[Job], Iterable[Answer]]]) -> None:
+        """Fail unless the check of each scope holds; what the log does not show counts as a failure."""
         __tracebackhide__ = True
-        checked = policy.check(self)
-        if not checked.is_met(strict):
-            states = ("broken", "undecided") if strict else ("broken",)
-            bad = [outcome for state in states for outcome in checked.list_outcomes(state)]
-            parts = [*map(_answer, bad)]
-            raise AssertionError(_join(f"{count(len(bad), 'expectation')} of {policy.file} not kept", parts))
-
-    def _demand(self, wanted: str, asks: Sequence[Callable[[Job], Iterable[Answer]]], scopes: Iterable[str]) -> None:
-        """Fail unless every check holds; what the log does not show counts as a failure."""
-        __tracebackhide__ = True
-        names = [f"{scope} paths" for scope in scopes]
-        expectations = [Expectation(name, wanted, ask) for name, ask in zip(names, asks, strict=True)]
-        answers = Policy("", expectations).check(self)
-        bad = [*answers.list_outcomes("broken"), *answers.list_outcomes("undecided")]
-        if bad:
+        policy = Policy("", [Expectation(f"{scope} paths", wanted, ask) for scope, ask in asks.items()])
+        if bad := _bad_outcomes(policy, self, strict=True):
             ranks = {rank for outcome in bad for rank in outcome.ranks}
-            paths = [path for path in self.paths if path.src in ranks and f"{path.scope} paths" in names]
-            parts = [*map(_answer, bad)]
-            raise AssertionError(_join(f"not every path has {wanted}", parts, self._list_findings(paths)))
+            paths = [path for path in self.paths if path.src in ranks and path.scope in asks]
+            raise AssertionError(_join(f"not every path has {wanted}", map(_answer, bad), self._list_findings(paths)))
 
     def _list_findings(self, paths: Iterable[Path]) -> list[str]:
         """Return the findings about some paths, and their causes."""
@@ -216,6 +204,11 @@ def _finding(finding: Finding, causes: set[str]) -> str:
     fixes = [] if causes else [f"  fix: {fix}" for fix in finding.fix]
     where = f"  where: {finding.where}" if finding.where else ""
     return "\n".join(part for part in (head, where, f"  cause: {cause}", _lines(finding.evidence), *fixes) if part)
+
+
+def _bad_outcomes(policy: Policy, job: Job, strict: bool) -> list[Answer]:
+    checked = policy.check(job)
+    return [*checked.list_outcomes("broken"), *(checked.list_outcomes("undecided") if strict else ())]
 
 
 def _answer(answer: Answer) -> str:

@@ -179,10 +179,10 @@ FORMS: list[tuple[Kind, Callable[[Any], bytes], Callable[[bytes], Any]]] = [
 
 def change_document(kind: Kind, data: bytes) -> bytes:
     anonymizer = Anonymizer(Names())
-    evidence = Evidence(anonymizer)
-    evidence.learn(kind, "file", data)
+    evidence = Evidence(kind, anonymizer)
+    evidence.learn(data)
     anonymizer.settle()
-    return b"".join(evidence.blocks(kind, data))
+    return b"".join(evidence.blocks(data))
 
 
 def shape(value: Any, is_hidden: bool = False) -> Any:
@@ -236,8 +236,9 @@ def test_a_kind_that_states_nothing_is_masked() -> None:
         __name__ = "new"
         KIND = "new"
 
-    after = change_document(New(), b'{"who": "zenith", "count": 3, "when": "2026-11-20T23:10:41Z"}')  # type: ignore[arg-type]
-    assert json.loads(after) == {"who": "name1", "count": 3, "when": "2026-11-20T23:10:41Z"}
+    data = json.dumps({"who": "zenith", "by": "Жанна", "count": 3, "when": "2026-11-20T23:10:41Z"}).encode()
+    after = json.loads(change_document(New(), data))  # type: ignore[arg-type]
+    assert after == {"who": "name1", "by": "redacted-1", "count": 3, "when": "2026-11-20T23:10:41Z"}
     assert change_document(New(), b"who: /home/zenith/x\n") == b"who: /home/user-1/x\n"  # type: ignore[arg-type]
 
 

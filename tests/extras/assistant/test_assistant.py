@@ -24,7 +24,7 @@ from mcp.types import TextContent, TextResourceContents
 from repository import ROOT, TESTS
 
 from nccl_inspect.cli import cli
-from nccl_inspect.extras.assistant import prompts
+from nccl_inspect.extras.assistant import server
 from nccl_inspect.extras.assistant.results import MAX_ANSWER, NOTE
 from nccl_inspect.extras.assistant.server import make_server
 from nccl_inspect.pipeline import reading
@@ -208,7 +208,7 @@ def test_the_skill_is_one_and_says_what_the_prompts_say() -> None:
     assert known["name"] == "nccl-inspect"
     assert len(known["description"]) <= 1024 and not set("<>") & set(known["description"])
     assert len(known["compatibility"]) <= 500
-    assert prompts.TEXTS["wording"] in body and NOTE in body
+    assert server.TEXTS["wording"] in body and NOTE in body
     for name in re.findall(r"`?nccl-inspect (\w+)", body):
         assert name in cli.list_commands(click.Context(cli)), name
 
