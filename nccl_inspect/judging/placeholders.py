@@ -15,7 +15,7 @@ from nccl_inspect.judging import networks
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.places import POD, Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
-from nccl_inspect.judging.statements import notices_shown, value
+from nccl_inspect.judging.statements import NIC_FIELDS, notices_shown, value
 from nccl_inspect.model.finding import Finding, Place
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
@@ -32,8 +32,6 @@ _LIVE = "py-spy "
 """Begins a step that looks at a running process."""
 _MOST = 4
 """The most values to list; nobody would read more."""
-_DEVICES = ("device", "hca", "name")
-"""Fields of messages that name a NIC."""
 _OF_A_NODE = compile_later(r"ip-\d|gke-|aks-|oke-|.*\.")
 """Names of Kubernetes nodes, and names with a domain, which pods do not have."""
 _ASSUMED = {"pod": "pod named after the host", "node": "node named after the host"}
@@ -205,7 +203,7 @@ def _devices(scene: _Scene) -> list[_Value]:
     stated = [
         str(name)
         for notice in notices_shown(scene.facts.job.notices, scene.finding)
-        for field in _DEVICES
+        for field in NIC_FIELDS
         if (name := value(notice, field))
     ]
     return [_Value(name) for name in dict.fromkeys(named or stated) if " " not in name]

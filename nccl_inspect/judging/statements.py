@@ -43,6 +43,8 @@ FLUSHED = 5
 """The status of transfers that were aborted because an earlier one failed."""
 EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)
 """Signals with which launchers and users end processes that did not fail."""
+NIC_FIELDS = ("device", "hca", "name")
+"""Fields of messages that name a NIC."""
 _NO_REPORT = events.ProcessEnded(order="own")
 _RANK_PREFIX = compile_later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _NO_REASON = ("Resource temporarily unavailable", "Success")
