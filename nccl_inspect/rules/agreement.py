@@ -359,7 +359,7 @@ def differs_from_siblings(facts: Facts, findings: Sequence[Finding]) -> Iterator
     It is a clue, unless it is a slower path of one among many.
     """
     heavy = [finding for finding in findings if finding.severity != "info"]
-    for entries in siblings.find_differences(facts):
+    for entries in siblings.Observer(facts).list_odd():
         slow = [one.paths() for odd in entries if odd.is_likely for one in odd.found if one.paths]
         paths = reduce(or_, slow) if slow else None
         if not any(_tells(facts, finding, one, paths) for finding in heavy for one in entries):
