@@ -31,7 +31,7 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
 step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
-``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`stated_errors.finding`);
+``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`_judge_continuation`);
 ``deadly: yes`` is for what no job survives. ``action`` is what to do about the job, where that does not follow from
 the layer (``judge.choose_action``). ``@NAME`` is a step or an effect of
 :mod:`nccl_inspect.judging.remedies`.
@@ -104,7 +104,7 @@ from nccl_inspect.judging.facts import (
     unset_steps,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
-from nccl_inspect.judging.stated_errors import finding, is_fatal
+from nccl_inspect.judging.stated_errors import is_fatal
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs, Reference
@@ -120,11 +120,6 @@ FIGURES = {name: figure for name, figure in vars(impact).items() if isinstance(f
 def value_of(hit: Hit, name: str) -> object:
     """Return what a name stands for, if it is not that of a field of the statements."""
     return hit.named.get(name, getattr(hit, name) if name in ("settings", "paths") else FIGURES.get(name))
-
-
-def is_so(hit: Hit, name: str) -> bool:
-    """Return whether a hit knows something by that name."""
-    return bool(value_of(hit, name))
 
 
 Condition = Callable[[Facts, list[Notice], list[str]], bool]
@@ -168,7 +163,9 @@ CONDITIONS: dict[str, Condition] = {
     "is": lambda *_: False,  # what a function found out
     "failed": lambda facts, *_: facts.job.failed,
     "running": lambda facts, *_: _is_running(facts),
-    "up": lambda facts, *_: _is_up(facts),
+    "up": lambda facts, *_: (
+        not facts.job.failed and (bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators))
+    ),
     "connected": lambda facts, *_: bool(facts.job.paths),
     "unconnected": lambda facts, *_: not facts.job.paths,
     "ended": lambda facts, *_: bool(facts.job.ended_by),
@@ -186,7 +183,11 @@ CONDITIONS: dict[str, Condition] = {
     "found": lambda facts, _, words: bool(find_things("", facts, " ".join(words))),
     "tcp": lambda facts, *_: bool(networks.tcp_paths(facts)),
     "spread": lambda facts, *_: facts.spans_hosts(),
-    "gpu": lambda facts, _, models: facts.hardware == "certain" and _has_gpus(facts, *models),
+    "gpu": lambda facts, _, models: (
+        facts.hardware == "certain"
+        and facts.platform is not None
+        and (facts.platform.gpu or "").startswith(tuple(models))
+    ),
     "rule": lambda facts, _, rules: any(map(facts.errors_of_rule, rules)),
     "production": lambda _, notices, names: any(notice.production in names for notice in notices[:1]),
     "with": lambda _, notices, names: any(notice.production in names for notice in notices),
@@ -263,16 +264,6 @@ def _is_running(facts: Facts) -> bool:
     return bool(states) and states <= {"connected", "destroyed"} and not failed
 
 
-def _is_up(facts: Facts) -> bool:
-    """Return whether ranks finished their initialization, and no call of NCCL failed."""
-    came_up = bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators)
-    return came_up and not facts.job.failed
-
-
-def _has_gpus(facts: Facts, *models: str) -> bool:
-    return facts.platform is not None and (facts.platform.gpu or "").startswith(models)
-
-
 def _is_direct(facts: Facts) -> bool:
     return any(kind.gdr for kind in facts.inter_host_net_paths().kinds)
 
@@ -326,7 +317,7 @@ def choose_parts(text: str, hit: Hit) -> str:
 def _has_value(hit: Hit, name: str) -> bool:
     """Return whether something is so, or a statement has such a field."""
     is_field = name not in hit.named and name not in ("settings", "paths")
-    return is_so(hit, name) or (is_field and any(_field(one, name) not in (None, "") for one in hit.notices))
+    return bool(value_of(hit, name)) or (is_field and any(_field(one, name) not in (None, "") for one in hit.notices))
 
 
 def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
@@ -369,7 +360,7 @@ def is_met(text: str, facts: Facts, hit: Hit, name: str) -> bool:
         return not is_met(text[4:], facts, hit, name)
     if text.startswith("is "):
         named, equals, given = text[3:].partition("=")
-        return str(value_of(hit, named)) in given.split("¦") if equals else is_so(hit, named)
+        return str(value_of(hit, named)) in given.split("¦") if equals else bool(value_of(hit, named))
     decide, rest = condition(text, name)
     return decide(facts, hit.notices, rest)
 
@@ -634,55 +625,51 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             _needs([fill_in(one, hit).replace(LACKING, "") for one in says.get("needs", ())]),
             hit.paths,
         )
-    fix = list(dict.fromkeys(fill_steps(steps(says), hit)))
-    confirm, confidence = text.get("confirm", ""), hit.confidence or text.get("confidence")
+    found: dict[str, Any]
     if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
-        found = finding(
-            rule,
-            facts,
-            hit.notices,
-            text["summary"],
-            cause=text["cause"],
-            stops=text["stops"],
-            fix=fix,
-            confirm=confirm,
-            confidence=confidence or "likely",
-            deadly=text.get("deadly") == "yes",
-        )
+        found = {"explains_errors": hit.notices, **_judge_continuation(facts, hit, text)}
     elif hit.effects:
         from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
 
-        found = workloads.finding_of(
-            rule,
-            facts,
-            hit.cases,
-            hit.effects,
-            text["summary"],
-            cause=text["cause"],
-            fix=fix,
-            evidence=lines_of(hit.evidence or ()),
-            confidence=confidence or "certain",
-            confirm=confirm,
-            ranks={*(hit.ranks or ())},
-        )
+        found = workloads.describe_effects(facts, hit, text)
     else:
-        found = rule.finding(
-            text["summary"],
-            cause=text["cause"],
-            impact=Estimate(text["impact"], references_of(says["impact"][0], hit)),
-            fix=fix,
-            confirm=confirm,
-            severity=text.get("severity"),
-            confidence=confidence,
-            notices=hit.notices,
+        found = {
+            "impact": Estimate(text["impact"], references_of(says["impact"][0], hit)),
+            "confirm": text.get("confirm", ""),
+            "severity": text.get("severity"),
+            "confidence": hit.confidence or text.get("confidence"),
             **_find_subject(facts, hit),
-            paths=hit.paths,
-            open_paths=hit.open_paths,
-            explains_errors=[*hit.notices, *hit.explains],
-            fatal=text.get("fatal") == "yes",
-            open_end=hit.open_end,
-        )
-    return found.with_fields(action=text.get("action", ""))
+            "paths": hit.paths,
+            "open_paths": hit.open_paths,
+            "explains_errors": [*hit.notices, *hit.explains],
+            "fatal": text.get("fatal") == "yes",
+            "open_end": hit.open_end,
+        }
+    fix = dict.fromkeys(fill_steps(steps(says), hit))
+    finding = rule.finding(text["summary"], cause=text["cause"], fix=fix, notices=hit.notices, **found)
+    explained = list(dict.fromkeys(effect.rule for effect in hit.effects))
+    return finding.with_fields(action=text.get("action", ""), explains=explained)
+
+
+_SOUND = "none visible in this log: all communicators were finalized in order"
+_CONTINUES = "not shown: connections were made, and no call of NCCL is known to have failed. Where one did, {}"
+
+
+def _judge_continuation(facts: Facts, hit: Hit, text: dict[str, str]) -> dict[str, Any]:
+    """Return what errors that name what failed are: an error if the job failed, an info if it ended in order.
+
+    If it may have continued, they are a clue.
+    """
+    fatal = is_fatal(facts, hit.notices, text.get("deadly") == "yes")
+    is_clue = not (fatal or facts.is_over())
+    confidence = hit.confidence or text.get("confidence") or "likely"
+    return {
+        "impact": text["stops"] if fatal else _CONTINUES.format(text["stops"]) if is_clue else _SOUND,
+        "confirm": text.get("confirm", "") if is_clue else "",
+        "severity": "error" if fatal else "warning" if is_clue else "info",
+        "confidence": "likely" if is_clue and confidence == "certain" else confidence,
+        "fatal": fatal,
+    }
 
 
 def _put_into_words(hit: Hit, entries: Iterable[str]) -> Hit:
@@ -718,19 +705,16 @@ def _find_subject(facts: Facts, hit: Hit) -> dict[str, Any]:
 
 def _needs(given: Iterable[str]) -> Needs:
     """Return what would answer a question."""
-    words = {key: [text for text in given if text.partition(" ")[0] == key] for key in ("log", "shows", "subsystems")}
-    texts = {key: " ".join(found).partition(" ")[2] for key, found in words.items()}
-    flags = {"platform", "topology", "all ranks"}
-    others = [text for text in given if text not in flags and not any(text in found for found in words.values())]
-    return Needs(
-        log=texts["log"],
-        shows=texts["shows"],
-        subsystems=tuple(texts["subsystems"].split()),
-        all_ranks="all ranks" in given,
-        platform="platform" in given,
-        topology="topology" in given,
-        others=tuple(others),
-    )
+    needs: dict[str, Any] = {"others": ()}
+    for text in given:
+        key, _, rest = text.partition(" ")
+        if text in ("platform", "topology", "all ranks"):
+            needs[text.replace(" ", "_")] = True
+        elif key in ("log", "shows", "subsystems"):
+            needs[key] = tuple(rest.split()) if key == "subsystems" else rest
+        else:
+            needs["others"] += (text,)
+    return Needs(**needs)
 
 
 def steps(says: _Entries) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import platforms
 from nccl_inspect.judging.engine import SEVERITIES, Rule, list_rules
-from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.judging.facts import Facts, lines_of, once
+from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -21,6 +22,7 @@ from nccl_inspect.util.wording import count, list_words
 if TYPE_CHECKING:
     from nccl_inspect.artifacts import located
     from nccl_inspect.artifacts.containers import Container, Place, Pod
+    from nccl_inspect.judging.check import Hit
 
 MERGED = ("Deployment", "StatefulSet", "DaemonSet")
 """Kinds with an editable template, whose lists ``kubectl patch`` merges by name."""
@@ -160,50 +162,29 @@ def are_one_pod(cases: Sequence[Case]) -> bool:
     return len({case.pod.label for case in cases}) == 1
 
 
-def finding_of(
-    rule: Rule,
-    facts: Facts,
-    cases: Sequence[Case],
-    shown: Sequence[Finding],
-    summary: str,
-    *,
-    cause: str,
-    fix: Iterable[str],
-    evidence: Iterable[Evidence],
-    confidence: str = "certain",
-    confirm: str = "",
-    ranks: Set[int] = frozenset(),
-) -> Finding:
-    """Create a finding from files beside the log, with the findings that it explains.
+def describe_effects(facts: Facts, hit: Hit, text: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a finding from files beside the log is, by the findings that it explains.
 
-    Args:
-        cases: the containers with the fault; empty if the file has none.
-        shown: its effects in the log.
-        summary: what is missing, in one line.
-        confidence: in the cause; at most likely if the log only suggests the effect.
-        confirm: how to confirm it if the log only suggests the effect.
-        ranks: that have the fault; empty for those of the effects that are on hosts of these containers.
+    It is at most likely if the log only suggests these effects, and about those of their ranks that are on hosts of the
+    containers with the fault, if it names none.
     """
-    where = {host for case in cases for host in hosts(facts, case.pod)}
+    shown = hit.effects
+    where = {host for case in hit.cases for host in hosts(facts, case.pod)}
     of_hosts = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
     affected = {rank for effect in shown for rank in effect.ranks}
     is_clue = all(effect.clue for effect in shown)
-    finding = rule.finding(
-        summary,
-        cause=cause,
-        impact=f"explains {list_words(effect.rule for effect in shown)}: {shown[0].impact}",
-        fix=fix,
-        confirm=(confirm or shown[0].confirm) if is_clue else "",
-        severity=max((effect.severity for effect in shown), key=SEVERITIES.index),
-        confidence="likely" if is_clue else confidence,
-        ranks=ranks or affected & of_hosts or of_hosts or affected,
-        hosts=where or {host for effect in shown for host in effect.hosts},
-        evidence=evidence,
-        fatal=not is_clue and any(effect.fatal for effect in shown),
-    )
-    finding.references = list(shown[0].references)
-    finding.explains = list(dict.fromkeys(effect.rule for effect in shown))
-    return finding
+    return {
+        "impact": Estimate(
+            f"explains {list_words(effect.rule for effect in shown)}: {shown[0].impact}", tuple(shown[0].references)
+        ),
+        "confirm": (text.get("confirm") or shown[0].confirm) if is_clue else "",
+        "severity": max((effect.severity for effect in shown), key=SEVERITIES.index),
+        "confidence": "likely" if is_clue else hit.confidence or text.get("confidence") or "certain",
+        "ranks": set(hit.ranks or ()) or affected & of_hosts or of_hosts or affected,
+        "hosts": where or {host for effect in shown for host in effect.hosts},
+        "evidence": lines_of(hit.evidence or ()),
+        "fatal": not is_clue and any(effect.fatal for effect in shown),
+    }
 
 
 def patches(cases: Sequence[Case], changes: Callable[[Case], Sequence[Change]]) -> Iterator[str]:
