@@ -625,28 +625,32 @@ def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] |
             _needs([fill_in(one, hit).replace(LACKING, "") for one in says.get("needs", ())]),
             hit.paths,
         )
-    found: dict[str, Any]
+    found = {
+        "confirm": text.get("confirm", ""),
+        "severity": text.get("severity"),
+        "confidence": hit.confidence or text.get("confidence"),
+        "fatal": text.get("fatal") == "yes",
+        **_find_subject(facts, hit),
+    }
     if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
-        found = {"explains_errors": hit.notices, **_judge_continuation(facts, hit, text)}
+        found |= _judge_continuation(facts, hit, text, found["confidence"] or "likely")
     elif hit.effects:
         from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
 
-        found = workloads.describe_effects(facts, hit, text)
+        found |= workloads.describe_effects(facts, hit, found["confirm"])
     else:
-        found = {
-            "impact": Estimate(text["impact"], references_of(says["impact"][0], hit)),
-            "confirm": text.get("confirm", ""),
-            "severity": text.get("severity"),
-            "confidence": hit.confidence or text.get("confidence"),
-            **_find_subject(facts, hit),
-            "paths": hit.paths,
-            "open_paths": hit.open_paths,
-            "explains_errors": [*hit.notices, *hit.explains],
-            "fatal": text.get("fatal") == "yes",
-            "open_end": hit.open_end,
-        }
-    fix = dict.fromkeys(fill_steps(steps(says), hit))
-    finding = rule.finding(text["summary"], cause=text["cause"], fix=fix, notices=hit.notices, **found)
+        found["impact"] = Estimate(text["impact"], references_of(says["impact"][0], hit))
+    finding = rule.finding(
+        text["summary"],
+        cause=text["cause"],
+        fix=dict.fromkeys(fill_steps(steps(says), hit)),
+        notices=hit.notices,
+        paths=hit.paths,
+        open_paths=hit.open_paths,
+        explains_errors=[*hit.notices, *hit.explains],
+        open_end=hit.open_end,
+        **found,
+    )
     explained = list(dict.fromkeys(effect.rule for effect in hit.effects))
     return finding.with_fields(action=text.get("action", ""), explains=explained)
 
@@ -655,21 +659,18 @@ _SOUND = "none visible in this log: all communicators were finalized in order"
 _CONTINUES = "not shown: connections were made, and no call of NCCL is known to have failed. Where one did, {}"
 
 
-def _judge_continuation(facts: Facts, hit: Hit, text: dict[str, str]) -> dict[str, Any]:
+def _judge_continuation(facts: Facts, hit: Hit, text: dict[str, str], confidence: str) -> dict[str, Any]:
     """Return what errors that name what failed are: an error if the job failed, an info if it ended in order.
 
     If it may have continued, they are a clue.
     """
-    fatal = is_fatal(facts, hit.notices, text.get("deadly") == "yes")
-    is_clue = not (fatal or facts.is_over())
-    confidence = hit.confidence or text.get("confidence") or "likely"
-    return {
-        "impact": text["stops"] if fatal else _CONTINUES.format(text["stops"]) if is_clue else _SOUND,
-        "confirm": text.get("confirm", "") if is_clue else "",
-        "severity": "error" if fatal else "warning" if is_clue else "info",
-        "confidence": "likely" if is_clue and confidence == "certain" else confidence,
-        "fatal": fatal,
-    }
+    if is_fatal(facts, hit.notices, text.get("deadly") == "yes"):
+        return {"impact": text["stops"], "confirm": "", "severity": "error", "confidence": confidence, "fatal": True}
+    if facts.is_over():
+        return {"impact": _SOUND, "confirm": "", "severity": "info", "confidence": confidence}
+    is_sure = confidence == "certain"
+    impact = _CONTINUES.format(text["stops"])
+    return {"impact": impact, "severity": "warning", "confidence": "likely" if is_sure else confidence}
 
 
 def _put_into_words(hit: Hit, entries: Iterable[str]) -> Hit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -162,7 +162,7 @@ def are_one_pod(cases: Sequence[Case]) -> bool:
     return len({case.pod.label for case in cases}) == 1
 
 
-def describe_effects(facts: Facts, hit: Hit, text: Mapping[str, str]) -> dict[str, Any]:
+def describe_effects(facts: Facts, hit: Hit, confirm: str) -> dict[str, Any]:
     """Return what a finding from files beside the log is, by the findings that it explains.
 
     It is at most likely if the log only suggests these effects, and about those of their ranks that are on hosts of the
@@ -177,9 +177,9 @@ def describe_effects(facts: Facts, hit: Hit, text: Mapping[str, str]) -> dict[st
         "impact": Estimate(
             f"explains {list_words(effect.rule for effect in shown)}: {shown[0].impact}", tuple(shown[0].references)
         ),
-        "confirm": (text.get("confirm") or shown[0].confirm) if is_clue else "",
+        "confirm": (confirm or shown[0].confirm) if is_clue else "",
         "severity": max((effect.severity for effect in shown), key=SEVERITIES.index),
-        "confidence": "likely" if is_clue else hit.confidence or text.get("confidence") or "certain",
+        **({"confidence": "likely"} if is_clue else {}),
         "ranks": set(hit.ranks or ()) or affected & of_hosts or of_hosts or affected,
         "hosts": where or {host for effect in shown for host in effect.hosts},
         "evidence": lines_of(hit.evidence or ()),
