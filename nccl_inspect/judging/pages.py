@@ -79,7 +79,7 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from collections.abc import Set as AbstractSet
-from functools import cache, partial, reduce
+from functools import cache, reduce
 from operator import or_
 from pathlib import Path
 from types import ModuleType
@@ -236,8 +236,7 @@ def _has(one: Thing, fields: str) -> bool:
         name, equals, given = wanted.partition("=")
         own = _field(one, name.removesuffix("!"))
         text = "" if own is None else str(own)
-        is_other = name.endswith("!")
-        if (text in given.split("¦")) is is_other if equals else not text:
+        if (text in given.split("¦")) is name.endswith("!") if equals else not text:
             return False
     return True
 
@@ -428,24 +427,14 @@ def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Register
         if getattr(one, "__module__", "") == module.__name__
     }
     for name in sorted(entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")):
-        rule, entries, block = _read(folder, name)
+        declared, mark, block = split((folder / f"{name}.md").read_text(encoding="utf-8"))[0].partition("\nsummary: ")
+        if not mark:
+            raise PageError(f"{name}.md: the page has no block with a summary")
         check = checks.get(name)
-        judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
-        tell = partial(_tell, rule, block, checks.get(f"tell_{name}") or tell_account) if rule.tells else None
-        takes_findings = check and check.__code__.co_argcount > 1
-        if takes_findings:
-            yield Registered(rule, None, judge, tell)
-        else:
-            yield Registered(rule, partial(_judge_with_clues, rule, judge, block), None, tell)
-
-
-def _read(folder: Path, name: str) -> tuple[Rule, _Entries, str]:
-    """Return the rule of a page, its declaration and the rest of its block."""
-    declared, mark, block = split((folder / f"{name}.md").read_text(encoding="utf-8"))[0].partition("\nsummary: ")
-    if not mark:
-        raise PageError(f"{name}.md: the page has no block with a summary")
-    entries = _entries(declared, _DECLARED, name)
-    return _rule(name, entries), entries, f"summary: {block}"
+        page = _Page(name, declared, f"summary: {block}", check, checks.get(f"tell_{name}") or tell_account)
+        takes_findings = bool(check and check.__code__.co_argcount > 1)
+        judge, explain = (None, page.explain) if takes_findings else (page.judge, None)
+        yield Registered(page.rule, judge, explain, page.tell if page.rule.tells else None)
 
 
 def split(text: str) -> tuple[str, str]:
@@ -459,17 +448,6 @@ def split(text: str) -> tuple[str, str]:
 
 def _file(name: str) -> str:
     return f"{name.replace('-', '_')}.md"
-
-
-def _rule(name: str, entries: _Entries) -> Rule:
-    if lacking := {"category", "title"} - entries.keys():
-        raise PageError(f"{_file(name)}: the rule has no {min(lacking)}")
-    fields: dict[str, Any] = {key: given[0] for key, given in entries.items() if key not in _REPEATED}
-    fields |= {key: tuple(fields[key].split()) for key in fields.keys() & _LISTS}
-    fields |= {key: fields[key] == "yes" for key in fields.keys() & _SWITCHES}
-    if "layer" in fields:
-        fields["layer"] = BY_NAME[fields["layer"]]
-    return Rule(name.replace("_", "-"), **fields)
 
 
 def _entries(text: str, keys: set[str], name: str) -> dict[str, list[str]]:
@@ -542,26 +520,125 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     return found
 
 
-def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Iterator[Result]:
-    """Judge the statements, settings and paths that a page is about."""
-    others = cases(block, rule.name)[1:] if "\nabout: " in block else []
-    for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
-        if any(found := [find_things(rule.name, facts, source) for source in sources]):
-            break
-    else:
-        return
-    notices, settings, lines, paths = _sort(found)
-    more, beside, _, _ = _sort([find_things(rule.name, facts, source) for source in declared.get("beside", ())])
-    named = {"more": [*notices, *lines][1:], "lines": lines}
-    hit = Hit([*notices, *more], named, settings=settings, paths=paths, evidence=lines or None)
-    if "ranks" in declared:
-        hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *declared["ranks"][0].split()))
-    if beside:
-        first = [*paths.first_lines()[:_MOST_PATHS]] if paths else []
-        shown = [*first, *hit.notices, *settings, *beside]
-        hit = hit.with_fields(named={**named, "settings": settings or beside}, evidence=shown)
-    if not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
-        yield _result(rule, facts, hit, block, sources)
+class _Page:
+    """A rule that is a page, with the functions of its name."""
+
+    def __init__(
+        self,
+        name: str,
+        declared: str,
+        block: str,
+        check: Callable[..., Iterable[Hit | Effects]] | None,
+        tell: Callable[[Facts, Account], Hit],
+    ) -> None:
+        self._declared, self._block, self._check, self._tell = _entries(declared, _DECLARED, name), block, check, tell
+        if lacking := {"category", "title"} - self._declared.keys():
+            raise PageError(f"{name}.md: the rule has no {min(lacking)}")
+        fields: dict[str, Any] = {key: given[0] for key, given in self._declared.items() if key not in _REPEATED}
+        fields |= {key: tuple(fields[key].split()) for key in fields.keys() & _LISTS}
+        fields |= {key: fields[key] == "yes" for key in fields.keys() & _SWITCHES}
+        if "layer" in fields:
+            fields["layer"] = BY_NAME[fields["layer"]]
+        self.rule = Rule(name.replace("_", "-"), **fields)
+
+    def judge(self, facts: Facts) -> Iterator[Result]:
+        """Judge what the page is about, or its function finds, and the faults in files from machines that name it."""
+        yield from self._say_each(facts, self._check(facts)) if self._check else self._judge_things(facts)
+        if facts.job.artifacts:
+            from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
+
+            yield from self._say_each(facts, settled.find_clues(facts, self.rule.name))
+
+    def explain(self, facts: Facts, findings: Sequence[Finding]) -> Iterator[Result]:
+        """Judge what the function of the page finds in the facts and all findings."""
+        assert self._check
+        return self._say_each(facts, self._check(facts, findings))
+
+    def tell(self, facts: Facts, account: Account) -> Finding:
+        """Say what the story of a job tells."""
+        told = self._say(facts, self._tell(facts, account))
+        assert isinstance(told, Finding)
+        return told
+
+    def _say_each(self, facts: Facts, hits: Iterable[Hit | Effects]) -> Iterator[Result]:
+        return (self._say(facts, hit) if isinstance(hit, Hit) else hit for hit in hits)
+
+    def _judge_things(self, facts: Facts) -> Iterator[Result]:
+        """Judge the statements, settings and paths that a page is about."""
+        others = cases(self._block, self.rule.name)[1:] if "\nabout: " in self._block else []
+        for sources in (
+            self._declared.get("about", ["errors"]),
+            *(case["about"] for case in others if "about" in case),
+        ):
+            if any(found := [find_things(self.rule.name, facts, source) for source in sources]):
+                break
+        else:
+            return
+        notices, settings, lines, paths = _sort(found)
+        more, beside, _, _ = _sort(
+            [find_things(self.rule.name, facts, source) for source in self._declared.get("beside", ())]
+        )
+        named = {"more": [*notices, *lines][1:], "lines": lines}
+        hit = Hit([*notices, *more], named, settings=settings, paths=paths, evidence=lines or None)
+        if "ranks" in self._declared:
+            hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *self._declared["ranks"][0].split()))
+        if beside:
+            first = [*paths.first_lines()[:_MOST_PATHS]] if paths else []
+            shown = [*first, *hit.notices, *settings, *beside]
+            hit = hit.with_fields(named={**named, "settings": settings or beside}, evidence=shown)
+        if not any(is_met(text, facts, hit, self.rule.name) for text in self._declared.get("unless", ())):
+            yield self._say(facts, hit, sources)
+
+    def _say(self, facts: Facts, hit: Hit, sources: list[str] | None = None) -> Result:
+        """Return what the page says of a hit; ``sources`` are the statements that a case may be about."""
+        head, *others = cases(self._block, self.rule.name)
+        fitting = [
+            case
+            for case in others
+            if (sources and case.get("about") is sources)
+            or any(is_met(text, facts, hit, self.rule.name) for text in case.get("when", ()))
+        ]
+        says = ChainMap(*fitting, head)
+        hit = _put_into_words(hit, head.get("words", ()))
+        text = {
+            key: fill_in(_look_up(given[0]), hit).replace(LACKING, "")
+            for key, given in says.items()
+            if key not in _REPEATED
+        }
+        if "undecided" in says:
+            return self.rule.ask(
+                text["undecided"],
+                _needs([fill_in(one, hit).replace(LACKING, "") for one in says.get("needs", ())]),
+                hit.paths,
+            )
+        found = {
+            "confirm": text.get("confirm", ""),
+            "severity": text.get("severity"),
+            "confidence": hit.confidence or text.get("confidence"),
+            "fatal": text.get("fatal") == "yes",
+            **_find_subject(facts, hit),
+        }
+        if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
+            found |= _judge_continuation(facts, hit, text, found["confidence"] or "likely")
+        elif hit.effects:
+            from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
+
+            found |= workloads.describe_effects(facts, hit, found["confirm"])
+        else:
+            found["impact"] = Estimate(text["impact"], references_of(says["impact"][0], hit))
+        finding = self.rule.finding(
+            text["summary"],
+            cause=text["cause"],
+            fix=dict.fromkeys(fill_steps(steps(says), hit)),
+            notices=hit.notices,
+            paths=hit.paths,
+            open_paths=hit.open_paths,
+            explains_errors=[*hit.notices, *hit.explains],
+            open_end=hit.open_end,
+            **found,
+        )
+        explained = list(dict.fromkeys(effect.rule for effect in hit.effects))
+        return finding.with_fields(action=text.get("action", ""), explains=explained)
 
 
 def _sort(found: list[Things]) -> tuple[list[Notice], list[Setting], list[Evidence], Selection | None]:
@@ -572,87 +649,6 @@ def _sort(found: list[Things]) -> tuple[list[Notice], list[Setting], list[Eviden
     settings = [one for one in each if isinstance(one, Setting)]
     lines = [one for one in each if isinstance(one, Evidence)]
     return notices, settings, lines, reduce(or_, several) if several else None
-
-
-def _judge_hits(
-    rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object
-) -> Iterator[Result]:
-    """Judge what the function of a page finds in the facts, or in them and all findings."""
-    facts = known[0]
-    assert isinstance(facts, Facts)
-    for hit in find(*known):
-        yield _result(rule, facts, hit, block) if isinstance(hit, Hit) else hit
-
-
-def _judge_with_clues(
-    rule: Rule, judge: Callable[[Facts], Iterator[Result]], block: str, facts: Facts
-) -> Iterator[Result]:
-    """Judge a page, and the faults in files from machines that name its rule."""
-    yield from judge(facts)
-    if facts.job.artifacts:
-        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
-
-        for hit in settled.find_clues(facts, rule.name):
-            yield _result(rule, facts, hit, block)
-
-
-def _tell(rule: Rule, block: str, tell: Callable[[Facts, Account], Hit], facts: Facts, account: Account) -> Finding:
-    """Say what the story of a job tells."""
-    told = _result(rule, facts, tell(facts, account), block)
-    assert isinstance(told, Finding)
-    return told
-
-
-def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] | None = None) -> Result:
-    """Return what a page says of a hit; ``sources`` are the statements that a case may be about."""
-    head, *others = cases(block, rule.name)
-    fitting = [
-        case
-        for case in others
-        if (sources and case.get("about") is sources)
-        or any(is_met(text, facts, hit, rule.name) for text in case.get("when", ()))
-    ]
-    says = ChainMap(*fitting, head)
-    hit = _put_into_words(hit, head.get("words", ()))
-    text = {
-        key: fill_in(_look_up(given[0]), hit).replace(LACKING, "")
-        for key, given in says.items()
-        if key not in _REPEATED
-    }
-    if "undecided" in says:
-        return rule.ask(
-            text["undecided"],
-            _needs([fill_in(one, hit).replace(LACKING, "") for one in says.get("needs", ())]),
-            hit.paths,
-        )
-    found = {
-        "confirm": text.get("confirm", ""),
-        "severity": text.get("severity"),
-        "confidence": hit.confidence or text.get("confidence"),
-        "fatal": text.get("fatal") == "yes",
-        **_find_subject(facts, hit),
-    }
-    if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
-        found |= _judge_continuation(facts, hit, text, found["confidence"] or "likely")
-    elif hit.effects:
-        from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
-
-        found |= workloads.describe_effects(facts, hit, found["confirm"])
-    else:
-        found["impact"] = Estimate(text["impact"], references_of(says["impact"][0], hit))
-    finding = rule.finding(
-        text["summary"],
-        cause=text["cause"],
-        fix=dict.fromkeys(fill_steps(steps(says), hit)),
-        notices=hit.notices,
-        paths=hit.paths,
-        open_paths=hit.open_paths,
-        explains_errors=[*hit.notices, *hit.explains],
-        open_end=hit.open_end,
-        **found,
-    )
-    explained = list(dict.fromkeys(effect.rule for effect in hit.effects))
-    return finding.with_fields(action=text.get("action", ""), explains=explained)
 
 
 _SOUND = "none visible in this log: all communicators were finalized in order"
