@@ -330,8 +330,7 @@ def run_rules(facts: Facts, rules: Iterable[Registered]) -> Results:
     for rule, results in sorted(judged, key=_sort_key):
         for result in results:
             if isinstance(result, Finding):  # without steps for clouds where the job does not run
-                clouds = {rule.cloud, *networks.clouds_of(facts)}
-                result = result.with_fields(fix=networks.applicable(result.fix, clouds))
+                result = result.with_fields(fix=networks.applicable(facts, result.fix, rule.cloud))
             collected.add(result)
     first = list(collected.findings)
     present = {finding.rule for finding in first}

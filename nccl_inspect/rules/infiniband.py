@@ -251,7 +251,7 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, evidence=[*paths.first_lines()[:2], *without[:1], *shown, *off], paths=paths)
     tcp = None if paths else networks.fallback(facts)
     settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
-    named_for = networks.notices_naming(facts, networks.is_for_rdma)
+    named_for = networks.notices_naming(facts, networks.FOR_RDMA.match)
     wishes = [*evidence_of_settings(settings, 1), *first_evidence([*facts.notices("hpcx/hpcx-p2p-plugin"), *named_for])]
     is_wanted = bool(expected or cards or wishes)
     is_likely = is_wanted or (verbs and facts.platform is None)

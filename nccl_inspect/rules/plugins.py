@@ -562,7 +562,7 @@ def tcpxo_offload_failed(facts: Facts) -> Iterator[Hit | Effects]:
     if errors and (facts.job.failed or not networks.google_plugin_works(facts)):
         first = errors[0]
         named = {
-            "words": networks.abort_reason(first) or message_of(first).partition(": ")[2],
+            "words": value(first, "status") or message_of(first).partition(": ")[2],
             "memory": any(part in first.production for part in _MEMORY),
             "socket": first.production == "tcpxo/fastrak-dxs-socket",
         }
