@@ -122,9 +122,9 @@ def machine(facts: Facts, pod: Pod) -> Platform | None:
     return facts.platform or (platforms.find(pod.machine) if pod.machine else None)
 
 
-def faults(rule: Rule | str, findings: Iterable[Finding]) -> list[Finding]:
+def faults(rule: str, findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings that a file beside the log may explain: those that a rule may cause, of infos only ends."""
-    own = _rules()[rule] if isinstance(rule, str) else rule
+    own = _rules()[rule]
     caused = [found for found in findings if own.causes(_rules()[found.rule])]
     return [found for found in caused if found.severity != "info" or shows(found, "ended")]
 
@@ -139,27 +139,14 @@ def _rules() -> dict[str, Rule]:
     return {entry.rule.name: entry.rule for entry in list_rules()}
 
 
-def cases(facts: Facts, lacks: Callable[[Pod, Container], bool]) -> list[Case]:
-    """Return the containers of ranks with a fault."""
-    return [Case(pod, container) for pod in pods(facts) for container in pod.workers if lacks(pod, container)]
-
-
-def effects_on(facts: Facts, cases: Iterable[Case], shown: Iterable[Finding]) -> list[Finding]:
-    """Return the effects on hosts of these containers, or all if names do not match."""
+def match(
+    facts: Facts, effects: list[Finding], lacks: Callable[[Pod, Container], bool]
+) -> tuple[list[Case], list[Finding]]:
+    """Return the containers of ranks that lack something, and the effects on their hosts, or all if names differ."""
+    cases = [Case(pod, one) for pod in pods(facts) for one in pod.workers if lacks(pod, one)] if effects else []
     where = {host for case in cases for host in hosts(facts, case.pod)}
-    return [effect for effect in shown if not effect.hosts or not where or where.intersection(effect.hosts)]
-
-
-def names_of(cases: Sequence[Case]) -> str:
-    """Return these containers in words."""
-    names = list_words((case.pod.label for case in cases), limit=3)
-    what = {case.container.name for case in cases if case.pod.kind != "container" and case.container.name}
-    return f"{names} (container {what.pop()})" if len(what) == 1 else names
-
-
-def are_one_pod(cases: Sequence[Case]) -> bool:
-    """Return whether containers are of one pod, or made from one template."""
-    return len({case.pod.label for case in cases}) == 1
+    near = [effect for effect in effects if not effect.hosts or not where or where.intersection(effect.hosts)]
+    return cases, near if cases else []
 
 
 def describe_effects(facts: Facts, hit: Hit, confirm: str) -> dict[str, Any]:
@@ -207,14 +194,26 @@ def steps(case: Case, *changes: Change) -> Iterator[str]:
     pod = case.pod
     for change in (part for whole in changes for part in _both(case, whole)):
         place = _base(case, change)
-        if place is None:
+        if place is None:  # only the runtime of a TrainJob can have it
             (piece,) = _pieces(located.ABSENT, change.keys, change.value)
-            yield f"{piece}{COMMENT}under {_runtime_advice(case, change)}: a TrainJob has no such key"
+            name = f" {pod.runtime}" if pod.runtime else ""
+            what = "the spec of the pods" if change.of_pod else f"the container {case.container.name}"
+            where = f"in the training runtime{name} (kubectl get clustertrainingruntime{name} -o yaml)"
+            yield f"{piece}{COMMENT}under {what} {where}: a TrainJob has no such key"
             continue
         keys = (place.names.get(change.keys[0], change.keys[0]), *change.keys[1:])
         node, under, missing = located.slot(place.tree, place.path, keys)
         for piece in _pieces(node, missing, change.value):
-            yield f"{piece}{COMMENT}{_place_words(pod, place.file, node, under)}{_instead(pod, node, piece)}"
+            there = node.entries.get(piece.partition(": ")[0])
+            if pod.kind == "Pod":
+                owner = f" of {pod.owner}" if pod.owner else ""
+                where = f"under {under}, in the template{owner}: running pods cannot be changed"
+                instead = ", in its place"
+            else:
+                indent = "" if node.is_flow else f", indented by {count(node.column, 'space')}"
+                where = f"{place.file.rpartition('/')[2]}:{node.line}, under {under}{indent}"
+                instead = f", in place of line {there.line}" if there else ""
+            yield f"{piece}{COMMENT}{where}{instead if there is not None else ''}"
     if pod.kind in MERGED and changes:
         yield _command(case, changes)
 
@@ -232,14 +231,6 @@ def _both(case: Case, change: Change) -> Iterator[Change]:
         yield Change(("resources", "requests"), both)
 
 
-def _instead(pod: Pod, node: located.Node, piece: str) -> str:
-    """Return a note that a piece replaces an existing value."""
-    there = node.entries.get(piece.partition(": ")[0])
-    if there is None:
-        return ""
-    return ", in its place" if pod.kind == "Pod" else f", in place of line {there.line}"
-
-
 def _base(case: Case, change: Change) -> Place | None:
     """Return the place for the change; None if it is in a file that is missing from the input."""
     from nccl_inspect.artifacts.containers import Place
@@ -251,13 +242,6 @@ def _base(case: Case, change: Change) -> Place | None:
     return Place(pod.file, path, base, {}) if base else None
 
 
-def _runtime_advice(case: Case, change: Change) -> str:
-    """Return where a change belongs that only the runtime of a TrainJob can have."""
-    name = f" {case.pod.runtime}" if case.pod.runtime else ""
-    what = "the spec of the pods" if change.of_pod else f"the container {case.container.name}"
-    return f"{what} in the training runtime{name} (kubectl get clustertrainingruntime{name} -o yaml)"
-
-
 def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]:
     """Return the missing keys with the value; additional elements of a sequence or keys of a mapping, one by one."""
     if missing:
@@ -267,15 +251,6 @@ def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]
     if node.kind == "sequence":
         return [f"- {flow(element)}" for element in value]
     return [f"{key}: {flow(entry)}" for key, entry in value.items()]
-
-
-def _place_words(pod: Pod, file: str, node: located.Node, under: str) -> str:
-    """Return where a piece belongs."""
-    if pod.kind == "Pod":
-        owner = f" of {pod.owner}" if pod.owner else ""
-        return f"under {under}, in the template{owner}: running pods cannot be changed"
-    indent = "" if node.is_flow else f", indented by {count(node.column, 'space')}"
-    return f"{file.rpartition('/')[2]}:{node.line}, under {under}{indent}"
 
 
 def _command(case: Case, changes: Sequence[Change]) -> str:
