@@ -16,7 +16,7 @@ from nccl_inspect.judging.check import Account, Effects
 from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Paths, Selection
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Frozen, frozen
@@ -154,10 +154,6 @@ class Rule(Frozen):
             confirm=confirm,
         )
 
-    def ask(self, reason: str, needs: Needs, paths: Selection | None = None) -> NotJudged:
-        """Create an open question, with what would answer it and the paths that stay unjudged."""
-        return NotJudged(self.name, reason, needs, paths)
-
     def causes(self, effect: Rule) -> bool:
         """Return whether it may cause the kinds of effects that a rule shows."""
         return not set(effect.shows).isdisjoint(self.may_cause)
@@ -264,14 +260,6 @@ class Mark(Frozen):
     is_open: bool = False
     """Whether one of them could not judge it."""
 
-    def with_question(self) -> Mark:
-        """Return the same, of a path that could not be judged."""
-        return Mark(self.rules, is_open=True)
-
-    def with_rule(self, rule: str) -> Mark:
-        """Return the same with a rule that has a finding about it."""
-        return self if rule in self.rules else Mark((*self.rules, rule), self.is_open)
-
 
 class Results:
     """The findings of all rules, and the questions that they leave open."""
@@ -304,43 +292,38 @@ class Results:
             self._effects.update(map(id, result.errors))
         elif isinstance(result, NotJudged):
             self.questions.append(result)
-            self._mark(result.paths, Mark.with_question)
+            self._mark(result.paths)
         else:
             self.findings.append(result)
             self._effects.update(map(id, result.explained))
-            self._mark(result.open_paths, Mark.with_question)
-            self._mark(result.paths, lambda mark: mark.with_rule(result.rule))
+            self._mark(result.open_paths)
+            self._mark(result.paths, result.rule)
 
-    def _mark(self, paths: Selection | None, change: Callable[[Mark], Mark]) -> None:
-        """Say more of some paths."""
+    def _mark(self, paths: Selection | None, *rules: str) -> None:
+        """Say of some paths that a rule has a finding about them; without a rule, that they could not be judged."""
         before = self.marks
         places: dict[int, int] = {}
         for row in paths.rows if paths is not None else ():
             old = self.marking[row]
             if old not in places:
-                places[old] = self._marks.setdefault(change(before[old]), len(self._marks))
+                known = before[old]
+                mark = Mark(tuple(dict.fromkeys((*known.rules, *rules))), known.is_open or not rules)
+                places[old] = self._marks.setdefault(mark, len(self._marks))
             self.marking[row] = places[old]
 
 
 def run_rules(facts: Facts, rules: Iterable[Registered]) -> Results:
-    """Run the rules: first those that judge the job, then those that explain their findings."""
+    """Run the rules, in the order of :func:`list_rules`: those that judge the job, then those that explain findings."""
     rules = list(rules)
     collected = Results(facts.job.paths)
-    judged = [(entry.rule, list(entry.judge(facts))) for entry in rules if entry.judge]
-    for rule, results in sorted(judged, key=_sort_key):
+    for entry, results in [(entry, list(entry.judge(facts))) for entry in rules if entry.judge]:
         for result in results:
             if isinstance(result, Finding):  # without steps for clouds where the job does not run
-                result = result.with_fields(fix=networks.applicable(facts, result.fix, rule.cloud))
+                result = result.with_fields(fix=networks.applicable(facts, result.fix, entry.rule.cloud))
             collected.add(result)
-    first = list(collected.findings)
-    present = {finding.rule for finding in first}
-    effects = [finding for finding in first if present.isdisjoint(superseding(finding.rule))]
-    explained = [(entry.rule, list(entry.explain(facts, effects))) for entry in rules if entry.explain]
-    for _, results in sorted(explained, key=_sort_key):
+    present = {finding.rule for finding in collected.findings}
+    effects = [finding for finding in collected.findings if present.isdisjoint(superseding(finding.rule))]
+    for results in [list(entry.explain(facts, effects)) for entry in rules if entry.explain]:
         for result in results:
             collected.add(result)  # a file beside the log names the steps that help
     return collected
-
-
-def _sort_key(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
-    return CATEGORIES.index(judged[0].category), judged[0].name

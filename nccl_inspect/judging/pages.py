@@ -107,7 +107,7 @@ from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.stated_errors import is_fatal
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model import versions
-from nccl_inspect.model.finding import ACTIONS, Finding, Needs, Reference
+from nccl_inspect.model.finding import ACTIONS, Finding, Needs, NotJudged, Reference
 from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.patterns import compile_later
@@ -606,11 +606,8 @@ class _Page:
             if key not in _REPEATED
         }
         if "undecided" in says:
-            return self.rule.ask(
-                text["undecided"],
-                _needs([fill_in(one, hit).replace(LACKING, "") for one in says.get("needs", ())]),
-                hit.paths,
-            )
+            needs = _needs([fill_in(one, hit).replace(LACKING, "") for one in says.get("needs", ())])
+            return NotJudged(self.rule.name, text["undecided"], needs, hit.paths)
         found = {
             "confirm": text.get("confirm", ""),
             "severity": text.get("severity"),

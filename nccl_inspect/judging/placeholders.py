@@ -82,7 +82,7 @@ def _postpone(step: str, finding: Finding) -> str:
 def _fill_step(step: str, facts: Facts, finding: Finding) -> str:
     code, _, words = step.partition(COMMENT)
     places = _find_places(facts)
-    ranks = [place.rank or 0 for place in places.list_places()] if _ALL.search(words) else culprit_ranks(finding)
+    ranks = places.list_ranks() if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
     if len(hosts := _its_host(scene)) == 1 and is_named(hosts[0]):
         words = _ITS_HOST.sub(rf"\1 {hosts[0]}", words)
@@ -168,7 +168,7 @@ def _pods(scene: _Scene) -> list[_Value]:
     if places and all(place.pod for place in places):
         return [_Value(place.pod or "") for place in places]
     hosts = _hosts(scene)
-    if pods := [pod for host in hosts if (pod := scene.places.pod_on(host))]:
+    if pods := [pod for host in hosts if (pod := scene.places.pods.get(host))]:
         return [_Value(pod) for pod in pods] if len(pods) == len(hosts) else []
     are_pods = all(POD.fullmatch(host) and not _OF_A_NODE.match(host) for host in hosts)
     return [_Value(host, note=_ASSUMED["pod"]) for host in hosts] if are_pods else []
@@ -176,7 +176,7 @@ def _pods(scene: _Scene) -> list[_Value]:
 
 def _nodes(scene: _Scene) -> list[_Value]:
     hosts = _hosts(scene)
-    if any(map(scene.places.is_pod, hosts)):
+    if not scene.places.pods.keys().isdisjoint(hosts):
         return []  # the log names the pod and not the node
     return [_Value(host, note="" if _OF_A_NODE.match(host) else _ASSUMED["node"]) for host in hosts]
 

@@ -40,7 +40,7 @@ class Places:
                     self._processes[rank] = None  # restarted, or two ranks of that number
         self._hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
         self._gpus = {rank: gpu.nvml_dev for rank, gpu in job.gpus.items()}
-        self._pods = {last.process.host: pod for last in job.last_lines if (pod := pod_of(last.process))}
+        self.pods = {last.process.host: pod for last in job.last_lines if (pod := pod_of(last.process))}
         likely = {last.likely_rank for last in job.last_lines}
         by_story = ((rank, host) for entry in job.story for rank, host in entry.host_of.items())
         self._told = {rank: host for rank, host in by_story if rank not in likely}
@@ -56,17 +56,9 @@ class Places:
         pid = process.pid if process and process.pid >= 0 and host else None
         return Place(rank, host or None, pid, pod_of(process) if process else None, self._gpus.get(rank))
 
-    def list_places(self) -> list[Place]:
-        """Return the places of all ranks."""
-        return [self.locate(rank) for rank in sorted(self._processes)]
-
-    def is_pod(self, host: str) -> bool:
-        """Return whether, according to a collector, a host is a pod or runs in one."""
-        return host in self._pods
-
-    def pod_on(self, host: str) -> str | None:
-        """Return the pod whose processes report this host name."""
-        return self._pods.get(host)
+    def list_ranks(self) -> list[int]:
+        """Return all ranks with lines."""
+        return sorted(self._processes)
 
 
 def culprit_ranks(finding: Finding) -> list[int]:

@@ -29,7 +29,7 @@ from nccl_inspect.model.job import PathKind, Selection
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
-from nccl_inspect.util.wording import some_names
+from nccl_inspect.util.wording import fold_names, some_names
 
 
 def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
@@ -385,7 +385,7 @@ def _find_signs(facts: Facts) -> Iterator[Hit]:
     notices = [*refused, *far]
     if not off and not notices:
         return
-    is_partial = gdr.hosts_with_gdr(facts) & hosts_in(refused)
+    is_partial = hosts_in(facts.with_event(GdrDecision, lambda event: event.enabled)) & hosts_in(refused)
     releases = [order(version) for version in facts.job.nccl_versions]
     hosts = some_names(sorted(hosts_in(notices)))
     named = _steer(facts, facts.no_paths(), notices) | {
@@ -395,7 +395,7 @@ def _find_signs(facts: Facts) -> Iterator[Hit]:
         "hosts": hosts if hosts.strip("?") else "",
         "gpus": sorted({str(getattr(notice.event, "gpu", "")) for notice in far}),
         "refused": refused,
-        "nics": gdr.join_in_ranges(gdr.named_nics(refused)),
+        "nics": ", ".join(fold_names(gdr.named_nics(refused))),
         "stated by plugin": any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in refused),
         "refused by GPU": any(getattr(notice.event, "reason", None) == "not-by-gpu" for notice in refused),
         "old": not facts.is_rccl() and (not releases or min(releases) < _OTHER_PATH),
