@@ -56,7 +56,7 @@ def _list_errors() -> dict[int | None, dict[str, list[str]]]:
             given[-1] += f" {line.strip()}"
         elif line.startswith("  "):
             given = own.setdefault(key, [])
-            given.append(str(getattr(remedies, text[1:])) if text.startswith("@") else text)
+            given.append(remedies.look_up(text))
         elif key.isdigit():
             own = errors.setdefault(int(key), {})
             given = own.setdefault("text", [])

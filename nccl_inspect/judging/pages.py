@@ -34,7 +34,7 @@ step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, `
 ``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`_judge_continuation`);
 ``deadly: yes`` is for what no job survives. ``action`` is what to do about the job, where that does not follow from
 the layer (``judge.choose_action``). ``@NAME`` is a step or an effect of
-:mod:`nccl_inspect.judging.remedies`.
+``judging/steps.txt``.
 
 ``words: NAME VALUE = WORDS`` says what to call a value of a field, or one that a function found; ``*`` is any other.
 
@@ -601,7 +601,7 @@ class _Page:
         says = ChainMap(*fitting, head)
         hit = _put_into_words(hit, head.get("words", ()))
         text = {
-            key: fill_in(_look_up(given[0]), hit).replace(LACKING, "")
+            key: fill_in(remedies.look_up(given[0]), hit).replace(LACKING, "")
             for key, given in says.items()
             if key not in _REPEATED
         }
@@ -714,20 +714,7 @@ def _needs(given: Iterable[str]) -> Needs:
 def steps(says: _Entries) -> list[str]:
     """Return the steps of a rule or a case; ``@NAME`` is one that several rules have."""
     given = [step for key in _STEPS for step in says.get(key, ())]
-    return [_look_up(step) for step in given]
-
-
-def _look_up(text: str) -> str:
-    """Return a text, or what several rules say under a name.
-
-    Raises:
-        PageError: there is no such name.
-    """
-    if not text.startswith("@"):
-        return text
-    if not hasattr(remedies, text[1:]):
-        raise PageError(f"'{text}': judging/remedies.py has no {text[1:]}")
-    return str(getattr(remedies, text[1:]))
+    return [remedies.look_up(step) for step in given]
 
 
 def render_page(text: str, rule: Rule) -> str:
@@ -770,7 +757,7 @@ def _wrap(text: str) -> str:
 def _list_effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
     known = set[str]()
     for case in says:
-        for effect in {*map(_look_up, case.get("impact", ())), *case.get("stops", ())} - known:
+        for effect in {*map(remedies.look_up, case.get("impact", ())), *case.get("stops", ())} - known:
             known.add(effect)
             if PLACEHOLDER.fullmatch(effect):
                 continue

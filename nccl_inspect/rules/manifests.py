@@ -15,7 +15,7 @@ from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Cha
 from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.impact import SHM
 from nccl_inspect.judging.peer_to_peer import find_unshared
-from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
+from nccl_inspect.judging.remedies import COMMENT, look_up
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms import find_network
 from nccl_inspect.util.patterns import compile_later
@@ -284,7 +284,7 @@ def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iter
             touched,
             [case.line(words + (f" ({asked})" if asked else "")) for case, asked in zip(cases, requests, strict=True)],
             steps,
-            [RDMA_IN_DOCKER],
+            [look_up("@RDMA_IN_DOCKER")],
             device=device,
             node=workloads.node(facts, cases[0]),
             doubtful=not is_efa and all(map(_is_unknown, touched)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, cite_line
-from nccl_inspect.judging.remedies import STACKS
+from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import contents_of
@@ -75,7 +75,7 @@ def same_counts_note(facts: Facts) -> str:
 
 
 IN_STEP_FIX = (
-    STACKS,
+    look_up("@STACKS"),
     "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time, the calls of all ranks show which "
     "send or receive has no partner",
 )

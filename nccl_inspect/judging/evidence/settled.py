@@ -371,8 +371,7 @@ def _load_faults() -> list[Fault]:
 
     def expand(given: list[str]) -> Iterator[str]:
         for one in given:
-            listed = table["lists"].get(one[1:]) if one.startswith("@") else [one]
-            yield from listed or [getattr(remedies, one[1:])]
+            yield from table["lists"].get(one[1:] if one.startswith("@") else "") or [remedies.look_up(one)]
 
     return [
         Fault(
