@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path as File
+from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import is_named
@@ -84,7 +85,6 @@ class Rule(Frozen):
         self,
         summary: str,
         *,
-        cause: str,
         impact: str | Estimate,
         fix: Iterable[str],
         confirm: str = "",
@@ -95,10 +95,7 @@ class Rule(Frozen):
         ranks: Iterable[int] | None = None,
         hosts: Iterable[str | None] | None = None,
         evidence: Iterable[Evidence] | None = None,
-        open_paths: Selection | None = None,
-        explains_errors: Iterable[Notice] = (),
-        fatal: bool = False,
-        open_end: bool = False,
+        **others: Any,
     ) -> Finding:
         """Create a finding of this rule: one for each cause, with the first lines as evidence.
 
@@ -108,7 +105,6 @@ class Rule(Frozen):
 
         Args:
             summary: what is wrong, in one line; of a clue, what the log suggests.
-            cause: why.
             impact: the cost; of a clue, if it applies.
             fix: the changes to make, step by step.
             confirm: how to confirm or refute it: a line to look for, a command, a setting for the next run.
@@ -120,10 +116,7 @@ class Rule(Frozen):
             ranks: the ranks concerned; None for those of the notices and at the ends of the paths.
             hosts: likewise.
             evidence: the lines that show it; None for the first line of each notice and path.
-            open_paths: the paths that cannot be judged because of it.
-            explains_errors: errors that need no other explanation, besides those in the evidence.
-            fatal: the job is dead or stuck.
-            open_end: fatal, though no line proves that the log reaches the end of the job.
+            others: fields of the finding, as they are.
         """
         notices = list(notices)
         if ranks is None:
@@ -138,7 +131,6 @@ class Rule(Frozen):
             severity=severity or ("warning" if confirm and self.severity == "error" else self.severity),
             confidence=confidence or ("likely" if confirm else "certain"),
             summary=cut(" ".join(summary.split()), _MAX_SUMMARY),
-            cause=cause,
             impact=str(impact),
             references=list(impact.references) if isinstance(impact, Estimate) else [],
             fix=list(fix),
@@ -146,12 +138,9 @@ class Rule(Frozen):
             hosts=sorted({host for host in hosts if host and is_named(host)}),
             evidence=sort_lines(evidence)[:_MAX_EVIDENCE],
             paths=paths,
-            open_paths=open_paths,
-            explained=list(explains_errors),
-            fatal=fatal,
-            open_end=open_end,
             clue=bool(confirm),
             confirm=confirm,
+            **others,
         )
 
     def causes(self, effect: Rule) -> bool:

@@ -623,19 +623,19 @@ class _Page:
             found |= workloads.describe_effects(facts, hit, found["confirm"])
         else:
             found["impact"] = Estimate(text["impact"], references_of(says["impact"][0], hit))
-        finding = self.rule.finding(
+        return self.rule.finding(
             text["summary"],
             cause=text["cause"],
             fix=dict.fromkeys(fill_steps(steps(says), hit)),
             notices=hit.notices,
             paths=hit.paths,
             open_paths=hit.open_paths,
-            explains_errors=[*hit.notices, *hit.explains],
+            explained=[*hit.notices, *hit.explains],
+            explains=list(dict.fromkeys(effect.rule for effect in hit.effects)),
             open_end=hit.open_end,
+            action=text.get("action", ""),
             **found,
         )
-        explained = list(dict.fromkeys(effect.rule for effect in hit.effects))
-        return finding.with_fields(action=text.get("action", ""), explains=explained)
 
 
 def _sort(found: list[Things]) -> tuple[list[Notice], list[Setting], list[Evidence], Selection | None]:

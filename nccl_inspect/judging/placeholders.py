@@ -66,21 +66,15 @@ def fill(facts: Facts, findings: Iterable[Finding]) -> None:
     has_ended = bool(job.ended_by or facts.with_role("forced-end") or ends)
     for finding in findings:
         if any(_PLACEHOLDER.search(step) or _ITS_HOST.search(step) for step in finding.fix):
-            finding.fix = [
-                _postpone(step, finding) if has_ended and step.startswith(_LIVE) else _fill_step(step, facts, finding)
-                for step in finding.fix
-            ]
+            finding.fix = [_fill_step(step, facts, finding, has_ended) for step in finding.fix]
 
 
-def _postpone(step: str, finding: Finding) -> str:
-    """Return a step that needs a running process, of a job that has ended."""
-    code, _, words = step.replace(" now?", " then?").partition(COMMENT)
-    who = f", on {ranks_word(finding.ranks)}" if len(finding.ranks) == 1 and "rank " not in words else ""
-    return f"{code}{COMMENT}next time, before the job ends{who}" + (f": {words}" if words else "")
-
-
-def _fill_step(step: str, facts: Facts, finding: Finding) -> str:
+def _fill_step(step: str, facts: Facts, finding: Finding, has_ended: bool) -> str:
     code, _, words = step.partition(COMMENT)
+    if has_ended and step.startswith(_LIVE):  # it needs a running process
+        words = words.replace(" now?", " then?")
+        who = f", on {ranks_word(finding.ranks)}" if len(finding.ranks) == 1 and "rank " not in words else ""
+        return f"{code}{COMMENT}next time, before the job ends{who}" + (f": {words}" if words else "")
     places = _find_places(facts)
     ranks = places.list_ranks() if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
@@ -89,43 +83,28 @@ def _fill_step(step: str, facts: Facts, finding: Finding) -> str:
     notes: list[str] = []
     lists: list[str] = []
     for name in dict.fromkeys(_PLACEHOLDER.findall(step)):
-        values = _distinct(_VALUES[name](scene)) if name in _VALUES else []
+        values: dict[tuple[str | None, str], _Value] = {}  # processes of different pods may share a pid
+        for one in _VALUES[name](scene) if name in _VALUES else ():
+            values.setdefault((one.place.host if one.place else None, one.text), one)
         if len(values) == 1:
-            (single,) = values
+            (single,) = values.values()
             code, words = (text.replace(f"<{name}>", single.text) for text in (code, words))
-            words, is_placed = _with_place(words, single)
             notes += [single.note] if single.note else []
-            notes += [_whose(single.place, words)] if single.place and not is_placed else []
+            if single.place:
+                rank, whose = str(single.place.rank), f"rank {single.place.rank}, on {single.place.host}"
+                named = [match for match in _ON_RANK.finditer(words) if match[1] == rank]
+                for match in reversed(named):
+                    words = words[: match.start()] + whose + words[match.end() :]
+                if not named:
+                    notes.append(f"rank {rank}" if f"on {single.place.host}" in words else whose)
         elif 1 < len(values) <= _MOST:
-            by_host = group_values((one.place.host if one.place else None, one.text) for one in values)
+            by_host = group_values(values)
             listed = (", ".join(texts) + (f" on {host}" if host else "") for host, texts in by_host.items())
             lists.append(f"<{name}>: {'; '.join(listed)}")
     if is_sentence(step):
         return code
     text = "; ".join(filter(None, (*notes, words, *lists)))
     return f"{code}{COMMENT}{text}" if text else code
-
-
-def _distinct(values: Iterable[_Value]) -> list[_Value]:
-    """Return each value once; processes of different pods may share a pid."""
-    unique: dict[tuple[str, str | None], _Value] = {}
-    for entry in values:
-        unique.setdefault((entry.text, entry.place.host if entry.place else None), entry)
-    return list(unique.values())
-
-
-def _with_place(words: str, entry: _Value) -> tuple[str, bool]:
-    """Return the comment of a command with the rank and host of its value, and whether it names them now."""
-    if entry.place is None:
-        return words, True
-    whose, rank = _whose(entry.place, ""), str(entry.place.rank)
-    replaced = _ON_RANK.sub(lambda match: whose if match[1] == rank else match[0], words)
-    return replaced, replaced != words
-
-
-def _whose(place: Place, words: str) -> str:
-    """Return a rank, with its host if the comment of the command lacks it."""
-    return f"rank {place.rank}" + ("" if f"on {place.host}" in words else f", on {place.host}")
 
 
 @once
@@ -211,10 +190,9 @@ def _devices(scene: _Scene) -> list[_Value]:
 
 def _slurm_job(scene: _Scene) -> list[_Value]:
     """Slurm's job id, without the step that may follow it."""
-    jobs = (
-        value(notice, "job") for notice in scene.facts.job.notices if notice.production.startswith("launchers/slurm-")
-    )
-    return [_Value(job) for job in dict.fromkeys(str(job).partition(".")[0] for job in jobs if job)]
+    notices = (one for one in scene.facts.job.notices if one.production.startswith("launchers/slurm-"))
+    jobs = filter(None, (value(notice, "job") for notice in notices))
+    return [_Value(job) for job in dict.fromkeys(str(job).partition(".")[0] for job in jobs)]
 
 
 _VALUES: dict[str, Callable[[_Scene], list[_Value]]] = {
