@@ -620,7 +620,7 @@ class _Page:
         elif hit.effects:
             from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
 
-            found |= workloads.describe_effects(facts, hit, found["confirm"])
+            found |= workloads.describe_effects(facts, hit, found)
         else:
             found["impact"] = Estimate(text["impact"], references_of(says["impact"][0], hit))
         return self.rule.finding(

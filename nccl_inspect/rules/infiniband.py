@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging import networks, transfers
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
-from nccl_inspect.judging.connecting import is_single_host
 from nccl_inspect.judging.facts import evidence_of_settings, first_of_each, hosts_in, ranks_in
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.util.grouping import group_sets
@@ -66,7 +65,7 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     ipoib = [interface.notice for interface in networks.listed_interfaces(facts) if interface.is_ipoib]
     proved = [*networks.ib_cards(facts), *first_evidence(ipoib[:2])]
     lines, cost = evidence_of_settings(settings), over_tcp(facts.platform)
-    if (hardware or proved) and not (by_plugin or facts.job.paths or is_single_host(facts)):
+    if (hardware or proved) and not (by_plugin or facts.job.paths or networks.is_on_one_host(facts)):
         named = {"cards": True, "cost": cost, "sure": (proved or network in ("ib", "roce")) and facts.spans_hosts()}
         yield Hit([], named, evidence=[*lines, *(proved or networks.ib_hints(facts))], settings=settings)
         return

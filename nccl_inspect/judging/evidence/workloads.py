@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import platforms
 from nccl_inspect.judging.engine import SEVERITIES, Rule, list_rules
-from nccl_inspect.judging.facts import Facts, lines_of, once
+from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
@@ -149,7 +149,7 @@ def match(
     return cases, near if cases else []
 
 
-def describe_effects(facts: Facts, hit: Hit, confirm: str) -> dict[str, Any]:
+def describe_effects(facts: Facts, hit: Hit, own: dict[str, Any]) -> dict[str, Any]:
     """Return what a finding from files beside the log is, by the findings that it explains.
 
     It is at most likely if the log only suggests these effects, and about those of their ranks that are on hosts of the
@@ -164,12 +164,11 @@ def describe_effects(facts: Facts, hit: Hit, confirm: str) -> dict[str, Any]:
         "impact": Estimate(
             f"explains {list_words(effect.rule for effect in shown)}: {shown[0].impact}", tuple(shown[0].references)
         ),
-        "confirm": (confirm or shown[0].confirm) if is_clue else "",
+        "confirm": (own["confirm"] or shown[0].confirm) if is_clue else "",
         "severity": max((effect.severity for effect in shown), key=SEVERITIES.index),
         **({"confidence": "likely"} if is_clue else {}),
-        "ranks": set(hit.ranks or ()) or affected & of_hosts or of_hosts or affected,
+        "ranks": own["ranks"] or affected & of_hosts or of_hosts or affected,
         "hosts": where or {host for effect in shown for host in effect.hosts},
-        "evidence": lines_of(hit.evidence or ()),
         "fatal": not is_clue and any(effect.fatal for effect in shown),
     }
 
