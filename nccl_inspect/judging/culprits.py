@@ -398,7 +398,6 @@ class _Case(Frozen):
 
 
 def _add_culprits(facts: Facts, finding: Finding, case: _Case) -> None:
-    """Add the culprits to the finding, if there are any."""
     explanation = explain(case.group, case.traits.known, case.order)
     good = case.group.goods
     ranks_of = {host.name: host.ranks for host in facts.job.hosts}
@@ -484,7 +483,6 @@ def _compare_ranks(facts: Facts, finding: Finding, nics: Mapping[int, Iterable[t
 
 
 def _compare_pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
-    """Compare pairs of hosts with failed transfers with those without."""
     traits = Traits(facts.job, {})
     bad = [traits.list_hosts(transfer.pair, transfer.host, transfer.nic) for transfer in broken]
     good = [traits.list_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]

@@ -67,7 +67,6 @@ class Facts:
         self.paths_with_hardware = self._with_hardware(job.paths)
 
     def _with_hardware(self, paths: Paths) -> Paths:
-        """Return the paths with the known links between their GPUs."""
         fabric = ranks_in(self.notices("nccl/nvls-available"))
         if not fabric and not self.topologies:
             return paths
@@ -316,7 +315,6 @@ def members_named(facts: Facts, notice: Notice, members: Collection[int]) -> set
 
 @once
 def _by_rank(facts: Facts) -> dict[int | None, list[CommunicatorInfo]]:
-    """Return the communicators of each rank."""
     return group_values((rank, comm) for comm in facts.job.communicators for rank in comm.ranks)
 
 

@@ -69,7 +69,6 @@ def _gpu_list(job: Job) -> nvidia_smi.Shown:
 
 
 def _beside(job: Job) -> list[Item]:
-    """Return the GPUs that files beside the log name."""
     reports = contents_of(job.artifacts, "nvidia_smi_list", "nvidia_smi_query")
     return [item for report in reports for item in report.items if item.part == "gpu" and "model" in item.values]
 

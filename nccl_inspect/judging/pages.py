@@ -698,7 +698,6 @@ def _find_subject(facts: Facts, hit: Hit) -> dict[str, Any]:
 
 
 def _needs(given: Iterable[str]) -> Needs:
-    """Return what would answer a question."""
     needs: dict[str, Any] = {"others": ()}
     for text in given:
         key, _, rest = text.partition(" ")

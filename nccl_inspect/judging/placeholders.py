@@ -124,7 +124,6 @@ def _pids(scene: _Scene) -> list[_Value]:
 
 
 def _hosts(scene: _Scene) -> list[str]:
-    """Return the hosts of the culprits."""
     named = [culprit.name for culprit in scene.finding.culprits if culprit.kind == "host"]
     of_ranks = [place.host for place in _places_of_ranks(scene) if place.host]
     if named or of_ranks:
@@ -177,7 +176,6 @@ def _interface(scene: _Scene) -> list[_Value]:
 
 
 def _devices(scene: _Scene) -> list[_Value]:
-    """Return the NICs that the finding names."""
     named = [culprit.name.partition(" ")[2] for culprit in scene.finding.culprits if culprit.kind == "nic"]
     stated = [
         str(name)
@@ -189,7 +187,6 @@ def _devices(scene: _Scene) -> list[_Value]:
 
 
 def _slurm_job(scene: _Scene) -> list[_Value]:
-    """Slurm's job id, without the step that may follow it."""
     notices = (one for one in scene.facts.job.notices if one.production.startswith("launchers/slurm-"))
     jobs = filter(None, (value(notice, "job") for notice in notices))
     return [_Value(job) for job in dict.fromkeys(str(job).partition(".")[0] for job in jobs)]

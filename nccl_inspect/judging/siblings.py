@@ -298,11 +298,16 @@ class Observer:
     def __init__(self, facts: Facts) -> None:
         self._facts, self._is_global = facts, facts.job.rank_space == "global"
         self._ranks_on = {host.name: frozenset(host.ranks) for host in facts.job.hosts if is_named(host.name)}
-        self._host_of = {rank: host for host, ranks in self._ranks_on.items() for rank in ranks}
         self._local = {rank: at for ranks in self._ranks_on.values() for at, rank in enumerate(sorted(ranks))}
         self._starts = self._find_starts()
         self._shapes = group_values((process.host, start.shape) for process, start in self._starts.items())
-        self._machines = self._find_machines()
+        # The bus ids of the GPUs of hosts, if some hosts have the same: the others are of other kinds.
+        gpus = facts.job.gpus if len(self._ranks_on) > 1 else {}
+        ids: dict[str, Hashable] = {
+            host: frozenset(gpus[rank].bus_id if rank in gpus else None for rank in ranks)
+            for host, ranks in self._ranks_on.items()
+        }
+        self._machines = ids if len(set(ids.values())) < len(ids) else {}
 
     def list_odd(self) -> list[list[Odd]]:
         """Return what is odd, by who is odd."""
@@ -341,15 +346,6 @@ class Observer:
             if begin.is_complete and begin.source not in torn and process in opened
         }
 
-    def _find_machines(self) -> dict[str, Hashable]:
-        """Return the bus ids of the GPUs of hosts, if some hosts have the same: the others are of other kinds."""
-        gpus = self._facts.job.gpus if len(self._ranks_on) > 1 else {}
-        ids: dict[str, Hashable] = {
-            host: frozenset(gpus[rank].bus_id if rank in gpus else None for rank in ranks)
-            for host, ranks in self._ranks_on.items()
-        }
-        return ids if len(set(ids.values())) < len(ids) else {}
-
     def _kind(self, host: str) -> Hashable:
         """Return what is equal for hosts that can be compared."""
         return len(self._ranks_on[host]), self._machines.get(host)
@@ -357,7 +353,6 @@ class Observer:
     # What processes state until their first communicator is complete
 
     def _tables(self) -> Iterator[tuple[tuple[Attribute, str], _Table]]:
-        """Yield what processes state differently."""
         tables: defaultdict[tuple[Attribute, str], _Table] = defaultdict(dict)
         left_out: set[str] = set()
         for notice in self._facts.job.notices:
@@ -505,7 +500,6 @@ class Observer:
     # Paths
 
     def _compare_pairs(self, inside: Selection) -> _Groups:
-        """Compare the connections between the same GPUs of hosts."""
         if len(set(map(_slowest, inside.kinds))) < 2:
             return
         groups: dict[Hashable, dict[Sibling, str]] = defaultdict(dict)
@@ -589,10 +583,8 @@ def _are(wanted: tuple[object, ...], *values: object) -> bool:
 
 
 def _first_line(pick: Callable[[], Selection]) -> Iterable[Evidence]:
-    """Return the first line of some paths."""
     return pick().take(1).first_lines()
 
 
 def _slowest(kind: PathKind) -> str:
-    """Return the slowest way between two ranks."""
     return min((kind.detail, *(way.detail for way in kind.also)), key=_speed)

@@ -76,12 +76,7 @@ def _by_part(facts: Facts) -> dict[str, list[tuple[str, Item]]]:
 def sighting(
     name: str, item: Item, words: str, part: str = "", ranks: Iterable[int] = (), *, is_in_use: bool = True
 ) -> Sighting:
-    """Create a sighting from an item of a file.
-
-    Args:
-        words: the fault, without the host.
-        part: the NIC concerned.
-    """
+    """Create a sighting from an item of a file; ``words`` are the fault, without the host."""
     return Sighting(words, item.host, Evidence(name, item.line, item.text), part, tuple(ranks), is_in_use)
 
 
@@ -235,6 +230,13 @@ def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | Non
     return tuple(filter(is_meant, sorted(ranks)))
 
 
+def _of_job(facts: Facts, name: str, item: Item, words: str) -> Iterator[Sighting]:
+    """Yield the fault of a GPU if ranks use it, or if its host is unknown."""
+    ranks = rank_of(facts, item.host, item.values.get("bus_id"), item.values.get("index"))
+    if ranks or not item.host:
+        yield sighting(name, item, words, ranks=ranks)
+
+
 def gpu_values(facts: Facts, paths: list[str], bad: str, words: str) -> Iterator[Sighting]:
     """Yield GPUs of ranks with a bad value in ``nvidia-smi -q``.
 
@@ -246,10 +248,9 @@ def gpu_values(facts: Facts, paths: list[str], bad: str, words: str) -> Iterator
     for part, entries in _by_part(facts).items():
         for name, item in entries if part.startswith("gpu ") and part.endswith(tuple(paths)) else ():
             value = item.values["value"]
-            ranks = rank_of(facts, item.host, item.values["bus_id"], None)
-            if re.fullmatch(bad, value) and (ranks or not item.host):
+            if re.fullmatch(bad, value):
                 text = words.format(gpu=item.name, key=part.rpartition("/")[2], value=value)
-                yield sighting(name, item, text, ranks=ranks)
+                yield from _of_job(facts, name, item, text)
 
 
 def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
@@ -260,9 +261,8 @@ def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
         if (lanes := number(item.values["value"]))
     ]
     for name, item, usual in _find_lower(widths, "lanes"):
-        if ranks := rank_of(facts, item.host, item.values["bus_id"], None):
-            words = f"GPU {item.name} has {item.values['lanes']:g} PCIe lanes, and others have {usual:g}"
-            yield sighting(name, item, words, ranks=ranks)
+        words = f"GPU {item.name} has {item.values['lanes']:g} PCIe lanes, and others have {usual:g}"
+        yield from (seen for seen in _of_job(facts, name, item, words) if seen.ranks)
 
 
 @once
@@ -281,10 +281,9 @@ def _active_links(facts: Facts) -> list[tuple[str, Item]]:
 def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
     """GPUs with fewer active NVLinks than most GPUs of the job."""
     for name, item, usual in _find_lower(_active_links(facts), "links"):
-        ranks, links = rank_of(facts, item.host, None, item.values["index"]), item.values["links"]
-        if ranks or item.host is None:
-            words = f"{usual - links:g} NVLinks of {item.name} are inactive, and {links} are active"
-            yield sighting(name, item, words, ranks=ranks)
+        links = item.values["links"]
+        words = f"{usual - links:g} NVLinks of {item.name} are inactive, and {links} are active"
+        yield from _of_job(facts, name, item, words)
 
 
 def nvlinks_off(facts: Facts) -> Iterator[Sighting]:
@@ -298,9 +297,7 @@ def nvlink_errors(facts: Facts) -> Iterator[Sighting]:
     """GPUs of ranks with recovery or fatal errors of NVLinks."""
     for name, item in items(facts, "nvlink"):
         if item.values.get("errors") and str(item.values["kind"]).lower() in ("recovery", "fatal"):
-            ranks = rank_of(facts, item.host, None, item.values["index"])
-            if ranks or item.host is None:
-                yield sighting(name, item, f"NVLinks had errors ({item.text})", ranks=ranks)
+            yield from _of_job(facts, name, item, f"NVLinks had errors ({item.text})")
 
 
 def grown_counters(facts: Facts, counters: str) -> Iterator[Sighting]:

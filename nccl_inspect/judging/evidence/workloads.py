@@ -253,7 +253,6 @@ def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]
 
 
 def _command(case: Case, changes: Sequence[Change]) -> str:
-    """Return one command that makes all changes."""
     pod, container = case
     spec: dict[str, Any] = {}
     own: dict[str, Any] = {"name": container.name}
