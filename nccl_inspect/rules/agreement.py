@@ -14,7 +14,6 @@ from nccl_inspect.judging import siblings, stated_errors
 from nccl_inspect.judging.agreement import (
     AGREEMENTS,
     Agreement,
-    crashes_of,
     errors_of,
     owners,
     ranks_with_interface,
@@ -54,8 +53,7 @@ def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
         joined |= any(comm.state == "connected" for comm in facts.job.communicators)
         values, outliers = with_own_ranks(facts, values), with_own_ranks(facts, outliers)
         odd = {rank for setting in outliers for rank in setting.ranks or ()}
-        errors = errors_of(facts, agreement.effect) or crashes_of(facts, agreement.effect, odd)
-        if errors:
+        if errors := errors_of(facts, agreement.effect, odd):
             yield _find(facts, agreement, values, outliers, "errors", errors)
         elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
             continue  # p2p-disabled-by-env reports its cost
@@ -87,7 +85,7 @@ def _find(
         "owners": owners(alone[0]) if alone else "",
         "few": alone and (alone[0].ranks is None or not others or len(alone[0].ranks) <= len(others)),
         "others": others,
-        "effect": agreement.effect.words if errors and agreement.effect else "",
+        "effect": agreement.effect if errors else "",
     }
     lines = evidence_of_settings(values[:_SHOWN])
     return Hit(
