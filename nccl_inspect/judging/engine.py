@@ -24,17 +24,6 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
 SEVERITIES = ("info", "warning", "error")
-CATEGORIES = (
-    "intra-node path",
-    "network",
-    "gpudirect",
-    "plugins",
-    "bootstrap",
-    "environment",
-    "topology",
-    "failures",
-    "log quality",
-)
 LAYERS = {
     "intra-node path": Layer.RESOURCE,
     "network": Layer.RESOURCE,
@@ -47,6 +36,7 @@ LAYERS = {
     "log quality": Layer.NONE,
 }
 """The layer of what rules of a category find, unless they state another one."""
+CATEGORIES = tuple(LAYERS)
 _RULES = File(__file__).parents[1] / "rules"
 """Each page there is a rule; where it compares facts, a function of a module there has its name."""
 _MAX_EVIDENCE = 5
@@ -216,28 +206,19 @@ def select_rules(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list
     Raises:
         NcclInspectError: a pattern matches no rule.
     """
-    wanted, unwanted = _expand(select), _expand(ignore)
-    return [
-        entry for entry in list_rules() if (not wanted or entry.rule.name in wanted) and entry.rule.name not in unwanted
-    ]
+    wanted, unwanted = (
+        {one.rule.name for pattern in some for one in _list_fitting(pattern)} for some in (select, ignore)
+    )
+    names = (wanted or {entry.rule.name for entry in list_rules()}) - unwanted
+    return [entry for entry in list_rules() if entry.rule.name in names]
 
 
-def _expand(patterns: Iterable[str]) -> set[str]:
-    names: set[str] = set()
-    for pattern in patterns:
-        fits = {
-            entry.rule.name
-            for entry in list_rules()
-            if fnmatchcase(entry.rule.name, pattern) or entry.rule.category == pattern.lower()
-        }
-        if not fits:
-            available = [entry.rule.name for entry in list_rules()]
-            raise NcclInspectError(
-                f"no rule '{pattern}'",
-                suggestion(pattern, available) or "see 'nccl-inspect rules' for names and categories",
-            )
-        names |= fits
-    return names
+def _list_fitting(pattern: str) -> list[Registered]:
+    rules = list_rules()
+    if fits := [one for one in rules if fnmatchcase(one.rule.name, pattern) or one.rule.category == pattern.lower()]:
+        return fits
+    advice = suggestion(pattern, [entry.rule.name for entry in rules])
+    raise NcclInspectError(f"no rule '{pattern}'", advice or "see 'nccl-inspect rules' for names and categories")
 
 
 @frozen

@@ -58,20 +58,16 @@ def make_hit(facts: Facts, named: Mapping[str, object], ranks: Set[int], evidenc
     return Hit([], known, ranks, evidence=evidence, confidence="possible" if running else "likely")
 
 
-def same_counts_note(facts: Facts) -> str:
-    """Return a note that RAS counts the same collectives on all ranks; empty if it does not, or counts none."""
+def same_counts(facts: Facts) -> tuple[str, str]:
+    """Return where RAS counts the same collectives on all ranks, and how many; empty if it does not, or counts none."""
     for answer in reversed(answers(facts)):
         counts = Counter[str]()
         for launched in answer.launched.values():
             counts.update(launched)
         if counts and len(answer.launched) == len(answer.sizes) and not (answer.mismatches or answer.lost):
             words = list_words([f"{number} {operation}" for operation, number in counts.items()])
-            return (
-                f". RAS ({cite_line(Evidence(answer.name, 1, ''))}) counts the same collectives on all ranks "
-                f"({words}): no rank lags in these. RAS does not count sends and receives: one without a partner, "
-                "or a rank that is busy elsewhere, looks like this"
-            )
-    return ""
+            return cite_line(Evidence(answer.name, 1, "")), words
+    return "", ""
 
 
 IN_STEP_FIX = (
