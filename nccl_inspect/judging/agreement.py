@@ -75,11 +75,8 @@ _WAYS = (lambda kind: kind.transport == "P2P", lambda kind: kind.transport == "S
 def errors_of(facts: Facts, effect: str, ranks: Collection[int]) -> list[Notice]:
     """Return the errors in the log that such a disagreement leads to; none if other CUDA calls failed as well.
 
-    Where there are none, a process may have crashed on what it got: its connection to or from these ranks uses another
-    transport in each direction.
-
-    Args:
-        ranks: those that differ from the others.
+    Where there are none, a process may have crashed on what it got: its connection to or from these ranks, which differ
+    from the others, uses another transport in each direction.
     """
     if effect != "transport":
         return [*failed_connections(facts, *REFUSED), *retried_connections(facts, *REFUSED)] if effect else []

@@ -60,13 +60,7 @@ def subject(culprits: Sequence[Culprit]) -> str:
 
 
 def line(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job: Job) -> str:
-    """Return all culprits in a sentence.
-
-    Args:
-        named: the culprits that explain the fault.
-        beside: traits that coincide with the only culprit.
-        job: names the ranks of GPUs.
-    """
+    """Return all culprits in a sentence; those ``beside`` coincide with the only one that explains the fault."""
     along = _distinguish(beside)
     only_there = f"; only there: {_either(along, 'and')}" if along else ""
     if scene.noun in ("rank", "host") and all(culprit.kind == scene.noun for culprit in named):

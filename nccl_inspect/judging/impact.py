@@ -106,12 +106,7 @@ _AWS_FLOW = cite(
 
 
 def nic(gbps: float | None, what: str = "one NIC of") -> Rate:
-    """Return one NIC with GPUDirect RDMA.
-
-    Args:
-        gbps: its line rate; None for a usual one.
-        what: precedes the line rate in :attr:`Rate.what`.
-    """
+    """Return one NIC with GPUDirect RDMA, by its line rate; None for a usual one."""
     if not gbps:
         return Rate(nic(100).low, nic(400).high, "one NIC of 100 to 400 Gb/s", _AZURE)
     low, high = (share * gbps / 8 for share in _NIC_SHARE)
@@ -139,12 +134,7 @@ def socket(platform: Platform | None) -> Rate:
 
 
 def p2p(platform: Platform | None, nvlink: bool = False) -> Rate | None:
-    """Direct access between two GPUs of a host; None if no rate is published for such GPUs.
-
-    Args:
-        platform: the machine type, if it is known.
-        nvlink: whether the topology shows NVLink.
-    """
+    """Direct access between two GPUs of a host; None if no rate is published for such GPUs."""
     if platform is not None:
         if platform.busbw and (nvlink or not platform.nvlink_pairs):
             return Rate(*platform.busbw, platform.name, platform.source("busbw"))

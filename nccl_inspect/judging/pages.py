@@ -90,7 +90,7 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import cuda, exceptions, impact, networks, propagated_errors, remedies, transfers
-from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, tell_account, value
+from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, is_fatal, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.facts import (
     as_shell,
@@ -104,7 +104,6 @@ from nccl_inspect.judging.facts import (
     unset_steps,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
-from nccl_inspect.judging.stated_errors import is_fatal
 from nccl_inspect.judging.statements import find_text, is_propagated_error
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import ACTIONS, Finding, Needs, NotJudged, Reference

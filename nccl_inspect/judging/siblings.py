@@ -112,11 +112,7 @@ class Odd(Record):
 
 
 def find_odd(attribute: Attribute, values: Mapping[Sibling, Hashable], group: str, label: str = "") -> Odd | None:
-    """Return what is odd in a group of siblings, if anything is; that a rank states nothing may be a lost line.
-
-    Args:
-        label: of the attribute, if it is several.
-    """
+    """Return what is odd in a group of siblings, if anything is; that a rank states nothing may be a lost line."""
     counts = Counter(values.values())
     worse = attribute.worse
     if len(counts) < 2 or len(values) < attribute.least:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclVersion
-from nccl_inspect.judging import siblings, stated_errors
+from nccl_inspect.judging import siblings
 from nccl_inspect.judging.agreement import (
     AGREEMENTS,
     Agreement,
@@ -20,7 +20,7 @@ from nccl_inspect.judging.agreement import (
     ranks_without,
     with_own_ranks,
 )
-from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
+from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, is_fatal, value
 from nccl_inspect.judging.connecting import is_connected
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import evidence_of_settings, ranks_concerned
@@ -247,7 +247,7 @@ def version_mismatch(facts: Facts) -> Iterator[Hit]:
     if hit := next(_mismatch(facts), None):
         yield hit
     elif messages := facts.errors_of_rule("version-mismatch"):
-        yield Hit(messages, {"RAS": True, "dead": stated_errors.is_fatal(facts, messages)})
+        yield Hit(messages, {"RAS": True, "dead": is_fatal(facts, messages)})
 
 
 def _mismatch(facts: Facts) -> Iterator[Hit]:

@@ -178,14 +178,7 @@ def find_absent(facts: Facts, part: str, names: list[str], words: str, *, agains
 def find_limits(
     facts: Facts, limit: str, least: int, unit: int, words: str, no_limit: str = "", *, against: bool = False
 ) -> Iterator[Sighting]:
-    """Yield hosts with a limit that is too low; as evidence against that, those without this limit.
-
-    Args:
-        unit: divides the value in the text.
-        words: with ``{}`` for the value.
-        no_limit: the words for a host without it.
-        against: whether to find these.
-    """
+    """Yield hosts with a limit that is too low, which ``unit`` divides; as evidence against that, those without it."""
     for name, item in items(facts, "limit"):
         value = item.values["value"] if item.name == limit else least
         if against and value is None:
@@ -230,7 +223,7 @@ def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | Non
     return tuple(filter(is_meant, sorted(ranks)))
 
 
-def _of_job(facts: Facts, name: str, item: Item, words: str) -> Iterator[Sighting]:
+def _select_gpu(facts: Facts, name: str, item: Item, words: str) -> Iterator[Sighting]:
     """Yield the fault of a GPU if ranks use it, or if its host is unknown."""
     ranks = rank_of(facts, item.host, item.values.get("bus_id"), item.values.get("index"))
     if ranks or not item.host:
@@ -238,19 +231,13 @@ def _of_job(facts: Facts, name: str, item: Item, words: str) -> Iterator[Sightin
 
 
 def gpu_values(facts: Facts, paths: list[str], bad: str, words: str) -> Iterator[Sighting]:
-    """Yield GPUs of ranks with a bad value in ``nvidia-smi -q``.
-
-    Args:
-        paths: suffixes of the headings and keys.
-        bad: a pattern of values that are a fault.
-        words: with ``{gpu}``, ``{key}`` and ``{value}``.
-    """
+    """Yield GPUs of ranks with a bad value in ``nvidia-smi -q``; ``paths`` are suffixes of the headings and keys."""
     for part, entries in _by_part(facts).items():
         for name, item in entries if part.startswith("gpu ") and part.endswith(tuple(paths)) else ():
             value = item.values["value"]
             if re.fullmatch(bad, value):
                 text = words.format(gpu=item.name, key=part.rpartition("/")[2], value=value)
-                yield from _of_job(facts, name, item, text)
+                yield from _select_gpu(facts, name, item, text)
 
 
 def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
@@ -262,7 +249,7 @@ def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
     ]
     for name, item, usual in _find_lower(widths, "lanes"):
         words = f"GPU {item.name} has {item.values['lanes']:g} PCIe lanes, and others have {usual:g}"
-        yield from (seen for seen in _of_job(facts, name, item, words) if seen.ranks)
+        yield from (seen for seen in _select_gpu(facts, name, item, words) if seen.ranks)
 
 
 @once
@@ -283,7 +270,7 @@ def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
     for name, item, usual in _find_lower(_active_links(facts), "links"):
         links = item.values["links"]
         words = f"{usual - links:g} NVLinks of {item.name} are inactive, and {links} are active"
-        yield from _of_job(facts, name, item, words)
+        yield from _select_gpu(facts, name, item, words)
 
 
 def nvlinks_off(facts: Facts) -> Iterator[Sighting]:
@@ -297,7 +284,7 @@ def nvlink_errors(facts: Facts) -> Iterator[Sighting]:
     """GPUs of ranks with recovery or fatal errors of NVLinks."""
     for name, item in items(facts, "nvlink"):
         if item.values.get("errors") and str(item.values["kind"]).lower() in ("recovery", "fatal"):
-            yield from _of_job(facts, name, item, f"NVLinks had errors ({item.text})")
+            yield from _select_gpu(facts, name, item, f"NVLinks had errors ({item.text})")
 
 
 def grown_counters(facts: Facts, counters: str) -> Iterator[Sighting]:
