@@ -65,8 +65,6 @@ AGREEMENTS = (
     Agreement("NCCL_IB_HCA", "network", on_host=True, is_choice=True),
 )
 """Without ``on_host``, different values on any two ranks break or slow down a communicator."""
-
-
 _SHARING = ("transport/p2p.cc", "transport/shm.cc", "proxy.cc", "misc/shmutils.cc")
 """Files of NCCL whose CUDA calls refuse what a rank with another transport sent."""
 _WAYS = (lambda kind: kind.transport == "P2P", lambda kind: kind.transport == "SHM")

@@ -63,7 +63,9 @@ class Facts:
         self.computed: dict[Callable[[Facts], Any], Any] = {}
         """The results of functions that are computed :func:`once`."""
         self._by_event: dict[type[events.Event], list[Notice]] = {}
-        self._by_production = group_values((entry[1].production, entry) for entry in enumerate(job.notices))
+        entries = list(enumerate(job.notices))
+        self._by_production = group_values((entry[1].production, entry) for entry in entries)
+        self._by_role = group_values((role, entry) for entry in entries for role in entry[1].roles)
         self.paths_with_hardware = self._with_hardware(job.paths)
 
     def _with_hardware(self, paths: Paths) -> Paths:
@@ -141,7 +143,7 @@ class Facts:
 
     def with_role(self, *roles: str) -> list[Notice]:
         """Return the statements of productions with one of these roles (``role:``), in the order of the log."""
-        return _join_in_order(_by_role(self), roles)
+        return _join_in_order(self._by_role, roles)
 
     def with_event(self, kind: type[_Event], where: Callable[[_Event], bool] = lambda _: True) -> list[Notice]:
         """Return the statements with an event of that class, without lines that only complete others."""
@@ -229,11 +231,6 @@ class Facts:
 @once
 def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
     return group_values((notice.rule, notice) for notice in facts.errors())
-
-
-@once
-def _by_role(facts: Facts) -> dict[str, list[tuple[int, Notice]]]:
-    return group_values((role, entry) for entry in enumerate(facts.job.notices) for role in entry[1].roles)
 
 
 def _join_in_order(index: Mapping[str, list[tuple[int, Notice]]], names: Iterable[str]) -> list[Notice]:

@@ -204,12 +204,9 @@ def fallback(facts: Facts) -> Fallback | None:
         return None
     sockets = [notice for notice in lists if getattr(notice.event, "net", None) == _SOCKET]
     chosen = [notice for notice in came_up if getattr(notice.event, "plugin", None) == _SOCKET]
-    over_tcp = [*sockets, *chosen, *providers]
-    missing = facts.with_role("no-ib")
-    lines = [
-        line for comm in facts.job.communicators if set(comm.networks) == {_SOCKET} for line in comm.network_lines[:1]
-    ]
-    stated = [*first_evidence(over_tcp), *lines]
+    over_tcp, missing = [*sockets, *chosen, *providers], facts.with_role("no-ib")
+    comms = (comm for comm in facts.job.communicators if set(comm.networks) == {_SOCKET})
+    stated = [*first_evidence(over_tcp), *(line for comm in comms for line in comm.network_lines[:1])]
     if not (stated or missing or failed_plugins(facts) or facts.with_role("no-provider")):
         return None
     notices = [*over_tcp, *missing]
@@ -313,14 +310,10 @@ def efa_hints(facts: Facts) -> list[Evidence]:
     """
     if slingshot_signs(facts):
         return []
-    asked = [
-        line
-        for setting in facts.settings("FI_PROVIDER", "NCCL_NET", "NCCL_NET_PLUGIN")
-        if any(word in setting.value.lower() for word in ("efa", "ofi", "aws"))
-        for line in setting.evidence[:1]
-    ]
-    sought = sought_plugin(facts)
-    return [*first_evidence((*ofi_lines(facts)[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
+    settings = facts.settings("FI_PROVIDER", "NCCL_NET", "NCCL_NET_PLUGIN")
+    asked = [one for one in settings if any(word in one.value.lower() for word in ("efa", "ofi", "aws"))]
+    stated = [*ofi_lines(facts)[:3], *sought_plugin(facts)[:2], *unusable_efa(facts)[:2]]
+    return [*first_evidence(stated), *evidence_of_settings(asked, 1)]
 
 
 @once
@@ -351,7 +344,7 @@ def _is_efa(notice: Notice) -> bool:
 
 def ib_hints(facts: Facts) -> list[Evidence]:
     """Return lines that indicate InfiniBand or RoCE: hardware, or a setting that names cards."""
-    return [*ib_cards(facts), *(line for setting in facts.settings("NCCL_IB_HCA") for line in setting.evidence[:1])]
+    return [*ib_cards(facts), *evidence_of_settings(facts.settings("NCCL_IB_HCA"), 1)]
 
 
 def ib_cards(facts: Facts) -> list[Evidence]:
@@ -388,8 +381,6 @@ def dies_silently(facts: Facts) -> bool:
 NETWORK_TYPES = {3: "Socket", 4: "IB"}
 """The network that a connection belongs to, by its first bytes (src/include/socket.h); others are for bootstrap and
 helpers."""
-
-
 _CONNECTING = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect.cc", "transport/net.cc")
 
 
@@ -443,10 +434,8 @@ _DAEMONS = {"GPUDirectTCPX": "tcpx-daemon", "FasTrak": "tcpxo-daemon"}
 
 def google_daemon(paths: Selection) -> str | None:
     """Return the daemon of the plugin that carries these paths; None if one of them uses another network."""
-    daemons = {
-        next((name for net, name in _DAEMONS.items() if (kind.net or "").startswith(net)), None) for kind in paths.kinds
-    }
-    return daemons.pop() if len(daemons) == 1 else None
+    carried = {next((net for net in _DAEMONS if (kind.net or "").startswith(net)), "") for kind in paths.kinds}
+    return _DAEMONS.get(carried.pop()) if len(carried) == 1 else None
 
 
 def google_plugin_works(facts: Facts) -> bool:
@@ -456,11 +445,8 @@ def google_plugin_works(facts: Facts) -> bool:
 
 def find_aborts(facts: Facts, *reasons: str) -> list[Notice]:
     """Return reports that TCPXO's plugin ends its process for one of these reasons: parts of its code and text."""
-    return [
-        notice
-        for notice in facts.notices("tcpxo/fastrak-init-failed")
-        if any(text in str(value(notice, "status")) for text in reasons)
-    ]
+    ends = facts.notices("tcpxo/fastrak-init-failed")
+    return [notice for notice in ends if any(text in str(value(notice, "status")) for text in reasons)]
 
 
 _WORDS = {
@@ -510,4 +496,4 @@ def may_be_google_network(facts: Facts) -> bool:
 def is_google_network(facts: Facts) -> bool:
     """Return whether Google's plugins are in use: its guides set algorithm, protocol and channels for them."""
     network = find_network(facts.platform.network if facts.platform else None)
-    return network.vendor == "GCP" or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))
+    return network.vendor == "GCP" or (facts.job.network.name or "").startswith(tuple(_DAEMONS))

@@ -378,7 +378,6 @@ def condition(text: str, name: str) -> tuple[Condition, list[str]]:
 
 
 _Entries = Mapping[str, list[str]]
-
 _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect",)

@@ -17,8 +17,6 @@ from nccl_inspect.model.job import Job
 
 COMMENT = "   # "
 """Separates code to paste from its comment."""
-
-
 _LATER_STEPS = 3
 """The first of this many steps without a placeholder comes first; later steps are less likely to help."""
 _OPEN_PLACEHOLDER = re.compile(r"<(?!(?:stdin|bytes|stream)>:\d)[A-Za-z][^<>]*>")

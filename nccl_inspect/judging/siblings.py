@@ -249,7 +249,6 @@ _GDR = Attribute(
 _NICS_USED = Attribute("NICs used", _NICS, _OUTER, lt)
 _WORDS = Attribute("what it says", _ALIKE, _ANY, lambda words, usual: bool(usual - words and words - usual), least=4)
 """One says something else instead of what the others say; that it says more does not count."""
-
 _BEGIN = (events.BootstrapInterface, events.NcclVersion, events.CudaDriver)
 _AGREED = {agreement.name for agreement in AGREEMENTS}
 _CHOICES = {agreement.name for agreement in AGREEMENTS if agreement.is_choice}

@@ -18,8 +18,6 @@ _NVLINK_XIDS = range(144, 151)
 """Units of NVLink 5; the text says whether the error is fatal."""
 _RECOVERY_XID = 154
 """The recovery action of the GPU changed: the text has the new one."""
-
-
 FLUSHED = 5
 """The status of transfers that were aborted because an earlier one failed."""
 EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)

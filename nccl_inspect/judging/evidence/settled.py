@@ -34,8 +34,6 @@ _MAX_LINES = 5
 _NIC = "<NIC>"
 _OWN_LINES = 3
 """Lines of the log that a settled finding keeps as evidence."""
-
-
 _FAULTS = Path(__file__).with_name("faults.toml")
 MIB, GIB = 1 << 20, 1 << 30
 _UP = {"ACTIVE", ""}
