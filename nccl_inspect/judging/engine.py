@@ -14,7 +14,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import networks
 from nccl_inspect.judging.check import Account, Effects
-from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -80,11 +80,9 @@ class Rule(Frozen):
         confirm: str = "",
         severity: str | None = None,
         confidence: str | None = None,
-        notices: Iterable[Notice] = (),
-        paths: Selection | None = None,
-        ranks: Iterable[int] | None = None,
-        hosts: Iterable[str | None] | None = None,
-        evidence: Iterable[Evidence] | None = None,
+        ranks: Iterable[int] = (),
+        hosts: Iterable[str | None] = (),
+        evidence: Iterable[Evidence] = (),
         **others: Any,
     ) -> Finding:
         """Create a finding of this rule: one for each cause, with the first lines as evidence.
@@ -101,20 +99,11 @@ class Rule(Frozen):
             severity: by its effect; None for that of the rule, of a clue for a warning at most.
             confidence: in the cause; None for ``certain``. Of a clue, ``likely`` (None) if the statement hardly has
                 another reading, else ``possible``.
-            notices: the statements about it.
-            paths: the paths concerned: they are not better than the finding says.
-            ranks: the ranks concerned; None for those of the notices and at the ends of the paths.
-            hosts: likewise.
-            evidence: the lines that show it; None for the first line of each notice and path.
+            ranks: the ranks concerned.
+            hosts: the hosts concerned.
+            evidence: the lines that show it.
             others: fields of the finding, as they are.
         """
-        notices = list(notices)
-        if ranks is None:
-            ranks = ranks_in(notices) | (paths.ends() if paths else set())
-        if hosts is None:
-            hosts = hosts_in(notices) | (paths.hosts() if paths else set())
-        if evidence is None:
-            evidence = [*first_evidence(notices), *(paths.first_lines() if paths else ())]
         return Finding(
             rule=self.name,
             category=self.category,
@@ -127,7 +116,6 @@ class Rule(Frozen):
             ranks=sorted(set(ranks)),
             hosts=sorted({host for host in hosts if host and is_named(host)}),
             evidence=sort_lines(evidence)[:_MAX_EVIDENCE],
-            paths=paths,
             clue=bool(confirm),
             confirm=confirm,
             **others,

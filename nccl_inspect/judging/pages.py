@@ -598,6 +598,7 @@ class _Page:
         ]
         says = ChainMap(*fitting, head)
         hit = _put_into_words(hit, head.get("words", ()))
+        hit = hit.with_fields(ranks=None if hit.ranks is None else {*hit.ranks})
         text = {
             key: fill_in(remedies.look_up(given[0]), hit).replace(LACKING, "")
             for key, given in says.items()
@@ -618,14 +619,13 @@ class _Page:
         elif hit.effects:
             from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
 
-            found |= workloads.describe_effects(facts, hit, found)
+            found |= workloads.describe_effects(facts, hit, found["confirm"])
         else:
             found["impact"] = Estimate(text["impact"], references_of(says["impact"][0], hit))
         return self.rule.finding(
             text["summary"],
             cause=text["cause"],
             fix=dict.fromkeys(fill_steps(steps(says), hit)),
-            notices=hit.notices,
             paths=hit.paths,
             open_paths=hit.open_paths,
             explained=[*hit.notices, *hit.explains],
@@ -680,19 +680,20 @@ def _put_into_words(hit: Hit, entries: Iterable[str]) -> Hit:
 
 
 def _find_subject(facts: Facts, hit: Hit) -> dict[str, Any]:
-    """Return the ranks, hosts and lines that a finding is about, as far as the hit gives them or has settings."""
-    ranks, hosts = None if hit.ranks is None else {*hit.ranks}, hit.hosts
-    evidence = None if hit.evidence is None else list(lines_of(hit.evidence))
-    if hosts is None and ranks is not None and not (hit.notices or hit.paths or hit.settings):
-        hosts = hosts_with(facts.job, ranks)
-    if hit.settings and ranks is None:
-        ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
-    if hit.settings and hosts is None:
-        hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
-    if hit.settings and evidence is None:
-        shown = hit.paths.first_lines() if hit.paths else ()
-        evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
-    return {"ranks": ranks, "hosts": hosts, "evidence": evidence}
+    """Return the ranks, hosts and lines that a finding is about: what the hit gives, else those of what it is about."""
+    notices, settings, paths, ranks, hosts = hit.notices, hit.settings, hit.paths, hit.ranks, hit.hosts
+    if hosts is None and settings:
+        hosts = hosts_in(notices).union(host for setting in settings for host in setting.hosts)
+    elif hosts is None and ranks is not None and not (notices or paths):
+        hosts = hosts_with(facts.job, {*ranks})
+    elif hosts is None:
+        hosts = hosts_in(notices) | (paths.hosts() if paths else set())
+    if ranks is None:
+        ranks = ranks_in(notices) | (facts.ranks_with(settings) if settings else paths.ends() if paths else set())
+    shown = hit.evidence
+    if shown is None:
+        shown = [*first_evidence(notices), *evidence_of_settings(settings), *(paths.first_lines() if paths else ())]
+    return {"ranks": ranks, "hosts": hosts, "evidence": lines_of(shown)}
 
 
 def _needs(given: Iterable[str]) -> Needs:

@@ -149,7 +149,7 @@ def match(
     return cases, near if cases else []
 
 
-def describe_effects(facts: Facts, hit: Hit, own: dict[str, Any]) -> dict[str, Any]:
+def describe_effects(facts: Facts, hit: Hit, confirm: str) -> dict[str, Any]:
     """Return what a finding from files beside the log is, by the findings that it explains.
 
     It is at most likely if the log only suggests these effects, and about those of their ranks that are on hosts of the
@@ -164,10 +164,10 @@ def describe_effects(facts: Facts, hit: Hit, own: dict[str, Any]) -> dict[str, A
         "impact": Estimate(
             f"explains {list_words(effect.rule for effect in shown)}: {shown[0].impact}", tuple(shown[0].references)
         ),
-        "confirm": (own["confirm"] or shown[0].confirm) if is_clue else "",
+        "confirm": (confirm or shown[0].confirm) if is_clue else "",
         "severity": max((effect.severity for effect in shown), key=SEVERITIES.index),
         **({"confidence": "likely"} if is_clue else {}),
-        "ranks": own["ranks"] or affected & of_hosts or of_hosts or affected,
+        "ranks": hit.ranks or affected & of_hosts or of_hosts or affected,
         "hosts": where or {host for effect in shown for host in effect.hosts},
         "fatal": not is_clue and any(effect.fatal for effect in shown),
     }
