@@ -171,9 +171,15 @@ def list_rules() -> tuple[Registered, ...]:
 
 
 @cache
+def rules_by_name() -> dict[str, Rule]:
+    """Return all rules by their names."""
+    return {entry.rule.name: entry.rule for entry in list_rules()}
+
+
+@cache
 def causes_of(name: str) -> tuple[Rule, ...]:
     """Return the rules that may cause what a rule shows, but for those about files: these decide themselves."""
-    effect = next(entry.rule for entry in list_rules() if entry.rule.name == name)
+    effect = rules_by_name()[name]
     rules = [entry.rule for entry in list_rules() if entry.judge]
     return tuple(rule for rule in rules if rule is not effect and rule.causes(effect))
 
@@ -197,7 +203,7 @@ def select_rules(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list
     wanted, unwanted = (
         {one.rule.name for pattern in some for one in _list_fitting(pattern)} for some in (select, ignore)
     )
-    names = (wanted or {entry.rule.name for entry in list_rules()}) - unwanted
+    names = (wanted or rules_by_name().keys()) - unwanted
     return [entry for entry in list_rules() if entry.rule.name in names]
 
 
@@ -205,7 +211,7 @@ def _list_fitting(pattern: str) -> list[Registered]:
     rules = list_rules()
     if fits := [one for one in rules if fnmatchcase(one.rule.name, pattern) or one.rule.category == pattern.lower()]:
         return fits
-    advice = suggestion(pattern, [entry.rule.name for entry in rules])
+    advice = suggestion(pattern, rules_by_name())
     raise NcclInspectError(f"no rule '{pattern}'", advice or "see 'nccl-inspect rules' for names and categories")
 
 

@@ -70,11 +70,6 @@ class Interface(Frozen):
         """Return whether other hosts most likely cannot reach it."""
         return self.is_link_local or is_of_one_machine(self.name)
 
-    @property
-    def is_ipoib(self) -> bool:
-        """Return whether it is IP over InfiniBand, which NCCL prefers."""
-        return self.name.startswith("ib")
-
 
 def is_of_one_machine(name: str) -> bool:
     """Return whether an interface of that name is mostly for traffic within one machine."""

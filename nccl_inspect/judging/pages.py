@@ -1,21 +1,7 @@
 """Rules that are one page: a block below the title says what they find, and the rest of the page explains it.
 
-::
-
-    # msccl-unusable
-    ```rule
-    category: environment
-    severity: info
-    title: RCCL cannot use a prepared algorithm (MSCCL)
-    summary: RCCL cannot use an MSCCL algorithm: {message}
-    cause: the files with prepared algorithms are missing, damaged, or made for another number of GPUs
-    impact: RCCL continues with rings and trees, somewhat slower for small messages
-    fix: unset MSCCL_ALGO_DIR MSCCL_ALGO_FILE   # uses the files of RCCL's own package
-    when: failed
-    confidence: likely
-    ```
-
-The last block, ``examples``, has logs; ``>>> RESULT   # INTRODUCTION`` precedes each of them.
+``CONTRIBUTING.md`` shows such a page. The last block, ``examples``, has logs; ``>>> RESULT   # INTRODUCTION`` precedes
+each of them.
 
 A line that begins with two blanks continues the value above it. What precedes ``summary`` is the declaration, with the
 fields of :class:`~nccl_inspect.judging.engine.Rule`, and:

@@ -169,7 +169,7 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
         yield _find(facts, used, unnamed, {"for data": True, "failed": has_failed, "sure": has_failed})
     elif named:
         yield Hit(named={"named": True, "sure": spans}, settings=named)
-    elif only_connections and (used := [one for one in for_setup if one.is_ipoib]):
+    elif only_connections and (used := [one for one in for_setup if one.name.startswith("ib")]):
         has_failed = bool(failed or ended_by)
         yield _find(facts, used, failed, {"over InfiniBand": True, "failed": has_failed, "light": not has_failed})
 

@@ -62,7 +62,7 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     by_plugin = bool(networks.efa_hints(facts)) if network is None else network not in ("ib", "roce")
     slow = networks.tcp_paths(facts).where(lambda _: not by_plugin)
     hardware = bool(networks.ib_hints(facts)) or network in ("ib", "roce")
-    ipoib = [interface.notice for interface in networks.listed_interfaces(facts) if interface.is_ipoib]
+    ipoib = [interface.notice for interface in networks.listed_interfaces(facts) if interface.name.startswith("ib")]
     proved = [*networks.ib_cards(facts), *first_evidence(ipoib[:2])]
     lines, cost = evidence_of_settings(settings), over_tcp(facts.platform)
     if (hardware or proved) and not (by_plugin or facts.job.paths or networks.is_on_one_host(facts)):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import platforms
-from nccl_inspect.judging.engine import SEVERITIES, Rule, list_rules
+from nccl_inspect.judging.engine import SEVERITIES, rules_by_name
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.judging.remedies import COMMENT
@@ -124,19 +123,14 @@ def machine(facts: Facts, pod: Pod) -> Platform | None:
 
 def faults(rule: str, findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings that a file beside the log may explain: those that a rule may cause, of infos only ends."""
-    own = _rules()[rule]
-    caused = [found for found in findings if own.causes(_rules()[found.rule])]
+    own = rules_by_name()[rule]
+    caused = [found for found in findings if own.causes(rules_by_name()[found.rule])]
     return [found for found in caused if found.severity != "info" or shows(found, "ended")]
 
 
 def shows(finding: Finding, *kinds: str) -> bool:
     """Return whether a finding is an effect of one of these kinds."""
-    return not set(kinds).isdisjoint(_rules()[finding.rule].shows)
-
-
-@cache
-def _rules() -> dict[str, Rule]:
-    return {entry.rule.name: entry.rule for entry in list_rules()}
+    return not set(kinds).isdisjoint(rules_by_name()[finding.rule].shows)
 
 
 def match(
