@@ -24,7 +24,8 @@ connections."""
 FULL = "out of memory"
 ERROR = "CUDA error: "
 """PyTorch's prefix of CUDA's error text."""
-_NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"
+NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"
+"""What PyTorch says where the GPU has no memory for cuBLAS's own buffers."""
 OUT_OF_MEMORY, NOT_PERMITTED, PEERS_EXHAUSTED = 2, 800, 711
 NOT_SHARED = (1, 304, 400, NOT_PERMITTED)
 """CUDA's answers to memory of another GPU that cannot be used: invalid argument, not permitted and the like."""
@@ -151,12 +152,6 @@ def is_hip(notice: Notice) -> bool:
 def code_in(text: str) -> int | None:
     """Return the number of the error that an exception of PyTorch names: ``RuntimeError: CUDA error: …``."""
     return code_of_text(text.partition(ERROR)[2])
-
-
-def is_out_of_memory(notice: Notice) -> bool:
-    """Return whether a PyTorch exception reports GPU memory exhaustion, including that of cuBLAS's own buffers."""
-    error = str(value(notice, "error"))
-    return error == FULL or error.startswith(_NO_HANDLE)
 
 
 def find_cause(code: int | None) -> str:

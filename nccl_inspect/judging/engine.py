@@ -99,9 +99,6 @@ class Rule(Frozen):
             severity: by its effect; None for that of the rule, of a clue for a warning at most.
             confidence: in the cause; None for ``certain``. Of a clue, ``likely`` (None) if the statement hardly has
                 another reading, else ``possible``.
-            ranks: the ranks concerned.
-            hosts: the hosts concerned.
-            evidence: the lines that show it.
             others: fields of the finding, as they are.
         """
         return Finding(

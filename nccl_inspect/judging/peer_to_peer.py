@@ -25,11 +25,6 @@ def disabling_settings(facts: Facts) -> list[Setting]:
     ]
 
 
-def hiding_levels(facts: Facts) -> list[Setting]:
-    """Return the settings under which NCCL does not read NCCL_P2P_LEVEL: ncclGetLevel in src/graph/paths.cc, 2.30.7."""
-    return [setting for setting in disabling_settings(facts) if "NCCL_P2P_DISABLE" in setting.names]
-
-
 def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
     """Return the levels that may keep these pairs from P2P that NCCL would otherwise use."""
     on_nvlink = bool(facts.platform and facts.platform.nvlink)

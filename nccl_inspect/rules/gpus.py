@@ -342,7 +342,8 @@ _ON_HOST = "host alloc"
 def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     """Find CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, if it ended a rank or the job."""
     failures = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
-    full = [notice for notice in facts.notices("torch/cuda-error") if cuda.is_out_of_memory(notice)]
+    raised = facts.notices("torch/cuda-error")
+    full = [notice for notice in raised if str(value(notice, "error")).startswith((cuda.FULL, cuda.NO_HANDLE))]
     torch = [notice for notice in (*facts.notices("torch/cuda-out-of-memory"), *full) if has_ended(facts, notice)]
     notices = [*(failure.notice for failure in failures), *torch]
     sizes = facts.notices("nccl/cuda-allocation-failed", "rccl/rccl-cumem-allocation-failed")

@@ -20,7 +20,6 @@ from nccl_inspect.judging.peer_to_peer import (
     disabling_settings,
     find_unshared,
     has_no_pairs,
-    hiding_levels,
     limiting_levels,
     local_over_net,
 )
@@ -209,7 +208,9 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     rest = pairs.where(lambda kind: facts.allows_p2p(kind) is not False)
     if not rest:
         if poor:
-            named = _hardware(facts, poor) | {"poor": True, "off": off, "hiding": hiding_levels(facts)}
+            # With NCCL_P2P_DISABLE, NCCL does not read NCCL_P2P_LEVEL: ncclGetLevel in src/graph/paths.cc, 2.30.7.
+            hiding = [setting for setting in off if "NCCL_P2P_DISABLE" in setting.names]
+            named = _hardware(facts, poor) | {"poor": True, "off": off, "hiding": hiding}
             yield Hit(named=named, evidence=[*poor.first_lines()[:3], *off[:2]], paths=poor)
         return
     fabric = any(isinstance(notice.event, Message) for notice in facts.with_role("nvswitch"))
