@@ -239,7 +239,6 @@ def _join_in_order(index: Mapping[str, list[tuple[int, Notice]]], names: Iterabl
 
 
 _TCP = ("Socket", "FastSocket")
-_WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
@@ -342,12 +341,6 @@ def as_shell(settings: Iterable[Setting]) -> str:
 def evidence_of_settings(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
     """Return the first lines of each setting."""
     return [line for setting in settings for line in setting.evidence[:limit]]
-
-
-def unset_steps(settings: Iterable[Setting]) -> list[str]:
-    """Return the steps that remove settings."""
-    notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
-    return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
 
 
 def is_before(line: Evidence, other: Evidence) -> bool:

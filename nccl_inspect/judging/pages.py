@@ -87,7 +87,6 @@ from nccl_inspect.judging.facts import (
     lines_of,
     ranks_concerned,
     ranks_in,
-    unset_steps,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.statements import find_text, is_propagated_error
@@ -311,6 +310,9 @@ def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
     return (*(one.reference for one in quoted if isinstance(one, Rate)), *(one for some in estimates for one in some))
 
 
+_WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
+
+
 def _value_words(given: object, form: str | None, word: str) -> str:
     """Return a value in words: its number with a noun or a verb, or how to remove settings, or what it is."""
     if not given and type(given) is not int:
@@ -332,7 +334,8 @@ def _value_words(given: object, form: str | None, word: str) -> str:
     if form in ("value", "source"):
         return list_words(dict.fromkeys(getattr(one, form) for one in settings))
     if form == "unset":
-        return "".join(unset_steps(settings))
+        notes = {name: one.alike.note if one.alike else _WHERE for one in settings for name in one.names}
+        return f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}" if notes else ""
     return as_shell(settings) if settings else list_words(given)
 
 
