@@ -50,18 +50,13 @@ def _list_errors() -> dict[int | None, dict[str, list[str]]]:
     """Return what is known of each error, by its number; few logs have any."""
     errors: dict[int | None, dict[str, list[str]]] = {}
     own: dict[str, list[str]] = {}
-    given: list[str] = []
-    for line in _ERRORS.read_text(encoding="utf-8").split("\n"):
+    for line in _ERRORS.read_text(encoding="utf-8").replace("\n    ", " ").split("\n"):
         key, _, text = line.strip().partition(": ")
-        if line.startswith("    "):
-            given[-1] += f" {line.strip()}"
-        elif line.startswith("  "):
-            given = own.setdefault(key, [])
-            given.append(remedies.look_up(text))
+        if line.startswith("  "):
+            own.setdefault(key, []).append(remedies.look_up(text))
         elif key.isdigit():
             own = errors.setdefault(int(key), {})
-            given = own.setdefault("text", [])
-            given.append(text)
+            own.setdefault("text", []).append(text)
     for code, own in errors.items():
         errors[code] = errors[int(own["as"][0])] | own if "as" in own else own
     return errors

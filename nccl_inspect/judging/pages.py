@@ -378,6 +378,7 @@ _SAYS |= {"action", "fatal", "deadly"}
 _HEAD = {*_SAYS, "words"}
 _CASE = {*_SAYS, "when", "about"}
 _OPENERS = ("when: ", "about: ")
+_CONTINUED = compile_later(r"\n  +")
 _SHORT = compile_later(r"(\w+) if (.+?): (.*)")
 """A case of one line."""
 _SHOWN = {*_STEPS, "impact", "stops"}
@@ -444,11 +445,7 @@ def _entries(text: str, keys: set[str], name: str) -> dict[str, list[str]]:
         PageError: a key is unknown or repeated, or a value is none that the key may have.
     """
     entries: dict[str, list[str]] = {}
-    key = ""
-    for line in text.split("\n"):
-        if line.startswith("  ") and key:
-            entries[key][-1] += f" {line.strip()}"
-            continue
+    for line in _CONTINUED.sub(" ", text).split("\n"):
         key, colon, given = line.partition(": ")
         if not line:
             raise PageError(f"{_file(name)}: a blank line in the block: its last line is ```")
@@ -473,17 +470,17 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     """
     blocks: list[list[str]] = [[]]
     opens = is_short = False
-    for line in text.split("\n"):
+    for line in _CONTINUED.sub(" ", text).split("\n"):
         if short := _SHORT.fullmatch(line):
             blocks.append([f"when: {short[2]}", f"{short[1]}: {short[3]}"])
             opens, is_short = False, True
             continue
-        if line.startswith(_OPENERS) and not opens:
+        is_opener = line.startswith(_OPENERS)
+        if is_opener and not opens:
             blocks.append([])
-        elif is_short and not line.startswith("  "):
+        elif is_short and not is_opener:
             raise PageError(f"{_file(name)}: '{line}' follows a case of one line: KEY if CONDITION: VALUE")
-        is_short = is_short and line.startswith("  ")
-        opens = line.startswith(_OPENERS) or (opens and line.startswith("  "))
+        opens, is_short = is_opener, False
         blocks[-1].append(line)
     found = [_entries("\n".join(block), _CASE if place else _HEAD, name) for place, block in enumerate(blocks)]
     for case, key in [(case, key) for case in found[1:] for key in ("when", "about") if key in case]:
