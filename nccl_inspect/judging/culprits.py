@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache, partial
+from itertools import chain
 from math import ceil, sqrt
 from typing import Any, NamedTuple
 
@@ -62,10 +63,9 @@ class Traits:
 
     def list_each(self, paths: Selection) -> list[Set[int]]:
         """Return the traits of each path, at any end and at a specific one."""
-        comms = (
-            {self._number(Trait("communicator", name), None) for name in names}
-            for (names,) in paths.values("communicators")
-        )
+        names = chain.from_iterable(names for (names,) in paths.distinct("communicators"))
+        numbers = {name: self._number(Trait("communicator", name), None) for name in names}
+        comms = ({numbers[name] for name in names} for (names,) in paths.values("communicators"))
         ends = ([self._end(side, *end) for end in _ends(paths, side, self._with_nics)] for side in SIDES)
         return [traits.union(*both) for traits, *both in zip(comms, *ends, strict=True)]
 
@@ -393,12 +393,12 @@ class _Case(Frozen):
 
     group: Population
     traits: Traits
-    order: Sequence[str]
     scene: words.Scene
 
 
 def _add_culprits(facts: Facts, finding: Finding, case: _Case) -> None:
-    explanation = explain(case.group, case.traits.known, case.order)
+    order = _OF_PATHS if case.scene.noun in ("path", "end") else _OF_RANKS
+    explanation = explain(case.group, case.traits.known, order)
     good = case.group.goods
     ranks_of = {host.name: host.ranks for host in facts.job.hosts}
 
@@ -447,11 +447,11 @@ def _compare_paths(facts: Facts, results: Results, finding: Finding, bad: Select
         paths = facts.inter_host_rdma_paths()
         lacking = traits.list_ends(bad & paths, lambda end: not end.gdr)
         group = _against(lacking, traits.list_ends(paths, lambda end: end.gdr))
-        return _Case(group, traits, _OF_PATHS, words.Scene("end", scope, hosts))
+        return _Case(group, traits, words.Scene("end", scope, hosts))
     shared = {kind.net for kind in bad.kinds} & {kind.net for kind in good.kinds}
     traits = Traits(facts.job, _find_differences(facts), with_nics=bool(shared - {None}))
     group = Population(traits.list_each(bad) if good else [], partial(traits.select_paths, good), len(good))
-    return _Case(group, traits, _OF_PATHS, words.Scene("path", scope, hosts))
+    return _Case(group, traits, words.Scene("path", scope, hosts))
 
 
 def _against(
@@ -479,14 +479,14 @@ def _compare_ranks(facts: Facts, finding: Finding, nics: Mapping[int, Iterable[t
         others = sorted(hosts.difference(finding.hosts))
         good = [traits.list_hosts([host]) for host in others] if len(others) > 1 else []  # one may be an excerpt's end
     scene = words.Scene("rank" if finding.ranks else "host", "any", len(hosts))
-    return _Case(_against(bad, good, 1, _OF_MESSAGES), traits, _OF_RANKS, scene)
+    return _Case(_against(bad, good, 1, _OF_MESSAGES), traits, scene)
 
 
 def _compare_pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
     traits = Traits(facts.job, {})
     bad = [traits.list_hosts(transfer.pair, transfer.host, transfer.nic) for transfer in broken]
     good = [traits.list_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
-    return _Case(_against(bad, good, hidden=_OF_MESSAGES), traits, _OF_RANKS, words.Scene("pair", "any", 0))
+    return _Case(_against(bad, good, hidden=_OF_MESSAGES), traits, words.Scene("pair", "any", 0))
 
 
 def _notices(facts: Facts, finding: Finding) -> list[Notice]:
