@@ -484,7 +484,7 @@ def _compare_ranks(facts: Facts, finding: Finding, nics: Mapping[int, Iterable[t
 
 def _compare_pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
     traits = Traits(facts.job, {})
-    bad = [traits.list_hosts(transfer.pair, transfer.host, transfer.nic) for transfer in broken]
+    bad = [traits.list_hosts((one.host, one.peer), one.host, one.nic) for one in broken]
     good = [traits.list_hosts(pair) for pair in transfers.healthy_pairs(facts, broken)]
     return _Case(_against(bad, good, hidden=_OF_MESSAGES), traits, words.Scene("pair", "any", 0))
 

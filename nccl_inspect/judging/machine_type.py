@@ -53,7 +53,8 @@ def expected_of(platform: Platform | None, job: Job) -> Platform | None:
     uses_p2p = any(kind.transport == "P2P" for kind in job.paths.kinds)
     if platform and platform.p2p is False and platform.nvlink_pairs and uses_p2p:
         platform = replace(platform, p2p=None)  # it has bridges, between some GPUs
-    return platform and platforms.expect_of_job(platform, job.nccl_versions, local_ranks(job), settings)
+    local_ranks = max((comm.local_ranks or 0 for comm in job.communicators), default=0)
+    return platform and platforms.expect_of_job(platform, job.nccl_versions, local_ranks, settings)
 
 
 def gpu_names(job: Job) -> set[str]:
@@ -87,8 +88,3 @@ def _beside(job: Job) -> list[Item]:
 
 _TUNER = ("aws-ofi-nccl/ofi-tuner-not-available", "aws-ofi-nccl/ofi-tuner-internal")
 _BLOCK = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"
-
-
-def local_ranks(job: Job) -> int:
-    """Return the most ranks that a communicator has on a host; 0 if no line shows it."""
-    return max((comm.local_ranks or 0 for comm in job.communicators), default=0)

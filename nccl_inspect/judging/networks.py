@@ -257,15 +257,14 @@ def slingshot_signs(facts: Facts) -> list[Evidence]:
         *(notice for notice in warned if value(notice, "provider") == SLINGSHOT_PROVIDER),
     ]
     notices = [*sorted(stated, key=lambda one: one.place), *notices_naming(facts, _SLINGSHOT_INTERFACE.fullmatch)]
-    settings = filter(_names_slingshot, facts.job.environment)
+    settings = [
+        one
+        for one in facts.job.environment
+        if one.name.startswith("FI_CXI_")
+        or (one.name == "FI_PROVIDER" and SLINGSHOT_PROVIDER in one.value.split(","))
+        or (one.name == "NCCL_SOCKET_IFNAME" and any(map(_SLINGSHOT_INTERFACE.fullmatch, one.value.split(","))))
+    ]
     return [*first_evidence(notices[:3]), *evidence_of_settings(settings, 1)[:2]]
-
-
-def _names_slingshot(setting: Setting) -> bool:
-    if setting.name == "FI_PROVIDER":
-        return SLINGSHOT_PROVIDER in setting.value.split(",")
-    names = setting.value.split(",") if setting.name == "NCCL_SOCKET_IFNAME" else ()
-    return setting.name.startswith("FI_CXI_") or any(map(_SLINGSHOT_INTERFACE.fullmatch, names))
 
 
 def over_tcp_provider(facts: Facts) -> Selection:
@@ -318,8 +317,9 @@ def ofi_lines(facts: Facts) -> list[Notice]:
 
 
 def unusable_efa(facts: Facts) -> list[Notice]:
-    """Return EFA devices that NCCL's own code cannot open: it mistakes them for InfiniBand cards."""
-    return [notice for notice in facts.notices("nccl/ib-device-not-usable") if _is_efa(notice)]
+    """Return EFA devices that NCCL's own code mistakes for InfiniBand cards: verbs has no name for their link layer."""
+    devices = facts.notices("nccl/ib-device-not-usable")
+    return [notice for notice in devices if str(value(notice, "device")).startswith(("rdmap", "efa_"))]
 
 
 def sought_plugin(facts: Facts) -> list[Notice]:
@@ -332,11 +332,6 @@ def plugins_off(facts: Facts) -> list[Setting]:
     return [setting for setting in facts.settings("NCCL_NET_PLUGIN") if setting.value.lower() == "none"]
 
 
-def _is_efa(notice: Notice) -> bool:
-    """Return whether a device that cannot be opened is an EFA device: verbs has no name for its link layer."""
-    return str(value(notice, "device")).startswith(("rdmap", "efa_"))
-
-
 def ib_hints(facts: Facts) -> list[Evidence]:
     """Return lines that indicate InfiniBand or RoCE: hardware, or a setting that names cards."""
     return [*ib_cards(facts), *evidence_of_settings(facts.settings("NCCL_IB_HCA"), 1)]
@@ -344,11 +339,9 @@ def ib_hints(facts: Facts) -> list[Evidence]:
 
 def ib_cards(facts: Facts) -> list[Evidence]:
     """Return lines that show InfiniBand or RoCE hardware: devices, including unusable ones, and IPoIB interfaces."""
-    cards = [
-        *card_lists(facts),
-        *facts.notices("nccl/net-ib-merged"),
-        *(notice for notice in facts.notices("nccl/ib-device-not-usable") if not _is_efa(notice)),
-    ]
+    of_efa = set(map(id, unusable_efa(facts)))
+    unusable = [notice for notice in facts.notices("nccl/ib-device-not-usable") if id(notice) not in of_efa]
+    cards = [*card_lists(facts), *facts.notices("nccl/net-ib-merged"), *unusable]
     return first_evidence([*cards[:2], *notices_naming(facts, _OVER_INFINIBAND.match)[:2]])
 
 

@@ -697,8 +697,7 @@ def _needs(given: Iterable[str]) -> Needs:
 
 def steps(says: _Entries) -> list[str]:
     """Return the steps of a rule or a case; ``@NAME`` is one that several rules have."""
-    given = [step for key in _STEPS for step in says.get(key, ())]
-    return [remedies.look_up(step) for step in given]
+    return [remedies.look_up(step) for key in _STEPS for step in says.get(key, ())]
 
 
 def render_page(text: str, rule: Rule) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.model.finding import Finding, Place
 from nccl_inspect.model.job import Job
+from nccl_inspect.util.grouping import group_sets
 
 _LABEL = re.compile(r"(?:^|\s)pod/([a-z0-9][a-z0-9.-]*)")
 _PARTS = re.compile(r"[\s/›]+")
@@ -66,16 +66,8 @@ def culprit_ranks(finding: Finding) -> list[int]:
     return _culprit_ranks(finding) or finding.ranks
 
 
-def _by_tone(job: Job, tone: str) -> set[int]:
-    """Return the ranks with lines of a tone: ``wait``, or ``echo`` of the end of another."""
-    return {rank for notice in job.notices if getattr(notice.event, "tone", "") == tone for rank in notice.ranks}
-
-
 def _culprit_ranks(finding: Finding) -> list[int]:
-    named: Iterable[int] = (
-        rank for culprit in finding.culprits if culprit.kind in _RANK_KINDS for rank in culprit.ranks
-    )
-    return sorted(set(named))
+    return sorted({rank for culprit in finding.culprits if culprit.kind in _RANK_KINDS for rank in culprit.ranks})
 
 
 def blamed_ranks(job: Job) -> list[int]:
@@ -87,10 +79,9 @@ def blamed_ranks(job: Job) -> list[int]:
     for finding in (lead, *causes):
         if ranks := _culprit_ranks(finding):
             return ranks
-    waiting = _by_tone(job, "wait")
-    if job.waiting:
-        waiting.update(job.waiting.waiting)
-    blamed = set(lead.ranks) - waiting
-    if lead.confidence != "certain" and blamed <= _by_tone(job, "echo"):
+    # Lines of ranks that wait, or that only echo the end of another, say nothing of these.
+    tones = group_sets((getattr(notice.event, "tone", ""), rank) for notice in job.notices for rank in notice.ranks)
+    blamed = set(lead.ranks) - tones.get("wait", set()).union(job.waiting.waiting if job.waiting else ())
+    if lead.confidence != "certain" and blamed <= tones.get("echo", set()):
         return []
     return sorted(blamed) if blamed and not blamed.issuperset(job.ranks_seen) else []

@@ -24,24 +24,19 @@ class Transfer(Frozen):
     nic: str | None
     """The NIC of the host."""
 
-    @property
-    def pair(self) -> frozenset[str]:
-        """Return both hosts."""
-        return frozenset((self.host, self.peer))
-
 
 def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
     """Return the transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
     reported = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
     hosts = hosts_by_address(facts) if reported else {}
-    transfers = {
-        Transfer(host, peer, value(notice, "device")): None
+    transfers = (
+        Transfer(host, peer, value(notice, "device"))
         for notice in reported
         if (peer := hosts.get(str(value(notice, "peer")).partition("<")[0]))  # without its port
         for host in notice.hosts
         if host != peer
-    }
-    return list(transfers)
+    )
+    return list(dict.fromkeys(transfers))
 
 
 def silent_peers(facts: Facts, failed: list[Notice]) -> set[str]:
@@ -62,7 +57,7 @@ def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]
 
     Hosts of several bad pairs are skipped: their other pairs may be unused since, or their reports may be lost.
     """
-    pairs = {transfer.pair for transfer in bad}
+    pairs = {frozenset((transfer.host, transfer.peer)) for transfer in bad}
     times = Counter(host for pair in pairs for host in pair)
     hubs = {host for host, number in times.items() if number > 1}
     joined = {frozenset(pair) for pair in facts.inter_host_net_paths().distinct("src_host", "dst_host") if all(pair)}

@@ -210,15 +210,12 @@ def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | Non
     def number_of(bus_id: str) -> object:  # an Xid omits the function: 0000:18:00 is 0000:18:00.0
         return bus_number(bus_id if "." in bus_id or ":" not in bus_id else f"{bus_id}.0")
 
-    def is_meant(rank: int) -> bool:
-        gpu = facts.job.gpus.get(rank)
-        wanted = number_of(bus_id) if bus_id else None
-        if gpu is None or wanted is None:
-            return gpu is not None and index is not None and gpu.nvml_dev == index
-        return bool(gpu.bus_id) and number_of(gpu.bus_id or "") == wanted
-
-    ranks = {rank for one in facts.job.hosts if one.name == host for rank in one.ranks}
-    return tuple(filter(is_meant, sorted(ranks)))
+    wanted = number_of(bus_id) if bus_id else None
+    ranks = sorted(rank for one in facts.job.hosts if one.name == host for rank in one.ranks)
+    gpus = [(rank, gpu) for rank in ranks if (gpu := facts.job.gpus.get(rank))]
+    if wanted is None:
+        return tuple(rank for rank, gpu in gpus if index is not None and gpu.nvml_dev == index)
+    return tuple(rank for rank, gpu in gpus if gpu.bus_id and number_of(gpu.bus_id) == wanted)
 
 
 def _select_gpu(facts: Facts, name: str, item: Item, words: str) -> Iterator[Sighting]:
