@@ -108,14 +108,12 @@ def value(notice: Notice, name: str) -> Any:
         found = engine.read_unlisted(notice.event, name)
     else:
         found = dict(notice.event.values).get(name)
-    return error_words(found) if name == "error" and isinstance(found, str) else found
-
-
-def error_words(error: str) -> str:
-    """Return the words for an error of the system that is a mere number: ``-110``, ``error 111``."""
-    match = _NUMBER.fullmatch(error) if error[-1:].isdigit() else None
+    if name != "error" or not isinstance(found, str) or not found[-1:].isdigit():
+        return found
+    # An error of the system may be a mere number: -110, error 111
+    match = _NUMBER.fullmatch(found)
     is_errno = match is not None and bool(match[1] or int(match[2]) >= _RESULTS)
-    return _list_numbers().get(f"errno {int(match[2])}", error) if match and is_errno else error
+    return _list_numbers().get(f"errno {int(match[2])}", found) if match and is_errno else found
 
 
 def error_of(notice: Notice) -> str:
