@@ -27,10 +27,8 @@ class Suppression(Frozen):
             return False
         if self.ranks is not None and not (finding.ranks and self.ranks.issuperset(finding.ranks)):
             return False
-        return not self.hosts or (bool(finding.hosts) and all(map(self._names, finding.hosts)))
-
-    def _names(self, host: str) -> bool:
-        return any(fnmatchcase(host, pattern) for pattern in self.hosts)
+        names = [any(fnmatchcase(host, pattern) for pattern in self.hosts) for host in finding.hosts]
+        return not self.hosts or (bool(names) and all(names))
 
 
 @frozen
@@ -47,12 +45,9 @@ class Terms(Frozen):
 
     def split_accepted(self, findings: Iterable[Finding]) -> tuple[list[Finding], list[Suppressed]]:
         """Findings that count, and findings that are accepted."""
-        counting: list[Finding] = []
-        accepted: list[Suppressed] = []
-        for finding in findings:
-            reason = next((entry.reason for entry in self.suppressions if entry.covers(finding)), None)
-            if reason is None:
-                counting.append(finding)
-            else:
-                accepted.append(Suppressed(finding, reason))
-        return counting, accepted
+        reasons = [
+            (finding, next((entry.reason for entry in self.suppressions if entry.covers(finding)), None))
+            for finding in findings
+        ]
+        accepted = [Suppressed(finding, reason) for finding, reason in reasons if reason is not None]
+        return [finding for finding, reason in reasons if reason is None], accepted

@@ -21,27 +21,13 @@ from nccl_inspect.util.wording import ranks_word
 
 
 @frozen
-class Effect(Frozen):
-    """Holds what happens between ranks that disagree."""
-
-    words: str
-    errors: tuple[str, ...] = ()
-    """Roles of the errors that follow."""
-    cuda_files: tuple[str, ...] = ()
-    """Files of NCCL whose CUDA calls refuse what the other rank sent."""
-    is_refused: bool = False
-    """Whether connections to a rank are refused."""
-    may_crash: bool = False
-    """Whether a process may crash on what it gets."""
-
-
-@frozen
 class Agreement(Frozen):
     """A variable on which ranks must agree."""
 
     name: str
-    effect: Effect | None = None
-    """None if ranks that differ only wait for each other or are slow: no error names it."""
+    effect: str = ""
+    """What ranks that differ then use differently: ``transport``, ``network`` or ``address``; empty if they only wait
+    for each other or are slow, and no error names it."""
     on_host: bool = False
     """May differ between hosts, but not between the ranks of a host."""
     is_choice: bool = False
@@ -52,21 +38,6 @@ class Agreement(Frozen):
     """A variable that makes NCCL ignore this one."""
 
 
-_TRANSPORT = Effect(
-    "the two ends of a connection use different transports: one shares memory in a way that the other does not expect",
-    errors=("handle-refused",),
-    cuda_files=("transport/p2p.cc", "transport/shm.cc", "proxy.cc", "misc/shmutils.cc"),
-    may_crash=True,
-)
-_NETWORK = Effect(
-    "the two ends of a connection use different networks or devices: one cannot reach what the other prepared",
-    is_refused=True,
-)
-_MEETING = Effect(
-    "the rank tries to reach the others, or they try to reach it, at an address where nobody listens",
-    is_refused=True,
-)
-
 AGREEMENTS = (
     Agreement("NCCL_ALGO", echoed=True),
     Agreement("NCCL_PROTO", echoed=True),
@@ -76,53 +47,41 @@ AGREEMENTS = (
     Agreement("NCCL_MIN_CTAS"),
     Agreement("NCCL_BUFFSIZE", echoed=True),
     Agreement("NCCL_NTHREADS", echoed=True),
-    Agreement("NCCL_CUMEM_ENABLE", _TRANSPORT, echoed=True),
-    Agreement("NCCL_CUMEM_HOST_ENABLE", _TRANSPORT),
+    Agreement("NCCL_CUMEM_ENABLE", "transport", echoed=True),
+    Agreement("NCCL_CUMEM_HOST_ENABLE", "transport"),
     Agreement("NCCL_NVLS_ENABLE", echoed=True),
-    Agreement("NCCL_COMM_ID", _MEETING),
-    Agreement("NCCL_NET", _NETWORK),
-    Agreement("NCCL_NET_PLUGIN", _NETWORK),
-    Agreement("NCCL_IB_DISABLE", _NETWORK),
+    Agreement("NCCL_COMM_ID", "address"),
+    Agreement("NCCL_NET", "network"),
+    Agreement("NCCL_NET_PLUGIN", "network"),
+    Agreement("NCCL_IB_DISABLE", "network"),
     Agreement("NCCL_PXN_DISABLE"),
     Agreement("NCCL_CROSS_NIC"),
     Agreement("NCCL_COLLNET_ENABLE"),
     Agreement("NCCL_NET_GDR_LEVEL"),
-    Agreement("NCCL_P2P_DISABLE", _TRANSPORT, on_host=True, echoed=True),
-    Agreement("NCCL_P2P_LEVEL", _TRANSPORT, on_host=True, echoed=True, hidden_by="NCCL_P2P_DISABLE"),
-    Agreement("NCCL_SHM_DISABLE", _TRANSPORT, on_host=True),
-    Agreement("NCCL_SOCKET_IFNAME", _MEETING, on_host=True, is_choice=True),
-    Agreement("NCCL_IB_HCA", _NETWORK, on_host=True, is_choice=True),
+    Agreement("NCCL_P2P_DISABLE", "transport", on_host=True, echoed=True),
+    Agreement("NCCL_P2P_LEVEL", "transport", on_host=True, echoed=True, hidden_by="NCCL_P2P_DISABLE"),
+    Agreement("NCCL_SHM_DISABLE", "transport", on_host=True),
+    Agreement("NCCL_SOCKET_IFNAME", "address", on_host=True, is_choice=True),
+    Agreement("NCCL_IB_HCA", "network", on_host=True, is_choice=True),
 )
 """Without ``on_host``, different values on any two ranks break or slow down a communicator."""
-
-
-def errors_of(facts: Facts, effect: Effect | None) -> list[Notice]:
-    """Return the errors in the log that such a disagreement leads to; none if other CUDA calls failed as well."""
-    if effect is None:
-        return []
-    failures = cuda.failures(facts)
-    ours = [
-        failure
-        for failure in failures
-        if failure.code in cuda.NOT_SHARED and str(failure.file).endswith(effect.cuda_files)
-    ]
-    if effect.cuda_files and len(ours) < len(failures):
-        return []
-    refused = [*failed_connections(facts, *REFUSED), *retried_connections(facts, *REFUSED)] if effect.is_refused else []
-    return [*facts.with_role(*effect.errors), *(failure.notice for failure in ours if effect.cuda_files), *refused]
-
-
+_SHARING = ("transport/p2p.cc", "transport/shm.cc", "proxy.cc", "misc/shmutils.cc")
+"""Files of NCCL whose CUDA calls refuse what a rank with another transport sent."""
 _WAYS = (lambda kind: kind.transport == "P2P", lambda kind: kind.transport == "SHM")
 
 
-def crashes_of(facts: Facts, effect: Effect | None, ranks: Collection[int]) -> list[Notice]:
-    """Return the crashes of processes whose connection to or from some ranks uses another transport in each direction.
+def errors_of(facts: Facts, effect: str, ranks: Collection[int]) -> list[Notice]:
+    """Return the errors in the log that such a disagreement leads to; none if other CUDA calls failed as well.
 
-    Args:
-        ranks: those that differ from the others.
+    Where there are none, a process may have crashed on what it got: its connection to or from these ranks, which differ
+    from the others, uses another transport in each direction.
     """
-    if effect is None or not effect.may_crash:
-        return []
+    if effect != "transport":
+        return [*failed_connections(facts, *REFUSED), *retried_connections(facts, *REFUSED)] if effect else []
+    failures = [(one.code in cuda.NOT_SHARED and str(one.file).endswith(_SHARING), one) for one in cuda.failures(facts)]
+    errors = [*facts.with_role("handle-refused"), *(failure.notice for _, failure in failures)]
+    if errors and all(is_ours for is_ours, _ in failures):
+        return errors
     over_p2p, over_shm = (set(facts.job.paths.where(test).distinct("src", "dst")) for test in _WAYS)
     ends = {rank for pair in over_p2p if pair[::-1] in over_shm and not set(ranks).isdisjoint(pair) for rank in pair}
     return [end.notice for end in process_ends(facts) if end.is_crash and end.ranks and ends.issuperset(end.ranks)]
@@ -160,13 +119,9 @@ def with_own_ranks(facts: Facts, settings: list[Setting]) -> list[Setting]:
     """Return the settings, without ranks that other processes have as well: those of communicators without a world."""
     if facts.job.rank_space == "global":
         return settings
-    owners = group_sets((rank, last.process) for last in facts.job.last_lines for rank in last.ranks)
-    return [
-        setting
-        if all(owners.get(rank, set()) <= set(setting.processes) for rank in setting.ranks or ())
-        else setting.with_fields(ranks=[])
-        for setting in settings
-    ]
+    having = group_sets((rank, last.process) for last in facts.job.last_lines for rank in last.ranks)
+    own = [all(having.get(rank, set()) <= set(one.processes) for rank in one.ranks or ()) for one in settings]
+    return [one if is_own else one.with_fields(ranks=[]) for one, is_own in zip(settings, own, strict=True)]
 
 
 def owners(setting: Setting) -> str:

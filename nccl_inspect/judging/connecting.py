@@ -70,10 +70,3 @@ def has_built_communicator(facts: Facts) -> bool:
 def is_connected(facts: Facts) -> bool:
     """Return whether ranks completed a step that needs connections; the line of a path precedes its connection."""
     return any(comm.completed or comm.connected for comm in facts.job.communicators if comm.nranks > 1)
-
-
-def is_single_host(facts: Facts) -> bool:
-    """Return whether the log proves a job on one host: it has all ranks of the communicators, all on that host."""
-    comms = facts.job.communicators
-    whole = bool(comms) and all(len(comm.started) == comm.nranks or comm.nnodes == 1 for comm in comms)
-    return whole and not facts.spans_hosts()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -24,7 +24,8 @@ connections."""
 FULL = "out of memory"
 ERROR = "CUDA error: "
 """PyTorch's prefix of CUDA's error text."""
-_NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"
+NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"
+"""What PyTorch says where the GPU has no memory for cuBLAS's own buffers."""
 OUT_OF_MEMORY, NOT_PERMITTED, PEERS_EXHAUSTED = 2, 800, 711
 NOT_SHARED = (1, 304, 400, NOT_PERMITTED)
 """CUDA's answers to memory of another GPU that cannot be used: invalid argument, not permitted and the like."""
@@ -49,18 +50,13 @@ def _list_errors() -> dict[int | None, dict[str, list[str]]]:
     """Return what is known of each error, by its number; few logs have any."""
     errors: dict[int | None, dict[str, list[str]]] = {}
     own: dict[str, list[str]] = {}
-    given: list[str] = []
-    for line in _ERRORS.read_text(encoding="utf-8").split("\n"):
+    for line in _ERRORS.read_text(encoding="utf-8").replace("\n    ", " ").split("\n"):
         key, _, text = line.strip().partition(": ")
-        if line.startswith("    "):
-            given[-1] += f" {line.strip()}"
-        elif line.startswith("  "):
-            given = own.setdefault(key, [])
-            given.append(str(getattr(remedies, text[1:])) if text.startswith("@") else text)
+        if line.startswith("  "):
+            own.setdefault(key, []).append(remedies.look_up(text))
         elif key.isdigit():
             own = errors.setdefault(int(key), {})
-            given = own.setdefault("text", [])
-            given.append(text)
+            own.setdefault("text", []).append(text)
     for code, own in errors.items():
         errors[code] = errors[int(own["as"][0])] | own if "as" in own else own
     return errors
@@ -82,19 +78,9 @@ def find_start_code(text: str, but: int) -> int | None:
     return next((code for own, code in _list_codes().items() if code in AT_START and code != but and own in text), None)
 
 
-def is_of_kernel(code: int | None) -> bool:
-    """Return whether a kernel made the error: the next CUDA call reports it, whoever makes it."""
-    return "kernel" in _list_errors().get(code, ())
-
-
-def has_answer(code: int | None) -> bool:
-    """Return whether the text of an error is the cause, whatever call returns it: the GPU is not broken."""
-    return "cause" in _list_errors().get(code, ())
-
-
-def has_meaning(code: int | None) -> bool:
-    """Return whether something is known of an error besides its text, though not the cause."""
-    return "means" in _list_errors().get(code, ())
+def knows(code: int | None, key: str) -> bool:
+    """Return whether something is known of an error: that a kernel made it, its cause, what its text means."""
+    return key in _list_errors().get(code, ())
 
 
 def find_start_answer(code: int) -> tuple[str, list[str]]:
@@ -133,56 +119,34 @@ def is_launch(failure: Failure) -> bool:
 
 def failures(facts: Facts) -> list[Failure]:
     """Return failed CUDA calls with the file that made each: for a shared header, the file of the first frame above."""
-    calls = []
-    for notice in failed_calls(facts):
-        if job_failure.is_shutting_down(notice.event):
-            continue
-        assert isinstance(notice.event, CudaFailure)
-        file = notice.event.file or _caller(facts, notice)
-        calls.append(Failure(code_of(notice), file, notice.event.error, notice))
-    return calls
+    calls = [(notice, notice.event) for notice in failed_calls(facts)]
+    return [
+        Failure(code_of(notice), event.file or _caller(facts, notice), event.error, notice)
+        for notice, event in calls
+        if isinstance(event, CudaFailure) and not job_failure.is_shutting_down(event)
+    ]
 
 
 def _caller(facts: Facts, notice: Notice) -> str | None:
     """Return the file of a call; RCCL's fatal errors name none, and a shared header prints them, too."""
     file = file_of(notice) or None
-    if not (file.endswith(".h") if file else is_hip(notice)):
-        return file
-    processes = set(notice.processes)
-    for frame in facts.with_event(ErrorCascade):
-        event = frame.event
-        assert isinstance(event, ErrorCascade)
-        above = frame.place > notice.place and not event.file.endswith(".h")
-        if above and event.code == _CUDA_ERROR and processes & set(frame.processes):
-            return event.file.rpartition("/src/")[2]
+    if file.endswith(".h") if file else is_hip(notice):
+        for frame in facts.with_event(ErrorCascade, lambda event: event.code == _CUDA_ERROR):
+            caller = str(getattr(frame.event, "file", ""))
+            is_above = frame.place > notice.place and not caller.endswith(".h")
+            if is_above and not set(notice.processes).isdisjoint(frame.processes):
+                return caller.rpartition("/src/")[2]
     return file
 
 
 def is_hip(notice: Notice) -> bool:
     """Return whether RCCL prints the failure of a call of HIP."""
-    return notice.event is not None and notice.event.dialect == "rccl"
-
-
-def matching_exceptions(facts: Facts, failed: Iterable[Failure]) -> list[Notice]:
-    """Return PyTorch exceptions with the same errors, which need no explanation of their own."""
-    errors = {failure.error for failure in failed}
-    return [notice for notice in facts.notices("torch/cuda-error") if value(notice, "error") in errors]
+    return getattr(notice.event, "dialect", "") == "rccl"
 
 
 def code_in(text: str) -> int | None:
     """Return the number of the error that an exception of PyTorch names: ``RuntimeError: CUDA error: …``."""
     return code_of_text(text.partition(ERROR)[2])
-
-
-def is_out_of_memory(notice: Notice) -> bool:
-    """Return whether a PyTorch exception reports GPU memory exhaustion, including that of cuBLAS's own buffers."""
-    error = str(value(notice, "error"))
-    return error == FULL or error.startswith(_NO_HANDLE)
-
-
-def failure_in_words(failure: Failure) -> str:
-    """Return CUDA's error text, with its code if printed or known."""
-    return f"'{failure.error}'" + (f" ({failure.code})" if failure.code is not None else "")
 
 
 def find_cause(code: int | None) -> str:
@@ -212,11 +176,13 @@ def make_cuda_hit(facts: Facts, failed: list[Failure], known: Mapping[str, objec
     first = failed[0]
     named = {
         "file": first.file,
-        "errors": list(dict.fromkeys(map(failure_in_words, failed))),
+        "errors": list(dict.fromkeys(f"'{one.error}'" + f" ({one.code})" * (one.code is not None) for one in failed)),
         "cause": find_cause(first.code),
-        "kernel": is_of_kernel(first.code),
+        "kernel": knows(first.code, "kernel"),
         "AMD": facts.is_rccl(),
         **find_fixes(first.code),
         **(known or {}),
     }
-    return Hit([failure.notice for failure in failed], named, explains=matching_exceptions(facts, failed))
+    # PyTorch's exceptions with the same errors need no explanation of their own.
+    retold = [one for one in facts.notices("torch/cuda-error") if value(one, "error") in {one.error for one in failed}]
+    return Hit([failure.notice for failure in failed], named, explains=retold)

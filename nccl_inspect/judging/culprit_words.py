@@ -17,6 +17,7 @@ _MOST_RANKS = 8
 _SIDES = {"send": "sending ", "receive": "receiving ", None: ""}
 _ENDS = {"send": "start", "receive": "end", None: "start or end"}
 _TOUCH = {"send": "leave", "receive": "arrive at", None: "touch"}
+_AT = {"send": "send from", "receive": "receive on", None: "are on"}
 _USE = {"send": "leave through", "receive": "arrive through", None: "use"}
 
 
@@ -59,43 +60,35 @@ def subject(culprits: Sequence[Culprit]) -> str:
 
 
 def line(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job: Job) -> str:
-    """Return all culprits in a sentence.
-
-    Args:
-        named: the culprits that explain the fault.
-        beside: traits that coincide with the only culprit.
-        job: names the ranks of GPUs.
-    """
+    """Return all culprits in a sentence; those ``beside`` coincide with the only one that explains the fault."""
+    along = _distinguish(beside)
+    only_there = f"; only there: {_either(along, 'and')}" if along else ""
     if scene.noun in ("rank", "host") and all(culprit.kind == scene.noun for culprit in named):
         who = _either([_whose(culprit, job) for culprit in named], "and")
         rest = f"not the other {scene.noun}" if scene.good == 1 else f"none of the other {scene.good:,}"
-        return f"only {scene.noun}{'s' * (len(named) > 1)} {who}, {rest}{_along(beside)}"
+        return f"only {scene.noun}{'s' * (len(named) > 1)} {who}, {rest}{only_there}"
+    what = _NOUNS.get(scene.noun, f"{scene.noun}s")
+    subjects = (
+        f"all {scene.bad:,} {what}" if scene.explained == scene.bad else f"{scene.explained:,} of {scene.bad:,} {what}"
+    )
     verbs = [_verb(culprit, scene) for culprit in named]
+    first = verbs[0]
+    if scene.bad == 1:
+        noun, _, rest = what.partition(" ")
+        subjects = f"the only {noun[:-1]} {rest or 'with the fault'}"
+        words = (verb.partition(" ") for verb in verbs)
+        verbs = [
+            {"are": "is", "have": "has", "touch": "touches"}.get(verb, f"{verb}s") + b + of for verb, b, of in words
+        ]
     objects = [_object(culprit, beside, scene, job) for culprit in named]
     if len(named) > 1:
         objects = [f"{what} ({culprit.bad:,})" for what, culprit in zip(objects, named, strict=True)]
     # The verb is not repeated if all share it.
     both = zip(verbs, objects, strict=True)
-    shown = _singular if scene.bad == 1 else str
-    parts = [what if at and verb == verbs[0] else f"{shown(verb)} {what}" for at, (verb, what) in enumerate(both)]
-    inside = f"{_all_words(scene)} {_either(parts, 'or')}{_inside(named, verbs[0])}"
-    return f"{inside}; {_outside(named, scene, verbs[0])}{_along(beside)}"
-
-
-def _all_words(scene: Scene) -> str:
-    what = _NOUNS.get(scene.noun, f"{scene.noun}s")
-    if scene.bad == 1:
-        noun, _, rest = what.partition(" ")
-        return f"the only {noun[:-1]} {rest or 'with the fault'}"
-    if scene.explained == scene.bad:
-        return f"all {scene.bad:,} {what}"
-    return f"{scene.explained:,} of {scene.bad:,} {what}"
-
-
-def _singular(verb: str) -> str:
-    """Return a verb for the only one."""
-    first, blank, rest = verb.partition(" ")
-    return {"are": "is", "have": "has", "touch": "touches"}.get(first, f"{first}s") + blank + rest
+    parts = [what if at and verb == verbs[0] else f"{verb} {what}" for at, (verb, what) in enumerate(both)]
+    good = sum(culprit.of - culprit.bad for culprit in named)
+    inside = f", as {_auxiliary(first, good)} {good:,} good {'one' if good == 1 else 'ones'}" if good else ""
+    return f"{subjects} {_either(parts, 'or')}{inside}; {_outside(named, scene, first, scene.good - good)}{only_there}"
 
 
 def _verb(culprit: Culprit, scene: Scene) -> str:
@@ -108,8 +101,7 @@ def _verb(culprit: Culprit, scene: Scene) -> str:
     if scene.noun == "pair":
         return "include"
     if scene.noun == "end":
-        where = {"send": "send from", "receive": "receive on", None: "are on"}[side]
-        return where if kind in ("host", "gpu", "rank") else "belong to"
+        return _AT[side] if kind in ("host", "gpu", "rank") else "belong to"
     if kind in ("gpu", "rank"):
         return f"{_ENDS[side]} at"
     if kind == "host":
@@ -118,28 +110,22 @@ def _verb(culprit: Culprit, scene: Scene) -> str:
 
 
 def _object(culprit: Culprit, beside: Sequence[Culprit], scene: Scene, job: Job) -> str:
-    if culprit.kind == "gpu":
-        return f"{_device(culprit)} ({ranks_word(culprit.ranks)})" if culprit.ranks else _device(culprit)
-    if culprit.kind == "nic":
-        gpus = [other for other in beside if other.kind == "gpu"]
-        along = "".join(f", the NIC of {other.name.partition(' ')[2]}" for other in gpus[:1])
-        return _device(culprit) + along + (f" ({ranks_word(culprit.ranks)})" if gpus else "")
-    if culprit.kind in ("rank", "rail", "communicator"):
-        return f"{culprit.kind} {_whose(culprit, job) if culprit.kind == 'rank' else culprit.name}"
-    if culprit.kind in ("setting", "version"):
-        who = _few(culprit.ranks)
+    kind, ranks = culprit.kind, f" ({ranks_word(culprit.ranks)})" if culprit.ranks else ""
+    if kind == "gpu":
+        return _device(culprit) + ranks
+    if kind == "nic":
+        gpu = next((other.name.partition(" ")[2] for other in beside if other.kind == "gpu"), "")
+        return _device(culprit) + (f", the NIC of {gpu} ({ranks_word(culprit.ranks)})" if gpu else "")
+    if kind in ("rank", "rail", "communicator"):
+        return f"{kind} {_whose(culprit, job)}"
+    if kind in ("setting", "version"):
+        who = ranks if ranks.count(",") < _MOST_RANKS else ""
         return f"{culprit.name}{who}" if scene.noun == "rank" else f"ranks with {culprit.name}{who}"
     return culprit.name
 
 
-def _few(ranks: Sequence[int]) -> str:
-    """Return the ranks in brackets, where they are no longer than a phrase."""
-    text = ranks_word(ranks) if ranks else ""
-    return f" ({text})" if text and text.count(",") < _MOST_RANKS else ""
-
-
 def _whose(culprit: Culprit, job: Job) -> str:
-    """Return a rank with its place."""
+    """Return a rank with its place, and the name of all else."""
     if culprit.kind != "rank":
         return culprit.name
     rank = int(culprit.name)
@@ -149,34 +135,20 @@ def _whose(culprit: Culprit, job: Job) -> str:
     return f"{culprit.name} ({place})" if host and not host.startswith("?") else culprit.name
 
 
-def _inside(named: Sequence[Culprit], verb: str) -> str:
-    """Return the good ones that share the trait."""
-    good = sum(culprit.of - culprit.bad for culprit in named)
-    return f", as {_auxiliary(verb, good)} {good:,} good {'one' if good == 1 else 'ones'}" if good else ""
-
-
-def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
-    """Return the state of those without the trait."""
-    elsewhere = scene.good - sum(culprit.of - culprit.bad for culprit in named)
-    where = _describe_others(named, scene)
+def _outside(named: Sequence[Culprit], scene: Scene, verb: str, elsewhere: int) -> str:
+    """Return the state of those without the trait; paths that do not touch a host belong to other hosts."""
+    where, is_other = "", False
+    joint = {"intra": "within", "inter": "between"}.get(scene.scope)
+    if scene.noun == "path" and joint:
+        others = scene.hosts - len(named)
+        is_of_hosts = all(culprit.kind == "host" and not culprit.side for culprit in named)
+        is_other = is_of_hosts and others >= 1 and (others > 1 or scene.scope != "inter")  # else the log names no other
+        where = f" {joint} the other {f'{others} hosts' if others > 1 else 'host'}" if is_other else f" {joint} hosts"
     if (rest := scene.bad - scene.explained) > 0:
         return f"of the other {elsewhere + rest:,}{where} only {rest:,} {is_or_are(rest)} bad"
-    if elsewhere == 1 and " other " not in where:
+    if elsewhere == 1 and not is_other:
         return f"the other one{where} {_auxiliary(verb, 1)} not"
-    return f"none of the {'' if ' other ' in where else 'other '}{elsewhere:,}{where} {_auxiliary(verb, 1)}"
-
-
-def _describe_others(named: Sequence[Culprit], scene: Scene) -> str:
-    """Return where the others are: paths that do not touch a host belong to other hosts."""
-    joint = {"intra": "within", "inter": "between"}.get(scene.scope)
-    if scene.noun != "path" or joint is None:
-        return ""
-    others = scene.hosts - len(named)
-    if others < 1 or any(culprit.kind != "host" or culprit.side for culprit in named):
-        return f" {joint} hosts"
-    if others == 1 and scene.scope == "inter":
-        return " between hosts"  # to others that the log does not name
-    return f" {joint} the other {f'{others} hosts' if others > 1 else 'host'}"
+    return f"none of the {'' if is_other else 'other '}{elsewhere:,}{where} {_auxiliary(verb, 1)}"
 
 
 def _auxiliary(verb: str, number: int) -> str:
@@ -185,10 +157,9 @@ def _auxiliary(verb: str, number: int) -> str:
     return "does" if number == 1 else "do"
 
 
-def _along(beside: Sequence[Culprit]) -> str:
-    """Settings and versions that coincide with the culprit."""
-    names = [other.name for other in beside if other.kind in ("setting", "version")]
-    return f"; only there: {_either(names, 'and')}" if names else ""
+def _distinguish(beside: Sequence[Culprit]) -> list[str]:
+    """Return the settings and versions that coincide with the culprit."""
+    return [other.name for other in beside if other.kind in ("setting", "version")]
 
 
 def _either(parts: Sequence[str], word: str) -> str:
@@ -203,13 +174,18 @@ def step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
         return ""
     (kind,) = kinds
     things = _either([_device(culprit) for culprit in named], "and")
-    along = [other.name for other in beside if other.kind in ("setting", "version")]
-    if kind == "host" and along:
+    host, _, device = named[0].name.partition(" ")
+    if kind == "host" and (along := _distinguish(beside)):
         return f"Start with {things}: no other host has {_either(along, 'and')}."
     if kind == "gpu":
-        return _at_gpus(named, things, "rccl" in job.dialects)
-    if kind == "nic":
-        return _at_nics(named, things)
+        gpu, is_rccl = device.removeprefix("GPU "), "rccl" in job.dialects
+        if len(named) == 1 and not is_rccl and gpu.isdigit() and int(gpu) <= _MOST_GPUS:
+            look = f"nvidia-smi -i {gpu} -q; nvidia-smi topo -m; dmesg -T | grep -i xid"
+            return f"{look}{COMMENT}on {host}: look at GPU {gpu} first"
+        return f"{'rocm-smi --showtopo' if is_rccl else 'nvidia-smi topo -m'}; dmesg -T{COMMENT}look at {things} first"
+    if kind == "nic" and len(named) == 1 and not device.startswith("NIC "):
+        show = "ibstat" if device.startswith("mlx") else "ibv_devinfo -d"
+        return f"{show} {device}; nvidia-smi topo -m{COMMENT}on {host}: look at {device} first"
     if kind == "rail" and scene.noun not in ("path", "end"):
         return _RAIL_THAT_FAILS.format(things)
     # Ranks that report a fault of their host name it: then the steps of the rule come first.
@@ -218,6 +194,7 @@ def step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
 
 _STEPS = {
     "host": "Compare devices, drivers, image and environment of {} with those of a good host.",
+    "nic": "Look at {} first: port, cable, driver, and its distance from the GPU (nvidia-smi topo -m).",
     "rail": "Look at rail {} first: that NIC on every host, its driver, and its distance from the GPU "
     "(nvidia-smi topo -m).",
     "setting": "Look at {} first: only the ranks with the fault have it.",
@@ -226,24 +203,5 @@ _STEPS = {
 """By kind."""
 _RAIL_THAT_FAILS = "Look at rail {} first: its switch, its cables, the driver of that NIC on every host."
 """For failed transfers: if only GPUDirect RDMA is missing, cables and switches are fine."""
-
-
 _MOST_GPUS = 16
 """Of a host; a larger number is a bus id, as releases before 2.13 print it."""
-
-
-def _at_gpus(named: Sequence[Culprit], things: str, is_rccl: bool) -> str:
-    host, _, gpu = named[0].name.partition(" GPU ")
-    if len(named) > 1 or is_rccl or not gpu.isdigit() or int(gpu) > _MOST_GPUS:
-        show = "rocm-smi --showtopo" if is_rccl else "nvidia-smi topo -m"
-        return f"{show}; dmesg -T{COMMENT}look at {things} first"
-    look = f"nvidia-smi -i {gpu} -q; nvidia-smi topo -m; dmesg -T | grep -i xid"
-    return f"{look}{COMMENT}on {host}: look at GPU {gpu} first"
-
-
-def _at_nics(named: Sequence[Culprit], things: str) -> str:
-    host, _, nic = named[0].name.partition(" ")
-    if len(named) > 1 or nic.startswith("NIC "):
-        return f"Look at {things} first: port, cable, driver, and its distance from the GPU (nvidia-smi topo -m)."
-    show = "ibstat" if nic.startswith("mlx") else "ibv_devinfo -d"
-    return f"{show} {nic}; nvidia-smi topo -m{COMMENT}on {host}: look at {nic} first"

@@ -7,33 +7,23 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path as File
+from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event.base import is_named
 from nccl_inspect.grammar.layers import Layer
 from nccl_inspect.judging import networks
 from nccl_inspect.judging.check import Account, Effects
-from nccl_inspect.judging.facts import Facts, first_evidence, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Paths, Selection
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.text import cut
 
 SEVERITIES = ("info", "warning", "error")
-CATEGORIES = (
-    "intra-node path",
-    "network",
-    "gpudirect",
-    "plugins",
-    "bootstrap",
-    "environment",
-    "topology",
-    "failures",
-    "log quality",
-)
 LAYERS = {
     "intra-node path": Layer.RESOURCE,
     "network": Layer.RESOURCE,
@@ -46,6 +36,7 @@ LAYERS = {
     "log quality": Layer.NONE,
 }
 """The layer of what rules of a category find, unless they state another one."""
+CATEGORIES = tuple(LAYERS)
 _RULES = File(__file__).parents[1] / "rules"
 """Each page there is a rule; where it compares facts, a function of a module there has its name."""
 _MAX_EVIDENCE = 5
@@ -84,21 +75,15 @@ class Rule(Frozen):
         self,
         summary: str,
         *,
-        cause: str,
         impact: str | Estimate,
         fix: Iterable[str],
         confirm: str = "",
         severity: str | None = None,
         confidence: str | None = None,
-        notices: Iterable[Notice] = (),
-        paths: Selection | None = None,
-        ranks: Iterable[int] | None = None,
-        hosts: Iterable[str | None] | None = None,
-        evidence: Iterable[Evidence] | None = None,
-        open_paths: Selection | None = None,
-        explains_errors: Iterable[Notice] = (),
-        fatal: bool = False,
-        open_end: bool = False,
+        ranks: Iterable[int] = (),
+        hosts: Iterable[str | None] = (),
+        evidence: Iterable[Evidence] = (),
+        **others: Any,
     ) -> Finding:
         """Create a finding of this rule: one for each cause, with the first lines as evidence.
 
@@ -108,55 +93,30 @@ class Rule(Frozen):
 
         Args:
             summary: what is wrong, in one line; of a clue, what the log suggests.
-            cause: why.
             impact: the cost; of a clue, if it applies.
             fix: the changes to make, step by step.
             confirm: how to confirm or refute it: a line to look for, a command, a setting for the next run.
             severity: by its effect; None for that of the rule, of a clue for a warning at most.
             confidence: in the cause; None for ``certain``. Of a clue, ``likely`` (None) if the statement hardly has
                 another reading, else ``possible``.
-            notices: the statements about it.
-            paths: the paths concerned: they are not better than the finding says.
-            ranks: the ranks concerned; None for those of the notices and at the ends of the paths.
-            hosts: likewise.
-            evidence: the lines that show it; None for the first line of each notice and path.
-            open_paths: the paths that cannot be judged because of it.
-            explains_errors: errors that need no other explanation, besides those in the evidence.
-            fatal: the job is dead or stuck.
-            open_end: fatal, though no line proves that the log reaches the end of the job.
+            others: fields of the finding, as they are.
         """
-        notices = list(notices)
-        if ranks is None:
-            ranks = ranks_in(notices) | (paths.ends() if paths else set())
-        if hosts is None:
-            hosts = hosts_in(notices) | (paths.hosts() if paths else set())
-        if evidence is None:
-            evidence = [*first_evidence(notices), *(paths.first_lines() if paths else ())]
         return Finding(
             rule=self.name,
             category=self.category,
             severity=severity or ("warning" if confirm and self.severity == "error" else self.severity),
             confidence=confidence or ("likely" if confirm else "certain"),
             summary=cut(" ".join(summary.split()), _MAX_SUMMARY),
-            cause=cause,
             impact=str(impact),
             references=list(impact.references) if isinstance(impact, Estimate) else [],
             fix=list(fix),
             ranks=sorted(set(ranks)),
             hosts=sorted({host for host in hosts if host and is_named(host)}),
             evidence=sort_lines(evidence)[:_MAX_EVIDENCE],
-            paths=paths,
-            open_paths=open_paths,
-            explained=list(explains_errors),
-            fatal=fatal,
-            open_end=open_end,
             clue=bool(confirm),
             confirm=confirm,
+            **others,
         )
-
-    def ask(self, reason: str, needs: Needs, paths: Selection | None = None) -> NotJudged:
-        """Create an open question, with what would answer it and the paths that stay unjudged."""
-        return NotJudged(self.name, reason, needs, paths)
 
     def causes(self, effect: Rule) -> bool:
         """Return whether it may cause the kinds of effects that a rule shows."""
@@ -208,9 +168,15 @@ def list_rules() -> tuple[Registered, ...]:
 
 
 @cache
+def rules_by_name() -> dict[str, Rule]:
+    """Return all rules by their names."""
+    return {entry.rule.name: entry.rule for entry in list_rules()}
+
+
+@cache
 def causes_of(name: str) -> tuple[Rule, ...]:
     """Return the rules that may cause what a rule shows, but for those about files: these decide themselves."""
-    effect = next(entry.rule for entry in list_rules() if entry.rule.name == name)
+    effect = rules_by_name()[name]
     rules = [entry.rule for entry in list_rules() if entry.judge]
     return tuple(rule for rule in rules if rule is not effect and rule.causes(effect))
 
@@ -231,28 +197,19 @@ def select_rules(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list
     Raises:
         NcclInspectError: a pattern matches no rule.
     """
-    wanted, unwanted = _expand(select), _expand(ignore)
-    return [
-        entry for entry in list_rules() if (not wanted or entry.rule.name in wanted) and entry.rule.name not in unwanted
-    ]
+    wanted, unwanted = (
+        {one.rule.name for pattern in some for one in _list_fitting(pattern)} for some in (select, ignore)
+    )
+    names = (wanted or rules_by_name().keys()) - unwanted
+    return [entry for entry in list_rules() if entry.rule.name in names]
 
 
-def _expand(patterns: Iterable[str]) -> set[str]:
-    names: set[str] = set()
-    for pattern in patterns:
-        fits = {
-            entry.rule.name
-            for entry in list_rules()
-            if fnmatchcase(entry.rule.name, pattern) or entry.rule.category == pattern.lower()
-        }
-        if not fits:
-            available = [entry.rule.name for entry in list_rules()]
-            raise NcclInspectError(
-                f"no rule '{pattern}'",
-                suggestion(pattern, available) or "see 'nccl-inspect rules' for names and categories",
-            )
-        names |= fits
-    return names
+def _list_fitting(pattern: str) -> list[Registered]:
+    rules = list_rules()
+    if fits := [one for one in rules if fnmatchcase(one.rule.name, pattern) or one.rule.category == pattern.lower()]:
+        return fits
+    advice = suggestion(pattern, rules_by_name())
+    raise NcclInspectError(f"no rule '{pattern}'", advice or "see 'nccl-inspect rules' for names and categories")
 
 
 @frozen
@@ -263,14 +220,6 @@ class Mark(Frozen):
     """Those whose findings are about it."""
     is_open: bool = False
     """Whether one of them could not judge it."""
-
-    def with_question(self) -> Mark:
-        """Return the same, of a path that could not be judged."""
-        return Mark(self.rules, is_open=True)
-
-    def with_rule(self, rule: str) -> Mark:
-        """Return the same with a rule that has a finding about it."""
-        return self if rule in self.rules else Mark((*self.rules, rule), self.is_open)
 
 
 class Results:
@@ -304,44 +253,38 @@ class Results:
             self._effects.update(map(id, result.errors))
         elif isinstance(result, NotJudged):
             self.questions.append(result)
-            self._mark(result.paths, Mark.with_question)
+            self._mark(result.paths)
         else:
             self.findings.append(result)
             self._effects.update(map(id, result.explained))
-            self._mark(result.open_paths, Mark.with_question)
-            self._mark(result.paths, lambda mark: mark.with_rule(result.rule))
+            self._mark(result.open_paths)
+            self._mark(result.paths, result.rule)
 
-    def _mark(self, paths: Selection | None, change: Callable[[Mark], Mark]) -> None:
-        """Say more of some paths."""
+    def _mark(self, paths: Selection | None, *rules: str) -> None:
+        """Say of some paths that a rule has a finding about them; without a rule, that they could not be judged."""
         before = self.marks
         places: dict[int, int] = {}
         for row in paths.rows if paths is not None else ():
             old = self.marking[row]
             if old not in places:
-                places[old] = self._marks.setdefault(change(before[old]), len(self._marks))
+                known = before[old]
+                mark = Mark(tuple(dict.fromkeys((*known.rules, *rules))), known.is_open or not rules)
+                places[old] = self._marks.setdefault(mark, len(self._marks))
             self.marking[row] = places[old]
 
 
 def run_rules(facts: Facts, rules: Iterable[Registered]) -> Results:
-    """Run the rules: first those that judge the job, then those that explain their findings."""
+    """Run the rules, in the order of :func:`list_rules`: those that judge the job, then those that explain findings."""
     rules = list(rules)
     collected = Results(facts.job.paths)
-    judged = [(entry.rule, list(entry.judge(facts))) for entry in rules if entry.judge]
-    for rule, results in sorted(judged, key=_sort_key):
+    for entry, results in [(entry, list(entry.judge(facts))) for entry in rules if entry.judge]:
         for result in results:
             if isinstance(result, Finding):  # without steps for clouds where the job does not run
-                clouds = {rule.cloud, *networks.clouds_of(facts)}
-                result = result.with_fields(fix=networks.applicable(result.fix, clouds))
+                result = result.with_fields(fix=networks.applicable(facts, result.fix, entry.rule.cloud))
             collected.add(result)
-    first = list(collected.findings)
-    present = {finding.rule for finding in first}
-    effects = [finding for finding in first if present.isdisjoint(superseding(finding.rule))]
-    explained = [(entry.rule, list(entry.explain(facts, effects))) for entry in rules if entry.explain]
-    for _, results in sorted(explained, key=_sort_key):
+    present = {finding.rule for finding in collected.findings}
+    effects = [finding for finding in collected.findings if present.isdisjoint(superseding(finding.rule))]
+    for results in [list(entry.explain(facts, effects)) for entry in rules if entry.explain]:
         for result in results:
             collected.add(result)  # a file beside the log names the steps that help
     return collected
-
-
-def _sort_key(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
-    return CATEGORIES.index(judged[0].category), judged[0].name

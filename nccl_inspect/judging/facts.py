@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import partial, wraps
-from operator import itemgetter
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nccl_inspect.event import types as events
@@ -17,7 +16,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
 from nccl_inspect.model.paths.path import P2P_CLASSES, SIDES, End, PathKind
 from nccl_inspect.model.paths.table import Paths, Selection, refine_kinds
 from nccl_inspect.model.statements import usage
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
@@ -64,11 +63,12 @@ class Facts:
         self.computed: dict[Callable[[Facts], Any], Any] = {}
         """The results of functions that are computed :func:`once`."""
         self._by_event: dict[type[events.Event], list[Notice]] = {}
-        self._by_production = group_values((entry[1].production, entry) for entry in enumerate(job.notices))
+        entries = list(enumerate(job.notices))
+        self._by_production = group_values((entry[1].production, entry) for entry in entries)
+        self._by_role = group_values((role, entry) for entry in entries for role in entry[1].roles)
         self.paths_with_hardware = self._with_hardware(job.paths)
 
     def _with_hardware(self, paths: Paths) -> Paths:
-        """Return the paths with the known links between their GPUs."""
         fabric = ranks_in(self.notices("nccl/nvls-available"))
         if not fabric and not self.topologies:
             return paths
@@ -108,13 +108,9 @@ class Facts:
 
     def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> Selection:
         """Return the paths of that kind, even if it is only one of several connections between the ranks."""
-        return self.paths_with_hardware.where(
-            lambda kind: (
-                (scope is None or kind.scope == scope)
-                and (transport is None or kind.transport == transport)
-                and (net is None or kind.net == net)
-            )
-        )
+        wanted = {"scope": scope, "transport": transport, "net": net}
+        asked = [(name, value) for name, value in wanted.items() if value is not None]
+        return self.paths_with_hardware.where(lambda kind: all(getattr(kind, name) == value for name, value in asked))
 
     def no_paths(self) -> Selection:
         """Return an empty selection of paths."""
@@ -143,19 +139,16 @@ class Facts:
 
     def notices(self, *productions: str) -> list[Notice]:
         """Return the statements of these productions, in the order of the log."""
-        entries = [entry for name in set(productions) for entry in self._by_production.get(name, ())]
-        return [notice for _, notice in sorted(entries, key=itemgetter(0))]
+        return _join_in_order(self._by_production, productions)
 
     def with_role(self, *roles: str) -> list[Notice]:
         """Return the statements of productions with one of these roles (``role:``), in the order of the log."""
-        by_role = _by_role(self)
-        by_index = {index: notice for role in roles for index, notice in by_role.get(role, ())}
-        return [by_index[index] for index in sorted(by_index)]
+        return _join_in_order(self._by_role, roles)
 
     def with_event(self, kind: type[_Event], where: Callable[[_Event], bool] = lambda _: True) -> list[Notice]:
         """Return the statements with an event of that class, without lines that only complete others."""
         if kind not in self._by_event:
-            every = [notice for notice in self.job.notices if isinstance(notice.event, kind)]
+            every = (notice for notice in self.job.notices if isinstance(notice.event, kind))
             self._by_event[kind] = [notice for notice in every if not getattr(notice.event, "completes", "")]
         return [notice for notice in self._by_event[kind] if isinstance(notice.event, kind) and where(notice.event)]
 
@@ -185,8 +178,7 @@ class Facts:
 
     def ranks_with(self, settings: Iterable[Setting]) -> set[int]:
         """Return the ranks that show these settings."""
-        ranks = [self.job.ranks_seen if setting.ranks is None else setting.ranks for setting in settings]
-        return {rank for some in ranks for rank in some}
+        return {rank for one in settings for rank in (self.job.ranks_seen if one.ranks is None else one.ranks)}
 
     def errors(self, *, forced_ends: bool = True) -> list[Notice]:
         """Errors where they occurred, without echoes and without plugins that NCCL continued without.
@@ -241,13 +233,12 @@ def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
     return group_values((notice.rule, notice) for notice in facts.errors())
 
 
-@once
-def _by_role(facts: Facts) -> dict[str, list[tuple[int, Notice]]]:
-    return group_values((role, entry) for entry in enumerate(facts.job.notices) for role in entry[1].roles)
+def _join_in_order(index: Mapping[str, list[tuple[int, Notice]]], names: Iterable[str]) -> list[Notice]:
+    places = {place: notice for name in names for place, notice in index.get(name, ())}
+    return [places[place] for place in sorted(places)]
 
 
 _TCP = ("Socket", "FastSocket")
-_WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
@@ -263,11 +254,10 @@ def ends_of(paths: Selection, side: str) -> Iterator[tuple[str, int, End]]:
             yield host, rank, end
 
 
-def _ends_at(side: str, kind: PathKind) -> frozenset[End]:
-    return frozenset(kind.ends(side))
-
-
-ENDS = {side: partial(_ends_at, side) for side in SIDES}
+ENDS: dict[str, Callable[[PathKind], frozenset[End]]] = {
+    "send": lambda kind: frozenset(kind.ends("send")),
+    "receive": lambda kind: frozenset(kind.ends("receive")),
+}
 """The ends of kinds of network paths, as columns of a selection."""
 HOSTS = {"send": "src_host", "receive": "dst_host"}
 """The columns of the hosts at both ends."""
@@ -321,7 +311,6 @@ def members_named(facts: Facts, notice: Notice, members: Collection[int]) -> set
 
 @once
 def _by_rank(facts: Facts) -> dict[int | None, list[CommunicatorInfo]]:
-    """Return the communicators of each rank."""
     return group_values((rank, comm) for comm in facts.job.communicators for rank in comm.ranks)
 
 
@@ -354,12 +343,6 @@ def evidence_of_settings(settings: Iterable[Setting], limit: int = 2) -> list[Ev
     return [line for setting in settings for line in setting.evidence[:limit]]
 
 
-def unset_steps(settings: Iterable[Setting]) -> list[str]:
-    """Return the steps that remove settings."""
-    notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
-    return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
-
-
 def is_before(line: Evidence, other: Evidence) -> bool:
     """Return whether a line precedes another in the same source."""
     return line.source == other.source and line.order < other.order
@@ -372,10 +355,7 @@ def precedes(notice: Notice, other: Notice) -> bool:
 
 def first_of_each(lines: Iterable[Evidence]) -> dict[str, int]:
     """Return the position of the first of these lines in each source."""
-    first: dict[str, int] = {}
-    for line in lines:
-        first[line.source] = min(line.order, first.get(line.source, line.order))
-    return first
+    return {source: min(orders) for source, orders in group_sets((line.source, line.order) for line in lines).items()}
 
 
 def cite_line(line: Evidence) -> str:

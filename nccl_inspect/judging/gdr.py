@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nccl_inspect.event.types import GdrDecision, OfiProvider
-from nccl_inspect.judging.facts import Facts, hosts_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import card_lists, is_on_one_host
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.patterns import compile_later
-from nccl_inspect.util.wording import fold_names
 
 _WEAK = "aws-ofi-nccl/ofi-gdr-not-supported"
 """The plugin reports this for every provider without it; EFA has it on some instance types."""
@@ -40,13 +39,11 @@ def gdr_refusals(facts: Facts) -> list[Notice]:
 
 def gpus_too_far(facts: Facts) -> list[Notice]:
     """GPUs that are too far from every measured NIC: to be far from some and near one is normal."""
-    decisions = [
-        notice for notice in facts.with_event(GdrDecision) if getattr(notice.event, "distance", None) is not None
-    ]
-    near = {(host, _gpu(n)) for n in decisions if getattr(n.event, "enabled", False) for host in n.hosts}
-    return [
-        n for n in decisions if not getattr(n.event, "enabled", False) and not near & {(h, _gpu(n)) for h in n.hosts}
-    ]
+    decisions = [(one, one.event) for one in facts.with_event(GdrDecision) if isinstance(one.event, GdrDecision)]
+    measured = [(notice, event) for notice, event in decisions if event.distance is not None]
+    near = {(host, event.gpu) for notice, event in measured if event.enabled for host in notice.hosts}
+    far = [(notice, event) for notice, event in measured if not event.enabled]
+    return [notice for notice, event in far if near.isdisjoint((host, event.gpu) for host in notice.hosts)]
 
 
 def settings_without_gdr(facts: Facts) -> list[Setting]:
@@ -56,32 +53,17 @@ def settings_without_gdr(facts: Facts) -> list[Setting]:
     return [s for s in facts.job.environment if s.value.upper() in _SETTINGS.get(s.name, ())]
 
 
-def hosts_with_gdr(facts: Facts) -> set[str]:
-    """Return the hosts on which some NIC can access GPU memory."""
-    return hosts_in(facts.with_event(GdrDecision, lambda event: event.enabled))
-
-
 def is_sure(notices: Iterable[Notice]) -> bool:
     """Return whether the NICs are of a kind that supports it in nearly every machine."""
     notices = list(notices)
-    return not any(notice.production == _WEAK for notice in notices) and not any(
-        map(_MAYBE_WITHOUT.fullmatch, named_nics(notices))
-    )
+    is_weak = any(notice.production == _WEAK for notice in notices)
+    return not is_weak and not any(map(_MAYBE_WITHOUT.fullmatch, named_nics(notices)))
 
 
 def named_nics(notices: Iterable[Notice]) -> list[str]:
     """Return the NICs that statements name."""
     names = (getattr(notice.event, "nic", None) for notice in notices)
     return [str(name) for name in dict.fromkeys(names) if name is not None]
-
-
-def join_in_ranges(names: Iterable[str]) -> str:
-    """Join names that differ in numbers: ``mlx5_[0-3], mlx5_bond_0``."""
-    return ", ".join(fold_names(names))
-
-
-def _gpu(notice: Notice) -> object:
-    return getattr(notice.event, "gpu", None)
 
 
 _CLASSES = (
@@ -103,24 +85,16 @@ def first_too_far(reasons: Iterable[Notice]) -> GdrDecision | None:
 
 
 def distance_in_words(far: GdrDecision, facts: Facts) -> str:
-    """Return the distance and its limit in words, with the names of the numbers if the release is known."""
+    """Return the distance and its limit in words, with the names of the numbers if the releases agree about them."""
+    names = {  # an inferred release may be any of a range
+        "" if "inferred" in release else next((names for first, names in _CLASSES if order(release) >= first), "")
+        for release in facts.job.nccl_versions
+    }
     words = []
     for number in (far.distance, far.limit):
-        label = None if number is None else distance_name(number, facts.job.nccl_versions)
+        known = [some.split() for some in names if number is not None]
+        labels = {own[number] if number < len(own) else "" for own in known if number is not None}
+        label = labels.pop() if len(labels) == 1 else ""
         words.append(f"{number} ({label})" if label else f"{number}")
     apart = f"GPU {far.gpu} and NIC {far.nic} are farther apart than NCCL allows"
     return f"{apart}: distance {words[0]}, and the limit is {words[1]}"
-
-
-def distance_name(distance: int, releases: Iterable[str]) -> str | None:
-    """Return the name of a distance; None if the releases of the log disagree, or none is known.
-
-    Args:
-        releases: of the log; an inferred one may be any of a range.
-    """
-    names: set[str | None] = set()
-    for release in releases:
-        classes = next((text.split() for first, text in _CLASSES if order(release) >= first), [])
-        is_known = "inferred" not in release and distance < len(classes)
-        names.add(classes[distance] if is_known else None)
-    return names.pop() if len(names) == 1 else None

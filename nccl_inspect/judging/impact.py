@@ -62,11 +62,6 @@ class Estimate(Frozen):
         return self.text
 
 
-def estimate(text: str, *rates: Rate) -> Estimate:
-    """Return an estimate that quotes these rates."""
-    return Estimate(text, tuple(rate.reference for rate in rates))
-
-
 NVLINK = {
     2: Rate(110, 150, "110 is what Azure's health check asks for, 150 what the links of a V100 give", MEASURED),
     3: Rate(200, 300, "health checks of AWS and Azure ask for 200 and 228, the links of an A100 give 300", MEASURED),
@@ -111,12 +106,7 @@ _AWS_FLOW = cite(
 
 
 def nic(gbps: float | None, what: str = "one NIC of") -> Rate:
-    """Return one NIC with GPUDirect RDMA.
-
-    Args:
-        gbps: its line rate; None for a usual one.
-        what: precedes the line rate in :attr:`Rate.what`.
-    """
+    """Return one NIC with GPUDirect RDMA, by its line rate; None for a usual one."""
     if not gbps:
         return Rate(nic(100).low, nic(400).high, "one NIC of 100 to 400 Gb/s", _AZURE)
     low, high = (share * gbps / 8 for share in _NIC_SHARE)
@@ -144,12 +134,7 @@ def socket(platform: Platform | None) -> Rate:
 
 
 def p2p(platform: Platform | None, nvlink: bool = False) -> Rate | None:
-    """Direct access between two GPUs of a host; None if no rate is published for such GPUs.
-
-    Args:
-        platform: the machine type, if it is known.
-        nvlink: whether the topology shows NVLink.
-    """
+    """Direct access between two GPUs of a host; None if no rate is published for such GPUs."""
     if platform is not None:
         if platform.busbw and (nvlink or not platform.nvlink_pairs):
             return Rate(*platform.busbw, platform.name, platform.source("busbw"))
@@ -217,25 +202,17 @@ def over_tcp(platform: Platform | None) -> Estimate:
 def against_nvlink(paths: Selection, platform: Platform | None) -> Estimate:
     """Return the bandwidth of paths that do not use the NVLink between their GPUs."""
     best = p2p(platform, nvlink=True)
-    rates = {kind.detail: rate for kind in paths.kinds if (rate := find_rate(kind, platform))}
-    parts = [
-        f"{detail} gives {rate}" + (f", {compare_rates(rate, best)}" if best else "")
-        for detail, rate in sorted(rates.items())
-    ]
-    text = "; ".join([f"NVLink would give {best} bus bandwidth" if best else "NVLink is idle", *parts])
-    return estimate(text, *([best] if best else []), *(rate for _, rate in sorted(rates.items())))
+    rates = sorted({kind.detail: rate for kind in paths.kinds if (rate := find_rate(kind, platform))}.items())
+    parts = [f"NVLink would give {best} bus bandwidth" if best else "NVLink is idle"]
+    parts += [f"{what} gives {rate}" + (f", {compare_rates(rate, best)}" if best else "") for what, rate in rates]
+    quoted = (*([best] if best else []), *(rate for _, rate in rates))
+    return Estimate("; ".join(parts), tuple(rate.reference for rate in quoted))
 
 
 def compare_rates(slow: Rate, fast: Rate) -> str:
     """Return how much less bandwidth, in words. A training step loses less: it also computes."""
-    low, high = fast.low / slow.high, fast.high / slow.low
-    if low <= 1:
-        return f"up to {_round_factor(high)} times less"
-    both = (
-        [_round_factor(low)] if _round_factor(low) == _round_factor(high) else [_round_factor(low), _round_factor(high)]
-    )
-    return f"{' to '.join(both)} times less bandwidth"
-
-
-def _round_factor(factor: float) -> str:
-    return f"{factor:.0f}" if factor >= 10 else f"{factor:.1f}".removesuffix(".0")
+    factors = (fast.low / slow.high, fast.high / slow.low)
+    low, high = (f"{factor:.0f}" if factor >= 10 else f"{factor:.1f}".removesuffix(".0") for factor in factors)
+    if factors[0] <= 1:
+        return f"up to {high} times less"
+    return f"{low if low == high else f'{low} to {high}'} times less bandwidth"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,11 +22,24 @@ def platform_of(job: Job) -> Platform | None:
     chosen = {(setting.name, setting.value) for setting in job.environment if setting.source != "plugin"}
     cliques = [notice for notice in job.notices if notice.production == "nccl/mnnvl-clique"]
     sizes = [int(str(value(notice, key) or 0)) for notice in cliques for key in ("clique_size", "domain_size")]
+    networks = {job.network.name, *(kind.net for kind in job.paths.kinds)}
+    networks.update(net for comm in job.communicators for net in comm.networks)
+    words: list[str | None] = []  # the instance type, or the group of types, that aws-ofi-nccl names
+    for notice in job.notices:
+        match notice.event:
+            case events.PluginStatus(kind="NET", status="loading" | "loaded", plugin=plugin):
+                networks.add(plugin)  # used or not
+            case events.OfiPlatform(platform=name):
+                words.append(name)
+            case _ if notice.production in _TUNER:
+                words.append(value(notice, "platform"))
+            case _ if notice.production == _BLOCK:
+                words.append(notice.message.rpartition(" ")[2])
     return recognise_platform(
         Shown(
             settings=chosen,
-            networks={*_networks(job)},
-            plugin=tuple(dict.fromkeys(_words_of_plugin(job))),
+            networks=set(filter(None, networks)),
+            plugin=tuple(dict.fromkeys(filter(None, words))),
             nvlink_domain=max(sizes, default=0),
             gpu_names=gpu_names(job),
             gpus=nvidia_smi.most_gpus(job),
@@ -41,7 +53,8 @@ def expected_of(platform: Platform | None, job: Job) -> Platform | None:
     uses_p2p = any(kind.transport == "P2P" for kind in job.paths.kinds)
     if platform and platform.p2p is False and platform.nvlink_pairs and uses_p2p:
         platform = replace(platform, p2p=None)  # it has bridges, between some GPUs
-    return platform and platforms.expect_of_job(platform, job.nccl_versions, local_ranks(job), settings)
+    local_ranks = max((comm.local_ranks or 0 for comm in job.communicators), default=0)
+    return platform and platforms.expect_of_job(platform, job.nccl_versions, local_ranks, settings)
 
 
 def gpu_names(job: Job) -> set[str]:
@@ -69,37 +82,9 @@ def _gpu_list(job: Job) -> nvidia_smi.Shown:
 
 
 def _beside(job: Job) -> list[Item]:
-    """Return the GPUs that files beside the log name."""
     reports = contents_of(job.artifacts, "nvidia_smi_list", "nvidia_smi_query")
     return [item for report in reports for item in report.items if item.part == "gpu" and "model" in item.values]
 
 
 _TUNER = ("aws-ofi-nccl/ofi-tuner-not-available", "aws-ofi-nccl/ofi-tuner-internal")
 _BLOCK = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"
-_LOADED = ("loading", "loaded")
-
-
-def local_ranks(job: Job) -> int:
-    """Return the most ranks that a communicator has on a host; 0 if no line shows it."""
-    return max((comm.local_ranks or 0 for comm in job.communicators), default=0)
-
-
-def _networks(job: Job) -> Iterator[str]:
-    """Yield the networks that NCCL uses, and the plugins that were loaded, used or not."""
-    yield from filter(None, (kind.net for kind in job.paths.kinds))
-    yield from filter(None, (job.network.name, *(net for comm in job.communicators for net in comm.networks)))
-    for notice in job.notices:
-        event = notice.event
-        if isinstance(event, events.PluginStatus) and event.kind == "NET" and event.status in _LOADED and event.plugin:
-            yield event.plugin
-
-
-def _words_of_plugin(job: Job) -> Iterator[str]:
-    """Yield the instance type, or the group of types, that aws-ofi-nccl names."""
-    for notice in job.notices:
-        if isinstance(notice.event, events.OfiPlatform):
-            yield notice.event.platform
-        elif notice.production in _TUNER and (word := value(notice, "platform")):
-            yield str(word)
-        elif notice.production == _BLOCK:
-            yield notice.message.rpartition(" ")[2]

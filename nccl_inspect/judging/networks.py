@@ -13,7 +13,7 @@ from nccl_inspect.judging.facts import Facts, evidence_of_settings, first_eviden
 from nccl_inspect.judging.propagated_errors import frames
 from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection, Setting
+from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_network
 from nccl_inspect.util.grouping import group_sets
@@ -32,7 +32,7 @@ Names such as ``veth0`` are left out: containers use them for the interface that
 """
 _OVER_INFINIBAND = compile_later(r"ib(?:\d|[pP]\d|s\d|o\d|_|bond)|bond-?ib", re.IGNORECASE)
 """``ib0``, ``ibp12s0``, ``ibs1f0``, ``ibP257p0s0``: names of IPoIB interfaces."""
-_FOR_RDMA = compile_later(r"rdma|roce|mlx|.*rdma\d", re.IGNORECASE)
+FOR_RDMA = compile_later(r"rdma|roce|mlx|.*rdma\d", re.IGNORECASE)
 """Names that administrators give to interfaces of RoCE cards: ``rdma0``, ``gpu0rdma0``."""
 _LINK_LOCAL = ("169.254.", "fe80:", "[fe80:")
 _LOOPBACK = ("127.", "::1<", "[::1]")
@@ -70,11 +70,6 @@ class Interface(Frozen):
         """Return whether other hosts most likely cannot reach it."""
         return self.is_link_local or is_of_one_machine(self.name)
 
-    @property
-    def is_ipoib(self) -> bool:
-        """Return whether it is IP over InfiniBand, which NCCL prefers."""
-        return self.name.startswith("ib")
-
 
 def is_of_one_machine(name: str) -> bool:
     """Return whether an interface of that name is mostly for traffic within one machine."""
@@ -92,51 +87,32 @@ def is_unreachable_elsewhere(address: str) -> bool:
     return address.startswith((*_LINK_LOCAL, *_LOOPBACK)) or bool(zone and is_of_one_machine(zone[1]))
 
 
-def is_over_infiniband(name: str) -> bool:
-    """Return whether an interface is IPoIB by its name, which implies an InfiniBand card."""
-    return _OVER_INFINIBAND.match(name) is not None
-
-
-def is_for_rdma(name: str) -> bool:
-    """Return whether an interface is named after RoCE or its card."""
-    return _FOR_RDMA.match(name) is not None
-
-
 def notices_naming(facts: Facts, fits: Callable[[str], object]) -> list[Notice]:
     """Return the statements with an interface whose name matches."""
-    return list(
-        {
-            id(interface.notice): interface.notice for interface in listed_interfaces(facts) if fits(interface.name)
-        }.values()
-    )
+    notices = (interface.notice for interface in listed_interfaces(facts) if fits(interface.name))
+    return list({id(notice): notice for notice in notices}.values())
 
 
 @once
 def listed_interfaces(facts: Facts) -> list[Interface]:
     """Return all interfaces that processes list, for bootstrap and for NCCL's own TCP network."""
-    interfaces: list[Interface] = []
+    listed: list[tuple[object, object, bool, Notice]] = []
     for notice in facts.with_event(BootstrapInterface):
         assert isinstance(notice.event, BootstrapInterface)
-        interfaces.append(_make_interface(notice.event.interface, notice.event.address, True, notice))
-        interfaces += [_make_interface(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
-    for notice in facts.with_event(NetDevices):
-        assert isinstance(notice.event, NetDevices)
-        if notice.event.net == "Socket":
-            interfaces += [
-                _make_interface(device[1], device[2], False, notice)
-                for device in notice.event.devices
-                if len(device) > 2
-            ]
+        listed.append((notice.event.interface, notice.event.address, True, notice))
+        listed += [(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
+    for notice in facts.with_event(NetDevices, lambda event: event.net == "Socket"):
+        devices = getattr(notice.event, "devices", ())
+        listed += [(device[1], device[2], False, notice) for device in devices if len(device) > 2]
     begun: set[Process] = set()
     for notice in facts.notices("nccl/interface-found-old"):
         is_first = not begun.issuperset(notice.processes)
-        interfaces.append(_make_interface(value(notice, "interface"), value(notice, "address"), is_first, notice))
+        listed.append((value(notice, "interface"), value(notice, "address"), is_first, notice))
         begun.update(notice.processes)
-    return interfaces
-
-
-def _make_interface(name: object, address: object, for_setup: bool, notice: Notice) -> Interface:
-    return Interface(str(name), str(address or "").partition("<")[0], for_setup, notice)
+    return [
+        Interface(str(name), str(address or "").partition("<")[0], for_setup, notice)
+        for name, address, for_setup, notice in listed
+    ]
 
 
 def included_names(setting: Setting) -> list[str]:
@@ -223,12 +199,9 @@ def fallback(facts: Facts) -> Fallback | None:
         return None
     sockets = [notice for notice in lists if getattr(notice.event, "net", None) == _SOCKET]
     chosen = [notice for notice in came_up if getattr(notice.event, "plugin", None) == _SOCKET]
-    over_tcp = [*sockets, *chosen, *providers]
-    missing = facts.with_role("no-ib")
-    lines = [
-        line for comm in facts.job.communicators if set(comm.networks) == {_SOCKET} for line in comm.network_lines[:1]
-    ]
-    stated = [*first_evidence(over_tcp), *lines]
+    over_tcp, missing = [*sockets, *chosen, *providers], facts.with_role("no-ib")
+    comms = (comm for comm in facts.job.communicators if set(comm.networks) == {_SOCKET})
+    stated = [*first_evidence(over_tcp), *(line for comm in comms for line in comm.network_lines[:1])]
     if not (stated or missing or failed_plugins(facts) or facts.with_role("no-provider")):
         return None
     notices = [*over_tcp, *missing]
@@ -261,13 +234,9 @@ def is_of_libfabric(notice: Notice) -> bool:
 def is_on_one_host(facts: Facts) -> bool:
     """Return whether all communicators are known to be on one host, so that NCCL needs no network."""
     comms = facts.job.communicators
-    return bool(comms) and not facts.spans_hosts() and all(map(_is_whole, comms))
-
-
-def _is_whole(comm: CommunicatorInfo) -> bool:
-    """Return whether all ranks of a communicator on one host are in the log, or NCCL counts one node."""
-    named = len(comm.hosts) == 1 and is_named(comm.hosts[0])
-    return comm.nnodes == 1 or (named and len({*comm.started, *comm.completed}) == comm.nranks)
+    named = all(comm.nnodes == 1 or (len(comm.hosts) == 1 and is_named(comm.hosts[0])) for comm in comms)
+    whole = all(comm.nnodes == 1 or len({*comm.started, *comm.completed}) == comm.nranks for comm in comms)
+    return bool(comms) and not facts.spans_hosts() and named and whole
 
 
 def clue_evidence(signs: Iterable[Evidence], fallback: Fallback) -> list[Evidence]:
@@ -288,16 +257,14 @@ def slingshot_signs(facts: Facts) -> list[Evidence]:
         *(notice for notice in warned if value(notice, "provider") == SLINGSHOT_PROVIDER),
     ]
     notices = [*sorted(stated, key=lambda one: one.place), *notices_naming(facts, _SLINGSHOT_INTERFACE.fullmatch)]
-    settings = filter(_names_slingshot, facts.job.environment)
+    settings = [
+        one
+        for one in facts.job.environment
+        if one.name.startswith("FI_CXI_")
+        or (one.name == "FI_PROVIDER" and SLINGSHOT_PROVIDER in one.value.split(","))
+        or (one.name == "NCCL_SOCKET_IFNAME" and any(map(_SLINGSHOT_INTERFACE.fullmatch, one.value.split(","))))
+    ]
     return [*first_evidence(notices[:3]), *evidence_of_settings(settings, 1)[:2]]
-
-
-def _names_slingshot(setting: Setting) -> bool:
-    if setting.name == "FI_PROVIDER":
-        return SLINGSHOT_PROVIDER in setting.value.split(",")
-    if setting.name == "NCCL_SOCKET_IFNAME":
-        return any(_SLINGSHOT_INTERFACE.fullmatch(name) for name in setting.value.split(","))
-    return setting.name.startswith("FI_CXI_")
 
 
 def over_tcp_provider(facts: Facts) -> Selection:
@@ -337,14 +304,10 @@ def efa_hints(facts: Facts) -> list[Evidence]:
     """
     if slingshot_signs(facts):
         return []
-    asked = [
-        line
-        for setting in facts.settings("FI_PROVIDER", "NCCL_NET", "NCCL_NET_PLUGIN")
-        if any(word in setting.value.lower() for word in ("efa", "ofi", "aws"))
-        for line in setting.evidence[:1]
-    ]
-    sought = sought_plugin(facts)
-    return [*first_evidence((*ofi_lines(facts)[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
+    settings = facts.settings("FI_PROVIDER", "NCCL_NET", "NCCL_NET_PLUGIN")
+    asked = [one for one in settings if any(word in one.value.lower() for word in ("efa", "ofi", "aws"))]
+    stated = [*ofi_lines(facts)[:3], *sought_plugin(facts)[:2], *unusable_efa(facts)[:2]]
+    return [*first_evidence(stated), *evidence_of_settings(asked, 1)]
 
 
 @once
@@ -354,8 +317,9 @@ def ofi_lines(facts: Facts) -> list[Notice]:
 
 
 def unusable_efa(facts: Facts) -> list[Notice]:
-    """Return EFA devices that NCCL's own code cannot open: it mistakes them for InfiniBand cards."""
-    return [notice for notice in facts.notices("nccl/ib-device-not-usable") if _is_efa(notice)]
+    """Return EFA devices that NCCL's own code mistakes for InfiniBand cards: verbs has no name for their link layer."""
+    devices = facts.notices("nccl/ib-device-not-usable")
+    return [notice for notice in devices if str(value(notice, "device")).startswith(("rdmap", "efa_"))]
 
 
 def sought_plugin(facts: Facts) -> list[Notice]:
@@ -368,24 +332,17 @@ def plugins_off(facts: Facts) -> list[Setting]:
     return [setting for setting in facts.settings("NCCL_NET_PLUGIN") if setting.value.lower() == "none"]
 
 
-def _is_efa(notice: Notice) -> bool:
-    """Return whether a device that cannot be opened is an EFA device: verbs has no name for its link layer."""
-    return str(value(notice, "device")).startswith(("rdmap", "efa_"))
-
-
 def ib_hints(facts: Facts) -> list[Evidence]:
     """Return lines that indicate InfiniBand or RoCE: hardware, or a setting that names cards."""
-    return [*ib_cards(facts), *(line for setting in facts.settings("NCCL_IB_HCA") for line in setting.evidence[:1])]
+    return [*ib_cards(facts), *evidence_of_settings(facts.settings("NCCL_IB_HCA"), 1)]
 
 
 def ib_cards(facts: Facts) -> list[Evidence]:
     """Return lines that show InfiniBand or RoCE hardware: devices, including unusable ones, and IPoIB interfaces."""
-    cards = [
-        *card_lists(facts),
-        *facts.notices("nccl/net-ib-merged"),
-        *(notice for notice in facts.notices("nccl/ib-device-not-usable") if not _is_efa(notice)),
-    ]
-    return first_evidence([*cards[:2], *notices_naming(facts, is_over_infiniband)[:2]])
+    of_efa = set(map(id, unusable_efa(facts)))
+    unusable = [notice for notice in facts.notices("nccl/ib-device-not-usable") if id(notice) not in of_efa]
+    cards = [*card_lists(facts), *facts.notices("nccl/net-ib-merged"), *unusable]
+    return first_evidence([*cards[:2], *notices_naming(facts, _OVER_INFINIBAND.match)[:2]])
 
 
 def settings_without_ib(facts: Facts) -> list[Setting]:
@@ -412,23 +369,20 @@ def dies_silently(facts: Facts) -> bool:
 NETWORK_TYPES = {3: "Socket", 4: "IB"}
 """The network that a connection belongs to, by its first bytes (src/include/socket.h); others are for bootstrap and
 helpers."""
-
-
 _CONNECTING = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect.cc", "transport/net.cc")
 
 
 @once
 def network_mismatches(facts: Facts) -> list[Notice]:
     """Return statements that a connection reached a listener of another network, or got an address of another kind."""
-    typed = [notice for notice in facts.with_role("stranger") if network_types(notice) == NETWORK_TYPES.keys()]
+    typed = [  # the kinds of the connection that arrived and of the one that was expected
+        notice
+        for notice in facts.with_role("stranger")
+        if {value(notice, "got_type"), value(notice, "expected_type")} == NETWORK_TYPES.keys()
+    ]
     beside = {process for frame in frames(facts, files=_CONNECTING) for process in frame.processes}
     odd = facts.with_role("garbled-address")
     return [*typed, *(notice for notice in odd if beside & set(notice.processes))]
-
-
-def network_types(notice: Notice) -> set[int | None]:
-    """Return the kinds of connection: the one that arrived and the one that was expected."""
-    return {value(notice, "got_type"), value(notice, "expected_type")}
 
 
 def card_lists(facts: Facts) -> list[Notice]:
@@ -468,10 +422,8 @@ _DAEMONS = {"GPUDirectTCPX": "tcpx-daemon", "FasTrak": "tcpxo-daemon"}
 
 def google_daemon(paths: Selection) -> str | None:
     """Return the daemon of the plugin that carries these paths; None if one of them uses another network."""
-    daemons = {
-        next((name for net, name in _DAEMONS.items() if (kind.net or "").startswith(net)), None) for kind in paths.kinds
-    }
-    return daemons.pop() if len(daemons) == 1 else None
+    carried = {next((net for net in _DAEMONS if (kind.net or "").startswith(net)), "") for kind in paths.kinds}
+    return _DAEMONS.get(carried.pop()) if len(carried) == 1 else None
 
 
 def google_plugin_works(facts: Facts) -> bool:
@@ -479,18 +431,10 @@ def google_plugin_works(facts: Facts) -> bool:
     return any((kind.net or "").startswith(tuple(_DAEMONS)) for kind in facts.inter_host_net_paths().kinds)
 
 
-def abort_reason(aborted: Notice) -> str:
-    """Return the reason for which TCPXO's plugin ends its process: a code of its own and a text, which may be empty."""
-    return str(value(aborted, "status") or "")
-
-
 def find_aborts(facts: Facts, *reasons: str) -> list[Notice]:
-    """Reports that TCPXO's plugin ends its process for one of these reasons, given as parts of the text."""
-    return [
-        notice
-        for notice in facts.notices("tcpxo/fastrak-init-failed")
-        if any(text in abort_reason(notice) for text in reasons)
-    ]
+    """Return reports that TCPXO's plugin ends its process for one of these reasons: parts of its code and text."""
+    ends = facts.notices("tcpxo/fastrak-init-failed")
+    return [notice for notice in ends if any(text in str(value(notice, "status")) for text in reasons)]
 
 
 _WORDS = {
@@ -526,8 +470,9 @@ def clouds_of(facts: Facts) -> set[str]:
     return clouds
 
 
-def applicable(steps: Iterable[str], clouds: set[str]) -> list[str]:
-    """Return the steps without those for clouds where the job, as far as known, does not run."""
+def applicable(facts: Facts, steps: Iterable[str], cloud: str) -> list[str]:
+    """Return the steps without those for clouds, other than this one, where the job, as far as known, does not run."""
+    clouds = {cloud, *clouds_of(facts)}
     return [step for step in steps if all(name in clouds or not words.search(step) for name, words in _WORDS.items())]
 
 
@@ -539,4 +484,4 @@ def may_be_google_network(facts: Facts) -> bool:
 def is_google_network(facts: Facts) -> bool:
     """Return whether Google's plugins are in use: its guides set algorithm, protocol and channels for them."""
     network = find_network(facts.platform.network if facts.platform else None)
-    return network.vendor == "GCP" or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))
+    return network.vendor == "GCP" or (facts.job.network.name or "").startswith(tuple(_DAEMONS))

@@ -1,21 +1,7 @@
 """Rules that are one page: a block below the title says what they find, and the rest of the page explains it.
 
-::
-
-    # msccl-unusable
-    ```rule
-    category: environment
-    severity: info
-    title: RCCL cannot use a prepared algorithm (MSCCL)
-    summary: RCCL cannot use an MSCCL algorithm: {message}
-    cause: the files with prepared algorithms are missing, damaged, or made for another number of GPUs
-    impact: RCCL continues with rings and trees, somewhat slower for small messages
-    fix: unset MSCCL_ALGO_DIR MSCCL_ALGO_FILE   # uses the files of RCCL's own package
-    when: failed
-    confidence: likely
-    ```
-
-The last block, ``examples``, has logs; ``>>> RESULT   # INTRODUCTION`` precedes each of them.
+``CONTRIBUTING.md`` shows such a page. The last block, ``examples``, has logs; ``>>> RESULT   # INTRODUCTION`` precedes
+each of them.
 
 A line that begins with two blanks continues the value above it. What precedes ``summary`` is the declaration, with the
 fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
@@ -37,10 +23,10 @@ fields of :class:`~nccl_inspect.judging.engine.Rule`, and:
 
 The rest are the arguments of :meth:`Rule.finding`: ``summary``, ``cause``, ``impact``, ``fix`` (one line for each
 step), ``first`` and ``last`` (steps around these), ``confirm``, ``severity``, ``confidence`` and ``fatal: yes``. With
-``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`stated_errors.finding`);
+``stops`` instead of ``impact``, how the job continued decides what the impact is (:func:`_judge_continuation`);
 ``deadly: yes`` is for what no job survives. ``action`` is what to do about the job, where that does not follow from
 the layer (``judge.choose_action``). ``@NAME`` is a step or an effect of
-:mod:`nccl_inspect.judging.remedies`.
+``judging/steps.txt``.
 
 ``words: NAME VALUE = WORDS`` says what to call a value of a field, or one that a function found; ``*`` is any other.
 
@@ -100,7 +86,7 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.event.types import Notice as Quoted
 from nccl_inspect.grammar.layers import BY_NAME
 from nccl_inspect.judging import cuda, exceptions, impact, life, networks, propagated_errors, remedies, transfers
-from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, tell_account, value
+from nccl_inspect.judging.check import Account, Effects, Evidence, Facts, Hit, Notice, is_fatal, tell_account, value
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Result, Rule
 from nccl_inspect.judging.facts import (
     as_shell,
@@ -111,14 +97,12 @@ from nccl_inspect.judging.facts import (
     lines_of,
     ranks_concerned,
     ranks_in,
-    unset_steps,
 )
 from nccl_inspect.judging.impact import Estimate, Rate
 from nccl_inspect.judging.peer_to_peer import find_unshared
-from nccl_inspect.judging.stated_errors import finding, is_fatal
 from nccl_inspect.judging.statements import find_text, is_propagated_error, message_of
 from nccl_inspect.model import versions
-from nccl_inspect.model.finding import ACTIONS, Finding, Needs, Reference
+from nccl_inspect.model.finding import ACTIONS, Finding, Needs, NotJudged, Reference
 from nccl_inspect.model.job import PathKind, Selection, Setting
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.grouping import group_values
@@ -273,8 +257,7 @@ def _has(one: Thing, fields: str) -> bool:
         name, equals, given = wanted.partition("=")
         own = _field(one, name.removesuffix("!"))
         text = "" if own is None else str(own)
-        is_other = name.endswith("!")
-        if (text in given.split("¦")) is is_other if equals else not text:
+        if (text in given.split("¦")) is name.endswith("!") if equals else not text:
             return False
     return True
 
@@ -366,6 +349,9 @@ def references_of(text: str, hit: Hit) -> tuple[Reference, ...]:
     return (*(one.reference for one in quoted if isinstance(one, Rate)), *(one for some in estimates for one in some))
 
 
+_WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
+
+
 def _value_words(given: object, form: str | None, word: str) -> str:
     """Return a value in words: its number with a noun or a verb, or how to remove settings, or what it is."""
     if not given and type(given) is not int:
@@ -387,7 +373,8 @@ def _value_words(given: object, form: str | None, word: str) -> str:
     if form in ("value", "source"):
         return list_words(dict.fromkeys(getattr(one, form) for one in settings))
     if form == "unset":
-        return "".join(unset_steps(settings))
+        notes = {name: one.alike.note if one.alike else _WHERE for one in settings for name in one.names}
+        return f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}" if notes else ""
     return as_shell(settings) if settings else list_words(given)
 
 
@@ -419,7 +406,6 @@ def condition(text: str, name: str) -> tuple[Condition, list[str]]:
 
 
 _Entries = Mapping[str, list[str]]
-
 _FENCE = "\n```rule\n"
 _LISTS = ("may_cause", "shows", "tells", "supersedes")
 _SWITCHES = ("nest_under_effect",)
@@ -432,7 +418,9 @@ _SAYS |= {"action", "fatal", "deadly"}
 _HEAD = {*_SAYS, "words"}
 _CASE = {*_SAYS, "when", "about"}
 _OPENERS = ("when: ", "about: ")
-_SHORT = compile_later(r"(\w+) if (.+?): (.*)")  # a case of one line
+_CONTINUED = compile_later(r"\n  +")
+_SHORT = compile_later(r"(\w+) if (.+?): (.*)")
+"""A case of one line."""
 _SHOWN = {*_STEPS, "impact", "stops"}
 """What pages show of a case, in words that follow "If"."""
 _REPEATED = (*_STEPS, *_OF_STATEMENTS, "needs", "when", "words")
@@ -465,23 +453,12 @@ def load_rules(folder: Path, modules: Iterable[ModuleType]) -> Iterator[Register
         if getattr(one, "__module__", "") == module.__name__
     }
     for name in sorted(entry.name[:-3] for entry in os.scandir(folder) if entry.name.endswith(".md")):
-        page = (folder / f"{name}.md").read_text(encoding="utf-8")
-        declared, mark, said = split(page)[0].partition("\nsummary: ")
+        declared, mark, block = split((folder / f"{name}.md").read_text(encoding="utf-8"))[0].partition("\nsummary: ")
         if not mark:
             raise PageError(f"{name}.md: the page has no block with a summary")
-        entries, block = _entries(declared, _DECLARED, name), f"summary: {said}"
-        rule = _rule(name, entries)
-        word, _, kinds = entries.get("check", [name])[0].partition(" ")
-        check = checks.get(word)
-        tell = partial(_tell, rule, block, checks.get(f"tell_{name}") or tell_account) if rule.tells else None
-        takes_findings = check and check.__code__.co_argcount > 1
-        if check and kinds:
-            check = partial(check, kinds=kinds.split("¦"))
-        judge = partial(_judge_hits, rule, check, block) if check else partial(_judge, rule, entries, block)
-        if takes_findings:
-            yield Registered(rule, None, judge, tell)
-        else:
-            yield Registered(rule, partial(_judge_with_clues, rule, judge, block), None, tell)
+        page = _Page(name, declared, f"summary: {block}", checks)
+        judge, explain = (None, page.explain) if page.takes_findings else (page.judge, None)
+        yield Registered(page.rule, judge, explain, page.tell if page.rule.tells else None)
 
 
 def split(text: str) -> tuple[str, str]:
@@ -497,17 +474,6 @@ def _file(name: str) -> str:
     return f"{name.replace('-', '_')}.md"
 
 
-def _rule(name: str, entries: _Entries) -> Rule:
-    if lacking := {"category", "title"} - entries.keys():
-        raise PageError(f"{_file(name)}: the rule has no {min(lacking)}")
-    fields: dict[str, Any] = {key: given[0] for key, given in entries.items() if key not in _REPEATED}
-    fields |= {key: tuple(fields[key].split()) for key in fields.keys() & _LISTS}
-    fields |= {key: fields[key] == "yes" for key in fields.keys() & _SWITCHES}
-    if "layer" in fields:
-        fields["layer"] = BY_NAME[fields["layer"]]
-    return Rule(name.replace("_", "-"), **fields)
-
-
 def _entries(text: str, keys: set[str], name: str) -> dict[str, list[str]]:
     """Return the keys of a block with their values.
 
@@ -515,11 +481,7 @@ def _entries(text: str, keys: set[str], name: str) -> dict[str, list[str]]:
         PageError: a key is unknown or repeated, or a value is none that the key may have.
     """
     entries: dict[str, list[str]] = {}
-    key = ""
-    for line in text.split("\n"):
-        if line.startswith("  ") and key:
-            entries[key][-1] += f" {line.strip()}"
-            continue
+    for line in _CONTINUED.sub(" ", text).split("\n"):
         key, colon, given = line.partition(": ")
         if not line:
             raise PageError(f"{_file(name)}: a blank line in the block: its last line is ```")
@@ -544,17 +506,17 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     """
     blocks: list[list[str]] = [[]]
     opens = is_short = False
-    for line in text.split("\n"):
+    for line in _CONTINUED.sub(" ", text).split("\n"):
         if short := _SHORT.fullmatch(line):
             blocks.append([f"when: {short[2]}", f"{short[1]}: {short[3]}"])
             opens, is_short = False, True
             continue
-        if line.startswith(_OPENERS) and not opens:
+        is_opener = line.startswith(_OPENERS)
+        if is_opener and not opens:
             blocks.append([])
-        elif is_short and not line.startswith("  "):
+        elif is_short and not is_opener:
             raise PageError(f"{_file(name)}: '{line}' follows a case of one line: KEY if CONDITION: VALUE")
-        is_short = is_short and line.startswith("  ")
-        opens = line.startswith(_OPENERS) or (opens and line.startswith("  "))
+        opens, is_short = is_opener, False
         blocks[-1].append(line)
     found = [_entries("\n".join(block), _CASE if place else _HEAD, name) for place, block in enumerate(blocks)]
     for case, key in [(case, key) for case in found[1:] for key in ("when", "about") if key in case]:
@@ -578,51 +540,142 @@ def cases(text: str, name: str) -> list[dict[str, list[str]]]:
     return found
 
 
-def _judge(rule: Rule, declared: _Entries, block: str, facts: Facts) -> Iterator[Result]:
-    """Judge the statements, settings and paths that a page is about."""
-    others = cases(block, rule.name)[1:] if "\nabout: " in block else []
-    each, excepted = declared.get("each", ()), declared.get("except", ())
-    for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
-        every, settings, lines, paths = _sort([find_things(rule.name, facts, source) for source in sources])
-        spared = [one for one in every if any(is_met(text, facts, Hit([one]), rule.name) for text in excepted)]
-        if spared:
-            yield Effects(spared)
-        ids = set(map(id, spared))
-        notices = [one for one in every if id(one) not in ids]
-        if not (notices or settings or lines or paths):
-            continue
-        kinds = group_values((one.production, one) for one in notices).values() if "production" in each else [notices]
-        for some in kinds:
-            hit = _look_beside(rule.name, declared, facts, (some, settings, lines, paths))
-            if not any(is_met(text, facts, hit, rule.name) for text in declared.get("unless", ())):
-                yield _result(rule, facts, hit, block, sources)
-        if "about" not in each:
-            return
+class _Page:
+    """A rule that is a page, with the functions of its name."""
+
+    def __init__(self, name: str, declared: str, block: str, checks: Mapping[str, Callable[..., Any]]) -> None:
+        self._declared, self._block = _entries(declared, _DECLARED, name), block
+        word, _, kinds = self._declared.get("check", [name])[0].partition(" ")
+        self._check: Callable[..., Iterable[Hit | Effects]] | None = checks.get(word)
+        self.takes_findings = bool(self._check and self._check.__code__.co_argcount > 1)
+        if self._check and kinds:
+            self._check = partial(self._check, kinds=kinds.split("¦"))
+        self._tell: Callable[[Facts, Account], Hit] = checks.get(f"tell_{name}") or tell_account
+        if lacking := {"category", "title"} - self._declared.keys():
+            raise PageError(f"{name}.md: the rule has no {min(lacking)}")
+        fields: dict[str, Any] = {key: given[0] for key, given in self._declared.items() if key not in _REPEATED}
+        fields |= {key: tuple(fields[key].split()) for key in fields.keys() & _LISTS}
+        fields |= {key: fields[key] == "yes" for key in fields.keys() & _SWITCHES}
+        if "layer" in fields:
+            fields["layer"] = BY_NAME[fields["layer"]]
+        self.rule = Rule(name.replace("_", "-"), **fields)
+
+    def judge(self, facts: Facts) -> Iterator[Result]:
+        """Judge what the page is about, or its function finds, and the faults in files from machines that name it."""
+        yield from self._say_each(facts, self._check(facts)) if self._check else self._judge_things(facts)
+        if facts.job.artifacts:
+            from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
+
+            yield from self._say_each(facts, settled.find_clues(facts, self.rule.name))
+
+    def explain(self, facts: Facts, findings: Sequence[Finding]) -> Iterator[Result]:
+        """Judge what the function of the page finds in the facts and all findings."""
+        assert self._check
+        return self._say_each(facts, self._check(facts, findings))
+
+    def tell(self, facts: Facts, account: Account) -> Finding:
+        """Say what the story of a job tells."""
+        told = self._say(facts, self._tell(facts, account))
+        assert isinstance(told, Finding)
+        return told
+
+    def _say_each(self, facts: Facts, hits: Iterable[Hit | Effects]) -> Iterator[Result]:
+        return (self._say(facts, hit) if isinstance(hit, Hit) else hit for hit in hits)
+
+    def _judge_things(self, facts: Facts) -> Iterator[Result]:
+        """Judge the statements, settings and paths that a page is about."""
+        others = cases(self._block, self.rule.name)[1:] if "\nabout: " in self._block else []
+        name, declared = self.rule.name, self._declared
+        each, excepted = declared.get("each", ()), declared.get("except", ())
+        for sources in (declared.get("about", ["errors"]), *(case["about"] for case in others if "about" in case)):
+            every, settings, lines, paths = _sort([find_things(name, facts, source) for source in sources])
+            spared = [one for one in every if any(is_met(text, facts, Hit([one]), name) for text in excepted)]
+            if spared:
+                yield Effects(spared)
+            ids = set(map(id, spared))
+            notices = [one for one in every if id(one) not in ids]
+            if not (notices or settings or lines or paths):
+                continue
+            by_production = group_values((one.production, one) for one in notices)
+            for some in by_production.values() if "production" in each else [notices]:
+                hit = self._look_beside(facts, (some, settings, lines, paths))
+                if not any(is_met(text, facts, hit, name) for text in declared.get("unless", ())):
+                    yield self._say(facts, hit, sources)
+            if "about" not in each:
+                return
+
+    def _look_beside(self, facts: Facts, found: _Sorted) -> Hit:
+        """Return what the page is about, with what it shows beside it, and what it knows."""
+        notices, settings, lines, paths = found
+        stated = self._declared.get("beside", [])
+        known = [entry.rpartition(" = ") for entry in (*stated, *self._declared.get("known", ()))]
+        values = [(name, find_things(self.rule.name, facts, source)) for name, _, source in known]
+        shown, beside, _, _ = _sort([notices, *(some for _, some in values[: len(stated)])])
+        named: dict[str, object] = {"more": [*notices, *lines][1:], "lines": lines}
+        named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
+        hit = Hit(shown, named, settings=settings, paths=paths, evidence=lines or None)
+        if "ranks" in self._declared:
+            hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *self._declared["ranks"][0].split()))
+        if beside:
+            named |= {"settings": settings or beside}
+            lines = [*paths.first_lines()[:3]] if paths else []
+            hit = hit.with_fields(named=named, evidence=[*lines, *shown, *settings, *beside])
+        return hit
+
+    def _say(self, facts: Facts, hit: Hit, sources: list[str] | None = None) -> Result:
+        """Return what the page says of a hit; ``sources`` are the statements that a case may be about."""
+        head, *others = cases(self._block, self.rule.name)
+        fitting = [
+            case
+            for case in others
+            if (sources and case.get("about") is sources)
+            or any(is_met(text, facts, hit, self.rule.name) for text in case.get("when", ()))
+        ]
+        says = ChainMap(*fitting, head)
+        hit = _put_into_words(hit, head.get("words", ()))
+        hit = hit.with_fields(ranks=None if hit.ranks is None else {*hit.ranks})
+        text = {
+            key: fill_in(remedies.look_up(given[0]), hit).replace(LACKING, "")
+            for key, given in says.items()
+            if key not in _REPEATED
+        }
+        if "undecided" in says:
+            needs = _needs([fill_in(one, hit).replace(LACKING, "") for one in says.get("needs", ())])
+            return NotJudged(self.rule.name, text["undecided"], needs, hit.paths)
+        found = {
+            "confirm": text.get("confirm", ""),
+            "severity": text.get("severity"),
+            "confidence": hit.confidence or text.get("confidence"),
+            "fatal": text.get("fatal") == "yes",
+            **_find_subject(facts, hit),
+        }
+        if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
+            found |= _judge_continuation(facts, hit, text, found["confidence"] or "likely")
+        elif hit.effects:
+            from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
+
+            found |= workloads.describe_effects(facts, hit, found["confirm"])
+        else:
+            found["impact"] = Estimate(text["impact"], references_of(says["impact"][0], hit))
+        return self.rule.finding(
+            text["summary"],
+            cause=text["cause"],
+            fix=dict.fromkeys(fill_steps(steps(says), hit)),
+            paths=hit.paths,
+            open_paths=hit.open_paths,
+            explained=[*hit.notices, *hit.explains],
+            explains=list(dict.fromkeys(effect.rule for effect in hit.effects)),
+            open_end=hit.open_end,
+            action=text.get("action", ""),
+            **found,
+        )
 
 
 _Sorted = tuple[list[Notice], list[Setting], list[Evidence], Selection | None]
-"""Which of some things are statements, settings, lines and paths, each once."""
-
-
-def _look_beside(rule: str, declared: _Entries, facts: Facts, found: _Sorted) -> Hit:
-    """Return what a page is about, with what it shows beside it, and what it knows."""
-    notices, settings, lines, paths = found
-    known = [entry.rpartition(" = ") for key in ("beside", "known") for entry in declared.get(key, ())]
-    values = [(name, find_things(rule, facts, source)) for name, _, source in known]
-    shown, beside, _, _ = _sort([notices, *(some for _, some in values[: len(declared.get("beside", ()))])])
-    named: dict[str, object] = {"more": [*notices, *lines][1:], "lines": lines}
-    named |= {name: list(chain.from_iterable(some)) for name, some in group_values(values).items() if name}
-    hit = Hit(shown, named, settings=settings, paths=paths, evidence=lines or None)
-    if "ranks" in declared:
-        hit = hit.with_fields(ranks=ranks_concerned(facts, notices, *declared["ranks"][0].split()))
-    if beside:
-        named |= {"settings": settings or beside}
-        lines = [*paths.first_lines()[:3]] if paths else []
-        hit = hit.with_fields(named=named, evidence=[*lines, *shown, *settings, *beside])
-    return hit
 
 
 def _sort(found: list[Things]) -> _Sorted:
+    """Return which of some things are statements, settings, lines and paths, each once."""
     several = [some for some in found if isinstance(some, Selection)]
     each = list({id(one): one for some in found if not isinstance(some, Selection) for one in some}.values())
     notices = [one for one in each if isinstance(one, Notice)]
@@ -631,106 +684,22 @@ def _sort(found: list[Things]) -> _Sorted:
     return notices, settings, lines, reduce(or_, several) if several else None
 
 
-def _judge_hits(
-    rule: Rule, find: Callable[..., Iterable[Hit | Effects]], block: str, *known: object
-) -> Iterator[Result]:
-    """Judge what the function of a page finds in the facts, or in them and all findings."""
-    facts = known[0]
-    assert isinstance(facts, Facts)
-    for hit in find(*known):
-        yield _result(rule, facts, hit, block) if isinstance(hit, Hit) else hit
+_SOUND = "none visible in this log: all communicators were finalized in order"
+_CONTINUES = "not shown: connections were made, and no call of NCCL is known to have failed. Where one did, {}"
 
 
-def _judge_with_clues(
-    rule: Rule, judge: Callable[[Facts], Iterator[Result]], block: str, facts: Facts
-) -> Iterator[Result]:
-    """Judge a page, and the faults in files from machines that name its rule."""
-    yield from judge(facts)
-    if facts.job.artifacts:
-        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
+def _judge_continuation(facts: Facts, hit: Hit, text: dict[str, str], confidence: str) -> dict[str, Any]:
+    """Return what errors that name what failed are: an error if the job failed, an info if it ended in order.
 
-        for hit in settled.find_clues(facts, rule.name):
-            yield _result(rule, facts, hit, block)
-
-
-def _tell(rule: Rule, block: str, tell: Callable[[Facts, Account], Hit], facts: Facts, account: Account) -> Finding:
-    """Say what the story of a job tells."""
-    told = _result(rule, facts, tell(facts, account), block)
-    assert isinstance(told, Finding)
-    return told
-
-
-def _result(rule: Rule, facts: Facts, hit: Hit, block: str, sources: list[str] | None = None) -> Result:
-    """Return what a page says of a hit; ``sources`` are the statements that a case may be about."""
-    head, *others = cases(block, rule.name)
-    fitting = [
-        case
-        for case in others
-        if (sources and case.get("about") is sources)
-        or any(is_met(text, facts, hit, rule.name) for text in case.get("when", ()))
-    ]
-    says = ChainMap(*fitting, head)
-    hit = _put_into_words(hit, head.get("words", ()))
-    text = {
-        key: fill_in(_look_up(given[0]), hit).replace(LACKING, "")
-        for key, given in says.items()
-        if key not in _REPEATED
-    }
-    if "undecided" in says:
-        return rule.ask(
-            text["undecided"],
-            _needs([fill_in(one, hit).replace(LACKING, "") for one in says.get("needs", ())]),
-            hit.paths,
-        )
-    fix = list(dict.fromkeys(fill_steps(steps(says), hit)))
-    confirm, confidence = text.get("confirm", ""), hit.confidence or text.get("confidence")
-    if "stops" in next(case for case in (*fitting, head) if not {"stops", "impact"}.isdisjoint(case)):
-        found = finding(
-            rule,
-            facts,
-            hit.notices,
-            text["summary"],
-            cause=text["cause"],
-            stops=text["stops"],
-            fix=fix,
-            confirm=confirm,
-            confidence=confidence or "likely",
-            deadly=text.get("deadly") == "yes",
-        )
-    elif hit.effects:
-        from nccl_inspect.judging.evidence import workloads  # few logs have files beside them
-
-        found = workloads.finding_of(
-            rule,
-            facts,
-            hit.cases,
-            hit.effects,
-            text["summary"],
-            cause=text["cause"],
-            fix=fix,
-            evidence=lines_of(hit.evidence or ()),
-            confidence=confidence or "certain",
-            confirm=confirm,
-            ranks={*(hit.ranks or ())},
-        )
-    else:
-        found = rule.finding(
-            text["summary"],
-            cause=text["cause"],
-            impact=Estimate(text["impact"], references_of(says["impact"][0], hit)),
-            fix=fix,
-            confirm=confirm,
-            severity=text.get("severity"),
-            confidence=confidence,
-            notices=hit.notices,
-            **_find_subject(facts, hit),
-            paths=hit.paths,
-            open_paths=hit.open_paths,
-            explains_errors=[*hit.notices, *hit.explains],
-            fatal=text.get("fatal") == "yes",
-            open_end=hit.open_end,
-        )
-    return found.with_fields(action=text.get("action", ""))
+    If it may have continued, they are a clue.
+    """
+    if is_fatal(facts, hit.notices, text.get("deadly") == "yes"):
+        return {"impact": text["stops"], "confirm": "", "severity": "error", "confidence": confidence, "fatal": True}
+    if facts.is_over():
+        return {"impact": _SOUND, "confirm": "", "severity": "info", "confidence": confidence}
+    is_sure = confidence == "certain"
+    impact = _CONTINUES.format(text["stops"])
+    return {"impact": impact, "severity": "warning", "confidence": "likely" if is_sure else confidence}
 
 
 def _put_into_words(hit: Hit, entries: Iterable[str]) -> Hit:
@@ -749,55 +718,38 @@ def _put_into_words(hit: Hit, entries: Iterable[str]) -> Hit:
 
 
 def _find_subject(facts: Facts, hit: Hit) -> dict[str, Any]:
-    """Return the ranks, hosts and lines that a finding is about, as far as the hit gives them or has settings."""
-    ranks, hosts = None if hit.ranks is None else {*hit.ranks}, hit.hosts
-    evidence = None if hit.evidence is None else list(lines_of(hit.evidence))
-    if hosts is None and ranks is not None and not (hit.notices or hit.paths or hit.settings):
-        hosts = hosts_with(facts.job, ranks)
-    if hit.settings and ranks is None:
-        ranks = facts.ranks_with(hit.settings) | ranks_in(hit.notices)
-    if hit.settings and hosts is None:
-        hosts = hosts_in(hit.notices).union(host for setting in hit.settings for host in setting.hosts)
-    if hit.settings and evidence is None:
-        shown = hit.paths.first_lines() if hit.paths else ()
-        evidence = [*first_evidence(hit.notices), *evidence_of_settings(hit.settings), *shown]
-    return {"ranks": ranks, "hosts": hosts, "evidence": evidence}
+    """Return the ranks, hosts and lines that a finding is about: what the hit gives, else those of what it is about."""
+    notices, settings, paths, ranks, hosts = hit.notices, hit.settings, hit.paths, hit.ranks, hit.hosts
+    if hosts is None and settings:
+        hosts = hosts_in(notices).union(host for setting in settings for host in setting.hosts)
+    elif hosts is None and ranks is not None and not (notices or paths):
+        hosts = hosts_with(facts.job, {*ranks})
+    elif hosts is None:
+        hosts = hosts_in(notices) | (paths.hosts() if paths else set())
+    if ranks is None:
+        ranks = ranks_in(notices) | (facts.ranks_with(settings) if settings else paths.ends() if paths else set())
+    shown = hit.evidence
+    if shown is None:
+        shown = [*first_evidence(notices), *evidence_of_settings(settings), *(paths.first_lines() if paths else ())]
+    return {"ranks": ranks, "hosts": hosts, "evidence": lines_of(shown)}
 
 
 def _needs(given: Iterable[str]) -> Needs:
-    """Return what would answer a question."""
-    words = {key: [text for text in given if text.partition(" ")[0] == key] for key in ("log", "shows", "subsystems")}
-    texts = {key: " ".join(found).partition(" ")[2] for key, found in words.items()}
-    flags = {"platform", "topology", "all ranks"}
-    others = [text for text in given if text not in flags and not any(text in found for found in words.values())]
-    return Needs(
-        log=texts["log"],
-        shows=texts["shows"],
-        subsystems=tuple(texts["subsystems"].split()),
-        all_ranks="all ranks" in given,
-        platform="platform" in given,
-        topology="topology" in given,
-        others=tuple(others),
-    )
+    needs: dict[str, Any] = {"others": ()}
+    for text in given:
+        key, _, rest = text.partition(" ")
+        if text in ("platform", "topology", "all ranks"):
+            needs[text.replace(" ", "_")] = True
+        elif key in ("log", "shows", "subsystems"):
+            needs[key] = tuple(rest.split()) if key == "subsystems" else rest
+        else:
+            needs["others"] += (text,)
+    return Needs(**needs)
 
 
 def steps(says: _Entries) -> list[str]:
     """Return the steps of a rule or a case; ``@NAME`` is one that several rules have."""
-    given = [step for key in _STEPS for step in says.get(key, ())]
-    return [_look_up(step) for step in given]
-
-
-def _look_up(text: str) -> str:
-    """Return a text, or what several rules say under a name.
-
-    Raises:
-        PageError: there is no such name.
-    """
-    if not text.startswith("@"):
-        return text
-    if not hasattr(remedies, text[1:]):
-        raise PageError(f"'{text}': judging/remedies.py has no {text[1:]}")
-    return str(getattr(remedies, text[1:]))
+    return [remedies.look_up(step) for key in _STEPS for step in says.get(key, ())]
 
 
 def render_page(text: str, rule: Rule) -> str:
@@ -840,7 +792,7 @@ def _wrap(text: str) -> str:
 def _list_effects(says: list[dict[str, list[str]]]) -> Iterator[str]:
     known = set[str]()
     for case in says:
-        for effect in {*map(_look_up, case.get("impact", ())), *case.get("stops", ())} - known:
+        for effect in {*map(remedies.look_up, case.get("impact", ())), *case.get("stops", ())} - known:
             known.add(effect)
             if PLACEHOLDER.fullmatch(effect):
                 continue

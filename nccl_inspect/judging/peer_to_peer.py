@@ -18,12 +18,11 @@ _ALLOWED_BY = {
 
 def disabling_settings(facts: Facts) -> list[Setting]:
     """Return the settings that disable P2P altogether."""
-    return [setting for setting in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL") if _is_off(setting)]
-
-
-def hiding_levels(facts: Facts) -> list[Setting]:
-    """Return the settings under which NCCL does not read NCCL_P2P_LEVEL: ncclGetLevel in src/graph/paths.cc, 2.30.7."""
-    return [setting for setting in disabling_settings(facts) if "NCCL_P2P_DISABLE" in setting.names]
+    return [
+        one
+        for one in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+        if (one.value.upper() in _LEVELS_WITHOUT_P2P if one.name == "NCCL_P2P_LEVEL" else one.value not in ("0", ""))
+    ]
 
 
 def limiting_levels(facts: Facts, pairs: Selection) -> list[Setting]:
@@ -41,12 +40,6 @@ def has_no_pairs(facts: Facts) -> bool:
     return bool(comms) and whole and all(len(host.ranks) == 1 for host in facts.job.hosts)
 
 
-def _is_off(setting: Setting) -> bool:
-    if setting.name == "NCCL_P2P_DISABLE":
-        return setting.value not in ("0", "")
-    return setting.value.upper() in _LEVELS_WITHOUT_P2P
-
-
 def local_over_net(facts: Facts) -> Selection:
     """Pairs of one host that use only the network, and are identified by more than the order of use."""
     return facts.paths("intra", "NET").where(
@@ -57,17 +50,14 @@ def local_over_net(facts: Facts) -> Selection:
 def find_unshared(facts: Facts) -> list[Notice]:
     """Return CUDA's refusals to export, open or map the memory of another GPU."""
     peers = facts.notices("nccl/p2p-peer-access-failed")
+    of_p2p = (failure for failure in cuda.failures(facts) if str(failure.file).endswith("transport/p2p.cc"))
+    failures = [failure for failure in of_p2p if failure.code in cuda.NOT_SHARED]
     return [
         *(notice for notice in cuda.failed_calls(facts, "transport/p2p.cc") if cuda.code_of(notice) in cuda.NOT_SHARED),
-        *(failure.notice for failure in cuda.failures(facts) if _is_of_p2p_with_hip(failure)),
+        *(failure.notice for failure in failures if cuda.is_hip(failure.notice)),
         *facts.notices("nccl/p2p-ipc-handle-failed", "rccl/rccl-direct-exchange-failed"),
         *(notice for notice in peers if value(notice, "code") != cuda.PEERS_EXHAUSTED),
     ]
-
-
-def _is_of_p2p_with_hip(failure: cuda.Failure) -> bool:
-    is_of_p2p = str(failure.file).endswith("transport/p2p.cc")
-    return is_of_p2p and failure.code in cuda.NOT_SHARED and cuda.is_hip(failure.notice)
 
 
 _OTHERS = {2, 802, 919, 214, 220, 226} | (AT_START - {101, 999})
@@ -77,5 +67,5 @@ of CUDA."""
 
 def is_of_fabric(failure: cuda.Failure) -> bool:
     """Return whether a multicast call failed with an error that no other rule handles."""
-    is_unclaimed = failure.code not in (None, *_OTHERS) and not cuda.is_of_kernel(failure.code)
+    is_unclaimed = failure.code not in (None, *_OTHERS) and not cuda.knows(failure.code, "kernel")
     return is_unclaimed and str(failure.file).endswith("transport/nvls.cc")

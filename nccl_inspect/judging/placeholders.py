@@ -15,7 +15,7 @@ from nccl_inspect.judging import networks
 from nccl_inspect.judging.facts import Facts, once
 from nccl_inspect.judging.places import POD, Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT, is_sentence
-from nccl_inspect.judging.statements import notices_shown, value
+from nccl_inspect.judging.statements import NIC_FIELDS, notices_shown, value
 from nccl_inspect.model.finding import Finding, Place
 from nccl_inspect.util.grouping import group_values
 from nccl_inspect.util.patterns import compile_later
@@ -32,8 +32,6 @@ _LIVE = "py-spy "
 """Begins a step that looks at a running process."""
 _MOST = 4
 """The most values to list; nobody would read more."""
-_DEVICES = ("device", "hca", "name")
-"""Fields of messages that name a NIC."""
 _OF_A_NODE = compile_later(r"ip-\d|gke-|aks-|oke-|.*\.")
 """Names of Kubernetes nodes, and names with a domain, which pods do not have."""
 _ASSUMED = {"pod": "pod named after the host", "node": "node named after the host"}
@@ -68,66 +66,45 @@ def fill(facts: Facts, findings: Iterable[Finding]) -> None:
     has_ended = bool(job.ended_by or facts.with_role("forced-end") or ends)
     for finding in findings:
         if any(_PLACEHOLDER.search(step) or _ITS_HOST.search(step) for step in finding.fix):
-            finding.fix = [
-                _postpone(step, finding) if has_ended and step.startswith(_LIVE) else _fill_step(step, facts, finding)
-                for step in finding.fix
-            ]
+            finding.fix = [_fill_step(step, facts, finding, has_ended) for step in finding.fix]
 
 
-def _postpone(step: str, finding: Finding) -> str:
-    """Return a step that needs a running process, of a job that has ended."""
-    code, _, words = step.replace(" now?", " then?").partition(COMMENT)
-    who = f", on {ranks_word(finding.ranks)}" if len(finding.ranks) == 1 and "rank " not in words else ""
-    return f"{code}{COMMENT}next time, before the job ends{who}" + (f": {words}" if words else "")
-
-
-def _fill_step(step: str, facts: Facts, finding: Finding) -> str:
+def _fill_step(step: str, facts: Facts, finding: Finding, has_ended: bool) -> str:
     code, _, words = step.partition(COMMENT)
+    if has_ended and step.startswith(_LIVE):  # it needs a running process
+        words = words.replace(" now?", " then?")
+        who = f", on {ranks_word(finding.ranks)}" if len(finding.ranks) == 1 and "rank " not in words else ""
+        return f"{code}{COMMENT}next time, before the job ends{who}" + (f": {words}" if words else "")
     places = _find_places(facts)
-    ranks = [place.rank or 0 for place in places.list_places()] if _ALL.search(words) else culprit_ranks(finding)
+    ranks = places.list_ranks() if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
     if len(hosts := _its_host(scene)) == 1 and is_named(hosts[0]):
         words = _ITS_HOST.sub(rf"\1 {hosts[0]}", words)
     notes: list[str] = []
     lists: list[str] = []
     for name in dict.fromkeys(_PLACEHOLDER.findall(step)):
-        values = _distinct(_VALUES[name](scene)) if name in _VALUES else []
+        values: dict[tuple[str | None, str], _Value] = {}  # processes of different pods may share a pid
+        for one in _VALUES[name](scene) if name in _VALUES else ():
+            values.setdefault((one.place.host if one.place else None, one.text), one)
         if len(values) == 1:
-            (single,) = values
+            (single,) = values.values()
             code, words = (text.replace(f"<{name}>", single.text) for text in (code, words))
-            words, is_placed = _with_place(words, single)
             notes += [single.note] if single.note else []
-            notes += [_whose(single.place, words)] if single.place and not is_placed else []
+            if single.place:
+                rank, whose = str(single.place.rank), f"rank {single.place.rank}, on {single.place.host}"
+                named = [match for match in _ON_RANK.finditer(words) if match[1] == rank]
+                for match in reversed(named):
+                    words = words[: match.start()] + whose + words[match.end() :]
+                if not named:
+                    notes.append(f"rank {rank}" if f"on {single.place.host}" in words else whose)
         elif 1 < len(values) <= _MOST:
-            by_host = group_values((one.place.host if one.place else None, one.text) for one in values)
+            by_host = group_values(values)
             listed = (", ".join(texts) + (f" on {host}" if host else "") for host, texts in by_host.items())
             lists.append(f"<{name}>: {'; '.join(listed)}")
     if is_sentence(step):
         return code
     text = "; ".join(filter(None, (*notes, words, *lists)))
     return f"{code}{COMMENT}{text}" if text else code
-
-
-def _distinct(values: Iterable[_Value]) -> list[_Value]:
-    """Return each value once; processes of different pods may share a pid."""
-    unique: dict[tuple[str, str | None], _Value] = {}
-    for entry in values:
-        unique.setdefault((entry.text, entry.place.host if entry.place else None), entry)
-    return list(unique.values())
-
-
-def _with_place(words: str, entry: _Value) -> tuple[str, bool]:
-    """Return the comment of a command with the rank and host of its value, and whether it names them now."""
-    if entry.place is None:
-        return words, True
-    whose, rank = _whose(entry.place, ""), str(entry.place.rank)
-    replaced = _ON_RANK.sub(lambda match: whose if match[1] == rank else match[0], words)
-    return replaced, replaced != words
-
-
-def _whose(place: Place, words: str) -> str:
-    """Return a rank, with its host if the comment of the command lacks it."""
-    return f"rank {place.rank}" + ("" if f"on {place.host}" in words else f", on {place.host}")
 
 
 @once
@@ -147,7 +124,6 @@ def _pids(scene: _Scene) -> list[_Value]:
 
 
 def _hosts(scene: _Scene) -> list[str]:
-    """Return the hosts of the culprits."""
     named = [culprit.name for culprit in scene.finding.culprits if culprit.kind == "host"]
     of_ranks = [place.host for place in _places_of_ranks(scene) if place.host]
     if named or of_ranks:
@@ -170,7 +146,7 @@ def _pods(scene: _Scene) -> list[_Value]:
     if places and all(place.pod for place in places):
         return [_Value(place.pod or "") for place in places]
     hosts = _hosts(scene)
-    if pods := [pod for host in hosts if (pod := scene.places.pod_on(host))]:
+    if pods := [pod for host in hosts if (pod := scene.places.pods.get(host))]:
         return [_Value(pod) for pod in pods] if len(pods) == len(hosts) else []
     are_pods = all(POD.fullmatch(host) and not _OF_A_NODE.match(host) for host in hosts)
     return [_Value(host, note=_ASSUMED["pod"]) for host in hosts] if are_pods else []
@@ -178,7 +154,7 @@ def _pods(scene: _Scene) -> list[_Value]:
 
 def _nodes(scene: _Scene) -> list[_Value]:
     hosts = _hosts(scene)
-    if any(map(scene.places.is_pod, hosts)):
+    if not scene.places.pods.keys().isdisjoint(hosts):
         return []  # the log names the pod and not the node
     return [_Value(host, note="" if _OF_A_NODE.match(host) else _ASSUMED["node"]) for host in hosts]
 
@@ -200,23 +176,20 @@ def _interface(scene: _Scene) -> list[_Value]:
 
 
 def _devices(scene: _Scene) -> list[_Value]:
-    """Return the NICs that the finding names."""
     named = [culprit.name.partition(" ")[2] for culprit in scene.finding.culprits if culprit.kind == "nic"]
     stated = [
         str(name)
         for notice in notices_shown(scene.facts.job.notices, scene.finding)
-        for field in _DEVICES
+        for field in NIC_FIELDS
         if (name := value(notice, field))
     ]
     return [_Value(name) for name in dict.fromkeys(named or stated) if " " not in name]
 
 
 def _slurm_job(scene: _Scene) -> list[_Value]:
-    """Slurm's job id, without the step that may follow it."""
-    jobs = (
-        value(notice, "job") for notice in scene.facts.job.notices if notice.production.startswith("launchers/slurm-")
-    )
-    return [_Value(job) for job in dict.fromkeys(str(job).partition(".")[0] for job in jobs if job)]
+    notices = (one for one in scene.facts.job.notices if one.production.startswith("launchers/slurm-"))
+    jobs = filter(None, (value(notice, "job") for notice in notices))
+    return [_Value(job) for job in dict.fromkeys(str(job).partition(".")[0] for job in jobs)]
 
 
 _VALUES: dict[str, Callable[[_Scene], list[_Value]]] = {

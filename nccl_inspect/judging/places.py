@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.model.finding import Finding, Place
 from nccl_inspect.model.job import Job
+from nccl_inspect.util.grouping import group_sets
 
 _LABEL = re.compile(r"(?:^|\s)pod/([a-z0-9][a-z0-9.-]*)")
 _PARTS = re.compile(r"[\s/›]+")
@@ -40,7 +40,7 @@ class Places:
                     self._processes[rank] = None  # restarted, or two ranks of that number
         self._hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
         self._gpus = {rank: gpu.nvml_dev for rank, gpu in job.gpus.items()}
-        self._pods = {last.process.host: pod for last in job.last_lines if (pod := pod_of(last.process))}
+        self.pods = {last.process.host: pod for last in job.last_lines if (pod := pod_of(last.process))}
         likely = {last.likely_rank for last in job.last_lines}
         by_story = ((rank, host) for entry in job.story for rank, host in entry.host_of.items())
         self._told = {rank: host for rank, host in by_story if rank not in likely}
@@ -56,17 +56,9 @@ class Places:
         pid = process.pid if process and process.pid >= 0 and host else None
         return Place(rank, host or None, pid, pod_of(process) if process else None, self._gpus.get(rank))
 
-    def list_places(self) -> list[Place]:
-        """Return the places of all ranks."""
-        return [self.locate(rank) for rank in sorted(self._processes)]
-
-    def is_pod(self, host: str) -> bool:
-        """Return whether, according to a collector, a host is a pod or runs in one."""
-        return host in self._pods
-
-    def pod_on(self, host: str) -> str | None:
-        """Return the pod whose processes report this host name."""
-        return self._pods.get(host)
+    def list_ranks(self) -> list[int]:
+        """Return all ranks with lines."""
+        return sorted(self._processes)
 
 
 def culprit_ranks(finding: Finding) -> list[int]:
@@ -74,16 +66,8 @@ def culprit_ranks(finding: Finding) -> list[int]:
     return _culprit_ranks(finding) or finding.ranks
 
 
-def _by_tone(job: Job, tone: str) -> set[int]:
-    """Return the ranks with lines of a tone: ``wait``, or ``echo`` of the end of another."""
-    return {rank for notice in job.notices if getattr(notice.event, "tone", "") == tone for rank in notice.ranks}
-
-
 def _culprit_ranks(finding: Finding) -> list[int]:
-    named: Iterable[int] = (
-        rank for culprit in finding.culprits if culprit.kind in _RANK_KINDS for rank in culprit.ranks
-    )
-    return sorted(set(named))
+    return sorted({rank for culprit in finding.culprits if culprit.kind in _RANK_KINDS for rank in culprit.ranks})
 
 
 def blamed_ranks(job: Job) -> list[int]:
@@ -95,10 +79,9 @@ def blamed_ranks(job: Job) -> list[int]:
     for finding in (lead, *causes):
         if ranks := _culprit_ranks(finding):
             return ranks
-    waiting = _by_tone(job, "wait")
-    if job.waiting:
-        waiting.update(job.waiting.waiting)
-    blamed = set(lead.ranks) - waiting
-    if lead.confidence != "certain" and blamed <= _by_tone(job, "echo"):
+    # Lines of ranks that wait, or that only echo the end of another, say nothing of these.
+    tones = group_sets((getattr(notice.event, "tone", ""), rank) for notice in job.notices for rank in notice.ranks)
+    blamed = set(lead.ranks) - tones.get("wait", set()).union(job.waiting.waiting if job.waiting else ())
+    if lead.confidence != "certain" and blamed <= tones.get("echo", set()):
         return []
     return sorted(blamed) if blamed and not blamed.issuperset(job.ranks_seen) else []

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
+from operator import lt
 from typing import Any, NamedTuple
 
 from nccl_inspect.event import types as events
@@ -84,8 +85,11 @@ class Odd(Record):
     like: Sibling
     """One of the others."""
     others: int
-    is_likely: bool
-    """Whether there are enough siblings to show which one is odd."""
+
+    @property
+    def is_likely(self) -> bool:
+        """Return whether there are enough siblings to show which one is odd."""
+        return len(self.values) >= _MAJORITY
 
     @property
     def value(self) -> Hashable:
@@ -107,15 +111,8 @@ class Odd(Record):
         return [line for one in (self.found[0], self.like) for line in list(one.lines())[:1]]
 
 
-def find_odd(
-    attribute: Attribute, values: Mapping[Sibling, Hashable], group: str, label: str = "", *, may_lack: bool = True
-) -> Odd | None:
-    """Return what is odd in a group of siblings, if anything is.
-
-    Args:
-        label: of the attribute, if it is several.
-        may_lack: whether it counts that one has nothing.
-    """
+def find_odd(attribute: Attribute, values: Mapping[Sibling, Hashable], group: str, label: str = "") -> Odd | None:
+    """Return what is odd in a group of siblings, if anything is; that a rank states nothing may be a lost line."""
     counts = Counter(values.values())
     worse = attribute.worse
     if len(counts) < 2 or len(values) < attribute.least:
@@ -125,7 +122,7 @@ def find_odd(
         usual = next((value for value in counts if not any(worse(value, other) for other in counts)), usual)
     odd = [sibling for sibling, value in values.items() if value != usual]
     is_odd = len(odd) <= max(1, len(values) // _SHARE) and all(not worse or worse(values[one], usual) for one in odd)
-    if not is_odd or (values[odd[0]] == ABSENT and not may_lack):
+    if not is_odd or (values[odd[0]] == ABSENT and odd[0].kind != "host" and not odd[0].paths):
         return None
     like = next(sibling for sibling, value in values.items() if value == usual)
     return Odd(
@@ -138,7 +135,6 @@ def find_odd(
         usual=usual,
         like=like,
         others=len(values) - len(odd),
-        is_likely=len(values) >= _MAJORITY,
     )
 
 
@@ -222,26 +218,9 @@ _SPEEDS = {"P2P": 3, "SHM": 2, "NET": 1}
 _AMOUNTS = ("none", "some", "all")
 
 
-def _is_less(value: int, usual: int) -> bool:
-    return value < usual
-
-
 def _speed(way: str) -> tuple[int, bool]:
     """Return how fast a connection is, as far as that is the same on all machines."""
     return _SPEEDS.get(way.partition("/")[0], 0), "Socket" not in way
-
-
-def _is_slower(way: str, usual: str) -> bool:
-    return _speed(way) < _speed(usual)
-
-
-def _has_less(amount: str, usual: str) -> bool:
-    return _AMOUNTS.index(amount) < _AMOUNTS.index(usual)
-
-
-def _says_other(words: frozenset[str], usual: frozenset[str]) -> bool:
-    """Return whether one says something else instead of what the others say; that it says more does not count."""
-    return bool(usual - words and words - usual)
 
 
 _NICS = "ibstat; ls /dev/infiniband   # there and on another one, in the container: the same devices, all active?"
@@ -251,17 +230,25 @@ _IMAGE = "ldconfig -p | grep libnccl; nvidia-smi   # there and on another one: t
 _INNER, _OUTER = ("intra-node path", "topology"), ("network", "gpudirect", "topology")
 _ANY = ("environment", *_INNER, *_OUTER)
 _SETTING = Attribute("setting", _SET, _ANY)
-_NICS_SEEN = Attribute("NICs seen", _NICS, _OUTER, _is_less, is_narrow=True, is_equipment=True)
+_NICS_SEEN = Attribute("NICs seen", _NICS, _OUTER, lt, is_narrow=True, is_equipment=True)
 _RELEASE = Attribute("NCCL", _IMAGE, (*_ANY, "failures"))
 _DRIVER = Attribute("CUDA driver", _IMAGE, (*_ANY, "failures"), is_equipment=True)
-_CHANNELS = Attribute("channels", _ALIKE, _ANY, _is_less, least=2)
-_NVLS = Attribute("channels of NVLS", _ALIKE, _ANY, _is_less, least=2)
-_INSIDE = Attribute("connections inside the host", _ALIKE, _INNER, _is_slower, least=2)
-_BETWEEN = Attribute("connections between hosts", _ALIKE, _OUTER, _is_slower)
-_GDR = Attribute("connections with GPUDirect RDMA", _ALIKE, _OUTER, _has_less, is_narrow=True)
-_NICS_USED = Attribute("NICs used", _NICS, _OUTER, _is_less)
-_WORDS = Attribute("what it says", _ALIKE, _ANY, _says_other, least=4)
-
+_CHANNELS = Attribute("channels", _ALIKE, _ANY, lt, least=2)
+_NVLS = Attribute("channels of NVLS", _ALIKE, _ANY, lt, least=2)
+_INSIDE = Attribute(
+    "connections inside the host", _ALIKE, _INNER, lambda way, usual: _speed(way) < _speed(usual), least=2
+)
+_BETWEEN = Attribute("connections between hosts", _ALIKE, _OUTER, _INSIDE.worse)
+_GDR = Attribute(
+    "connections with GPUDirect RDMA",
+    _ALIKE,
+    _OUTER,
+    lambda amount, usual: _AMOUNTS.index(amount) < _AMOUNTS.index(usual),
+    is_narrow=True,
+)
+_NICS_USED = Attribute("NICs used", _NICS, _OUTER, lt)
+_WORDS = Attribute("what it says", _ALIKE, _ANY, lambda words, usual: bool(usual - words and words - usual), least=4)
+"""One says something else instead of what the others say; that it says more does not count."""
 _BEGIN = (events.BootstrapInterface, events.NcclVersion, events.CudaDriver)
 _AGREED = {agreement.name for agreement in AGREEMENTS}
 _CHOICES = {agreement.name for agreement in AGREEMENTS if agreement.is_choice}
@@ -285,57 +272,51 @@ class _Start(NamedTuple):
     begin: Begin
     shape: tuple[int | None, ...]
 
+    def has(self, line: Evidence) -> bool:
+        return line.source == self.begin.source and line.order <= self.begin.until
+
+    def sibling(self, lines: Callable[[], Iterable[Evidence]]) -> Sibling:
+        host, pid = self.begin.process[:2]
+        kind, name = ("rank", "") if self.ranks else ("process", f"{pid} of {host}")
+        return Sibling(kind, name, frozenset((host,)), self.ranks, lines)
+
 
 _Table = dict[Process, tuple[Any, Notice, int]]
 """What processes state, in which notice, and at which place of it."""
+_Groups = Iterator[tuple[Attribute, Mapping[Sibling, Hashable], str, str]]
+"""Groups of siblings, as :func:`find_odd` takes them."""
 
 
-def find_differences(facts: Facts) -> list[list[Odd]]:
-    """Return what is odd in a job, by who is odd."""
-    return _Observer(facts).list_odd()
-
-
-class _Observer:
+class Observer:
     """Compares the siblings of a job."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts, self._is_global = facts, facts.job.rank_space == "global"
         self._ranks_on = {host.name: frozenset(host.ranks) for host in facts.job.hosts if is_named(host.name)}
-        self._host_of = {rank: host for host, ranks in self._ranks_on.items() for rank in ranks}
         self._local = {rank: at for ranks in self._ranks_on.values() for at, rank in enumerate(sorted(ranks))}
         self._starts = self._find_starts()
         self._shapes = group_values((process.host, start.shape) for process, start in self._starts.items())
-        self._machines = self._find_machines()
-        self._found: list[Odd] = []
+        # The bus ids of the GPUs of hosts, if some hosts have the same: the others are of other kinds.
+        gpus = facts.job.gpus if len(self._ranks_on) > 1 else {}
+        ids: dict[str, Hashable] = {
+            host: frozenset(gpus[rank].bus_id if rank in gpus else None for rank in ranks)
+            for host, ranks in self._ranks_on.items()
+        }
+        self._machines = ids if len(set(ids.values())) < len(ids) else {}
 
     def list_odd(self) -> list[list[Odd]]:
         """Return what is odd, by who is odd."""
-        for (attribute, label), table in self._tables():
-            self._compare_values(attribute, label, table)
-        self._compare_words()
-        self._compare_channels()
+        groups = [self._compare_values(*key, table) for key, table in self._tables()]
+        groups += [self._compare_words(), self._compare_channels()]
         ranks = set(chain.from_iterable(start.ranks for start in self._starts.values()))
         if self._is_global and len(ranks) == self._facts.job.world_size:
             paths = self._facts.paths_with_hardware.where(lambda kind: not kind.doubtful)
-            self._compare_pairs(paths.where(lambda kind: kind.scope == "intra"))
             between = paths.where(lambda kind: kind.scope == "inter")
-            for side in SIDES:
-                self._compare_ways(between, side)
-                self._compare_gdr(between, side)
-            self._compare_nics(between)
-        return join(self._found, self._ranks_on)
-
-    def _check(
-        self,
-        attribute: Attribute,
-        values: Mapping[Sibling, Hashable],
-        group: str,
-        label: str = "",
-        *,
-        may_lack: bool = True,
-    ) -> None:
-        if odd := find_odd(attribute, values, group, label, may_lack=may_lack):
-            self._found.append(odd)
+            groups.append(self._compare_pairs(paths.where(lambda kind: kind.scope == "intra")))
+            groups += [compare(between, side) for side in SIDES for compare in (self._compare_ways, self._compare_gdr)]
+            groups.append(self._compare_nics(between))
+        odd = (find_odd(*group) for group in chain.from_iterable(groups))
+        return join(filter(None, odd), self._ranks_on)
 
     # Who can be compared
 
@@ -360,15 +341,6 @@ class _Observer:
             if begin.is_complete and begin.source not in torn and process in opened
         }
 
-    def _find_machines(self) -> dict[str, Hashable]:
-        """Return the bus ids of the GPUs of hosts, if some hosts have the same: the others are of other kinds."""
-        gpus = self._facts.job.gpus if len(self._ranks_on) > 1 else {}
-        ids: dict[str, Hashable] = {
-            host: frozenset(gpus[rank].bus_id if rank in gpus else None for rank in ranks)
-            for host, ranks in self._ranks_on.items()
-        }
-        return ids if len(set(ids.values())) < len(ids) else {}
-
     def _kind(self, host: str) -> Hashable:
         """Return what is equal for hosts that can be compared."""
         return len(self._ranks_on[host]), self._machines.get(host)
@@ -376,7 +348,6 @@ class _Observer:
     # What processes state until their first communicator is complete
 
     def _tables(self) -> Iterator[tuple[tuple[Attribute, str], _Table]]:
-        """Yield what processes state differently."""
         tables: defaultdict[tuple[Attribute, str], _Table] = defaultdict(dict)
         left_out: set[str] = set()
         for notice in self._facts.job.notices:
@@ -401,14 +372,16 @@ class _Observer:
             if label not in left_out and (is_partial or len({value for value, *_ in table.values()}) > 1):
                 yield (attribute, label), table
 
-    def _compare_values(self, attribute: Attribute, label: str, table: _Table) -> None:
+    def _compare_values(self, attribute: Attribute, label: str, table: _Table) -> _Groups:
         """Compare the ranks of each host, those of the job, and hosts."""
         siblings, values = {}, {}
         for process, start in self._starts.items():
-            value, lines = _find_statement(table.get(process), start.begin)
+            value, notice, row = table.get(process, (ABSENT, None, 0))
+            lines = [notice.lines[row]] if notice else []
+            if not all(map(start.has, lines)):
+                value, lines = ABSENT, []  # what it states later not all state
             if value != ABSENT or attribute is _SETTING:
-                kind, name = ("rank", "") if start.ranks else ("process", f"{process.pid} of {process.host}")
-                one = Sibling(kind, name, frozenset((process.host,)), start.ranks, partial(iter, lines))
+                one = start.sibling(partial(iter, lines))
                 siblings[process], values[one] = one, value
         groups = group_values(
             ((f"ranks of host {process.host}", self._starts[process].shape), process)
@@ -418,23 +391,18 @@ class _Observer:
         shapes = {self._starts[process].shape for process in siblings}
         if len(shapes) == 1 and attribute is not _NICS_SEEN and label not in _CHOICES:
             groups["ranks of the job", shapes.pop()] = list(siblings)
+        # Rank 0 prints some variables alone.
         is_of_all = attribute is not _SETTING or label in _AGREED
         for (group, _), some in groups.items():
             own = [siblings[process] for process in some if is_of_all or self._starts[process].begin.member]
-            # Rank 0 prints some variables alone; a line that one rank lacks may be lost.
-            self._check(attribute, {one: values[one] for one in own}, group, label, may_lack=False)
+            yield attribute, {one: values[one] for one in own}, group, label
         if label not in _CHOICES:
-            self._compare_hosts(
-                attribute, label, group_values((process.host, one) for process, one in siblings.items()), values
-            )
+            by_host = group_values((process.host, one) for process, one in siblings.items())
+            yield from self._compare_hosts(attribute, label, by_host, values)
 
     def _compare_hosts(
-        self,
-        attribute: Attribute,
-        label: str,
-        by_host: Mapping[str, list[Sibling]],
-        values: Mapping[Sibling, Any],
-    ) -> None:
+        self, attribute: Attribute, label: str, by_host: Mapping[str, list[Sibling]], values: Mapping[Sibling, Any]
+    ) -> _Groups:
         """Compare hosts with all their ranks; where there are several, a line that all of them lack was not lost."""
         groups: dict[Hashable, dict[Sibling, Any]] = defaultdict(dict)
         for host, ranks in by_host.items():
@@ -446,9 +414,9 @@ class _Observer:
                 kind = self._kind(host), frozenset(shapes)
                 groups[kind][self._host(host, lines)] = max(own) if attribute is _NICS_SEEN else own.pop()
         for group in groups.values():
-            self._check(attribute, group, "hosts", label)
+            yield attribute, group, "hosts", label
 
-    def _compare_words(self) -> None:
+    def _compare_words(self) -> _Groups:
         """Compare the other lines, by what they are about: those of the ranks of a host, and those of hosts."""
         said: defaultdict[str, list[tuple[str, Notice]]] = defaultdict(list)
         for notice in self._facts.job.notices:
@@ -472,25 +440,17 @@ class _Observer:
             by_host: defaultdict[str, dict[Sibling, frozenset[str]]] = defaultdict(dict)
             for process, value in values.items():
                 if process.host in self._ranks_on:
-                    ranks = self._starts[process].ranks
-                    one = Sibling(
-                        "rank" if ranks else "process",
-                        "" if ranks else f"{process.pid} of {process.host}",
-                        frozenset((process.host,)),
-                        ranks,
-                        partial(iter, table[process].values()),
-                    )
-                    by_host[process.host][one] = value
+                    by_host[process.host][self._starts[process].sibling(table[process].values)] = value
             hosts: defaultdict[Hashable, dict[Sibling, frozenset[str]]] = defaultdict(dict)
             for host, own in by_host.items():
-                self._check(_WORDS, own, f"ranks of host {host}", topic)
+                yield _WORDS, own, f"ranks of host {host}", topic
                 counts = Counter(chain.from_iterable(own.values()))
                 usual = frozenset(words for words, times in counts.items() if 2 * times > len(own))
                 if len(own) == self._begun[host]:
                     lines = partial(chain.from_iterable, [one.lines() for one in own])
                     hosts[self._kind(host), frozenset(self._shapes[host])][self._host(host, lines)] = usual
             for group in hosts.values():
-                self._check(_WORDS, group, "hosts", topic)
+                yield _WORDS, group, "hosts", topic
 
     def _list_words(self, notices: Iterable[tuple[str, Notice]]) -> dict[Process, dict[str, Evidence]]:
         """Return what each process says while it begins, with the first line of it."""
@@ -498,13 +458,13 @@ class _Observer:
         for words, notice in notices:
             for process, line in zip(notice.processes, notice.lines, strict=True):
                 start = self._starts.get(process)
-                if start and line.source == start.begin.source and line.order <= start.begin.until:
+                if start and start.has(line):
                     said.setdefault(process, {}).setdefault(words, line)
         return said
 
     # Communicators
 
-    def _compare_channels(self) -> None:
+    def _compare_channels(self) -> _Groups:
         """Compare communicators of one split, or of one shape, that have no GPU in common."""
         twins = group_values(
             ((comm.parent, comm.ordinal, comm.nranks, comm.nnodes, comm.local_ranks), comm)
@@ -522,7 +482,7 @@ class _Observer:
                         ranks = frozenset(global_ranks(comm, range(comm.nranks)) if self._is_global else ())
                         one = Sibling("communicator", comm.id, frozenset(comm.hosts), ranks, comm.layout.channels)
                         values[one] = counts.pop()
-                self._check(attribute, values, f"communicators of {group[0].nranks} ranks")
+                yield attribute, values, f"communicators of {group[0].nranks} ranks", ""
 
     def _are_apart(self, group: Iterable[CommunicatorInfo]) -> bool:
         """Return whether communicators have no rank in common, or no process where ranks are not those of the job."""
@@ -534,20 +494,20 @@ class _Observer:
 
     # Paths
 
-    def _compare_pairs(self, inside: Selection) -> None:
-        """Compare the connections between the same GPUs of hosts."""
+    def _compare_pairs(self, inside: Selection) -> _Groups:
         if len(set(map(_slowest, inside.kinds))) < 2:
             return
         groups: dict[Hashable, dict[Sibling, str]] = defaultdict(dict)
         for src, dst, host, way in inside.values("src", "dst", "src_host", _slowest):
             if host in self._ranks_on:
                 paths = partial(inside.filter_values, ("src", "dst"), partial(_are, (src, dst)))
-                one = self._sibling("pair", f"{src} -> {dst}", host, (src, dst), paths, paths)
+                lines, both = partial(_first_line, paths), frozenset((src, dst))
+                one = Sibling("pair", f"{src} -> {dst}", frozenset((host,)), both, lines, paths)
                 groups[self._kind(host), self._local[src], self._local[dst]][one] = way
         for group in groups.values():
-            self._check(_INSIDE, group, "pairs of the same GPUs")
+            yield _INSIDE, group, "pairs of the same GPUs", ""
 
-    def _compare_ways(self, between: Selection, side: str) -> None:
+    def _compare_ways(self, between: Selection, side: str) -> _Groups:
         """Compare the connections between hosts that the same GPUs of hosts have."""
         ways: dict[tuple[int, str], str] = {}
         for rank, host, way in between.distinct(RANKS[side], HOSTS[side], _slowest):
@@ -557,9 +517,9 @@ class _Observer:
             of_way = group_values((_slowest(kind), kind) for kind in between.kinds)
             slow = {way: between.where(kinds.__contains__) for way, kinds in of_way.items()}
             for group in self._by_gpu(ways, side, between, slow).values():
-                self._check(_BETWEEN, group, "ranks with the same GPU")
+                yield _BETWEEN, group, "ranks with the same GPU", ""
 
-    def _compare_gdr(self, between: Selection, side: str) -> None:
+    def _compare_gdr(self, between: Selection, side: str) -> _Groups:
         """Compare how many connections of the same GPUs of hosts use GPUDirect RDMA, then those of a host."""
 
         def use(kind: PathKind) -> frozenset[bool]:
@@ -575,11 +535,11 @@ class _Observer:
         staged = between.where(lambda kind: False in use(kind))
         by_host: dict[str, dict[Sibling, str]] = defaultdict(dict)
         for group in self._by_gpu(amounts, side, between, dict.fromkeys(_AMOUNTS, staged)).values():
-            self._check(_GDR, group, "ranks with the same GPU")
+            yield _GDR, group, "ranks with the same GPU", ""
             for one, amount in group.items():  # a GPU that has none on any host is far from its NIC
                 by_host[min(one.hosts)][one] = amount if len(set(group.values())) > 1 else "all"
         for host, group in by_host.items():
-            self._check(_GDR, group, f"ranks of host {host}")
+            yield _GDR, group, f"ranks of host {host}", ""
 
     def _by_gpu(
         self, values: Mapping[tuple[int, str], str], side: str, between: Selection, slow: Mapping[str, Selection]
@@ -589,11 +549,11 @@ class _Observer:
         for (rank, host), value in values.items():
             own = partial(_are, (rank,))
             shown, paths = (partial(some.filter_values, (RANKS[side],), own) for some in (between, slow[value]))
-            one = self._sibling("rank", str(rank), host, (rank,), shown, paths)
+            one = Sibling("rank", str(rank), frozenset((host,)), frozenset((rank,)), partial(_first_line, shown), paths)
             groups[self._kind(host), self._local[rank]][one] = value
         return groups
 
-    def _compare_nics(self, between: Selection) -> None:
+    def _compare_nics(self, between: Selection) -> _Groups:
         """Compare the number of NICs that hosts use whose same GPUs have connections."""
         used = nics_used(between)
         gpus: dict[str, set[int]] = defaultdict(set)
@@ -605,30 +565,12 @@ class _Observer:
             if len({frozenset(gpus[host]) for host in hosts}) == 1:
                 shown = {host: partial(between.filter_values, ("src_host",), partial(_are, (host,))) for host in hosts}
                 group = {self._host(host, partial(_first_line, shown[host])): len(used[host]) for host in hosts}
-                self._check(_NICS_USED, group, "hosts")
+                yield _NICS_USED, group, "hosts", ""
 
     # Who they are
 
     def _host(self, host: str, lines: Callable[[], Iterable[Evidence]]) -> Sibling:
         return Sibling("host", host, frozenset((host,)), self._ranks_on[host], lines)
-
-    def _sibling(
-        self,
-        kind: str,
-        name: str,
-        host: str,
-        ranks: Iterable[int],
-        shown: Callable[[], Selection],
-        paths: Callable[[], Selection],
-    ) -> Sibling:
-        return Sibling(kind, name, frozenset((host,)), frozenset(ranks), partial(_first_line, shown), paths)
-
-
-def _find_statement(entry: tuple[Any, Notice, int] | None, begin: Begin) -> tuple[Any, list[Evidence]]:
-    """Return what a process states, and the line; what it states later not all state."""
-    value, notice, row = entry or (ABSENT, None, 0)
-    line = notice.lines[row] if notice else None
-    return (value, [line]) if line and line.source == begin.source and line.order <= begin.until else (ABSENT, [])
 
 
 def _are(wanted: tuple[object, ...], *values: object) -> bool:
@@ -636,10 +578,8 @@ def _are(wanted: tuple[object, ...], *values: object) -> bool:
 
 
 def _first_line(pick: Callable[[], Selection]) -> Iterable[Evidence]:
-    """Return the first line of some paths."""
     return pick().take(1).first_lines()
 
 
 def _slowest(kind: PathKind) -> str:
-    """Return the slowest way between two ranks."""
     return min((kind.detail, *(way.detail for way in kind.also)), key=_speed)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path as File
 from typing import Any
 
 from nccl_inspect.event import types as events
@@ -12,68 +14,29 @@ from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_failure
 from nccl_inspect.util.patterns import compile_later
 
-_XIDS = {
-    48: "memory error that ECC cannot correct",
-    62: "a microcontroller of the GPU stopped",
-    64: "memory rows cannot be remapped",
-    74: "NVLink error",
-    79: "the GPU no longer responds",
-    94: "memory error, contained to one process",
-    95: "memory error, not contained",
-    119: "the firmware of the GPU does not respond",
-    120: "the firmware of the GPU failed",
-    136: "an NVLink could not be trained",
-    140: "memory error that ECC cannot correct",
-    143: "the GPU could not be initialized",
-    155: "NVLink error",
-    157: "a broken part could not be retired",
-    158: "the GPU timed out permanently",
-    167: "PCIe timed out permanently",
-    171: "DRAM error that cannot be corrected",
-    172: "SRAM error that cannot be corrected",
-    173: "the link between CPU and GPU failed permanently",
-}
 _NVLINK_XIDS = range(144, 151)
 """Units of NVLink 5; the text says whether the error is fatal."""
 _RECOVERY_XID = 154
 """The recovery action of the GPU changed: the text has the new one."""
-
-
 FLUSHED = 5
 """The status of transfers that were aborted because an earlier one failed."""
 EXTERNAL = (-signal.SIGTERM, -signal.SIGINT)
 """Signals with which launchers and users end processes that did not fail."""
+NIC_FIELDS = ("device", "hca", "name")
+"""Fields of messages that name a NIC."""
 _NO_REPORT = events.ProcessEnded(order="own")
 _RANK_PREFIX = compile_later(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _NO_REASON = ("Resource temporarily unavailable", "Success")
 """The text of errno if no call failed."""
 _NUMBER = compile_later(r"(?:Unknown error |error |errno )?(-?)(\d{1,3})")
-_ERRNO = {
-    1: "Operation not permitted",
-    2: "No such file or directory",
-    5: "Input/output error",
-    12: "Cannot allocate memory",
-    13: "Permission denied",
-    14: "Bad address",
-    19: "No such device",
-    22: "Invalid argument",
-    24: "Too many open files",
-    28: "No space left on device",
-    32: "Broken pipe",
-    97: "Address family not supported by protocol",
-    98: "Address already in use",
-    99: "Cannot assign requested address",
-    101: "Network is unreachable",
-    103: "Software caused connection abort",
-    104: "Connection reset by peer",
-    110: "Connection timed out",
-    111: "Connection refused",
-    113: "No route to host",
-    121: "Remote I/O error",
-}
-"""Errors of Linux by number (asm-generic/errno.h), in the words of its C library."""
 _RESULTS = 8
 """Results of NCCL are smaller numbers."""
+
+
+@cache
+def _list_numbers() -> dict[str, str]:
+    lines = File(__file__).with_name("numbers.txt").read_text(encoding="utf-8").split("\n")
+    return {number: words for number, _, words in (line.partition(": ") for line in lines)}
 
 
 def notices_shown(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
@@ -121,7 +84,7 @@ def gpu_fault(notice: Notice) -> str | None:
     if xid == _RECOVERY_XID:
         wanted = text.rpartition("(")[2].rstrip(")")
         return f"the driver asks for: {wanted}" if wanted not in ("", "None") else None
-    return _XIDS.get(xid)
+    return _list_numbers().get(f"xid {xid}")
 
 
 def is_forced(notice: Notice) -> bool:
@@ -145,14 +108,12 @@ def value(notice: Notice, name: str) -> Any:
         found = engine.read_unlisted(notice.event, name)
     else:
         found = dict(notice.event.values).get(name)
-    return error_words(found) if name == "error" and isinstance(found, str) else found
-
-
-def error_words(error: str) -> str:
-    """Return the words for an error of the system that is a mere number: ``-110``, ``error 111``."""
-    match = _NUMBER.fullmatch(error) if error[-1:].isdigit() else None
+    if name != "error" or not isinstance(found, str) or not found[-1:].isdigit():
+        return found
+    # An error of the system may be a mere number: -110, error 111
+    match = _NUMBER.fullmatch(found)
     is_errno = match is not None and bool(match[1] or int(match[2]) >= _RESULTS)
-    return _ERRNO.get(int(match[2]), error) if match and is_errno else error
+    return _list_numbers().get(f"errno {int(match[2])}", found) if match and is_errno else found
 
 
 def error_of(notice: Notice) -> str:

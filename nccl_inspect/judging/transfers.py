@@ -9,7 +9,6 @@ from nccl_inspect.event.types import BootstrapInterface, NetDevices, OfiProvider
 from nccl_inspect.judging.facts import Facts, hosts_in, once, precedes
 from nccl_inspect.judging.networks import libfabric_paths, slingshot_signs
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.records import Frozen, frozen
@@ -25,40 +24,32 @@ class Transfer(Frozen):
     nic: str | None
     """The NIC of the host."""
 
-    @property
-    def pair(self) -> frozenset[str]:
-        """Return both hosts."""
-        return frozenset((self.host, self.peer))
-
 
 def failed_transfers(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
     """Return the transfers that NICs report as failed, each once, as far as the log shows which host has an address."""
     reported = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
     hosts = hosts_by_address(facts) if reported else {}
-    transfers = {
-        Transfer(host, peer, value(notice, "device")): None
+    transfers = (
+        Transfer(host, peer, value(notice, "device"))
         for notice in reported
-        if (peer := hosts.get(_without_port(str(value(notice, "peer")))))
+        if (peer := hosts.get(str(value(notice, "peer")).partition("<")[0]))  # without its port
         for host in notice.hosts
         if host != peer
-    }
-    return list(transfers)
+    )
+    return list(dict.fromkeys(transfers))
 
 
 def silent_peers(facts: Facts, failed: list[Notice]) -> set[str]:
     """Return the host that all of these transfers were meant for, if its ranks report nothing, then or later."""
     peers = {transfer.peer for transfer in failed_transfers(facts, failed)}
-    is_whole = len(peers) == 1 and all(value(notice, "peer") for notice in failed)
-    return peers if is_whole and peers.isdisjoint(_hosts_heard(facts, failed[0].evidence[0])) else set()
-
-
-def _hosts_heard(facts: Facts, since: Evidence) -> set[str]:
-    """Return the hosts that report an error, or print more after a line of another."""
-    failed = [*facts.errors(), *facts.with_role("completion-error")]
-    ranks = {rank for notice in failed for rank in (*notice.ranks, value(notice, "global_rank"))}
+    if len(peers) != 1 or not all(value(notice, "peer") for notice in failed):
+        return set()
+    since = failed[0].evidence[0]
+    reports = [*facts.errors(), *facts.with_role("completion-error")]
+    ranks = {rank for notice in reports for rank in (*notice.ranks, value(notice, "global_rank"))}
     later = (last for last in facts.job.last_lines if last.source == since.source and last.first < since.order)
-    alive = {last.process.host for last in later if last.order > since.order}
-    return hosts_in(failed) | alive | {host.name for host in facts.job.hosts if not ranks.isdisjoint(host.ranks)}
+    heard = hosts_in(reports).union(last.process.host for last in later if last.order > since.order)
+    return peers - heard.union(host.name for host in facts.job.hosts if not ranks.isdisjoint(host.ranks))
 
 
 def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
@@ -66,7 +57,7 @@ def healthy_pairs(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]
 
     Hosts of several bad pairs are skipped: their other pairs may be unused since, or their reports may be lost.
     """
-    pairs = {transfer.pair for transfer in bad}
+    pairs = {frozenset((transfer.host, transfer.peer)) for transfer in bad}
     times = Counter(host for pair in pairs for host in pair)
     hubs = {host for host, number in times.items() if number > 1}
     joined = {frozenset(pair) for pair in facts.inter_host_net_paths().distinct("src_host", "dst_host") if all(pair)}
@@ -79,13 +70,9 @@ def hosts_by_address(facts: Facts) -> dict[str, str]:
     chosen, lists = facts.with_event(BootstrapInterface), facts.with_event(NetDevices)
     stated = [(str(getattr(notice.event, "address", None)), notice) for notice in chosen]
     stated += [(str(getattr(notice.event, "oob", None) or "").partition(":")[2], notice) for notice in lists]
-    by_address = group_sets((_without_port(address), host) for address, notice in stated for host in notice.hosts)
+    # NCCL writes a port behind an address: 10.0.0.2<40000>
+    by_address = group_sets((address.partition("<")[0], host) for address, notice in stated for host in notice.hosts)
     return {address: hosts.pop() for address, hosts in by_address.items() if address and len(hosts) == 1}
-
-
-def _without_port(text: str) -> str:
-    """Return an address without its port: NCCL writes ``10.0.0.2<40000>``."""
-    return text.partition("<")[0]
 
 
 OPENING_CALLS = ("open_device", "query_device", "query_port")

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event.base import Process, is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclVersion
-from nccl_inspect.judging import siblings, stated_errors
+from nccl_inspect.judging import siblings
 from nccl_inspect.judging.agreement import (
     AGREEMENTS,
     Agreement,
-    crashes_of,
     errors_of,
     owners,
     ranks_with_interface,
     ranks_without,
     with_own_ranks,
 )
-from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
+from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, is_fatal, value
 from nccl_inspect.judging.connecting import is_connected
 from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import evidence_of_settings, ranks_concerned
@@ -54,7 +53,7 @@ def env_mismatch_across_ranks(facts: Facts) -> Iterator[Hit]:
         joined |= any(comm.state == "connected" for comm in facts.job.communicators)
         values, outliers = with_own_ranks(facts, values), with_own_ranks(facts, outliers)
         odd = {rank for setting in outliers for rank in setting.ranks or ()}
-        errors = errors_of(facts, agreement.effect) or crashes_of(facts, agreement.effect, odd)
+        errors = errors_of(facts, agreement.effect, odd)
         if not errors and agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
             continue  # p2p-disabled-by-env reports its cost
         what = "errors" if errors else "harmful"
@@ -83,7 +82,7 @@ def _find(
         "owners": owners(alone[0]) if alone else "",
         "few": alone and (alone[0].ranks is None or not others or len(alone[0].ranks) <= len(others)),
         "others": others,
-        "effect": agreement.effect.words if errors and agreement.effect else "",
+        "effect": agreement.effect if errors else "",
     }
     lines = evidence_of_settings(values[:_SHOWN])
     return Hit(
@@ -240,7 +239,7 @@ def version_mismatch(facts: Facts) -> Iterator[Hit]:
     if hit := next(_mismatch(facts), None):
         yield hit
     elif messages := facts.errors_of_rule("version-mismatch"):
-        yield Hit(messages, {"RAS": True, "dead": stated_errors.is_fatal(facts, messages)})
+        yield Hit(messages, {"RAS": True, "dead": is_fatal(facts, messages)})
 
 
 def _mismatch(facts: Facts) -> Iterator[Hit]:
@@ -350,7 +349,7 @@ def differs_from_siblings(facts: Facts, findings: Sequence[Finding]) -> Iterator
     It is a clue, unless it is a slower path of one among many.
     """
     heavy = [finding for finding in findings if finding.severity != "info"]
-    for entries in siblings.find_differences(facts):
+    for entries in siblings.Observer(facts).list_odd():
         slow = [one.paths() for odd in entries if odd.is_likely for one in odd.found if one.paths]
         paths = reduce(or_, slow) if slow else None
         if not any(_tells(facts, finding, one, paths) for finding in heavy for one in entries):

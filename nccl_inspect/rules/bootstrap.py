@@ -18,7 +18,6 @@ from nccl_inspect.judging.connecting import (
     has_built_communicator,
     has_error,
     is_connected,
-    is_single_host,
     link_local_refused,
     peer,
     reason,
@@ -113,7 +112,7 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
         is_dead = bool(ended_by) or any(notice in given_up for notice in lost)
         yield _find(facts, used, lost, {"lost": addresses(lost), "sure": True, "dead": is_dead})
         return
-    if is_connected(facts) or is_single_host(facts):
+    if is_connected(facts) or networks.is_on_one_host(facts):
         return  # the interface works, or need not reach another host
     failed, is_built = [*given_up, *again], has_built_communicator(facts)
     for_setup = [one for one in interfaces if one.for_setup and not is_built]
@@ -132,7 +131,7 @@ def bootstrap_wrong_interface(facts: Facts) -> Iterator[Hit]:
         yield _find(facts, used, unnamed, {"for data": True, "failed": has_failed, "sure": has_failed})
     elif named:
         yield Hit(named={"named": True, "sure": spans}, settings=named)
-    elif only_connections and (used := [one for one in for_setup if one.is_ipoib]):
+    elif only_connections and (used := [one for one in for_setup if one.name.startswith("ib")]):
         has_failed = bool(failed or ended_by)
         yield _find(facts, used, failed, {"over InfiniBand": True, "failed": has_failed, "light": not has_failed})
 
@@ -197,7 +196,7 @@ def loopback_between_hosts(facts: Facts) -> Iterator[Hit]:
     shown = [*first_evidence([*setup, *data])[:4], *evidence_of_settings(lo or let_in, 1)]
     named: dict[str, object] = {"lo": lo, "let_in": let_in, "list": let_in[0].value.removeprefix("^") if let_in else ""}
     if not facts.spans_hosts():
-        if setup and let_in and not is_single_host(facts) and not is_built:
+        if setup and let_in and not networks.is_on_one_host(facts) and not is_built:
             yield Hit(setup, named | {"one host": True}, evidence=shown)
     elif setup or data:
         carried = facts.paths("inter", "NET", "Socket").where(lambda kind: kind.nic == "lo")

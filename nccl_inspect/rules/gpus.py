@@ -8,7 +8,7 @@ from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, NcclTestResult
 from nccl_inspect.judging import cuda, exceptions
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, value
-from nccl_inspect.judging.cuda import AT_START, is_of_kernel, make_cuda_hit
+from nccl_inspect.judging.cuda import AT_START, make_cuda_hit
 from nccl_inspect.judging.ends import has_ended, is_proved, last_words, process_ends, raised_in_ray
 from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import global_ranks, hosts_in, members_named, precedes, ranks_concerned, ranks_in
@@ -45,7 +45,7 @@ _PRINTED = "frameworks/cuda-call-failed"
 def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
     """Find failures without a source file, as exceptions repeat them, by CUDA's message."""
     without_file = [one for one in cuda.failures(facts) if one.file is None]
-    of_nccl = [one for one in without_file if _is_cause(one.code) or cuda.has_meaning(one.code)]
+    of_nccl = [one for one in without_file if _is_cause(one.code) or cuda.knows(one.code, "means")]
     if failed := of_nccl or _find_pytorch_failures(facts):
         asserted = facts.notices("torch/kernel-assertion")[:1] if failed[0].code == _ASSERTED else []
         named = {
@@ -59,7 +59,7 @@ def cuda_call_failed(facts: Facts) -> Iterator[Hit]:
 
 
 def _is_cause(code: int | None) -> bool:
-    return is_of_kernel(code) or cuda.has_answer(code)
+    return cuda.knows(code, "kernel") or cuda.knows(code, "cause")
 
 
 def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
@@ -75,8 +75,8 @@ def _find_pytorch_failures(facts: Facts) -> list[cuda.Failure]:
         # The program may have caught errors of its own calls; after the error of a kernel, every call fails.
         is_judged = code in judged or any(precedes(end.begin, notice) for end in ends)
         is_fatal = (
-            is_of_kernel(code)
-            or (cuda.has_answer(code) and notice.production != "torch/cuda-error")
+            cuda.knows(code, "kernel")
+            or (cuda.knows(code, "cause") and notice.production != "torch/cuda-error")
             or (code is not None and notice.production == _PRINTED)
         )
         if is_fatal and not is_judged:
@@ -308,7 +308,8 @@ def _words(notice: Notice) -> str:
 def gpu_out_of_memory(facts: Facts) -> Iterator[Hit]:
     """Find CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, if it ended a rank or the job."""
     failures = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
-    full = [notice for notice in facts.notices("torch/cuda-error") if cuda.is_out_of_memory(notice)]
+    raised = facts.notices("torch/cuda-error")
+    full = [notice for notice in raised if str(value(notice, "error")).startswith((cuda.FULL, cuda.NO_HANDLE))]
     torch = [notice for notice in (*facts.notices("torch/cuda-out-of-memory"), *full) if has_ended(facts, notice)]
     notices = [*(failure.notice for failure in failures), *torch]
     sizes = facts.notices("nccl/cuda-allocation-failed", "rccl/rccl-cumem-allocation-failed")

@@ -318,14 +318,15 @@ def hang_after_p2p_setup(facts: Facts) -> Iterator[Hit]:
     if stuck or (silent and not waits(facts)):
         comm = comms[0] if stuck else comms[-1]
         tables = [] if stuck else at_end.empty_tables(facts, silent)
-        together = ras.same_counts_note(facts)
+        answer, counts = ras.same_counts(facts)
         named = {
+            "RAS": answer,
+            "counts": counts,
             "number": comm.nranks,
             "first": stuck or tables,
             "phases": at_end.phases(facts, comm),
             "suspects": at_end.suspects(facts),
-            "together": together,
-            "steps": list(ras.IN_STEP_FIX) if together else "",
+            "steps": list(ras.IN_STEP_FIX) if counts else "",
             "sure": stuck or tables or at_end.is_timed_out(silent),
         }
         ranks = [rank for rank in comm.ranks if rank is not None]

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging import networks, transfers
 from nccl_inspect.judging.check import Effects, Facts, Hit, Notice, first_evidence, value
-from nccl_inspect.judging.connecting import is_single_host
 from nccl_inspect.judging.facts import evidence_of_settings, hosts_in, ranks_in
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.util.grouping import group_sets
@@ -27,10 +26,10 @@ def ib_disabled_by_env(facts: Facts) -> Iterator[Hit]:
     by_plugin = bool(networks.efa_hints(facts)) if network is None else network not in ("ib", "roce")
     slow = networks.tcp_paths(facts).where(lambda _: not by_plugin)
     hardware = bool(networks.ib_hints(facts)) or network in ("ib", "roce")
-    ipoib = [interface.notice for interface in networks.listed_interfaces(facts) if interface.is_ipoib]
+    ipoib = [interface.notice for interface in networks.listed_interfaces(facts) if interface.name.startswith("ib")]
     proved = [*networks.ib_cards(facts), *first_evidence(ipoib[:2])]
     lines, cost = evidence_of_settings(settings), over_tcp(facts.platform)
-    if (hardware or proved) and not (by_plugin or facts.job.paths or is_single_host(facts)):
+    if (hardware or proved) and not (by_plugin or facts.job.paths or networks.is_on_one_host(facts)):
         named = {"cards": True, "cost": cost, "sure": (proved or network in ("ib", "roce")) and facts.spans_hosts()}
         yield Hit([], named, evidence=[*lines, *(proved or networks.ib_hints(facts))], settings=settings)
         return
@@ -208,7 +207,7 @@ def socket_instead_of_ib(facts: Facts) -> Iterator[Hit]:
         yield Hit(named=named, evidence=[*paths.first_lines()[:2], *without[:1], *shown, *off], paths=paths)
     tcp = None if paths else networks.fallback(facts)
     settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
-    named_for = networks.notices_naming(facts, networks.is_for_rdma)
+    named_for = networks.notices_naming(facts, networks.FOR_RDMA.match)
     wishes = [*evidence_of_settings(settings, 1), *first_evidence([*facts.notices("hpcx/hpcx-p2p-plugin"), *named_for])]
     is_wanted = bool(expected or cards or wishes)
     is_likely = is_wanted or (verbs and facts.platform is None)

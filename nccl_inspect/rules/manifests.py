@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from nccl_inspect.judging import cuda, propagated_errors
 from nccl_inspect.judging.check import Evidence, Facts, Finding, Hit, Notice, value
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, requests_device, shows
+from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, match, requests_device, shows
 from nccl_inspect.judging.facts import hosts_in, ranks_in
 from nccl_inspect.judging.impact import SHM
 from nccl_inspect.judging.peer_to_peer import find_unshared
-from nccl_inspect.judging.remedies import COMMENT, RDMA_IN_DOCKER
+from nccl_inspect.judging.remedies import COMMENT, look_up
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.platforms import find_network
 from nccl_inspect.util.patterns import compile_later
+from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
@@ -78,14 +79,6 @@ def _find_unreached(facts: Facts) -> list[Notice]:
     return [notice for notice in (*handles, *calls) if not notice.earliest.device]
 
 
-def _match(
-    facts: Facts, effects: list[Finding], lacks: Callable[[Pod, Container], bool]
-) -> tuple[list[Case], list[Finding]]:
-    """Return the containers that lack something, and the effects on their hosts."""
-    cases = workloads.cases(facts, lacks) if effects else []
-    return cases, workloads.effects_on(facts, cases, effects) if cases else []
-
-
 def _hit(
     cases: list[Case],
     effects: list[Finding],
@@ -96,9 +89,16 @@ def _hit(
 ) -> Hit:
     """Return what these containers lack, with the steps that change manifests, or those for containers of Docker."""
     docker = cases[0].pod.kind == "container"
-    both: dict[str, object] = {"pods": workloads.names_of(cases), "one": workloads.are_one_pod(cases), "docker": docker}
-    both["steps"] = list(in_docker if docker else steps)
-    return Hit(named=both | named, evidence=lines, effects=effects, cases=cases)
+    pods = dict.fromkeys(case.pod.label for case in cases)
+    what = {case.container.name for case in cases if case.pod.kind != "container" and case.container.name}
+    container = f" (container {what.pop()})" if len(what) == 1 else ""
+    both = {"pods": list_words(pods, limit=3) + container, "one": len(pods) == 1, "docker": docker}
+    return Hit(
+        named={**both, "steps": list(in_docker if docker else steps), **named},
+        evidence=lines,
+        effects=effects,
+        cases=cases,
+    )
 
 
 _BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
@@ -131,7 +131,7 @@ _OF_NODE = compile_later(r"=\^?=?(?:ens|enp|eno|enP|bond|ib|hsn|mlx|rdma|gpu\d|e
 def host_network_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find interfaces and requested RoCE cards that are not in the network namespace of a pod."""
     faults = workloads.faults("host-network-missing", findings)
-    cases, touched = _match(facts, faults, lambda pod, _: pod.is_whole and not pod.host_network and not pod.networks)
+    cases, touched = match(facts, faults, lambda pod, _: pod.is_whole and not pod.host_network and not pod.networks)
     if shown := [effect for effect in touched if _is_due(facts, effect, cases)]:
         docker, change = cases[0].pod.kind == "container", Change(("hostNetwork",), True, of_pod=True)
         line = "NetworkMode: bridge" if docker else "no hostNetwork, no annotation for networks"
@@ -181,9 +181,7 @@ def hugepages_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit
     faults = workloads.faults("hugepages-missing", findings)
     stated = [effect for effect in faults if _mentions(effect, _NAMED)]
     shown = stated or [effect for effect in faults if _mentions(effect, _CRASHED)]
-    cases, touched = _match(
-        facts, shown, lambda pod, one: pod.is_whole and one.asks(EFA) and not one.asks("hugepages-")
-    )
+    cases, touched = match(facts, shown, lambda pod, one: pod.is_whole and one.asks(EFA) and not one.asks("hugepages-"))
     if touched:
         steps = workloads.patches(cases, lambda _: [Change(("resources", "limits"), {_PAGES: "5120Mi"})])
         lines = [case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in cases]
@@ -201,10 +199,10 @@ def ipc_lock_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]
     """Find registrations that fail for lack of locked memory, and containers without the capability."""
     faults = workloads.faults("ipc-lock-missing", findings)
     shown = [effect for effect in faults if "locked memory" in effect.cause]
-    cases, touched = _match(facts, shown, _may_not_lock)
+    cases, touched = match(facts, shown, _may_not_lock)
     is_of_user = not touched
     if is_of_user:
-        cases, touched = _match(facts, shown, _is_of_user)
+        cases, touched = match(facts, shown, _is_of_user)
     if touched:
         docker, user = cases[0].pod.kind == "container", cases[0].container.user if is_of_user else None
         change = Change(("securityContext", "capabilities", "add"), ["IPC_LOCK"])
@@ -237,7 +235,7 @@ def _is_of_user(pod: Pod, container: Container) -> bool:
 def pods_isolated(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find ranks of one machine that cannot access each other's memory by what their pods share."""
     faults = workloads.faults("pods-isolated", findings)
-    cases, touched = _match(facts, faults, lambda pod, one: pod.is_whole and one.gpus == 1 and not pod.host_ipc)
+    cases, touched = match(facts, faults, lambda pod, one: pod.is_whole and one.gpus == 1 and not pod.host_ipc)
     if touched:
         gpus = workloads.patches(cases, lambda case: [_all_gpus(facts, case)])
         shared = workloads.patches(cases, lambda _: [Change(("hostIPC",), True, of_pod=True)])
@@ -264,7 +262,7 @@ def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iter
     of_efa = [effect for effect in faults if _is_of_efa(effect)]
     machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
     is_efa = bool(of_efa) or any(machine.network == "efa" for machine in machines if machine)
-    cases, touched = _match(facts, faults, partial(_lacks_device, is_efa))
+    cases, touched = match(facts, faults, partial(_lacks_device, is_efa))
     if touched:
         docker = cases[0].pod.kind == "container"
         device = "/dev/infiniband" if docker else EFA if is_efa else "RDMA device (rdma/…, vpc.amazonaws.com/efa)"
@@ -277,7 +275,7 @@ def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iter
             touched,
             [case.line(words + (f" ({asked})" if asked else "")) for case, asked in zip(cases, requests, strict=True)],
             steps,
-            [RDMA_IN_DOCKER],
+            [look_up("@RDMA_IN_DOCKER")],
             device=device,
             node=workloads.node(facts, cases[0]),
             doubtful=not is_efa and all(map(_is_unknown, touched)),
@@ -285,7 +283,7 @@ def rdma_device_not_requested(facts: Facts, findings: Sequence[Finding]) -> Iter
         return
     nics = facts.platform.nics if facts.platform else None
     few = [effect for effect in of_efa if workloads.shows(effect, "few-efa-devices")]
-    cases, touched = _match(facts, few, lambda _, container: 0 < container.amount(EFA) < (nics or 0))
+    cases, touched = match(facts, few, lambda _, container: 0 < container.amount(EFA) < (nics or 0))
     if facts.platform and touched:
         amounts = [int(case.container.amount(EFA)) for case in cases]
         lines = [case.line(f"{EFA}: {amount}") for case, amount in zip(cases, amounts, strict=True)]
@@ -336,7 +334,7 @@ _SMALL = 1 << 30
 def shm_volume_missing(facts: Facts, findings: Sequence[Finding]) -> Iterator[Hit]:
     """Find segments that had no room, and the volume mounted at /dev/shm."""
     shown = [effect for effect in workloads.faults("shm-volume-missing", findings) if effect.cause.startswith(_NO_ROOM)]
-    cases, touched = _match(facts, shown, lambda pod, one: pod.is_whole and one.shm < _SMALL * max(one.gpus, 1))
+    cases, touched = match(facts, shown, lambda pod, one: pod.is_whole and one.shm < _SMALL * max(one.gpus, 1))
     if touched:
         first = cases[0].container
         size, default = int(first.shm) >> 20, first.has_default_shm

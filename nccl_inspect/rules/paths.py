@@ -18,7 +18,6 @@ from nccl_inspect.judging.networks import over_tcp_provider, paths_in_words
 from nccl_inspect.judging.peer_to_peer import (
     disabling_settings,
     has_no_pairs,
-    hiding_levels,
     limiting_levels,
     local_over_net,
 )
@@ -27,7 +26,7 @@ from nccl_inspect.model.job import Selection
 from nccl_inspect.model.paths.path import SIDES
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import find_nic_family
-from nccl_inspect.util.wording import some_names
+from nccl_inspect.util.wording import fold_names, some_names
 
 
 def net_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
@@ -165,7 +164,9 @@ def shm_instead_of_p2p(facts: Facts) -> Iterator[Hit]:
     rest = pairs.where(lambda kind: facts.allows_p2p(kind) is not False)
     if not rest:
         if poor:
-            named = _hardware(facts, poor) | {"poor": True, "off": off, "hiding": hiding_levels(facts)}
+            # With NCCL_P2P_DISABLE, NCCL does not read NCCL_P2P_LEVEL: ncclGetLevel in src/graph/paths.cc, 2.30.7.
+            hiding = [setting for setting in off if "NCCL_P2P_DISABLE" in setting.names]
+            named = _hardware(facts, poor) | {"poor": True, "off": off, "hiding": hiding}
             yield Hit(named=named, evidence=[*poor.first_lines()[:3], *off[:2]], paths=poor)
         return
     fabric = any(isinstance(notice.event, Message) for notice in facts.with_role("nvswitch"))
@@ -338,7 +339,7 @@ def _find_signs(facts: Facts) -> Iterator[Hit]:
     notices = [*refused, *far]
     if not off and not notices:
         return
-    is_partial = gdr.hosts_with_gdr(facts) & hosts_in(refused)
+    is_partial = hosts_in(facts.with_event(GdrDecision, lambda event: event.enabled)) & hosts_in(refused)
     releases = [order(version) for version in facts.job.nccl_versions]
     hosts = some_names(sorted(hosts_in(notices)))
     named = _steer(facts, facts.no_paths(), notices) | {
@@ -348,7 +349,7 @@ def _find_signs(facts: Facts) -> Iterator[Hit]:
         "hosts": hosts if hosts.strip("?") else "",
         "gpus": sorted({str(getattr(notice.event, "gpu", "")) for notice in far}),
         "refused": refused,
-        "nics": gdr.join_in_ranges(gdr.named_nics(refused)),
+        "nics": ", ".join(fold_names(gdr.named_nics(refused))),
         "stated by plugin": any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in refused),
         "refused by GPU": any(getattr(notice.event, "reason", None) == "not-by-gpu" for notice in refused),
         "old": not facts.is_rccl() and (not releases or min(releases) < _OTHER_PATH),

@@ -288,7 +288,7 @@ def _name_cause(facts: Facts, end: ProcessEnd, message: Notice | None) -> dict[s
     if message is not None:
         error = str(value(message, "error"))
         code = cuda.code_in(error)
-        return {"why": "message", "error": error, "cuda": cuda.find_cause(code) if cuda.is_of_kernel(code) else ""}
+        return {"why": "message", "error": error, "cuda": cuda.find_cause(code) if cuda.knows(code, "kernel") else ""}
     names = {
         "SIGKILL": end.code == -signal.SIGKILL,
         "training": end.report.process == "training",

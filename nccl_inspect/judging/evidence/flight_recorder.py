@@ -47,16 +47,11 @@ def all_standstills(facts: Facts) -> list[Standstill]:
         return []
     from nccl_inspect.artifacts import standstill  # most logs have no dumps
 
-    standstills = standstill.find_standstills(dumps, {*being_made(facts), *_waiting_without_dump(facts)})
+    # Ranks without a dump that, by the log, timed out in a call waited for others.
+    dumped, late = {dump.rank for dump in dumps}, {wait.rank for wait in latecomers(waits(facts))}
+    waiting = {wait.rank for wait in waits(facts) if wait.rank is not None} - dumped - late
+    standstills = standstill.find_standstills(dumps, waiting.union(being_made(facts)))
     return [still for still in standstills if still.kind == causes.DIFFERENT] if is_running(facts) else standstills
-
-
-def _waiting_without_dump(facts: Facts) -> set[int]:
-    """Return the ranks without a dump that, by the log, timed out in a call: they waited for others."""
-    everything = waits(facts)
-    late = {wait.rank for wait in latecomers(everything)}
-    dumped = {dump.rank for dump in dumps_of(facts)}
-    return {wait.rank for wait in everything if wait.rank is not None and wait.rank not in dumped | late}
 
 
 @once
@@ -69,11 +64,11 @@ def is_of_run(facts: Facts) -> bool:
     active = max((dump.active_ns for dump in dumps_of(facts)), default=0) / 1e9
     if waits(facts) or not active:
         return True
+    if _began_before(facts):
+        return False
     day = datetime.fromtimestamp(active, UTC).strftime("%Y-%m-%d %H:%M:%S")
     texts = [last.time for last in facts.job.last_lines if last.time]
     texts += [line.text for notice in facts.job.notices for line in notice.evidence[-1:]]
-    if _began_before(facts):
-        return False
     if any(is_near(day, text) for text in texts):
         return True
     written = [when for source in facts.job.sources if (when := ages.write_time(source.name) or 0) > _NO_TIME]
@@ -159,9 +154,8 @@ def blocking_ranks(facts: Facts) -> set[int]:
 
 def waiting(facts: Facts) -> set[int]:
     """Return the ranks that, according to the dumps, only wait for others."""
-    standing = {rank for dump in dumps_of(facts) if dump.rank is not None and dump.is_waiting for rank in [dump.rank]}
-    standstills = all_standstills(facts)
-    blocks = {rank for still in standstills for rank in (*still.unknown, *(part.rank for part in still.culprits))}
+    standing = {dump.rank for dump in dumps_of(facts) if dump.rank is not None and dump.is_waiting}
+    blocks = {rank for still in all_standstills(facts) for rank in ranks_of(still.culprits).union(still.unknown)}
     return (standing | being_made(facts).keys()) - blocks if blocks else set()
 
 
@@ -265,20 +259,14 @@ def list_frames(parts: Sequence[Part]) -> str:
 
 def label(facts: Facts, part: Part) -> str:
     """Return the group of a call as the program calls it."""
-    return _groups(facts)[part.dump][part.call.group].label if part.call else ""
-
-
-@once
-def _groups(facts: Facts) -> dict[str, dict[str, Group]]:
-    """Return the groups of each dump."""
-    return {dump.name: dump.groups for dump in dumps_of(facts)}
+    call, dumps = part.call, (dump for dump in dumps_of(facts) if dump.name == part.dump)
+    return next((dump.groups[call.group].label for dump in dumps if call), "")
 
 
 def lines(facts: Facts, parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:
     """Yield the calls as lines of evidence; the number is that of the call on its rank."""
     for part in parts[:limit]:
-        if part.call is None:
-            continue
-        place = f", {part.call.frame}" if part.call.frame else ""
-        text = f"rank {part.rank}: work {part.call.seq} of group {label(facts, part)}: {describe_call(part.call)}"
-        yield Evidence(part.dump, part.call.order, f"{text}, {part.call.state}{place}")
+        if call := part.call:
+            place = f", {call.frame}" if call.frame else ""
+            text = f"rank {part.rank}: work {call.seq} of group {label(facts, part)}: {describe_call(call)}"
+            yield Evidence(part.dump, call.order, f"{text}, {call.state}{place}")

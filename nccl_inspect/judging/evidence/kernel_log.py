@@ -24,7 +24,7 @@ def confidence(facts: Facts, notice: Notice) -> str:
     lines of the job is of its time.
     """
     line = notice.evidence[0]
-    if not _is_kernel(notice):
+    if not notice.production.startswith("kernel/"):
         return "likely"
     pid = value(notice, "process") or value(notice, "pid") or next(iter(_PID.findall(line.text)), None)
     own = {last.process.pid: last.process.host for last in facts.job.last_lines}
@@ -37,9 +37,13 @@ def confidence(facts: Facts, notice: Notice) -> str:
         is_here = own[int(str(pid))] in hosts
     # A source with lines of NCCL or PyTorch is output of the job.
     of_torch = (other for other in facts.job.notices if other.production.startswith("torch/"))
-    is_output = any(source.nccl_lines for source in facts.job.sources if source.name == line.source)
-    is_output = is_output or any(one.source == line.source for other in of_torch for one in other.evidence)
-    is_now = True if is_output else _is_of_time(facts, line.text)
+    outputs = {source.name for source in facts.job.sources if source.nccl_lines}
+    is_now: bool | None = line.source in outputs.union(one.source for other in of_torch for one in other.evidence)
+    if not is_now:  # printed within a day of the last lines of the job?
+        texts = [last.time for last in facts.job.last_lines if last.time]
+        others = (other for other in facts.job.notices if not other.production.startswith("kernel/"))
+        near = [is_near(line.text, text) for text in texts or [other.evidence[-1].text for other in others]]
+        is_now = True in near if set(near) - {None} else None
     is_gpu = bool(ranks_in(facts, [notice]))
     is_own = is_own or (None if is_gpu else is_own)  # containers have process ids of their own
     if False in (is_own, is_here, is_now):
@@ -49,32 +53,15 @@ def confidence(facts: Facts, notice: Notice) -> str:
     return "likely" if is_own or is_now or is_gpu else "possible"
 
 
-def _is_kernel(notice: Notice) -> bool:
-    return notice.production.startswith("kernel/")
-
-
-def _is_of_time(facts: Facts, line: str) -> bool | None:
-    """Return whether a line was printed within a day of the last lines of the job; None where either has no date."""
-    texts = [last.time for last in facts.job.last_lines if last.time]
-    texts += [other.evidence[-1].text for other in facts.job.notices if not texts and not _is_kernel(other)]
-    near = [found for text in texts if (found := is_near(line, text)) is not None]
-    return any(near) if near else None
-
-
 def is_near(line: str, other: str) -> bool | None:
     """Return whether two lines were printed within a day of each other, in any year; None if one has no date."""
-    first, second = _time_in_year(line), _time_in_year(other)
-    if first is None or second is None:
+    matches = filter(None, map(_STAMP.match, (line, other)))
+    times = [when for match in matches if (when := moment(match[1] or match[2]))]
+    if len(times) < 2:
         return None
+    first, second = (datetime.fromtimestamp(when.seconds, UTC).replace(year=2000).timestamp() for when in times)
     gap = abs(first - second)
     return min(gap, _YEAR - gap) <= _DAY
-
-
-def _time_in_year(line: str) -> float | None:
-    """Return when a line was printed, in seconds of any year; None if it begins with no date."""
-    match = _STAMP.match(line)
-    when = moment(match[1] or match[2]) if match else None
-    return datetime.fromtimestamp(when.seconds, UTC).replace(year=2000).timestamp() if when else None
 
 
 def _named_host(line: str) -> str | None:
@@ -92,20 +79,15 @@ def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
     """Return the ranks that use a GPU named by the driver; without a host, that of the only process with the pid."""
     from nccl_inspect.judging.evidence.settled import rank_of  # most jobs have no such line
 
-    return {
-        rank
-        for notice in notices
-        if (bus_id := value(notice, "bus_id"))
-        for host in _hosts(facts, notice) or _hosts_of_pid(facts, notice)
-        for rank in rank_of(facts, host, str(bus_id), None)
-    }
-
-
-def _hosts_of_pid(facts: Facts, notice: Notice) -> set[str]:
-    """Return the host of the only process of the job with the pid in a line that names no host."""
-    pid = value(notice, "process") if _named_host(notice.evidence[0].text) is None else None
-    hosts = [last.process.host for last in facts.job.last_lines if str(last.process.pid) == str(pid)]
-    return set(hosts) if len(hosts) == 1 else set()
+    ranks = set[int]()
+    for notice in (notice for notice in notices if value(notice, "bus_id")):
+        hosts = _hosts(facts, notice)
+        if not hosts and _named_host(notice.evidence[0].text) is None:
+            pid = str(value(notice, "process"))
+            having = [last.process.host for last in facts.job.last_lines if str(last.process.pid) == pid]
+            hosts = set(having) if len(having) == 1 else set()
+        ranks.update(rank for host in hosts for rank in rank_of(facts, host, str(value(notice, "bus_id")), None))
+    return ranks
 
 
 def _hosts(facts: Facts, notice: Notice) -> set[str]:

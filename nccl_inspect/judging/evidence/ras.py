@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.check import Hit
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, cite_line
-from nccl_inspect.judging.remedies import STACKS
+from nccl_inspect.judging.remedies import look_up
 from nccl_inspect.judging.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import contents_of
 from nccl_inspect.model.job import Job
+from nccl_inspect.util.grouping import group_sets
 from nccl_inspect.util.wording import list_words
 
 if TYPE_CHECKING:
@@ -34,9 +36,8 @@ def ranks_of_pids(job: Job, found: Sequence[Answer]) -> dict[int, int]:
 
     What the log does not show RAS does: ranks in a communicator of all processes are those of the job.
     """
-    by_pid: dict[int, set[int]] = {}
-    for last in job.last_lines if job.rank_space == "global" else ():
-        by_pid.setdefault(last.process.pid, set()).update(last.ranks)
+    lasts = job.last_lines if job.rank_space == "global" else ()
+    by_pid = group_sets((last.process.pid, rank) for last in lasts for rank in last.ranks)
     ranks = {pid: min(ranks) for pid, ranks in by_pid.items() if len(ranks) == 1}
     stated = {pid: rank for answer in found for pid, rank in answer.ranks_by_pid().items()}
     return {pid: rank for pid, rank in stated.items() if pid not in by_pid} | ranks
@@ -50,41 +51,27 @@ def who(member: Member, ranks: Mapping[int, int]) -> str:
     return f"pid {member.pid} on {member.host}" if member.pid else f"rank {member.rank} of the communicator"
 
 
-def is_stuck(facts: Facts) -> bool:
-    """Return whether something else shows that the job hangs or failed: counts also differ while a job runs."""
-    return facts.job.failed or bool(waits(facts)) or bool(flight_recorder.all_standstills(facts))
-
-
 def make_hit(facts: Facts, named: Mapping[str, object], ranks: Set[int], evidence: list[Evidence]) -> Hit:
-    """Return a hit that is only a clue while the job is running: RAS may have been asked then."""
-    running = not is_stuck(facts)
-    return Hit(
-        named={**named, "running": running},
-        ranks=ranks,
-        evidence=evidence,
-        confidence="possible" if running else "likely",
-    )
+    """Return a hit that is only a clue while the job is running: RAS may have been asked then, when counts differ."""
+    running = not (facts.job.failed or waits(facts) or flight_recorder.all_standstills(facts))
+    known = {**named, "running": running}
+    return Hit([], known, ranks, evidence=evidence, confidence="possible" if running else "likely")
 
 
-def same_counts_note(facts: Facts) -> str:
-    """Return a note that RAS counts the same collectives on all ranks; empty if it does not, or counts none."""
+def same_counts(facts: Facts) -> tuple[str, str]:
+    """Return where RAS counts the same collectives on all ranks, and how many; empty if it does not, or counts none."""
     for answer in reversed(answers(facts)):
-        counts: dict[str, int] = {}
+        counts = Counter[str]()
         for launched in answer.launched.values():
-            for operation, number in launched.items():
-                counts[operation] = counts.get(operation, 0) + number
+            counts.update(launched)
         if counts and len(answer.launched) == len(answer.sizes) and not (answer.mismatches or answer.lost):
             words = list_words([f"{number} {operation}" for operation, number in counts.items()])
-            return (
-                f". RAS ({cite_line(Evidence(answer.name, 1, ''))}) counts the same collectives on all ranks "
-                f"({words}): no rank lags in these. RAS does not count sends and receives: one without a partner, "
-                "or a rank that is busy elsewhere, looks like this"
-            )
-    return ""
+            return cite_line(Evidence(answer.name, 1, "")), words
+    return "", ""
 
 
 IN_STEP_FIX = (
-    STACKS,
+    look_up("@STACKS"),
     "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # next time, the calls of all ranks show which "
     "send or receive has no partner",
 )

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TypeAlias
 
 from nccl_inspect.artifacts.machine import Item, Report, number
 from nccl_inspect.event.types import NetDevices
@@ -25,7 +24,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.topology import bus_number
-from nccl_inspect.util.grouping import group_values
+from nccl_inspect.util.grouping import group_sets, group_values
 from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.wording import list_words
 
@@ -35,8 +34,6 @@ _MAX_LINES = 5
 _NIC = "<NIC>"
 _OWN_LINES = 3
 """Lines of the log that a settled finding keeps as evidence."""
-
-
 _FAULTS = Path(__file__).with_name("faults.toml")
 MIB, GIB = 1 << 20, 1 << 30
 _UP = {"ACTIVE", ""}
@@ -65,7 +62,7 @@ class Sighting(Frozen):
 
 def items(facts: Facts, *parts: str) -> list[tuple[str, Item]]:
     """Return the items of such parts, with the names of their files."""
-    return [(name, item) for part in parts for name, item in _by_part(facts).get(part, ())]
+    return [entry for part in parts for entry in _by_part(facts).get(part, ())]
 
 
 @once
@@ -74,64 +71,50 @@ def _by_part(facts: Facts) -> dict[str, list[tuple[str, Item]]]:
     return group_values((item.part, (name, item)) for name, report in reports for item in report.items)
 
 
-def sighting(name: str, item: Item, words: str, part: str = "", ranks: Iterable[int] = ()) -> Sighting:
-    """Create a sighting from an item of a file.
-
-    Args:
-        words: the fault, without the host.
-        part: the NIC concerned.
-    """
-    return Sighting(words, item.host, Evidence(name, item.line, item.text), part, tuple(ranks))
+def sighting(
+    name: str, item: Item, words: str, part: str = "", ranks: Iterable[int] = (), *, is_in_use: bool = True
+) -> Sighting:
+    """Create a sighting from an item of a file; ``words`` are the fault, without the host."""
+    return Sighting(words, item.host, Evidence(name, item.line, item.text), part, tuple(ranks), is_in_use)
 
 
 @once
 def cards_in_use(facts: Facts) -> dict[str, set[str]]:
     """Return the InfiniBand and RoCE cards that NCCL lists on each host."""
-    by_host: dict[str, set[str]] = {}
-    for notice in facts.with_event(NetDevices, lambda event: event.net == "IB"):
-        names = {str(device[1]) for device in getattr(notice.event, "devices", ()) if len(device) > 1}
-        for host in notice.hosts:
-            by_host.setdefault(host, set()).update(part for name in names for part in name.split("+"))
-    return by_host
-
-
-def all_cards(facts: Facts) -> set[str]:
-    """Return all cards named in the log or a file."""
-    names = {item.name for _, item in items(facts, "port", "gid", "counter") if item.name}
-    return names.union(*cards_in_use(facts).values())
+    return group_sets(
+        (host, part)
+        for notice in facts.with_event(NetDevices, lambda event: event.net == "IB")
+        for host in notice.hosts
+        for device in getattr(notice.event, "devices", ())
+        for part in (str(device[1]).split("+") if len(device) > 1 else ())
+    )
 
 
 def _is_down(item: Item) -> bool:
     return item.values.get("state", "") not in _UP or item.values.get("physical", "") not in _LINKED
 
 
-def ports_down(facts: Facts) -> Iterator[Sighting]:
-    """Ports that NCCL listed at the start and that are down now; all that are down if the log has no list."""
-    in_use = cards_in_use(facts)
-    for name, item in items(facts, "port"):
-        listed = in_use.get(item.host or "")
-        if _is_down(item) and (listed is None or item.name in listed):
-            seen = sighting(name, item, _state(item), item.name)
-            yield replace(seen, is_in_use=listed is not None)
+def ports_down(facts: Facts, *, listed: bool) -> Iterator[Sighting]:
+    """Yield ports that are down.
 
-
-def ports_missing(facts: Facts) -> Iterator[Sighting]:
-    """Ports that are down and that NCCL does not list, if other hosts list them or all ports of the host are down."""
-    in_use = cards_in_use(facts)
-    elsewhere = {card for names in in_use.values() for card in names}
-    ports = items(facts, "port")
+    Args:
+        listed: those that NCCL listed at the start, all if the log has no list; else those that it does not list, if
+            other hosts list them or all ports of the host are down.
+    """
+    in_use, ports = cards_in_use(facts), items(facts, "port")
+    elsewhere = set[str]().union(*in_use.values())
     alive = {item.host for _, item in ports if not _is_down(item)}
     for name, item in ports:
-        own = in_use.get(item.host or "", set())
-        if _is_down(item) and item.name not in own and (item.name in elsewhere or item.host not in alive):
-            yield sighting(name, item, _state(item))
-
-
-def _state(item: Item) -> str:
-    physical = str(item.values.get("physical", ""))
-    state = str(item.values.get("state", "")).capitalize()
-    more = "" if physical in _LINKED else f" (physical state {physical.capitalize()})"
-    return f"{item.name} port {item.values['port']} is {state}{more}"
+        own, physical = in_use.get(item.host or ""), str(item.values.get("physical", ""))
+        more = "" if physical in _LINKED else f" (physical state {physical.capitalize()})"
+        state = str(item.values.get("state", "")).capitalize()
+        words = f"{item.name} port {item.values['port']} is {state}{more}"
+        if not _is_down(item):
+            continue
+        if listed and (own is None or item.name in own):
+            yield sighting(name, item, words, item.name, is_in_use=own is not None)
+        elif not listed and item.name not in (own or ()) and (item.name in elsewhere or item.host not in alive):
+            yield sighting(name, item, words)
 
 
 def ports_slow(facts: Facts) -> Iterator[Sighting]:
@@ -142,24 +125,18 @@ def ports_slow(facts: Facts) -> Iterator[Sighting]:
         for name, item in items(facts, "port")
         if not _is_down(item) and item.values.get("rate") and item.name in in_use.get(item.host or "", ())
     ]
-    for name, item, usual in _find_lower(
-        used, lambda item: (item.values.get("model"), item.values.get("layer")), "rate"
-    ):
+    for name, item, usual in _find_lower(used, "rate", "model", "layer"):
         words = f"{item.name} runs at {item.values['rate']:g} Gb/s, and others of its kind at {usual:g}"
         yield sighting(name, item, words, item.name)
 
 
-def _find_lower(
-    entries: Sequence[tuple[str, Item]], kind: Callable[[Item], object], key: str
-) -> Iterator[tuple[str, Item, float]]:
+def _find_lower(entries: Sequence[tuple[str, Item]], key: str, *kind: str) -> Iterator[tuple[str, Item, float]]:
     """Yield items with a lower value than most of their kind, with the value of these."""
-    groups: dict[object, Counter[float]] = {}
-    for _, item in entries:
-        groups.setdefault(kind(item), Counter())[item.values[key]] += 1
-    for name, item in entries:
-        counts = groups[kind(item)]
-        usual, number = max(counts.items(), key=lambda entry: (entry[1], entry[0]))
-        if item.values[key] < usual and counts[item.values[key]] < number:
+    alike = [(tuple(map(item.values.get, kind)), item.values[key]) for _, item in entries]
+    counts = {kind: Counter(values) for kind, values in group_values(alike).items()}
+    for (name, item), (own, value) in zip(entries, alike, strict=True):
+        usual, number = max(counts[own].items(), key=lambda entry: (entry[1], entry[0]))
+        if value < usual and counts[own][value] < number:
             yield name, item, usual
 
 
@@ -199,14 +176,7 @@ def find_absent(facts: Facts, part: str, names: list[str], words: str, *, agains
 def find_limits(
     facts: Facts, limit: str, least: int, unit: int, words: str, no_limit: str = "", *, against: bool = False
 ) -> Iterator[Sighting]:
-    """Yield hosts with a limit that is too low; as evidence against that, those without this limit.
-
-    Args:
-        unit: divides the value in the text.
-        words: with ``{}`` for the value.
-        no_limit: the words for a host without it.
-        against: whether to find these.
-    """
+    """Yield hosts with a limit that is too low, which ``unit`` divides; as evidence against that, those without it."""
     for name, item in items(facts, "limit"):
         value = item.values["value"] if item.name == limit else least
         if against and value is None:
@@ -236,43 +206,33 @@ def _size(size: int) -> str:
 
 def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | None) -> tuple[int, ...]:
     """Return the ranks on a host that use a GPU, given by its bus id or else its index."""
-    on_host = _ranks_by_host(facts).get(host or "", [])
-    wanted = bus_number(_with_function(bus_id)) if bus_id else None
-    ranks = []
-    for rank in sorted(on_host):
-        gpu = facts.job.gpus.get(rank)
-        by_bus = gpu and gpu.bus_id and wanted is not None and bus_number(_with_function(gpu.bus_id)) == wanted
-        by_index = gpu and wanted is None and index is not None and gpu.nvml_dev == index
-        if by_bus or by_index:
-            ranks.append(rank)
-    return tuple(ranks)
+
+    def number_of(bus_id: str) -> object:  # an Xid omits the function: 0000:18:00 is 0000:18:00.0
+        return bus_number(bus_id if "." in bus_id or ":" not in bus_id else f"{bus_id}.0")
+
+    wanted = number_of(bus_id) if bus_id else None
+    ranks = sorted(rank for one in facts.job.hosts if one.name == host for rank in one.ranks)
+    gpus = [(rank, gpu) for rank in ranks if (gpu := facts.job.gpus.get(rank))]
+    if wanted is None:
+        return tuple(rank for rank, gpu in gpus if index is not None and gpu.nvml_dev == index)
+    return tuple(rank for rank, gpu in gpus if gpu.bus_id and number_of(gpu.bus_id) == wanted)
 
 
-@once
-def _ranks_by_host(facts: Facts) -> dict[str, list[int]]:
-    return {host.name: host.ranks for host in facts.job.hosts}
-
-
-def _with_function(bus_id: str) -> str:
-    """Return a bus id with its function, which an Xid omits: ``0000:18:00`` is ``0000:18:00.0``."""
-    return bus_id if bus_id.count(".") or bus_id.count(":") == 0 else f"{bus_id}.0"
+def _select_gpu(facts: Facts, name: str, item: Item, words: str) -> Iterator[Sighting]:
+    """Yield the fault of a GPU if ranks use it, or if its host is unknown."""
+    ranks = rank_of(facts, item.host, item.values.get("bus_id"), item.values.get("index"))
+    if ranks or not item.host:
+        yield sighting(name, item, words, ranks=ranks)
 
 
 def gpu_values(facts: Facts, paths: list[str], bad: str, words: str) -> Iterator[Sighting]:
-    """Yield GPUs of ranks with a bad value in ``nvidia-smi -q``.
-
-    Args:
-        paths: suffixes of the headings and keys.
-        bad: a pattern of values that are a fault.
-        words: with ``{gpu}``, ``{key}`` and ``{value}``.
-    """
+    """Yield GPUs of ranks with a bad value in ``nvidia-smi -q``; ``paths`` are suffixes of the headings and keys."""
     for part, entries in _by_part(facts).items():
         for name, item in entries if part.startswith("gpu ") and part.endswith(tuple(paths)) else ():
             value = item.values["value"]
-            ranks = rank_of(facts, item.host, item.values["bus_id"], None)
-            if re.fullmatch(bad, value) and (ranks or not item.host):
+            if re.fullmatch(bad, value):
                 text = words.format(gpu=item.name, key=part.rpartition("/")[2], value=value)
-                yield sighting(name, item, text, ranks=ranks)
+                yield from _select_gpu(facts, name, item, text)
 
 
 def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
@@ -282,68 +242,54 @@ def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
         for name, item in items(facts, "gpu PCI/GPU Link Info/Link Width/Current")
         if (lanes := number(item.values["value"]))
     ]
-    for name, item, usual in _find_lower(widths, lambda _: None, "lanes"):
-        if ranks := rank_of(facts, item.host, item.values["bus_id"], None):
-            words = f"GPU {item.name} has {item.values['lanes']:g} PCIe lanes, and others have {usual:g}"
-            yield sighting(name, item, words, ranks=ranks)
+    for name, item, usual in _find_lower(widths, "lanes"):
+        words = f"GPU {item.name} has {item.values['lanes']:g} PCIe lanes, and others have {usual:g}"
+        yield from (seen for seen in _select_gpu(facts, name, item, words) if seen.ranks)
+
+
+@once
+def _active_links(facts: Facts) -> list[tuple[str, Item]]:
+    """Return the GPUs with the number of their active links, each at the last line of an inactive one."""
+    gpus: dict[tuple[str, str | None, str], Item] = {}
+    for name, item in items(facts, "nvlink"):
+        if "active" in item.values:
+            known = gpus.get((name, item.host, item.name))
+            shown = item if known is None or not item.values["active"] else known
+            links = item.values["active"] + (known.values["links"] if known else 0)
+            gpus[name, item.host, item.name] = replace(shown, values={**shown.values, "links": links})
+    return [(name, item) for (name, *_), item in gpus.items()]
 
 
 def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
     """GPUs with fewer active NVLinks than most GPUs of the job."""
-    active, last = _active_links(facts)
-    gpus = [(name, Item("", gpu, {"links": active[name, host, gpu]}, 1, "", host)) for name, host, gpu in active]
-    for name, odd, usual in _find_lower(gpus, lambda _: None, "links"):
-        item = last[name, odd.host, odd.name]
-        ranks = rank_of(facts, item.host, None, item.values["index"])
-        if ranks or item.host is None:
-            links = odd.values["links"]
-            words = f"{usual - links:g} NVLinks of {odd.name} are inactive, and {links} are active"
-            yield sighting(name, item, words, ranks=ranks)
+    for name, item, usual in _find_lower(_active_links(facts), "links"):
+        links = item.values["links"]
+        words = f"{usual - links:g} NVLinks of {item.name} are inactive, and {links} are active"
+        yield from _select_gpu(facts, name, item, words)
 
 
 def nvlinks_off(facts: Facts) -> Iterator[Sighting]:
     """Machines without any active NVLink."""
-    active, last = _active_links(facts)
-    for file, host in dict.fromkeys((name, host) for name, host, _ in active):
-        own = {place: number for place, number in active.items() if place[:2] == (file, host)}
-        if not any(own.values()):
-            yield sighting(file, last[next(iter(own))], "no NVLink of any GPU is active")
-
-
-_Place = tuple[str, str | None, str]
-
-
-@once
-def _active_links(facts: Facts) -> tuple[dict[_Place, int], dict[_Place, Item]]:
-    """Return the number of active links of each GPU, with the last line of an inactive one."""
-    active: dict[_Place, int] = {}
-    last: dict[_Place, Item] = {}
-    for name, item in items(facts, "nvlink"):
-        if "active" in item.values:
-            place = (name, item.host, item.name)
-            active[place] = active.get(place, 0) + item.values["active"]
-            if place not in last or not item.values["active"]:
-                last[place] = item
-    return active, last
+    for gpus in group_values(((entry[0], entry[1].host), entry) for entry in _active_links(facts)).values():
+        if not any(item.values["links"] for _, item in gpus):
+            yield sighting(*gpus[0], "no NVLink of any GPU is active")
 
 
 def nvlink_errors(facts: Facts) -> Iterator[Sighting]:
     """GPUs of ranks with recovery or fatal errors of NVLinks."""
     for name, item in items(facts, "nvlink"):
         if item.values.get("errors") and str(item.values["kind"]).lower() in ("recovery", "fatal"):
-            ranks = rank_of(facts, item.host, None, item.values["index"])
-            if ranks or item.host is None:
-                yield sighting(name, item, f"NVLinks had errors ({item.text})", ranks=ranks)
-
-
-_Port = tuple[str | None, str, str]
-_Values: TypeAlias = "dict[str, dict[str, Item]]"
+            yield from _select_gpu(facts, name, item, f"NVLinks had errors ({item.text})")
 
 
 def grown_counters(facts: Facts, counters: str) -> Iterator[Sighting]:
     """Yield NICs with such counters that grew from one file to the other: they only grow, so values order files."""
     cards = cards_in_use(facts)
-    for (host, card, _), files in _by_card(facts).items():
+    by_port: dict[tuple[str | None, str, str], dict[str, dict[str, Item]]] = {}
+    for name, item in items(facts, "counter"):
+        file = by_port.setdefault((item.host, item.name, item.values["port"]), {}).setdefault(name, {})
+        file.setdefault(item.values["counter"], item)
+    for (host, card, _), files in by_port.items():
         in_use = cards.get(host or "")
         if len(files) < 2 or (in_use and card and card not in in_use and not card.startswith(("eth", "en", "ib"))):
             continue
@@ -360,24 +306,14 @@ def grown_counters(facts: Facts, counters: str) -> Iterator[Sighting]:
         if bad:
             item, by = next(iter(bad.values()))
             words = list_words([f"{counter} by {change}" for counter, (_, change) in bad.items()], limit=3)
-            text = f"{item.text} ({item.values['value'] - by} before)"
-            yield Sighting(f"{card or 'a NIC'} counted errors ({words})", host, Evidence(name, item.line, text), card)
-
-
-@once
-def _by_card(facts: Facts) -> dict[_Port, _Values]:
-    """Return the counters of each port of a card, by file and name."""
-    counters: dict[_Port, _Values] = {}
-    for name, item in items(facts, "counter"):
-        file = counters.setdefault((item.host, item.name, item.values["port"]), {}).setdefault(name, {})
-        file.setdefault(item.values["counter"], item)
-    return counters
+            shown = replace(item, text=f"{item.text} ({item.values['value'] - by} before)")
+            yield sighting(name, shown, f"{card or 'a NIC'} counted errors ({words})", card)
 
 
 _FINDERS: dict[str, Callable[..., Iterator[Sighting]]] = {
     find.__name__: find
     for find in (
-        *(ports_down, ports_missing, ports_slow, gids_missing, grown_counters),
+        *(ports_down, ports_slow, gids_missing, grown_counters),
         *(find_absent, find_limits, shared_memory),
         *(gpu_values, pcie_narrow, nvlinks_down, nvlinks_off, nvlink_errors),
     )
@@ -414,8 +350,7 @@ def _load_faults() -> list[Fault]:
 
     def expand(given: list[str]) -> Iterator[str]:
         for one in given:
-            listed = table["lists"].get(one[1:]) if one.startswith("@") else [one]
-            yield from listed or [getattr(remedies, one[1:])]
+            yield from table["lists"].get(one[1:] if one.startswith("@") else "") or [remedies.look_up(one)]
 
     return [
         Fault(
@@ -441,7 +376,7 @@ def find_clues(facts: Facts, rule: str) -> Iterator[Hit]:
         if fault.clue == rule and seen:
             named = {
                 "file": _words(seen),
-                "lines": list_words(_lines(seen), limit=3),
+                "lines": _cite_lines(seen),
                 "costs": fault.costs,
                 "steps": [step.replace(_NIC, seen[0].part or _NIC) for step in fault.fix],
             }
@@ -454,10 +389,9 @@ def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
     findings = list(findings)
     if not sightings(facts):
         return findings
-    used: set[int] = set()
+    used: list[Sighting] = []
     results = [_settle_finding(facts, finding, used) for finding in findings]
-    seen = [sighting for _, sightings_of in sightings(facts) for sighting in sightings_of]
-    lines = {(entry.evidence.source, entry.evidence.order) for entry in seen if id(entry) in used}
+    lines = {(one.evidence.source, one.evidence.order) for one in used}
     rules = {fault.clue for fault, _ in sightings(facts) if fault.clue}
     return [
         finding
@@ -466,34 +400,46 @@ def settle(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
     ]
 
 
-def _settle_finding(facts: Facts, finding: Finding, used: set[int]) -> Finding:
+def _settle_finding(facts: Facts, finding: Finding, used: list[Sighting]) -> Finding:
     """Return a finding with the first fault that certainly explains it, else the first that likely does."""
-    best: tuple[str, Fault, list[Sighting]] | None = None
+    found: list[tuple[str, Fault, list[Sighting]]] = []
     for fault, seen in sightings(facts):
-        if finding.rule not in fault.explains or not _may_explain(facts, finding, fault):
-            continue
-        if fitting := _related_sightings(facts, finding, fault, seen):
-            sure = _confidence(facts, finding, fault, fitting)
-            if best is None or _ORDER.index(sure) < _ORDER.index(best[0]):
-                best = (sure, fault, fitting)
-    if best is None:
+        if (
+            finding.rule in fault.explains
+            and _may_explain(facts, finding, fault)
+            and (fitting := _related_sightings(facts, finding, fault, seen))
+        ):
+            found.append((_confidence(facts, finding, fault, fitting), fault, fitting))
+    if not found:
         return _doubt_finding(facts, finding)
-    used.update(map(id, best[2]))
-    return _with(finding, *best)
+    sure, fault, seen = min(found, key=lambda one: _ORDER.index(one[0]))
+    used += seen
+    proof, is_sure = f"{_words(seen)} ({_cite_lines(seen)})", sure == CERTAIN
+    part = next((sighting.part for sighting in seen if sighting.part), _NIC)
+    steps = [step.replace(_NIC, part) for step in fault.fix]
+    commands = {step.partition(COMMENT)[0] for step in steps}
+    others = [step for step in finding.fix if step.partition(COMMENT)[0] not in commands]
+    own = finding.evidence[: max(_OWN_LINES, _MAX_LINES - len(seen))]
+    ranks = {rank for sighting in seen for rank in sighting.ranks if is_sure}
+    return finding.with_fields(
+        cause=proof if is_sure else f"likely: {proof}. Otherwise: {finding.cause}",
+        fix=steps if is_sure and steps else [*steps, *others],
+        confidence=min(finding.confidence, LIKELY if finding.clue else sure, key=_ORDER.index),
+        hosts=sorted({*finding.hosts, *(sighting.host for sighting in seen if sighting.host)}),
+        ranks=sorted(ranks.union(finding.ranks)),
+        evidence=[*own, *(sighting.evidence for sighting in seen)][:_MAX_LINES],
+    )
 
 
 def _doubt_finding(facts: Facts, finding: Finding) -> Finding:
     """Return a finding with evidence against its cause from all its hosts; the file may be from another shell."""
     for fault, _ in sightings(facts):
-        if finding.rule not in fault.explains or not fault.has_opposite:
-            continue
-        seen = [
-            sighting for sighting in fault.find(facts, against=True) if sighting.host and sighting.host in finding.hosts
-        ]
-        if seen and {sighting.host for sighting in seen} == set(finding.hosts):
-            cause = f"{finding.cause}. But {_words(seen)} ({list_words(_lines(seen), limit=3)})"
-            lines = [*finding.evidence[: _MAX_LINES - 1], seen[0].evidence]
-            return replace(finding, cause=cause, evidence=lines)
+        if finding.rule in fault.explains and fault.has_opposite:
+            seen = [one for one in fault.find(facts, against=True) if one.host and one.host in finding.hosts]
+            if seen and {one.host for one in seen} == set(finding.hosts):
+                cause = f"{finding.cause}. But {_words(seen)} ({_cite_lines(seen)})"
+                lines = [*finding.evidence[: _MAX_LINES - 1], seen[0].evidence]
+                return finding.with_fields(cause=cause, evidence=lines)
     return finding
 
 
@@ -503,8 +449,10 @@ def _related_sightings(facts: Facts, finding: Finding, fault: Fault, seen: Seque
     text = "\n".join(line.text for line in finding.evidence)
     if fault.unless and re.search(fault.unless, text):
         return []
+    cards = {item.name for _, item in items(facts, "port", "gid", "counter") if item.name}
+    cards = cards.union(*cards_in_use(facts).values())
+    named = {card for card in cards if re.search(rf"(?<!\w){re.escape(card)}(?!\w)", text)}
     near = [sighting for sighting in seen if not sighting.host or not hosts or sighting.host in hosts]
-    named = {card for card in all_cards(facts) if re.search(rf"(?<!\w){re.escape(card)}(?!\w)", text) is not None}
     own = [sighting for sighting in near if (sighting.part in named if named and sighting.part else sighting.is_in_use)]
     if own or fault.where_it_hurts:
         return own
@@ -515,12 +463,9 @@ def _may_explain(facts: Facts, finding: Finding, fault: Fault) -> bool:
     """Return whether no other reason is known: a missing kernel module does not explain an excessive distance."""
     if not finding.rule.startswith("gdr-") or "peermem" not in "".join(fault.fix):
         return True
-    nets = {kind.net for kind in facts.inter_host_rdma_paths().kinds}
-    reasons: list[Notice] = gdr.gdr_refusals(facts)
-    measured = gdr.first_too_far([*reasons, *gdr.gpus_too_far(facts)])
-    return not (measured or facts.is_rccl() or gdr.settings_without_gdr(facts)) and all(
-        (net or "").startswith("IB") for net in nets
-    )
+    reasons: list[Notice] = [*gdr.gdr_refusals(facts), *gdr.gpus_too_far(facts)]
+    is_other = gdr.first_too_far(reasons) or facts.is_rccl() or gdr.settings_without_gdr(facts)
+    return not is_other and all((kind.net or "").startswith("IB") for kind in facts.inter_host_rdma_paths().kinds)
 
 
 def _confidence(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighting]) -> str:
@@ -532,35 +477,14 @@ def _confidence(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sig
     return sure if is_near or (len(facts.job.hosts) < 2 and sure == CERTAIN) else LIKELY
 
 
-def _with(finding: Finding, sure: str, fault: Fault, seen: Sequence[Sighting]) -> Finding:
-    proof = f"{_words(seen)} ({list_words(_lines(seen), limit=3)})"
-    is_sure = sure == CERTAIN
-    part = next((sighting.part for sighting in seen if sighting.part), _NIC)
-    steps = [step.replace(_NIC, part) for step in fault.fix]
-    commands = {step.partition(COMMENT)[0] for step in steps}
-    others = [step for step in finding.fix if step.partition(COMMENT)[0] not in commands]
-    confidence = min(finding.confidence, LIKELY if finding.clue else sure, key=_ORDER.index)
-    own = finding.evidence[: max(_OWN_LINES, _MAX_LINES - len(seen))]
-    return replace(
-        finding,
-        cause=proof if is_sure else f"likely: {proof}. Otherwise: {finding.cause}",
-        fix=steps if is_sure and steps else [*steps, *others],
-        confidence=confidence,
-        hosts=sorted({*finding.hosts, *(sighting.host for sighting in seen if sighting.host)}),
-        ranks=sorted({*finding.ranks, *(rank for sighting in seen for rank in sighting.ranks)})
-        if is_sure
-        else finding.ranks,
-        evidence=[*own, *(sighting.evidence for sighting in seen)][:_MAX_LINES],
-    )
-
-
 def _words(seen: Sequence[Sighting]) -> str:
-    places: dict[str, list[str]] = {}
-    for sighting in seen:
-        places.setdefault(sighting.words, []).extend([sighting.host] if sighting.host else [])
-    parts = [f"{words} on {list_words(hosts)}" if hosts else words for words, hosts in places.items()]
+    places = group_values((sighting.words, sighting.host) for sighting in seen)
+    parts = [
+        f"{words} on {list_words(named)}" if (named := [*filter(None, hosts)]) else words
+        for words, hosts in places.items()
+    ]
     return "; ".join(parts[:3]) + (f"; and {len(parts) - 3} more" if len(parts) > 3 else "")
 
 
-def _lines(seen: Iterable[Sighting]) -> list[str]:
-    return [cite_line(sighting.evidence) for sighting in seen]
+def _cite_lines(seen: Iterable[Sighting]) -> str:
+    return list_words([cite_line(sighting.evidence) for sighting in seen], limit=3)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import platforms
-from nccl_inspect.judging.engine import SEVERITIES, Rule, list_rules
+from nccl_inspect.judging.engine import SEVERITIES, rules_by_name
 from nccl_inspect.judging.facts import Facts, once
+from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -21,6 +21,7 @@ from nccl_inspect.util.wording import count, list_words
 if TYPE_CHECKING:
     from nccl_inspect.artifacts import located
     from nccl_inspect.artifacts.containers import Container, Place, Pod
+    from nccl_inspect.judging.check import Hit
 
 MERGED = ("Deployment", "StatefulSet", "DaemonSet")
 """Kinds with an editable template, whose lists ``kubectl patch`` merges by name."""
@@ -120,90 +121,50 @@ def machine(facts: Facts, pod: Pod) -> Platform | None:
     return facts.platform or (platforms.find(pod.machine) if pod.machine else None)
 
 
-def faults(rule: Rule | str, findings: Iterable[Finding]) -> list[Finding]:
+def faults(rule: str, findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings that a file beside the log may explain: those that a rule may cause, of infos only ends."""
-    own = _rules()[rule] if isinstance(rule, str) else rule
-    caused = [found for found in findings if own.causes(_rules()[found.rule])]
+    own = rules_by_name()[rule]
+    caused = [found for found in findings if own.causes(rules_by_name()[found.rule])]
     return [found for found in caused if found.severity != "info" or shows(found, "ended")]
 
 
 def shows(finding: Finding, *kinds: str) -> bool:
     """Return whether a finding is an effect of one of these kinds."""
-    return not set(kinds).isdisjoint(_rules()[finding.rule].shows)
+    return not set(kinds).isdisjoint(rules_by_name()[finding.rule].shows)
 
 
-@cache
-def _rules() -> dict[str, Rule]:
-    return {entry.rule.name: entry.rule for entry in list_rules()}
-
-
-def cases(facts: Facts, lacks: Callable[[Pod, Container], bool]) -> list[Case]:
-    """Return the containers of ranks with a fault."""
-    return [Case(pod, container) for pod in pods(facts) for container in pod.workers if lacks(pod, container)]
-
-
-def effects_on(facts: Facts, cases: Iterable[Case], shown: Iterable[Finding]) -> list[Finding]:
-    """Return the effects on hosts of these containers, or all if names do not match."""
+def match(
+    facts: Facts, effects: list[Finding], lacks: Callable[[Pod, Container], bool]
+) -> tuple[list[Case], list[Finding]]:
+    """Return the containers of ranks that lack something, and the effects on their hosts, or all if names differ."""
+    cases = [Case(pod, one) for pod in pods(facts) for one in pod.workers if lacks(pod, one)] if effects else []
     where = {host for case in cases for host in hosts(facts, case.pod)}
-    return [effect for effect in shown if not effect.hosts or not where or where.intersection(effect.hosts)]
+    near = [effect for effect in effects if not effect.hosts or not where or where.intersection(effect.hosts)]
+    return cases, near if cases else []
 
 
-def names_of(cases: Sequence[Case]) -> str:
-    """Return these containers in words."""
-    names = list_words((case.pod.label for case in cases), limit=3)
-    what = {case.container.name for case in cases if case.pod.kind != "container" and case.container.name}
-    return f"{names} (container {what.pop()})" if len(what) == 1 else names
+def describe_effects(facts: Facts, hit: Hit, confirm: str) -> dict[str, Any]:
+    """Return what a finding from files beside the log is, by the findings that it explains.
 
-
-def are_one_pod(cases: Sequence[Case]) -> bool:
-    """Return whether containers are of one pod, or made from one template."""
-    return len({case.pod.label for case in cases}) == 1
-
-
-def finding_of(
-    rule: Rule,
-    facts: Facts,
-    cases: Sequence[Case],
-    shown: Sequence[Finding],
-    summary: str,
-    *,
-    cause: str,
-    fix: Iterable[str],
-    evidence: Iterable[Evidence],
-    confidence: str = "certain",
-    confirm: str = "",
-    ranks: Set[int] = frozenset(),
-) -> Finding:
-    """Create a finding from files beside the log, with the findings that it explains.
-
-    Args:
-        cases: the containers with the fault; empty if the file has none.
-        shown: its effects in the log.
-        summary: what is missing, in one line.
-        confidence: in the cause; at most likely if the log only suggests the effect.
-        confirm: how to confirm it if the log only suggests the effect.
-        ranks: that have the fault; empty for those of the effects that are on hosts of these containers.
+    It is at most likely if the log only suggests these effects, and about those of their ranks that are on hosts of the
+    containers with the fault, if it names none.
     """
-    where = {host for case in cases for host in hosts(facts, case.pod)}
+    shown = hit.effects
+    where = {host for case in hit.cases for host in hosts(facts, case.pod)}
     of_hosts = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
     affected = {rank for effect in shown for rank in effect.ranks}
     is_clue = all(effect.clue for effect in shown)
-    finding = rule.finding(
-        summary,
-        cause=cause,
-        impact=f"explains {list_words(effect.rule for effect in shown)}: {shown[0].impact}",
-        fix=fix,
-        confirm=(confirm or shown[0].confirm) if is_clue else "",
-        severity=max((effect.severity for effect in shown), key=SEVERITIES.index),
-        confidence="likely" if is_clue else confidence,
-        ranks=ranks or affected & of_hosts or of_hosts or affected,
-        hosts=where or {host for effect in shown for host in effect.hosts},
-        evidence=evidence,
-        fatal=not is_clue and any(effect.fatal for effect in shown),
-    )
-    finding.references = list(shown[0].references)
-    finding.explains = list(dict.fromkeys(effect.rule for effect in shown))
-    return finding
+    return {
+        "impact": Estimate(
+            f"explains {list_words(effect.rule for effect in shown)}: {shown[0].impact}", tuple(shown[0].references)
+        ),
+        "confirm": (confirm or shown[0].confirm) if is_clue else "",
+        "severity": max((effect.severity for effect in shown), key=SEVERITIES.index),
+        **({"confidence": "likely"} if is_clue else {}),
+        "ranks": hit.ranks or affected & of_hosts or of_hosts or affected,
+        "hosts": where or {host for effect in shown for host in effect.hosts},
+        "fatal": not is_clue and any(effect.fatal for effect in shown),
+    }
 
 
 def patches(cases: Sequence[Case], changes: Callable[[Case], Sequence[Change]]) -> Iterator[str]:
@@ -226,14 +187,26 @@ def steps(case: Case, *changes: Change) -> Iterator[str]:
     pod = case.pod
     for change in (part for whole in changes for part in _both(case, whole)):
         place = _base(case, change)
-        if place is None:
+        if place is None:  # only the runtime of a TrainJob can have it
             (piece,) = _pieces(located.ABSENT, change.keys, change.value)
-            yield f"{piece}{COMMENT}under {_runtime_advice(case, change)}: a TrainJob has no such key"
+            name = f" {pod.runtime}" if pod.runtime else ""
+            what = "the spec of the pods" if change.of_pod else f"the container {case.container.name}"
+            where = f"in the training runtime{name} (kubectl get clustertrainingruntime{name} -o yaml)"
+            yield f"{piece}{COMMENT}under {what} {where}: a TrainJob has no such key"
             continue
         keys = (place.names.get(change.keys[0], change.keys[0]), *change.keys[1:])
         node, under, missing = located.slot(place.tree, place.path, keys)
         for piece in _pieces(node, missing, change.value):
-            yield f"{piece}{COMMENT}{_place_words(pod, place.file, node, under)}{_instead(pod, node, piece)}"
+            there = node.entries.get(piece.partition(": ")[0])
+            if pod.kind == "Pod":
+                owner = f" of {pod.owner}" if pod.owner else ""
+                where = f"under {under}, in the template{owner}: running pods cannot be changed"
+                instead = ", in its place"
+            else:
+                indent = "" if node.is_flow else f", indented by {count(node.column, 'space')}"
+                where = f"{place.file.rpartition('/')[2]}:{node.line}, under {under}{indent}"
+                instead = f", in place of line {there.line}" if there else ""
+            yield f"{piece}{COMMENT}{where}{instead if there is not None else ''}"
     if pod.kind in MERGED and changes:
         yield _command(case, changes)
 
@@ -251,14 +224,6 @@ def _both(case: Case, change: Change) -> Iterator[Change]:
         yield Change(("resources", "requests"), both)
 
 
-def _instead(pod: Pod, node: located.Node, piece: str) -> str:
-    """Return a note that a piece replaces an existing value."""
-    there = node.entries.get(piece.partition(": ")[0])
-    if there is None:
-        return ""
-    return ", in its place" if pod.kind == "Pod" else f", in place of line {there.line}"
-
-
 def _base(case: Case, change: Change) -> Place | None:
     """Return the place for the change; None if it is in a file that is missing from the input."""
     from nccl_inspect.artifacts.containers import Place
@@ -268,13 +233,6 @@ def _base(case: Case, change: Change) -> Place | None:
         return container.elsewhere
     base, path = (pod.tree, pod.path) if change.of_pod else (container.tree, container.path)
     return Place(pod.file, path, base, {}) if base else None
-
-
-def _runtime_advice(case: Case, change: Change) -> str:
-    """Return where a change belongs that only the runtime of a TrainJob can have."""
-    name = f" {case.pod.runtime}" if case.pod.runtime else ""
-    what = "the spec of the pods" if change.of_pod else f"the container {case.container.name}"
-    return f"{what} in the training runtime{name} (kubectl get clustertrainingruntime{name} -o yaml)"
 
 
 def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]:
@@ -288,17 +246,7 @@ def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]
     return [f"{key}: {flow(entry)}" for key, entry in value.items()]
 
 
-def _place_words(pod: Pod, file: str, node: located.Node, under: str) -> str:
-    """Return where a piece belongs."""
-    if pod.kind == "Pod":
-        owner = f" of {pod.owner}" if pod.owner else ""
-        return f"under {under}, in the template{owner}: running pods cannot be changed"
-    indent = "" if node.is_flow else f", indented by {count(node.column, 'space')}"
-    return f"{file.rpartition('/')[2]}:{node.line}, under {under}{indent}"
-
-
 def _command(case: Case, changes: Sequence[Change]) -> str:
-    """Return one command that makes all changes."""
     pod, container = case
     spec: dict[str, Any] = {}
     own: dict[str, Any] = {"name": container.name}
