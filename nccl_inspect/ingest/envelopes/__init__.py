@@ -1,15 +1,16 @@
 """What launchers and collectors put around a line: prefixes, and envelopes of whole lines.
 
-A new one is an entry in ``table.py``, with samples. The table is loaded when a line needs it: a plain log never does.
+A new one is an entry in ``envelopes.txt``, with samples. The file is read when a line needs it: a plain log never does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from pathlib import Path
+from typing import NamedTuple
 
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.patterns import compile_later
@@ -19,7 +20,6 @@ ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)
 """A date and time by ISO 8601 or nearly so, as envelopes print them."""
 DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
 """A day and time as syslog prints them."""
-WORD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 PART = 1 << 14
 """Bytes at which container runtimes cut a line."""
 
@@ -64,33 +64,34 @@ class Inner(NamedTuple):
     stated: Stated = NOTHING
 
 
-Reader: TypeAlias = Callable[[bytes], list[Inner]]
-"""Gives the lines in a whole-line envelope; none when the line is of another kind."""
-
-
-class Prefix(NamedTuple):
-    """A prefix is what a launcher or collector puts before a line."""
+class Envelope(NamedTuple):
+    """Something put in front of a line, or with a reader around it: an entry of ``envelopes.txt``."""
 
     first: bytes
     """The bytes with which it may begin; one byte excludes other envelopes."""
     pattern: re.Pattern[bytes]
-    """It is matched at the start of a line. Its groups ``time``, ``label``, ``node``, ``rank`` and ``stream`` are kept;
-    one with ``partial`` says that the line continues in the next one."""
-    samples: Mapping[bytes, Stated]
-    """Prefixes, each with what is known from it."""
-    trailer: tuple[bytes, re.Pattern[bytes]] | None = None
+    reader: str
+    trailer: tuple[bytes, re.Pattern[bytes]] | None
     """What is put after a message: a text that each holds, and the pattern."""
+    entry: str
 
+    @property
+    def samples(self) -> dict[bytes, Stated]:
+        """Return envelopes of the kind, each with what it states."""
+        import json  # only tests ask
 
-class Whole(NamedTuple):
-    """A whole-line envelope holds one line of a log, or several."""
+        found = re.findall(r"^sample: (.*)(?:\nstates: (.*))?", self.entry, re.MULTILINE)
+        return {encode(sample): Stated(**json.loads(states or "{}")) for sample, states in found}
 
-    first: bytes
-    opening: re.Pattern[bytes]
-    """How such a line opens."""
-    read: Reader
-    samples: Mapping[bytes, Stated]
-    """Whole lines with ``LINE`` for the line."""
+    def read(self, line: bytes) -> list[Inner]:
+        """Return the lines in a whole-line envelope; none when the line is of another kind."""
+        from nccl_inspect.ingest.envelopes import readers  # a plain log needs none
+
+        match, read = self.pattern.match(line), getattr(readers, f"read_{self.reader}")
+        if match is None or not match.re.groups:
+            return list(read(line)) if match else []
+        outer = _state(match)
+        return [Inner(text, stated.add_outer(outer)) for text, stated in read(line[match.end() :])]
 
 
 _ANSI = compile_later(
@@ -207,22 +208,22 @@ def _take_last_part(line: bytes) -> bytes:
 def peel(line: bytes) -> Inner | None:
     """Return the line without its outermost prefix; None when no envelope knows it."""
     best = None
-    for pattern in _prefixes().get(line[:1], ()):
-        match = pattern.match(line)
+    for prefix in _list_beginning_with(line[:1], False):
+        match = prefix.pattern.match(line)
         if match and (best is None or match.end() > best.end()):
             best = match
-    if best is None:
-        return None
-    fields = {name: decode(value) for name, value in best.groupdict().items() if value}
-    rank = fields.get("rank")
-    stated = Stated(
+    return None if best is None else Inner(line[best.end() :], _state(best))
+
+
+def _state(match: re.Match[bytes]) -> Stated:
+    fields = {name: decode(value) for name, value in match.groupdict().items() if value}
+    return Stated(
         fields.get("time"),
         join_node(fields.get("label"), fields.get("node")),
-        None if rank is None else int(rank),
+        int(fields["rank"]) if "rank" in fields else None,
         fields.get("stream", ""),
         "partial" in fields,
     )
-    return Inner(line[best.end() :], stated)
 
 
 def peel_all(line: bytes, stated: Stated = NOTHING) -> Iterator[Inner]:
@@ -258,18 +259,17 @@ def rank_of(line: bytes, text: bytes) -> int | None:
 
 def is_whole(line: bytes) -> bool:
     """Return whether a line opens like a whole-line envelope."""
-    return any(envelope.opening.match(line) for envelope in _whole_lines().get(line[:1], ()))
+    return any(envelope.pattern.match(line) for envelope in _list_beginning_with(line[:1], True))
 
 
 def contents(line: bytes) -> list[Inner]:
     """Return the lines in a whole-line envelope, by the one that knows most of them; none without an envelope."""
-    readings = [envelope.read(line) for envelope in _whole_lines().get(line[:1], ()) if envelope.opening.match(line)]
-
-    def measure(inners: list[Inner]) -> tuple[int, int]:
-        """Return how much a reading knows: the more lines, the better, and the more of the first one."""
-        return len(inners), sum(value is not None for inner in inners[:1] for value in inner.stated[:3])
-
-    return max(readings, key=measure, default=[])
+    readings = [envelope.read(line) for envelope in _list_beginning_with(line[:1], True)]
+    return max(  # the more lines, the better, and the more is known of the first one
+        readings,
+        key=lambda inners: (len(inners), sum(value is not None for one in inners[:1] for value in one.stated[:3])),
+        default=[],
+    )
 
 
 def layers(line: bytes) -> Iterator[bytes]:
@@ -292,7 +292,7 @@ def texts(line: bytes) -> Iterator[bytes]:
 
 def without_trailer(message: bytes) -> bytes:
     """Return a message without what an envelope puts after it."""
-    for sign, trailer in _trailers():
+    for sign, trailer in _list_trailers():
         if sign in message and (match := trailer.search(message)):
             message = message[: match.start()]
     return message
@@ -305,33 +305,36 @@ def without_entities(message: bytes) -> bytes:
     return encode(html.unescape(decode(message)))
 
 
+_MARKS = {"ISO": ISO.decode(), "DAY": DAY.decode(), "BOM": "\ufeff", "␣": " ", "␉": "\t"}
+
+
 @cache
-def list_envelopes() -> dict[str, Prefix | Whole]:
+def list_envelopes() -> dict[str, Envelope]:
     """Return all envelopes by name."""
-    from nccl_inspect.ingest.envelopes.table import PREFIXES, WHOLE_LINES  # a plain log needs none
-
-    return {**PREFIXES, **WHOLE_LINES}
-
-
-@cache
-def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
-    """Return the patterns of prefixes by the first byte of a line."""
-    by_byte: dict[bytes, list[re.Pattern[bytes]]] = {}
-    for prefix in (one for one in list_envelopes().values() if isinstance(one, Prefix)):
-        for first in prefix.first:
-            by_byte.setdefault(bytes([first]), []).append(prefix.pattern)
-    return by_byte
-
-
-@cache
-def _whole_lines() -> dict[bytes, list[Whole]]:
-    by_byte: dict[bytes, list[Whole]] = {}
-    for envelope in (one for one in list_envelopes().values() if isinstance(one, Whole)):
-        for first in envelope.first:
-            by_byte.setdefault(bytes([first]), []).append(envelope)
-    return by_byte
+    text, envelopes = (Path(__file__).parent / "envelopes.txt").read_text(encoding="utf-8"), {}
+    for mark, meaning in _MARKS.items():
+        text = text.replace(mark, meaning)
+    for entry in text.split("\nenvelope: ")[1:]:
+        name, *lines = entry.split("\n")
+        keys = dict(line.split(": ", 1) for line in lines if ": " in line)
+        first = re.sub("(.)-(.)", lambda ends: bytes(range(ord(ends[1]), ord(ends[2]) + 1)).decode(), keys["first"])
+        sign = keys.get("sign", "").encode().decode("unicode_escape").encode("latin-1")
+        envelopes[name] = Envelope(
+            bytes(char.encode()[0] for char in first),
+            compile_later(encode(keys["pattern"])),
+            keys.get("reader", ""),
+            (sign, compile_later(encode(keys["trailer"]))) if sign else None,
+            entry,
+        )
+    return envelopes
 
 
 @cache
-def _trailers() -> list[tuple[bytes, re.Pattern[bytes]]]:
-    return [one.trailer for one in list_envelopes().values() if isinstance(one, Prefix) and one.trailer]
+def _list_beginning_with(first: bytes, is_whole: bool) -> list[Envelope]:
+    """Return the envelopes that may begin with a byte; those of whole lines, or the prefixes."""
+    return [one for one in list_envelopes().values() if first and first in one.first and bool(one.reader) == is_whole]
+
+
+@cache
+def _list_trailers() -> list[tuple[bytes, re.Pattern[bytes]]]:
+    return [one.trailer for one in list_envelopes().values() if one.trailer]

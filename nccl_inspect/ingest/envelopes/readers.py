@@ -7,16 +7,13 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from nccl_inspect.ingest.envelopes import ISO, PART, WORD, Inner, Stated, join_node
+from nccl_inspect.ingest.envelopes import ISO, PART, Inner, Stated, join_node
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode
 
 if TYPE_CHECKING:
     from json import JSONDecoder
 
-JSON = compile_later(rb'[\s,]*(?:\[\s*)?(?:\{\s*"|"[@\w.]{1,40}"\s*:\s*")')
-"""How a line with JSON opens: with an object, an array of such, or a member of an object that is spread over lines."""
-JSON_FIRST = b'{[" \t,'
 MESSAGES = (
     *("LogEntry", "LogMessage", "body", "message", "@message", "attributes.message", "Message", "Content"),
     *("_source.message", "_source.log", "jsonPayload.message", "textPayload", "Line", "MESSAGE"),
@@ -155,33 +152,7 @@ def _choose_text(texts: Iterable[str]) -> list[Inner]:
     return [Inner(best, Stated(times[0] if times else None))] if best else []
 
 
-FLUENT_BIT = re.compile(
-    rb"\[\d{1,9}\] (?P<label>[\w./@$#-]{1,300}): \[\[?(?P<time>\d{10}\.\d{1,9})(?:, \{[^{}]*\}\])?, (?=\{\s*\")"
-)
-"""How a record opens on the standard output of Fluent Bit."""
-TAGGED = re.compile(
-    rb"(?:(?P<time>"
-    + ISO
-    + rb"(?: [+-]\d{4})?)[ \t]+)?(?P<label>[\w./@$#-]{1,300})(?:\[\d{1,10}\])?:?[ \t]+(?=\{\s*\")"
-)
-"""How a line opens with a time, a stream or tag, and an object."""
-TAGGED_FIRST = WORD + b"/"
-
-
-def read_led_json(line: bytes) -> list[Inner]:
-    """Return the lines in an object behind a time and a tag."""
-    match = FLUENT_BIT.match(line) or TAGGED.match(line)
-    if match is None:
-        return []
-    outer = Stated(decode(match["time"]) if match["time"] else None, decode(match["label"]))
-    return [Inner(inner.text, inner.stated.add_outer(outer)) for inner in read_json(line[match.end() :])]
-
-
-_VALUE = rb"\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+"
-_PAIR = re.compile(rb"(?<!\S)([A-Za-z_@][\w.@-]{0,60}+)=(" + _VALUE + rb")(?:[ \t]+|$)")
-LOGFMT = re.compile(rb"(?:[A-Za-z_@][\w.@-]{0,60}+=(?:" + _VALUE + rb")[ \t]+){0,20}(?:msg|message|log|line)=\"")
-"""How a line of logfmt opens: ``ts=… level=info msg="…"``."""
-LOGFMT_FIRST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_@"
+_PAIR = compile_later(rb"(?<!\S)([A-Za-z_@][\w.@-]{0,60}+)=(\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:[ \t]+|$)")
 _LOGFMT_MESSAGES = "msg", "message", "log", "line"
 _LOGFMT_TIMES = "ts", "time", "timestamp", "t"
 _LOGFMT_LABELS = "pod", "pod_name", "host", "hostname", "instance", "container"
@@ -208,11 +179,6 @@ def _unquote(value: bytes) -> bytes:
         return value[1:-1]
 
 
-CSV = compile_later(rb'"|(?:' + ISO + rb"|\d{10,19}),(?!\d{3} )")
-"""How a row of CSV opens that holds a log line: with a time, or with a quoted cell; no comma before thousandths."""
-CSV_FIRST = b'"0123456789'
-
-
 def read_csv(line: bytes) -> list[Inner]:
     """Return the log line in a row: the cell of NCCL, else the longest that is not a time."""
     import csv  # only logs in CSV need it
@@ -223,9 +189,6 @@ def read_csv(line: bytes) -> list[Inner]:
         return []
 
 
-QUOTED = re.compile(rb"[\s,\[]*b?[\"'](?!\w{1,40}[\"']\s*:)")
-"""How a line in quotes opens."""
-QUOTED_FIRST = b"\"'b \t,["
 _STRING = compile_later(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
 
 
