@@ -17,7 +17,7 @@ A value is everything after the colon and one blank, including blanks at its end
 begin with ``#`` are comments; a line that begins with two blanks continues the ``says`` above it. ``fragment:``
 (name, blank, notation) may be repeated and ``sample:`` too. What precedes the first production holds for all.
 ``rule: NAME`` names the rule that an error leads to,
-``role: WORD …`` says what kind of statement a line is, in words of :data:`nccl_inspect.grammar.layers.ROLES`,
+``role: WORD …`` says what kind of statement a line is, in words of ``roles.txt``,
 ``layer: NAME`` how near to a cause it is, where its roles do not say it (:mod:`nccl_inspect.grammar.layers`).
 A field whose name begins with ``__`` is for rules only: no event lists it.
 ``follows: NAME`` is said of lines that have no prefix because they continue the message NAME of several lines,
@@ -36,7 +36,7 @@ from functools import partial
 from pathlib import Path
 
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.grammar.layers import BY_NAME, ROLES
+from nccl_inspect.grammar.layers import BY_NAME, list_roles
 from nccl_inspect.grammar.production import Details, Production
 
 _KEYS = {
@@ -143,8 +143,8 @@ def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
     own = _entries("production: " + block, name)
     event, *constants = own.get("event", ["Message"])[0].split()
     given = frozenset(" ".join(own.get("role", ())).split())
-    if unknown := sorted(given - ROLES.keys()):
-        label, roles = own["production"][0], ", ".join(sorted(ROLES))
+    if unknown := sorted(given - list_roles().keys() if given else ()):
+        label, roles = own["production"][0], ", ".join(sorted(list_roles()))
         raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; choose from {roles}")
     return Details(
         event=event,

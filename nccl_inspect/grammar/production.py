@@ -40,7 +40,7 @@ class Details(Frozen):
     rule: str = ""
     """The rule that judges the line; empty if it leads to none."""
     roles: frozenset[str] = frozenset()
-    """Names in :data:`nccl_inspect.grammar.layers.ROLES`."""
+    """Names in ``roles.txt``."""
     layer: str = ""
     """The name of a layer of failure; empty where roles and tone say it."""
     samples: tuple[str, ...] = ()

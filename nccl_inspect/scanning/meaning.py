@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import cache
 from math import log
@@ -299,14 +299,7 @@ def subsystems(production: Production) -> str:
 def glossary() -> dict[str, str]:
     """Return what field names mean."""
     text = (Path(__file__).parent / "glossary.txt").read_text(encoding="utf-8")
-    return dict(_entries(text))
-
-
-def _entries(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        if line and not line.startswith("#"):
-            name, _, meaning = line.partition(": ")
-            yield name, meaning
+    return dict(line.split(": ", 1) for line in text.splitlines() if line and line[0] != "#")
 
 
 def _show_value(value: object) -> str:
