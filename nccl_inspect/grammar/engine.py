@@ -84,7 +84,7 @@ class Grammar:
                 self._foreign.append(production)
                 continue
             if production.bare:
-                for begin in notation.quick_leads(production.line):
+                for begin in notation.leads(notation.parse(production.line)):
                     self._bare.setdefault(begin.encode()[:_BARE_LEAD], []).append(production)
             for lead in _leads(production.line) if not production.follows else ():
                 size = next((size for size in _LEAD_SIZES if len(lead) >= size), None)
@@ -181,16 +181,6 @@ class Grammar:
                 return _make_parsed(production, message, match)
         return None
 
-    def candidates(self, message: bytes) -> Iterable[Production]:
-        """Yield the productions whose literals match, longest lead first."""
-        for size in _LEAD_SIZES:
-            for lead, production in self._by_lead.get(message[:size], ()):
-                if message.startswith(lead) and production.may_fit(message):
-                    yield production
-        for production in self._loose:
-            if production.may_fit(message):
-                yield production
-
     def beginnings(self, message: bytes) -> Iterable[Production]:
         """Yield the productions whose beginning a message may be."""
         for size in _LEAD_SIZES:
@@ -251,7 +241,7 @@ def _leads(line: str) -> set[bytes]:
         return {match[0].encode()}
     if line.startswith("{") and not line.split(":", 1)[-1].startswith(("=", "?")):
         return {b""}
-    return {lead.encode() for lead in notation.quick_leads(line)}
+    return {lead.encode() for lead in notation.leads(notation.parse(line))}
 
 
 _PLAIN_LEAD = re.compile("[^{}«␣]+")

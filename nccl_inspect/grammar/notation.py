@@ -67,9 +67,9 @@ Sequence: TypeAlias = tuple[Node, ...]
 
 MAX_LEADS = 32
 """Literals with which one message can begin; with more of them it counts as beginning with anything."""
-_PIECE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[«¦␣]|»\??|[^{}«»¦␣]+")
+_PIECE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|»\?|[{}«¦␣»]|[^{}«»¦␣]+")
 _LETTERS = {"{{": "{", "}}": "}", "␣": " "}
-_TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[a-z_][a-z0-9_]*)(?::(?P<spec>[^{}]*))?\}|«|¦|»\??|␣|[^{}«»¦␣]+|[{}]")
+_NAMED = re.compile(r"\{[a-z_][a-z0-9_]*[:}]")
 
 
 def parse(source: str) -> Sequence:
@@ -78,49 +78,42 @@ def parse(source: str) -> Sequence:
     Raises:
         GrammarError: the line is not well formed.
     """
-    tokens = list(_TOKEN.finditer(source))
-    nodes, used = _sequence(tokens, 0, source, depth=0)
-    if used != len(tokens):
-        raise GrammarError(f"'{tokens[used][0]}' has no partner in: {source}")
+    nodes, mark = _sequence(iter(_PIECE.findall(source)), source)
+    if mark:
+        raise GrammarError(f"'{mark}' has no partner in: {source}")
     return nodes
 
 
-def _sequence(tokens: list[re.Match[str]], at: int, source: str, depth: int) -> tuple[Sequence, int]:
+def _sequence(pieces: Iterator[str], source: str) -> tuple[Sequence, str]:
+    """Return the nodes before the next mark between options, and that mark; empty at the end."""
     nodes: list[Node] = []
-    while at < len(tokens):
-        token = tokens[at]
-        text = token[0]
-        if text == "¦" or text.startswith("»"):
-            break
-        if text == "«":
-            choice, at = _choice(tokens, at + 1, source, depth + 1)
-            nodes.append(choice)
+    text = mark = ""
+    for piece in pieces:
+        if piece in _LETTERS or piece[0] not in "{}«¦»":
+            text += _LETTERS.get(piece, piece)
             continue
-        if token["name"]:
-            nodes.append(Field(token["name"], token["spec"] or ""))
-        elif text in "{}":
-            raise GrammarError(f"a single '{text}' in: {source}")
+        if text:
+            nodes.append(Literal(text))
+            text = ""
+        if piece[0] in "¦»":
+            mark = piece
+            break
+        if piece == "«":
+            options, end = list[Sequence](), "¦"
+            while end == "¦":
+                option, end = _sequence(pieces, source)
+                options.append(option)
+            if not end:
+                raise GrammarError(f"'«' is not closed in: {source}")
+            nodes.append(Choice(tuple(options), optional=end == "»?"))
+        elif _NAMED.match(piece):
+            name, _, spec = piece[1:-1].partition(":")
+            nodes.append(Field(name, spec))
         else:
-            literal = _LETTERS.get(text, text)
-            if nodes and isinstance(nodes[-1], Literal):
-                nodes[-1] = Literal(nodes[-1].text + literal)
-            else:
-                nodes.append(Literal(literal))
-        at += 1
-    return tuple(nodes), at
-
-
-def _choice(tokens: list[re.Match[str]], at: int, source: str, depth: int) -> tuple[Choice, int]:
-    options: list[Sequence] = []
-    while True:
-        option, at = _sequence(tokens, at, source, depth)
-        options.append(option)
-        if at >= len(tokens):
-            raise GrammarError(f"'«' is not closed in: {source}")
-        end = tokens[at][0]
-        at += 1
-        if end.startswith("»"):
-            return Choice(tuple(options), optional=end == "»?"), at
+            raise GrammarError(f"a single '{piece[0]}' in: {source}")
+    if text:
+        nodes.append(Literal(text))
+    return tuple(nodes), mark
 
 
 def fields(nodes: Sequence) -> Iterator[Field]:
@@ -135,65 +128,31 @@ def fields(nodes: Sequence) -> Iterator[Field]:
 
 def leads(nodes: Sequence, limit: int = MAX_LEADS) -> list[str]:
     """Return the literal texts with which a message of this shape can begin; an empty one means 'with anything'."""
-    return [text for text, _ in _starts(nodes, limit)]
-
-
-def quick_leads(source: str) -> list[str]:
-    """Return the same, of a line that is not parsed: most lines are only asked for their leads."""
-    starts, ended, _ = _option(iter(_PIECE.findall(source)), MAX_LEADS, is_whole=True)
+    starts, ended = _starts(nodes, limit)
     return starts + ended
 
 
-def _option(pieces: Iterator[str], limit: int, is_whole: bool = False) -> tuple[list[str], list[str], str]:
-    """Return the leads of what precedes the next mark between options: those continued, and those that have ended."""
-    starts: list[str] = [""]
-    ended: list[str] = []
-    for piece in pieces:
-        if is_whole and not starts:
-            break
-        if piece[0] in "¦»":
-            return starts, ended, piece
-        if piece == "«":
-            texts, stops = _options(pieces, limit)
-        elif piece[0] == "{" and piece != "{{":
-            words = _words(piece[1:-1].partition(":")[2])
-            texts, stops = ([], [""]) if words is None else (words, [])
-        else:
-            text = _LETTERS.get(piece, piece)
-            starts = [start + text for start in starts]
+def _starts(nodes: Sequence, limit: int) -> tuple[list[str], list[str]]:
+    """Return the same: those of literals only, which the next node extends, and those that have ended."""
+    starts, ended = [""], list[str]()
+    for node in nodes:
+        if isinstance(node, Literal):
+            starts = [start + node.text for start in starts]
             continue
+        if isinstance(node, Field):
+            words = _words(node.spec)
+            texts, stops = (words, []) if words else ([], [""])
+        else:
+            options = [_starts(option, limit) for option in node.options]
+            texts = [*(text for option, _ in options for text in option), *([""] if node.optional else [])]
+            stops = [text for _, option in options for text in option]
         if len(starts) * (len(texts) + len(stops)) + len(ended) > limit:
             texts, stops = [], [""]
         ended += [start + text for start in starts for text in stops]
         starts = [start + text for start in starts for text in texts]
         if not starts:
-            return starts, ended, _end_of_option(pieces)
-    return starts, ended, ""
-
-
-def _end_of_option(pieces: Iterator[str]) -> str:
-    """Return the next mark between options, past what can be no part of a lead."""
-    depth = 0
-    for piece in pieces:
-        if piece == "«":
-            depth += 1
-        elif piece[0] in "¦»":
-            if not depth:
-                return piece
-            depth -= piece[0] == "»"
-    return ""
-
-
-def _options(pieces: Iterator[str], limit: int) -> tuple[list[str], list[str]]:
-    """Return the same of a choice, with all of its options."""
-    starts: list[str] = []
-    ended: list[str] = []
-    mark = "¦"
-    while mark == "¦":
-        more, stops, mark = _option(pieces, limit)
-        starts += more
-        ended += stops
-    return ([*starts, ""] if mark == "»?" else starts), ended
+            break
+    return starts, ended
 
 
 def skip_word(nodes: Sequence) -> tuple[str, Sequence] | None:
@@ -210,36 +169,9 @@ def skip_word(nodes: Sequence) -> tuple[str, Sequence] | None:
     return (lead.text, (Literal(rest), *nodes[3:])) if blank else None
 
 
-def _starts(nodes: Sequence, limit: int) -> list[tuple[str, bool]]:
-    """Return the same, each with whether it consists of literals only, so that the next node extends it."""
-    open_starts = [""]
-    ended: list[str] = []
-    for node in nodes:
-        texts = _next(node, limit)
-        if len(open_starts) * len(texts) + len(ended) > limit:
-            texts = [("", False)]
-        starts = [(start + text, goes_on) for start in open_starts for text, goes_on in texts]
-        ended += [text for text, goes_on in starts if not goes_on]
-        open_starts = [text for text, goes_on in starts if goes_on]
-    return [(text, True) for text in open_starts] + [(text, False) for text in ended]
-
-
-def _next(node: Node, limit: int) -> list[tuple[str, bool]]:
-    if isinstance(node, Literal):
-        return [(node.text, True)]
-    if isinstance(node, Field):
-        words = _words(node.spec)
-        return [("", False)] if words is None else [(word, True) for word in words]
-    texts = [start for option in node.options for start in _starts(option, limit)]
-    return [*texts, ("", True)] if node.optional else texts
-
-
-def _words(spec: str) -> list[str] | None:
-    if spec.startswith("="):
-        return spec[1:].split("¦")
-    if spec.startswith("?"):
-        return [spec[1:], ""]
-    return None
+def _words(spec: str) -> list[str]:
+    """Return what a field of words may hold; nothing of any other."""
+    return spec[1:].split("¦") if spec[:1] == "=" else [spec[1:], ""] if spec[:1] == "?" else []
 
 
 _CHOICE = re.compile("«[^«»]*»\\??")
@@ -250,38 +182,18 @@ def quick_needle(source: str) -> str:
     return max(quick_needles(source), key=len)
 
 
-_FIELD = compile_later(r"\{[^{}]*\}")
-_BRACKET = compile_later(r"(«|»\??)")
-_WORDS = compile_later(r"([^{}]*)\{[a-z0-9_]+:=([^{}]*)\}(?=([^{}]*))")
-
-
-def quick_signs(source: str, size: int) -> list[str]:
+def signs(source: str, size: int) -> list[str]:
     """Return literals one of which is in every message: of one choice, if no literal of that size is in all."""
-    signs = [quick_needle(source)]
-    if len(signs[0]) < size:
-        signs = max([signs, *_alternatives(source)], key=lambda some: min(map(len, some)))
-    return [sign.replace("␣", " ") for sign in signs]
-
-
-def _alternatives(source: str) -> Iterator[list[str]]:
-    """Yield the literals of each choice that cannot be left out, one per option, and of each field of words."""
-    depth, inside = 0, ""
-    for part in _BRACKET.split(source):
-        if part == "«":
-            depth += 1
-            inside += "\n"
-        elif part in ("»", "»?"):
-            depth -= 1
-            inside += "\n"
-            if depth == 0:
-                if part == "»":
-                    yield [max(option.split("\n"), key=len) for option in inside.split("¦")]
-                inside = ""
-        elif depth == 0:
-            for before, words, after in _WORDS.findall(part):
-                yield [f"{before}{word}{after}" for word in words.split("¦")]
-        elif depth == 1:
-            inside += _FIELD.sub("\n", part)
+    sets = [[quick_needle(source)]]
+    nodes = parse(source) if len(sets[0][0]) < size else ()
+    texts = [node.text if isinstance(node, Literal) else "" for node in nodes]
+    for before, node, after in zip(["", *texts], nodes, [*texts[1:], ""], strict=False):
+        if isinstance(node, Field) and node.spec[:1] == "=":
+            sets.append([f"{before}{word}{after}" for word in _words(node.spec)])
+        elif isinstance(node, Choice) and not node.optional:
+            options = [[part.text for part in option if isinstance(part, Literal)] for option in node.options]
+            sets.append([max(literals, key=len, default="") for literals in options])
+    return max(sets, key=lambda some: min(map(len, some)))
 
 
 def quick_needles(source: str) -> list[str]:
@@ -320,10 +232,6 @@ _FLOAT_DIGITS = 15
 """Decimal digits that a 64-bit float always gives back."""
 
 
-def _text(value: object) -> str:
-    return str(value)
-
-
 @lru_cache(maxsize=256)
 def field_type(spec: str) -> FieldType:
     """Return the type that a field's specification names.
@@ -335,7 +243,7 @@ def field_type(spec: str) -> FieldType:
         return plain
     if spec.startswith("="):
         words = "|".join(sorted(map(re.escape, spec[1:].split("¦")), key=len, reverse=True))
-        return FieldType(words, decode, _text, str)
+        return FieldType(words, decode, str, str)
     if spec.startswith("?"):
         word = spec[1:]
         return FieldType(f"(?:{re.escape(word)})?", bool, lambda value: word if value else "", bool)
@@ -372,31 +280,27 @@ def _make_fixed(width: int, digits: int) -> FieldType:
     return FieldType("|".join(shapes), float, lambda value: f"{value:{width or ''}.{digits}f}", float)
 
 
-def _pointer(data: bytes) -> str:
-    return intern(data.decode("ascii"))
-
-
 def _word(data: bytes) -> str:
     """Return a text that many lines have, which is kept once."""
     return intern(decode(data))
 
 
 _PLAIN = {
-    "": FieldType(_INT, int, _text, int),
+    "": FieldType(_INT, int, str, int),
     "h": FieldType(r"0|[1-9a-f][0-9a-f]{0,15}", lambda data: int(data, 16), lambda value: f"{value:x}", int),
-    "p": FieldType(r"\(nil\)|0x[0-9a-f]{1,16}", _pointer, _text, str),
-    "id": FieldType(r"[0-9a-f]{1,16}", _pointer, _text, str),
-    "num": FieldType(r"-?(?:\d{1,18}(?:\.\d{1,12})?(?:e[+-]\d{2,3})?|inf|nan)", decode, _text, str),
-    "i": FieldType(r"-?\d{1,20}", decode, _text, str),
-    "v": FieldType(r"[A-Za-z_][A-Za-z0-9_]*", _word, _text, str, run="[A-Za-z0-9_]"),
-    "w": FieldType(r"[^ ]+", _word, _text, str, run="[^ ]"),
-    "n": FieldType(r"[^/]+", decode, _text, str, run="[^/]"),
-    "c": FieldType(r"[^ :\[\]]+", decode, _text, str, run=r"[^ :\[\]]"),
-    "e": FieldType(r"(?:(?!No such file|End of sequence).)+", decode, _text, str, free=True),
-    "hx": FieldType(r"[0-9A-F]{1,16}", _pointer, _text, str),
-    "b": FieldType(r" *", decode, _text, str, run=" "),
-    "sig": FieldType("|".join((r"\d{1,2}", r"(?:Signals\.)?SIG[A-Z0-9]{2,9}", *signals.WORDS)), decode, _text, str),
-    "t": FieldType(r".*", decode, _text, str, free=True),
+    "p": FieldType(r"\(nil\)|0x[0-9a-f]{1,16}", _word, str, str),
+    "id": FieldType(r"[0-9a-f]{1,16}", _word, str, str),
+    "num": FieldType(r"-?(?:\d{1,18}(?:\.\d{1,12})?(?:e[+-]\d{2,3})?|inf|nan)", decode, str, str),
+    "i": FieldType(r"-?\d{1,20}", decode, str, str),
+    "v": FieldType(r"[A-Za-z_][A-Za-z0-9_]*", _word, str, str, run="[A-Za-z0-9_]"),
+    "w": FieldType(r"[^ ]+", _word, str, str, run="[^ ]"),
+    "n": FieldType(r"[^/]+", decode, str, str, run="[^/]"),
+    "c": FieldType(r"[^ :\[\]]+", decode, str, str, run=r"[^ :\[\]]"),
+    "e": FieldType(r"(?:(?!No such file|End of sequence).)+", decode, str, str, free=True),
+    "hx": FieldType(r"[0-9A-F]{1,16}", _word, str, str),
+    "b": FieldType(r" *", decode, str, str, run=" "),
+    "sig": FieldType("|".join((r"\d{1,2}", r"(?:Signals\.)?SIG[A-Z0-9]{2,9}", *signals.WORDS)), decode, str, str),
+    "t": FieldType(r".*", decode, str, str, free=True),
 }
 
 
@@ -587,27 +491,24 @@ class Shape:
 
     def write(self, values: Mapping[str, Value], taken: tuple[bool, ...]) -> str:
         """Return the text with these values and options."""
-        text, used = self._write(self.nodes, values, taken, 0)
-        assert used == len(taken)
+        options = iter(taken)
+        text = self._write(self.nodes, values, options, wanted=True)
+        assert next(options, None) is None
         return text
 
-    def _write(self, nodes: Sequence, values: Mapping[str, Value], taken: tuple[bool, ...], at: int) -> tuple[str, int]:
-        parts = []
+    def _write(self, nodes: Sequence, values: Mapping[str, Value], taken: Iterator[bool], wanted: bool) -> str:
+        text = ""
         for node in nodes:
-            match node:
-                case Literal(text):
-                    parts.append(text)
-                case Field(name, spec):
-                    parts.append(self._type(spec).write(values[name]))
-                case Choice(options, _):
-                    for option in options:
-                        chosen = taken[at]
-                        size = _option_count(option)
-                        if chosen:
-                            text, _end = self._write(option, values, taken, at + 1)
-                            parts.append(text)
-                        at += 1 + size
-        return "".join(parts), at
+            if isinstance(node, Literal):
+                text += node.text
+            elif isinstance(node, Field):
+                text += self._type(node.spec).write(values[node.name]) if wanted else ""
+            else:
+                for option in node.options:  # those not taken have their own options
+                    chosen = next(taken)
+                    inside = self._write(option, values, taken, wanted and chosen)
+                    text += inside if chosen else ""
+        return text
 
 
 def _has_free(node: Node) -> bool:
@@ -635,14 +536,6 @@ def _options_taken(nodes: Sequence, values: Mapping[str, Value]) -> Iterator[boo
         for option in node.options if isinstance(node, Choice) else ():
             yield any(values[field.name] is not None for field in fields(option))
             yield from _options_taken(option, values)
-
-
-def _option_count(nodes: Sequence) -> int:
-    count = 0
-    for node in nodes:
-        if isinstance(node, Choice):
-            count += sum(1 + _option_count(option) for option in node.options)
-    return count
 
 
 _PATTERN_TOKEN = compile_later(
@@ -681,38 +574,17 @@ def beginning(pattern: bytes) -> Beginning:
 
 def rewrite_for_beginnings(pattern: bytes) -> bytes:
     """Return the pattern of all beginnings of the messages that a pattern matches."""
-    made, at, size = list[bytes](), 0, len(pattern)
-    while at < size:
-        if pattern.startswith(_NEVER, at):
-            after = _group_end(pattern, at)
-            made.append(pattern[at:after])
-        else:
-            token = _PATTERN_TOKEN.match(pattern, at)
-            assert token
-            made.append(_rewrite_part(token))
-            after = token.end()
-        at = after
-    return b"".join(made)
-
-
-def _group_end(pattern: bytes, at: int) -> int:
-    """Return the end of the group that opens at a position."""
-    depth = 0
-    for token in _PATTERN_TOKEN.finditer(pattern, at):
+    made, depth, closes = list[bytes](), 0, 0
+    for token in _PATTERN_TOKEN.finditer(pattern):
         depth += (token["open"] is not None) - (token["close"] is not None)
-        if depth == 0:
-            return token.end()
-    return len(pattern)
-
-
-def _rewrite_part(token: re.Match[bytes]) -> bytes:
-    atom = token["atom"]
-    if atom is None:
-        return token[0]
-    least = {None: 1, b"*": 0, b"+": 1, b"?": 0}.get(token["times"])
-    if least is None:
-        least = int(token["least"] or 0)
-    if least == 0:
-        return token[0]
-    fewer = b"%s{0,%d}" % (atom, least - 1) if least > 1 else b""
-    return b"(?:%s|%s\\Z)" % (token[0], fewer)
+        if token["open"] == _NEVER and not closes:  # what may not follow stays as it is
+            closes = depth
+        atom, times = token["atom"], token["times"] or b"+"
+        least = int(token["least"] or 0) if times[:1] == b"{" else times == b"+"
+        if closes or atom is None or least == 0:
+            made.append(token[0])
+        else:
+            fewer = b"%s{0,%d}" % (atom, least - 1) if least > 1 else b""
+            made.append(b"(?:%s|%s\\Z)" % (token[0], fewer))
+        closes = 0 if depth < closes else closes
+    return b"".join(made)

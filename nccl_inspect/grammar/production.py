@@ -160,7 +160,7 @@ class Production:
     def signs(self) -> tuple[bytes, ...]:
         """Return literals one of which is in every message of this shape: the needle, unless that is short."""
         if not self._signs:
-            self._signs = tuple(sign.encode() for sign in notation.quick_signs(self.line, MIN_SIGN))
+            self._signs = tuple(sign.encode() for sign in notation.signs(self.line, MIN_SIGN))
         return self._signs
 
     def may_fit(self, message: bytes) -> bool:
@@ -235,13 +235,12 @@ def maker(production: Production) -> Maker:
     """Return a function that makes the events of a production."""
     kind: Any = KINDS[production.event]
     shape = production.shape
-    if kind.arrange.__func__ is Message.arrange.__func__:  # type: ignore[attr-defined]
-        return _maker_of_one_field(production)
-    if kind.arrange.__func__ is not Event.arrange.__func__:  # type: ignore[attr-defined]
+    is_message = kind.arrange.__func__ is Message.arrange.__func__  # type: ignore[attr-defined]
+    if not is_message and kind.arrange.__func__ is not Event.arrange.__func__:  # type: ignore[attr-defined]
         return lambda match, message: kind.build(production, shape.values(match), decode(message))
 
     fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}
-    for name, kind_of_field, group in shape.fields:
+    for name, kind_of_field, group in shape.fields if not is_message else ():
         fields.setdefault(name, []).append((group - 1, kind_of_field.read))
     # Names that begin with "_" are part of the pattern only; events do not have them.
     blank: Event = kind.build(production, dict.fromkeys(fields), "")
@@ -249,39 +248,21 @@ def maker(production: Production) -> Maker:
     fixed = [(put, getattr(blank, name)) for name, put in puts.items() if name not in fields and name != "message"]
     read = [(puts[name], *sources[0]) for name, sources in fields.items() if len(sources) == 1 and name in puts]
     chosen = [(puts[name], sources) for name, sources in fields.items() if len(sources) > 1 and name in puts]
-    put_message = puts["message"]
+    put_message, put_values = puts["message"], puts.get("values")
 
     def make(match: re.Match[bytes], message: bytes) -> Event:
-        groups = match.groups()
         event: Event = kind.__new__(kind)
         for put, value in fixed:
             put(event, value)
+        if is_message and put_values:  # one field has all fields of the message
+            put_values(event, kind.arrange(shape.values(match))["values"])
+        groups = match.groups()
         for put, group, value_of in read:
             data = groups[group]
             put(event, None if data is None else value_of(data))
         for put, options in chosen:
             values = [value_of(groups[group]) for group, value_of in options if groups[group] is not None]
             put(event, values[-1] if values else None)
-        put_message(event, decode(message))
-        return event
-
-    return make
-
-
-def _maker_of_one_field(production: Production) -> Maker:
-    """Return the same where one field has all fields of the message."""
-    kind: Any = KINDS[production.event]
-    shape = production.shape
-    blank: Event = kind.build(production, {}, "")
-    puts = dict(slots(kind))
-    put_message, put_values = puts.pop("message"), puts.pop("values")
-    fixed = [(put, getattr(blank, name)) for name, put in puts.items()]
-
-    def make(match: re.Match[bytes], message: bytes) -> Event:
-        event: Event = kind.__new__(kind)
-        for put, value in fixed:
-            put(event, value)
-        put_values(event, kind.arrange(shape.values(match))["values"])
         put_message(event, decode(message))
         return event
 

@@ -120,7 +120,11 @@ def candidates(production: Production, message: bytes) -> list[Production]:
     if production.foreign:
         others = (other for other in PRODUCTIONS if other.foreign and not (other.traced or other.last))
         return [other for other in others if (other.general, other.rest) <= (production.general, production.rest)]
-    return [other for other in PRODUCTIONS if other.bare] if production.follows else list(GRAMMAR.candidates(message))
+    return (
+        [other for other in PRODUCTIONS if other.bare]
+        if production.follows
+        else [one for one in (*GRAMMAR.beginnings(message), *GRAMMAR._loose) if one.may_fit(message)]
+    )
 
 
 def test_names_are_unique_and_what_a_line_goes_on_with_exists() -> None:
