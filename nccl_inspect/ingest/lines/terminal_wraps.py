@@ -48,7 +48,6 @@ class Folded(LineReader):
         self._open: list[bytes] = []
         """The pieces of a line that may continue."""
         self._number = 0
-        """Of the line read last."""
 
     def _take(self, line: bytes) -> Iterator[Numbered]:
         line = line.rstrip()

@@ -38,8 +38,7 @@ _PREFIX = re.compile(
     rb"(?:[^\n]{1,200}:\d+ (?:\([^()\n]*\) )?)?NCCL (?:" + ANY + rb")",
     re.MULTILINE,
 )
-Owner: TypeAlias = tuple[bytes, bytes]
-"""Host and pid; empty for text of unknown origin."""
+Owner: TypeAlias = tuple[bytes, bytes]  # host and pid; empty for text of unknown origin
 _NOBODY: Owner = (b"", b"")
 
 
@@ -102,8 +101,7 @@ class LineReader:
         raise NotImplementedError
 
 
-@record
-class _Head(Record):
+class _Head(NamedTuple):
     """The beginning of a line whose end has not come yet."""
 
     text: bytes
@@ -172,17 +170,22 @@ class Rejoiner:
         """Yield the lines of what one process wrote at once."""
         first = _PREFIX.search(block)
         owner = self._owner(first) if first else _NOBODY
-        start = first.start() if first else len(block)
-        number = self.lines + 1
-        texts = block.split(b"\n")
-        if start or (first and self._complete_owner(first)):
-            yield from self._opening(owner, texts, number, single=len(texts) == 1)
-        for index, text in enumerate(texts[:-1]):
-            if text is not _TAKEN:
-                yield Numbered(number + index, text)
+        number, begin, texts = self.lines + 1, self._offset, block.split(b"\n")
         self.lines += len(texts) - 1
         self._offset += len(block)
-        if texts[-1] and texts[-1] is not _TAKEN:  # the block ends inside a line
+        whose = owner if owner in self._heads else self._last_torn
+        may_go_on = not first or first.start() or self._complete_owner(first)  # what has no prefix may end a head
+        if may_go_on and (head := self._heads.pop(whose, None)):
+            text = (head.text + texts[0])[:BLOCK]
+            self.repaired += head.end != begin
+            if len(texts) == 1:
+                self._heads[whose] = _Head(text, head.number, self._offset)
+                return
+            yield Numbered(head.number, text, head.end != begin)
+            number += 1
+            del texts[0]
+        yield from (Numbered(place, text) for place, text in enumerate(texts[:-1], number))
+        if texts[-1]:  # the block ends inside a line
             if old := self._heads.get(owner):
                 yield Numbered(old.number, old.text, cut=True)
             self._heads[owner] = _Head(texts[-1], self.lines + 1, self._offset)
@@ -192,40 +195,17 @@ class Rejoiner:
                 yield Numbered(oldest.number, oldest.text, cut=True)
 
     def _owner(self, match: re.Match[bytes]) -> Owner:
-        """Return who printed a line.
-
-        The one that opens a block may lack the beginning of its host, which a head then has.
-        """
+        """Return who printed a line, also where the beginning of its host is in the block before."""
         return self._complete_owner(match) or (match[1], match[2])
 
     def _complete_owner(self, match: re.Match[bytes]) -> Owner | None:
         """Return the host and pid that a cut prefix continues: the block before may end in the time or the host."""
-        if match.start():
-            return None
-        for owner, head in self._heads.items():
+        for owner, head in self._heads.items() if match.start() == 0 else ():
             if owner[1] == match[2] and owner[0].endswith(match[1]):
                 whole = _PREFIX.fullmatch(head.text + match[0])
                 if whole and whole.groups() == owner:
                     return owner
         return None
-
-    def _opening(self, owner: Owner, texts: list[bytes], number: int, single: bool) -> Iterator[Numbered]:
-        """Yield the first line of a block has no prefix: it may be the end of a head; it is then marked as taken."""
-        whose = owner if owner in self._heads else self._last_torn
-        head = self._heads.get(whose)
-        if head is None:
-            return
-        del self._heads[whose]
-        text, texts[0] = (head.text + texts[0])[:BLOCK], _TAKEN
-        repaired = head.end != self._offset
-        self.repaired += repaired
-        if single:
-            self._heads[whose] = _Head(text, head.number, self._offset + len(texts[0]))
-            return
-        yield Numbered(head.number, text, repaired)
-
-
-_TAKEN = b"\x00taken"
 
 
 def is_torn(head: bytes) -> bool:
