@@ -217,7 +217,7 @@ class Splitter:
 
     def _take_lines(self, reader: Reader, entries: list[Numbered], size: int) -> Lines:
         self._total += len(entries)
-        return blocks.number_lines(entries, self._total - len(entries), size, reader.lines)
+        return blocks.number_lines(entries, self._total - len(entries), size, reader)
 
 
 def _tells(head: bytes) -> bool:

@@ -87,16 +87,15 @@ def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
         yield Source(file.name, failing(_problem(error)))
         return
     if log_detection.is_tar(head):
-        if file.again:
-            unpacked = compression.unpack_data(count_lengths(file.open(), count), allowance)
         from nccl_inspect.ingest.sources import archives  # few logs are in one
 
+        if file.again:
+            unpacked = compression.unpack_data(count_lengths(file.open(), count), allowance)
         yield from _members(file, archives.read_tar(unpacked), allowance)
+    elif log_detection.is_zip(head) and file.place is None and file.stream is None:
+        problem = StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
+        yield Source(file.name, failing(problem))
     elif log_detection.is_zip(head):
-        if file.place is None and file.stream is None:
-            problem = StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
-            yield Source(file.name, failing(problem))
-            return
         from nccl_inspect.ingest.sources import archives  # few logs are in one
 
         allowance.take(file.size or 0)
@@ -106,12 +105,12 @@ def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
             (m._replace(open=lambda m=m: allowance.count_pieces(m.open())) for m in members),  # type: ignore[misc]
             allowance,
         )
-    elif file.again and compression.is_packed(stored):
-        yield Source(file.name, lambda: count_lengths(file.open(), count), allowance=allowance)
-    elif file.again:
-        yield Source(file.name, lambda: count_lengths(unpacked, count), allowance=allowance)
     else:
-        yield Source(file.name, lambda: unpacked, allowance=allowance)
+
+        def read_again() -> Pieces:
+            return count_lengths(file.open() if compression.is_packed(stored) else unpacked, count)
+
+        yield Source(file.name, read_again if file.again else lambda: unpacked, allowance=allowance)
 
 
 def _members(file: File, members: Iterator[Member], allowance: Allowance) -> Iterator[Source]:
@@ -205,25 +204,6 @@ def blocks(source: Source) -> Iterator[Lines]:
     yield from cut(raw_blocks(source), 0 if source.is_cut else LOOK_AHEAD)
 
 
-def _rejoin_pieces(pieces: Iterator[bytes], rejoiner: Rejoiner, size: int) -> Iterator[Lines]:
-    """Yield lines put together again; the first piece reports ``size`` bytes, since the others were reported before."""
-    for piece in pieces:
-        yield _lines_of(rejoiner.feed(piece), size or len(piece), rejoiner)
-        size = 0
-    yield _lines_of(rejoiner.finish(), 0, rejoiner)
-
-
-def _lines_of(lines: Iterator[Numbered], size: int, rejoiner: Rejoiner) -> Lines:
-    numbered = list(lines)
-    mended = Mended(
-        [line.number for line in numbered],
-        rejoiner.lines,
-        rejoiner.repaired,
-        [line for line in numbered if line.repaired or line.cut],
-    )
-    return Lines((line.line[:BLOCK].rstrip(b"\r") for line in numbered), size, mended)
-
-
 def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
     """Yield the lines of a source, then the error that ended it if there was one."""
     try:
@@ -241,13 +221,13 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
     """
     rest, size, seen, ends = b"", 0, 0, 0
     several = grown(pieces)
-    for read in several:
-        size += (new := sum(map(len, read)))
-        if seen < look and is_torn(text := b"".join((rest, *read))):
-            yield from _rejoin_pieces(chain([text], chain.from_iterable(several)), Rejoiner(ends), size)
+    for taken in several:
+        size += (new := sum(map(len, taken)))
+        if seen < look and is_torn(text := b"".join((rest, *taken))):
+            yield from read(Rejoiner(ends), chain([text], chain.from_iterable(several)), size)
             return
         seen += new
-        *before, last = read if b"\n" in read[-1] else [b"".join(read)]
+        *before, last = taken if b"\n" in taken[-1] else [b"".join(taken)]
         end = last.rfind(b"\n")
         if end < 0:
             rest = (rest + last)[:BLOCK]
@@ -341,28 +321,37 @@ def may_be_export(head: bytes) -> bool:
     return any(name.strip(b'"\r') in _COLUMNS for mark in (b",", b";", b"\t") for name in names.split(mark))
 
 
-def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
-    """Yield the lines that a reader gives, with their numbers in the order of reading."""
-    total = 0
-    problem = None
-    try:
-        for piece in data:
+def read(reader: Reader, data: Pieces, first: int | None = None) -> Iterator[Lines]:
+    """Yield the lines that a reader gives.
+
+    Args:
+        reader: takes the pieces.
+        data: to read; if it breaks off, the lines before that are given.
+        first: bytes of the first piece that were not counted before.
+    """
+    total, problem, piece = 0, None, b""
+    while True:
+        try:
+            piece = next(data)
             entries = list(reader.feed(piece))
-            yield number_lines(entries, total, len(piece), reader.lines)
-            total += len(entries)
-    except NoInputError as error:
-        problem = error
-    yield number_lines(list(reader.finish()), total, 0, reader.lines)
-    if problem:
-        raise problem
+        except (StopIteration, NoInputError) as error:
+            entries, first, problem = list(reader.finish()), 0, error
+        yield number_lines(entries, total, len(piece) if first is None else first, reader)
+        first, total = None, total + len(entries)
+        if isinstance(problem, NoInputError):
+            raise problem
+        if problem:
+            return
 
 
-def number_lines(entries: list[Numbered], before: int, size: int, lines: int) -> Lines:
-    """Return the lines of a block with their numbers in the order of reading."""
+def number_lines(entries: list[Numbered], before: int, size: int, reader: Reader) -> Lines:
+    """Return the lines of a block with their numbers: where they begin, or in the order of reading."""
+    stands, lines = [entry.number for entry in entries], (entry.line[:BLOCK].rstrip(b"\r") for entry in entries)
+    if isinstance(reader, Rejoiner):
+        doubtful = [entry for entry in entries if entry.repaired or entry.cut]
+        return Lines(lines, size, Mended(stands, reader.lines, reader.repaired, doubtful))
     numbers = range(before + 1, before + len(entries) + 1)
-    return Lines(
-        (entry.line for entry in entries), size, Mended(numbers, lines, stands=[entry.number for entry in entries])
-    )
+    return Lines(lines, size, Mended(numbers, reader.lines, stands=stands))
 
 
 def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterator[Lines]:
@@ -374,8 +363,9 @@ def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterato
     gathered: list[tuple[Lines, Sequence[int]]] = []
     size = total = read = 0
     for block in lines:
-        gathered.append((block, _stands(block, total)))
-        total = block.mended.lines if block.mended else total + len(block)
+        mended = block.mended or Mended(range(total + 1, total + len(block) + 1), total + len(block))
+        gathered.append((block, mended.numbers if mended.stands is None else mended.stands))
+        total = mended.lines
         size += block.size
         if size > MAX_TURNED:
             raise NoInputError(f"{name}: {_TOO_LARGE}", _SORT if is_export else f"tac {name} | nccl-inspect summarize")
@@ -384,13 +374,6 @@ def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterato
         numbers = range(read + 1, read + len(block) + 1)
         yield Lines(reversed(block.lines), block.size, Mended(numbers, total, stands=stands[::-1]))
         read += len(block)
-
-
-def _stands(block: Lines, before: int) -> Sequence[int]:
-    """Return the numbers of a block's lines in the source."""
-    if block.mended is None:
-        return range(before + 1, before + len(block) + 1)
-    return block.mended.numbers if block.mended.stands is None else block.mended.stands
 
 
 __all__ = ["BLOCK", "Input", "Lines", "Progress", "Source", "blocks", "find", "raw_blocks"]
