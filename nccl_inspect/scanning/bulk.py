@@ -262,8 +262,8 @@ class BulkScanner(Scanner):
         lines = block.lines_of(origin.process)
         return _Printer(origin, frame, lines, lines.threads.setdefault(origin.tid, Thread()))
 
-    def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
-        text = super()._new_text(rest, origin)
+    def _text(self, rest: bytes, origin: Origin) -> Text:
+        text = super()._text(rest, origin)
         if _is_template(rest, text):
             if len(self._templates) >= _MAX_TEMPLATES:
                 self._templates.clear()

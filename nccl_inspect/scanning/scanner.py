@@ -117,56 +117,35 @@ class Scanner:
     def _begin(self, lines: Sequence[bytes]) -> None:
         self._lines, self._needles = lines, None
 
-    def _line(self, number: int, line: bytes, counts: Counts, sink: Sink) -> None:
-        """Read a whole line."""
+    def _line(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated | None = None) -> None:
+        """Read a whole line, of which an envelope around it may state something."""
         parts = prefix.split(line)
-        if parts is None:
-            self._take_unprefixed(number, line, counts, sink)
+        origin = self._origin_of(parts[0]) if parts else None
+        if parts and origin is not None:
+            origin = prefix.stated_by(origin, stated) if stated else origin
+            self._take(number, origin, parts[1], line, counts, sink)
+        elif parts and self._open_envelope(number, Inner(line, stated or NOTHING), counts, sink):
             return
-        head, rest = parts
-        origin = self._origin_of(head)
-        if origin is None and self._open_envelope(number, Inner(line), counts, sink):
-            return
-        if origin is None and prefix.is_prose(head):
-            self._take_unprefixed(number, line, counts, sink)
-            return
-        text = self._texts.young.get(rest) or self._text(rest, origin)
-        if len(line) == self.cut_width and not text.damaged:
-            text = self._beginning(text)
-        if text.damaged and origin is not None and self._split(number, line, origin, counts, sink):
-            return
-        if origin is None or text.damaged:
+        elif parts is None or prefix.is_prose(parts[0]):
+            self._take_unprefixed(number, line, counts, sink, stated or NOTHING)
+        else:
+            self._text(parts[1], prefix.NOBODY)  # its message tells the release all the same
             counts.add_damaged(number, line)
-            return
-        counts.add(1, text.parsed is None)
-        sink(number, origin, text)
 
     def _inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
         """Read what stood in a whole-line envelope: a line, or several."""
         for line in envelopes.clean_lines(inner.text.strip(b"\r\n").split(b"\n"), inner.text):
-            parts = prefix.split(line)
-            if parts is None:
-                self._take_unprefixed(number, line, counts, sink, inner.stated)
-                continue
-            head, rest = parts
-            origin = self._origin_of(head)
-            if origin is not None:
-                self._take(number, prefix.stated_by(origin, inner.stated), rest, line, counts, sink)
-            elif self._open_envelope(number, Inner(line, inner.stated), counts, sink):
-                pass
-            elif prefix.is_prose(head):
-                self._take_unprefixed(number, line, counts, sink, inner.stated)
-            else:
-                counts.add_damaged(number, line)
+            self._line(number, line, counts, sink, inner.stated)
 
     def _take(self, number: int, origin: Origin, rest: bytes, line: bytes, counts: Counts, sink: Sink) -> None:
         """Read a line whose origin is known."""
         text = self._texts.young.get(rest) or self._text(rest, origin)
-        if text.damaged and self._split(number, line, origin, counts, sink):
-            return
         if text.damaged:
-            counts.add_damaged(number, line)
+            if not self._split(number, line, origin, counts, sink):
+                counts.add_damaged(number, line)
             return
+        if len(line) == self.cut_width:
+            text = self._beginning(text)
         counts.add(1, text.parsed is None)
         sink(number, origin, text)
 
@@ -250,7 +229,10 @@ class Scanner:
             parsed = None if match.start() else self._grammar.parse_foreign(line, self._general)
         traces = bool(counts.tracebacks) or tracebacks.MARK in line
         if worth or (traces and envelopes.is_whole(line)):
-            retells = last_error.MARK in line and self._take_announced(number, line, stated, counts, sink)
+            if last_error.MARK in line:
+                retells = self._retell(number, [last_error.inline(line, stated)], sink)
+                if not retells:  # it is to come
+                    last_error.announce(line, number, stated, counts.awaited)
             if last_error.QUOTE in line:
                 retells = self._retell(number, [last_error.read_quote(line, stated)], sink)
             if rest := prefix.read_unprefixed(line):
@@ -261,7 +243,10 @@ class Scanner:
             parsed = next(filter(None, map(self._grammar.parse_bare, layers)), None)
             if parsed is None and self._open_envelope(number, Inner(line, stated), counts, sink):
                 return
-            parsed = parsed or self._parse_foreign(_by_worth(line, layers))
+            layers = sorted(  # first what begins with a rank, then what most was taken from
+                (line, *layers), key=lambda layer: (not layer.startswith(b"[rank"), line.endswith(layer), len(layer))
+            )
+            parsed = parsed or self._parse_foreign(layers)
             if parsed is None and _QUOTES.search(line) and (statement := self._find_quoted(line)):
                 origin, text = statement
                 counts.add(1, text.parsed is None)
@@ -306,13 +291,6 @@ class Scanner:
         text = front + inner.text if front + inner.text in line else inner.text
         return self._grammar.parse_foreign(text, self._grammar.traced)
 
-    def _take_announced(self, number: int, line: bytes, stated: Stated, counts: Counts, sink: Sink) -> bool:
-        """Take NCCL's last warning from the line that announces it; False when it is to come."""
-        if self._retell(number, [last_error.inline(line, stated)], sink):
-            return True
-        last_error.announce(line, number, stated, counts.awaited)
-        return False
-
     def _retell(self, number: int, warnings: Iterable[Inner], sink: Sink) -> bool:
         """Take what an exception says of NCCL's last warning; False when it is nothing of the kind."""
         for inner in warnings:
@@ -355,29 +333,25 @@ class Scanner:
         return self._origins.young[head] if head in self._origins.young else self._origin(head)
 
     def _origin(self, head: bytes) -> Origin | None:
-        if (origin := self._origins.recall(head) or self._timed.recall_origin(head)) is not None:
-            return origin
-        return self._recall_origin(head, prefix.parse(head))
-
-    def _recall_origin(self, head: bytes, origin: Origin | None) -> Origin | None:
-        """Return what a prefix was found to tell."""
+        if (known := self._origins.recall(head) or self._timed.recall_origin(head)) is not None:
+            return known
+        origin = prefix.parse(head)
         if origin is not None:
             self._timed.learn(head, origin)
-        if origin is not None and origin.wrapped:
-            self.unwrap()
-        if origin is not None and origin.lead:
-            prefix.learn(origin.lead, self._leads)
+            if origin.wrapped:
+                self.unwrap()
+            if origin.lead:
+                prefix.learn(origin.lead, self._leads)
         self._origins.keep(head, origin)
         return origin
 
-    def _text(self, rest: bytes, origin: Origin | None) -> Text:
-        return self._texts.recall(rest) or self._new_text(rest, origin)
-
-    def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
+    def _text(self, rest: bytes, origin: Origin) -> Text:
+        if known := self._texts.recall(rest):
+            return known
         key = self._key(rest, origin)
-        known_text = None if key == rest else self._texts.young.get(key) or self._texts.recall(key)
-        if known_text is not None:
-            return known_text
+        known = None if key == rest else self._texts.young.get(key) or self._texts.recall(key)
+        if known is not None:
+            return known
         text = self._meaning(rest, key)
         if text.parsed:
             self.productions.add(text.parsed.production)
@@ -398,14 +372,14 @@ class Scanner:
             parsed = self._grammar.parse_torn(text.message)
         return Text(text.level, text.message, parsed)
 
-    def _key(self, rest: bytes, origin: Origin | None) -> bytes:
+    def _key(self, rest: bytes, origin: Origin) -> bytes:
         """Return what level and message are remembered by: with a mark where the printer decides what they mean."""
         if not self.wrapped:
             return rest
         message = rest.partition(b" ")[2]
         if len(envelopes.without_trailer(message)) == len(message):
             return rest
-        return rest + (_TRAILED if origin is not None and origin.wrapped else _UNTRAILED)
+        return rest + (_TRAILED if origin.wrapped else _UNTRAILED)
 
     def _meaning(self, rest: bytes, key: bytes) -> Text:
         """Return what level and message mean that are remembered by this key."""
@@ -419,8 +393,3 @@ class Scanner:
         glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
         return Text(intern(level.decode("ascii")), message, parsed, glued)
-
-
-def _by_worth(line: bytes, layers: Iterable[bytes]) -> list[bytes]:
-    """Return a line and what it is without prefixes: first what begins with a rank, then what most was taken from."""
-    return sorted((line, *layers), key=lambda layer: (not layer.startswith(b"[rank"), line.endswith(layer), len(layer)))
