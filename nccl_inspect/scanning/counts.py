@@ -33,13 +33,7 @@ class Text(Record):
 
 
 _SUMS = (
-    "lines",
-    "nccl_lines",
-    "typed_lines",
-    "unrecognised_lines",
-    "repaired_lines",
-    "split_lines",
-    "damaged_lines",
+    *("lines", "nccl_lines", "typed_lines", "unrecognised_lines", "repaired_lines", "split_lines", "damaged_lines"),
     "related_lines",
 )
 
@@ -115,7 +109,7 @@ class Counts(Record):
         """Take in the counts of the lines that follow."""
         before = self.lines
         self.tracebacks.update((printer, last + before) for printer, last in later.tracebacks.items())
-        self.awaited.update(last_error.shift_lines(later.awaited, before))
+        self.awaited.update((one, said._replace(last=said.last + before)) for one, said in later.awaited.items())
         self.reports.extend((number + before, event) for number, event in later.reports)
         self.pending.update((key, (number + before, text)) for key, (number, text) in later.pending.items())
         self.tail.extend((number + before, text) for number, text in later.tail)

@@ -111,8 +111,13 @@ class Scanner:
         partial = bool(counts.pending) or envelopes.has_partials(block)
         numbers = counts.number(len(lines), mended)
         for number, line in zip(numbers, envelopes.clean_lines(lines, block), strict=True):
-            if not (partial and self._join_continuation(number, line, counts, sink)):
-                self._line(number, line, counts, sink)
+            part = _find_part(line) if partial else None
+            if part is None and partial and (counts.pending or envelopes.has_partials(line)):
+                if self._open_envelope(number, Inner(line), counts, sink):
+                    continue
+            elif part and self._join_parts(number, part, counts, sink):
+                continue
+            self._line(number, line, counts, sink)
 
     def _begin(self, lines: Sequence[bytes]) -> None:
         self._lines, self._needles = lines, None
@@ -171,7 +176,7 @@ class Scanner:
     def _take_inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
         """Read what stood in a whole-line envelope: whole, or a part of a line."""
         if counts.pending or inner.stated.partial or envelopes.has_partials(inner.text):
-            part = next((part for part in envelopes.peel_all(inner.text) if part.stated.stream), None)
+            part = _find_part(inner.text)
             part = Inner(part.text, part.stated.add_outer(inner.stated)) if part else inner
             if self._join_parts(number, part, counts, sink):
                 return
@@ -186,14 +191,6 @@ class Scanner:
                     self._take_inner(number, Inner(inner.text, inner.stated.add_outer(stated)), counts, sink)
                 return True
         return False
-
-    def _join_continuation(self, number: int, line: bytes, counts: Counts, sink: Sink) -> bool:
-        """Put lines together that a collector passes on in parts; False when this is a whole one."""
-        part = next((part for part in envelopes.peel_all(line) if part.stated.stream), None)
-        if part is None:
-            is_part = bool(counts.pending) or envelopes.has_partials(line)
-            return is_part and self._open_envelope(number, Inner(line), counts, sink)
-        return self._join_parts(number, part, counts, sink)
 
     def _join_parts(self, number: int, part: Inner, counts: Counts, sink: Sink) -> bool:
         """Put a line together, or keep a part of it for later; False when it is a whole one."""
@@ -229,12 +226,9 @@ class Scanner:
             parsed = None if match.start() else self._grammar.parse_foreign(line, self._general)
         traces = bool(counts.tracebacks) or tracebacks.MARK in line
         if worth or (traces and envelopes.is_whole(line)):
-            if last_error.MARK in line:
-                retells = self._retell(number, [last_error.inline(line, stated)], sink)
-                if not retells:  # it is to come
-                    last_error.announce(line, number, stated, counts.awaited)
-            if last_error.QUOTE in line:
-                retells = self._retell(number, [last_error.read_quote(line, stated)], sink)
+            retells = self._retell(number, last_error.read_warnings(line, stated), sink)
+            if last_error.MARK in line and not retells:  # it is to come
+                last_error.announce(line, number, stated, counts.awaited)
             if rest := prefix.read_unprefixed(line):
                 self._take(number, prefix.stated_by(prefix.ALONE, stated), rest, line, counts, sink)
                 return
@@ -247,10 +241,7 @@ class Scanner:
                 (line, *layers), key=lambda layer: (not layer.startswith(b"[rank"), line.endswith(layer), len(layer))
             )
             parsed = parsed or self._parse_foreign(layers)
-            if parsed is None and _QUOTES.search(line) and (statement := self._find_quoted(line)):
-                origin, text = statement
-                counts.add(1, text.parsed is None)
-                sink(number, origin if stated == NOTHING else prefix.stated_by(origin, stated), text)
+            if parsed is None and _QUOTES.search(line) and self._take_quoted(number, line, counts, sink, stated):
                 return
         parsed = self._find_exception(number, line, stated, counts.tracebacks, parsed) if traces else parsed
         if parsed is None or parsed.production.foreign:
@@ -270,14 +261,18 @@ class Scanner:
         self.productions.add(parsed.production)
         sink(number, prefix.NOBODY, Text(level, line, parsed))
 
-    def _find_quoted(self, line: bytes) -> tuple[Origin, Text] | None:
-        """Return the statement of NCCL in a line that a logger, and no launcher, put something in front of."""
+    def _take_quoted(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated) -> bool:
+        """Read a statement of NCCL that a logger, and no launcher, put something in front of; False without one."""
         from nccl_inspect.scanning.excerpts import find_quoted_statement  # few logs have such lines
 
-        statement = find_quoted_statement(line, self._grammar, prose=False)
-        if statement and statement[1].parsed:
-            self.productions.add(statement[1].parsed.production)
-        return statement
+        origin, text = find_quoted_statement(line, self._grammar, prose=False) or (None, None)
+        if origin is None or text is None:
+            return False
+        if text.parsed:
+            self.productions.add(text.parsed.production)
+        counts.add(1, text.parsed is None)
+        sink(number, origin if stated == NOTHING else prefix.stated_by(origin, stated), text)
+        return True
 
     def _find_exception(
         self, number: int, line: bytes, stated: Stated, open_tracebacks: tracebacks.Open, parsed: Parsed | None
@@ -393,3 +388,8 @@ class Scanner:
         glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
         return Text(intern(level.decode("ascii")), message, parsed, glued)
+
+
+def _find_part(line: bytes) -> Inner | None:
+    """Return what a line is of a stream, whole or a part, that a collector passes on."""
+    return next((part for part in envelopes.peel_all(line) if part.stated.stream), None)

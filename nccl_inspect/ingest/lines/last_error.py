@@ -23,10 +23,7 @@ _DIGIT = compile_later(rb"\d")
 
 
 class _Printer(NamedTuple):
-    """Holds what distinguishes the printers of exceptions.
-
-    The text in front, without its numbers, and what that states.
-    """
+    """Holds what distinguishes the printers of exceptions: the text in front without numbers, and what that states."""
 
     lead: bytes
     label: str | None
@@ -43,16 +40,13 @@ class _Announced(NamedTuple):
 Awaited: TypeAlias = dict[_Printer, _Announced]
 
 
-def inline(line: bytes, stated: Stated = NOTHING) -> Inner:
-    """Return the text after the mark; empty when it follows on its own line."""
-    lead, _, text = line.partition(MARK)
-    return Inner(text.strip(), _state_front(lead, stated))
-
-
-def read_quote(line: bytes, stated: Stated = NOTHING) -> Inner:
-    """Return the text in the quotes after XLA's mark; empty without quotes."""
-    lead, _, text = line.partition(QUOTE)
-    return Inner(text.partition(b"'")[2].rpartition(b"'")[0].strip(), _state_front(lead, stated))
+def read_warnings(line: bytes, stated: Stated = NOTHING) -> Iterator[Inner]:
+    """Yield what exceptions on a line retell: PyTorch's is empty where it follows on its own line, XLA's has quotes."""
+    for mark in (MARK, QUOTE):
+        lead, is_there, text = line.partition(mark)
+        if is_there:
+            text = text.partition(b"'")[2].rpartition(b"'")[0] if mark is QUOTE else text
+            yield Inner(text.strip(), _state_front(lead, stated))
 
 
 def announce(line: bytes, number: int, stated: Stated, awaited: Awaited) -> None:
@@ -69,11 +63,6 @@ def read_announced_warning(line: bytes, number: int, stated: Stated, awaited: Aw
             del awaited[printer]
         elif _printer(lead, own := _state_front(lead, stated)) == printer:
             yield Inner(line[announced.size :].strip(), own)
-
-
-def shift_lines(awaited: Awaited, lines: int) -> Awaited:
-    """Shift line numbers by an offset."""
-    return {printer: announced._replace(last=announced.last + lines) for printer, announced in awaited.items()}
 
 
 def _state_front(lead: bytes, stated: Stated) -> Stated:
