@@ -21,12 +21,9 @@ from nccl_inspect.util.text import decode, encode
 
 _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
-_CUT_FROM = 900
-"""Bytes of the shortest message that NCCL may have cut at 1,024 bytes, prefix included."""
-_TORN_FROM = 12
-"""Bytes of the shortest beginning that shows which message it is of."""
-_CUT_TO = 4096
-"""And of the longest one."""
+_CUT_FROM = 900  # bytes of the shortest message that NCCL may have cut at 1,024 bytes, prefix included
+_TORN_FROM = 12  # bytes of the shortest beginning that shows which message it is of
+_CUT_TO = 4096  # and of the longest one
 
 
 @record
@@ -56,26 +53,19 @@ _QUOTES = compile_later(rb"[^{]{0,80}?\b(?:INFO|DEBUG)\b.*\b(?:is|are|if|when|yo
 
 
 class Grammar:
-    """All productions of all dialects, ready to parse messages.
-
-    Args:
-        productions: in order of preference, if two match the same message.
-    """
+    """All productions of all dialects, ready to parse messages."""
 
     def __init__(self, productions: Iterable[Production]) -> None:
         self.productions = list(productions)
         self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
         self._needled: dict[bytes, list[tuple[bytes, bytes, Production]]] = {}
         """The same with needles, as far as they have been needed."""
-        self._named: dict[tuple[str, str], Production] = {}
-        """By dialect and name, made on first use."""
+        self._named: dict[tuple[str, str], Production] = {}  # by dialect and name, made on first use
         self._loose: list[Production] = []
         self._bare: dict[bytes, list[Production]] = {}
         self._foreign: list[Production] = []
-        self.traced: list[Production] = []
-        """Productions of other programs that only match the end of a traceback."""
-        self.last: list[Production] = []
-        """Productions of other programs that only match the last lines of a log."""
+        self.traced: list[Production] = []  # productions of other programs that only match the end of a traceback
+        self.last: list[Production] = []  # productions of other programs that only match the last lines of a log
         for production in self.productions:
             if production.traced or production.last:
                 (self.traced if production.traced else self.last).append(production)
@@ -141,11 +131,7 @@ class Grammar:
         return {*self._bare, *(sign for production in self._foreign for sign in production.signs)}
 
     def parse_foreign(self, line: bytes, among: Iterable[Production] | None = None) -> Parsed | None:
-        """Return the parsed line of another program, if it matters for the job; None for any other line.
-
-        Args:
-            among: the result of :meth:`find_foreign` for its block. Default: all.
-        """
+        """Return the parsed line of another program, if it matters for the job; None for any other line."""
         for production in self._foreign if among is None else among:
             if production.needle not in line:
                 continue

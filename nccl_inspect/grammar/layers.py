@@ -17,34 +17,22 @@ class Layer(IntEnum):
     """Holds how far a statement is from a cause."""
 
     HARDWARE = 0
-    SYSTEM = 1
-    """The machine and its operating system: memory, limits, files, scheduler."""
-    SETTING = 2
-    """Variables, files and versions: no event, but how things are."""
-    PROGRAM = 3
-    """What the program did: an exception, a wrong call, a call that one rank did not make."""
-    RESOURCE = 4
-    """What NCCL asked the system for and did not get."""
-    CALL = 5
-    """A call of NCCL failed; why is said elsewhere."""
-    FRAMEWORK = 6
-    """What PyTorch and others raise because a call of NCCL failed."""
-    END = 7
-    """A process ended."""
-    LAUNCHER = 8
-    """Launchers, schedulers and users that end processes, or report that some ended."""
-    LOSS = 9
-    """A connection was lost: its other end, or the way to it, is gone."""
-    WAIT = 10
-    """A rank waited for others until it gave up."""
-    NONE = 11
-    """It says nothing about a failure."""
+    SYSTEM = 1  # the machine and its operating system: memory, limits, files, scheduler
+    SETTING = 2  # variables, files and versions: no event, but how things are
+    PROGRAM = 3  # what the program did: an exception, a wrong call, a call that one rank did not make
+    RESOURCE = 4  # what NCCL asked the system for and did not get
+    CALL = 5  # a call of NCCL failed; why is said elsewhere
+    FRAMEWORK = 6  # what PyTorch and others raise because a call of NCCL failed
+    END = 7  # a process ended
+    LAUNCHER = 8  # launchers, schedulers and users that end processes, or report that some ended
+    LOSS = 9  # a connection was lost: its other end, or the way to it, is gone
+    WAIT = 10  # a rank waited for others until it gave up
+    NONE = 11  # it says nothing about a failure
 
 
 FOREIGN = frozenset((Layer.LOSS, Layer.WAIT))
 """What a process says of others: a failure does not begin there if one of these is known to have failed."""
-BY_NAME = {layer.name.lower(): layer for layer in Layer}
-"""The layers as grammar files and rules name them."""
+BY_NAME = {layer.name.lower(): layer for layer in Layer}  # the layers as grammar files and rules name them
 
 _OF_EVENT = {"CollectiveTimeout": Layer.WAIT, "ErrorCascade": Layer.CALL, "ProcessEnded": Layer.END}
 _OF_ECHO = {"nccl": Layer.LOSS, "torch": Layer.NONE, "launchers": Layer.LAUNCHER}
@@ -61,12 +49,7 @@ def list_roles() -> dict[str, tuple[str, Layer | None]]:
 
 
 def layer_of(stated: str, event: str, roles: Collection[str], tone: str, dialect: str) -> Layer:
-    """Return the layer of a production.
-
-    Args:
-        stated: in its ``layer:``; empty where it states none.
-        roles: in its ``role:``.
-    """
+    """Return the layer of a production."""
     if stated:
         return BY_NAME[stated]
     if event in _OF_EVENT:

@@ -65,8 +65,7 @@ class Choice(NamedTuple):
 Node: TypeAlias = Literal | Field | Choice
 Sequence: TypeAlias = tuple[Node, ...]
 
-MAX_LEADS = 32
-"""Literals with which one message can begin; with more of them it counts as beginning with anything."""
+MAX_LEADS = 32  # literals with which one message can begin; with more of them it counts as beginning with anything
 _PIECE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|»\?|[{}«¦␣»]|[^{}«»¦␣]+")
 _LETTERS = {"{{": "{", "}}": "}", "␣": " "}
 _NAMED = re.compile(r"\{[a-z_][a-z0-9_]*[:}]")
@@ -219,17 +218,14 @@ class FieldType(Frozen):
     read: Callable[[bytes], Value]
     write: Callable[[object], str]
     python: type
-    free: bool = False
-    """Whether it is text that may hold anything."""
-    run: str = ""
-    """The class of characters that may repeat at its end; empty if their number is limited."""
+    free: bool = False  # whether it is text that may hold anything
+    run: str = ""  # the class of characters that may repeat at its end; empty if their number is limited
 
 
 _INT = r"0|-?[1-9]\d{0,17}"
 _PADDED_INT = re.compile(r"(0?)([2-9]|[1-9]\d)$")
 _FIXED = re.compile(r"(\d*)\.(\d)f$")
-_FLOAT_DIGITS = 15
-"""Decimal digits that a 64-bit float always gives back."""
+_FLOAT_DIGITS = 15  # decimal digits that a 64-bit float always gives back
 
 
 @lru_cache(maxsize=256)
@@ -304,8 +300,7 @@ _PLAIN = {
 }
 
 
-_MAX_RUN = 512
-"""Characters of a name whose end depends on the rest of the message."""
+_MAX_RUN = 512  # characters of a name whose end depends on the rest of the message
 
 
 @frozen
@@ -370,8 +365,7 @@ class Shape:
         self.nodes = nodes
         self.fragments = fragments or {}
         self._whole = whole
-        self._searching = False
-        """Whether free text precedes: then each position is tried for what follows."""
+        self._searching = False  # whether free text precedes: then each position is tried for what follows
         self.fields: list[tuple[str, FieldType | ListType, int]] = []
         """The name, type and group of each field; options may share a name."""
         self._options: list[int] = []
@@ -401,8 +395,7 @@ class Shape:
 
     def _compile(self, nodes: Sequence, last: bool) -> str:
         parts: list[str] = []
-        free: int | None = None
-        """The position in ``parts`` of the free text whose end is open."""
+        free: int | None = None  # the position in ``parts`` of the free text whose end is open
         for index, node in enumerate(nodes):
             rest = nodes[index + 1 :]
             if _has_free(node):
@@ -542,10 +535,8 @@ _PATTERN_TOKEN = compile_later(
     rb"(?P<open>\((?:\?[:>=!])?)|(?P<close>\)(?:(?:[*+?]|\{[\d,]*\})[?+]?)?)|\||\\Z"
     rb"|(?P<atom>\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|.)(?:(?P<times>[*+?]|\{(?P<least>\d*)(?:,\d*)?\})[?+]?)?",
     re.DOTALL,
-)
-"""The parts of what :class:`Shape` writes."""
-_NEVER = b"(?!"
-"""Opens a negative lookahead, which a message that ends there satisfies."""
+)  # the parts of what :class:`Shape` writes
+_NEVER = b"(?!"  # opens a negative lookahead, which a message that ends there satisfies
 
 
 class Beginning(Protocol):

@@ -17,34 +17,24 @@ from nccl_inspect.grammar.notation import Shape, Value
 from nccl_inspect.util.records import Frozen, frozen, slots
 from nccl_inspect.util.text import decode, encode
 
-MIN_SIGN = 8
-"""Bytes of a text that shows a line of another program."""
-_TRIES = 1000
-"""Number of non-matching messages after which compiling the pattern is faster than checking literals."""
+MIN_SIGN = 8  # bytes of a text that shows a line of another program
+_TRIES = 1000  # number of non-matching messages after which compiling the pattern is faster than checking literals
 
 
 @frozen
 class Details(Frozen):
     """Holds what a grammar file says about a production, besides its shape."""
 
-    event: str = "Message"
-    """The event class it becomes."""
-    constants: Mapping[str, str] = field(default_factory=dict)
-    """Constant fields of the event."""
-    versions: str = ""
-    """First and last release that print it, ``2.14.3..2.30.4``; empty for all."""
+    event: str = "Message"  # the event class it becomes
+    constants: Mapping[str, str] = field(default_factory=dict)  # constant fields of the event
+    versions: str = ""  # first and last release that print it, ``2.14.3..2.30.4``; empty for all
     subsys: str = "INIT"
     """``NCCL_DEBUG_SUBSYS`` names, each of which shows the line; ``ALWAYS`` if it is never filtered."""
-    says: str = ""
-    """What the line means, for people."""
-    rule: str = ""
-    """The rule that judges the line; empty if it leads to none."""
-    roles: frozenset[str] = frozenset()
-    """Names in ``roles.txt``."""
-    layer: str = ""
-    """The name of a layer of failure; empty where roles and tone say it."""
-    samples: tuple[str, ...] = ()
-    """Messages of real logs, or made from the format string (marked in the file)."""
+    says: str = ""  # what the line means, for people
+    rule: str = ""  # the rule that judges the line; empty if it leads to none
+    roles: frozenset[str] = frozenset()  # names in ``roles.txt``
+    layer: str = ""  # the name of a layer of failure; empty where roles and tone say it
+    samples: tuple[str, ...] = ()  # messages of real logs, or made from the format string (marked in the file)
     fragments: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -58,20 +48,13 @@ class Production:
         load: reads the other keys; called on first use, because a short log needs few productions.
     """
 
-    bare = False
-    """Whether the line may come without a prefix."""
-    foreign = False
-    """Whether it is a whole line of another program."""
-    general = False
-    """Whether it is tried only if no other production matches."""
-    rest = False
-    """Whether it takes what the other productions leave of a form that only its dialect has."""
-    traced = False
-    """Whether it only matches the line below the frames of a traceback."""
-    last = False
-    """Whether it only matches the last lines of a log."""
-    follows = ""
-    """The multi-line message that this line without a prefix continues."""
+    bare = False  # whether the line may come without a prefix
+    foreign = False  # whether it is a whole line of another program
+    general = False  # whether it is tried only if no other production matches
+    rest = False  # whether it takes what the other productions leave of a form that only its dialect has
+    traced = False  # whether it only matches the line below the frames of a traceback
+    last = False  # whether it only matches the last lines of a log
+    follows = ""  # the multi-line message that this line without a prefix continues
     _details: Details | None = None
     _nodes: notation.Sequence | None = None
     _shape: Shape | None = None
@@ -80,8 +63,7 @@ class Production:
     _literals: list[bytes] | None = None
     _beginnings: tuple[bytes, ...] | None = None
     """The beginning of the message, or of the rest after a word that may be anything."""
-    _past_word = 0
-    """The position of that word; 0 without one."""
+    _past_word = 0  # the position of that word; 0 without one
     _regex: re.Pattern[bytes] | None = None
     _tried = 0
     _event_of: Maker | None = None
@@ -227,8 +209,7 @@ class Production:
         return 0 < len(message) == self.count_matched(message) and self.match(message) is None
 
 
-Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]
-"""The event of a match of a message."""
+Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]  # the event of a match of a message
 
 
 def maker(production: Production) -> Maker:

@@ -42,10 +42,6 @@ def complete_options(options: Options, path: Path) -> Options:
 
     A ``select`` of the options sets aside ``select`` and ``ignore`` of the file; ``ignore`` is added to the file's.
 
-    Args:
-        options: as given for this run.
-        path: the file.
-
     Raises:
         NcclInspectError: the file cannot be read, or says something that is not understood.
     """

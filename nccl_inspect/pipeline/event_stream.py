@@ -29,18 +29,11 @@ def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
 
 
 class EventStream:
-    """The events of all inputs in the order of their lines; afterwards, what there was to read.
-
-    Args:
-        inputs: paths, globs, ``-``, bytes or binary file objects.
-        progress: called after each piece with the number of bytes read and their total.
-    """
+    """The events of all inputs in the order of their lines; afterwards, what there was to read."""
 
     def __init__(self, inputs: Input | Sequence[Input], progress: Progress | None = None) -> None:
-        self.problems: list[NoInputError] = []
-        """Why inputs could not be read, or not to their end."""
-        self.counts: dict[str, Counts] = {}
-        """How sound each source was."""
+        self.problems: list[NoInputError] = []  # why inputs could not be read, or not to their end
+        self.counts: dict[str, Counts] = {}  # how sound each source was
         self._inputs = inputs
         self._progress = progress
 

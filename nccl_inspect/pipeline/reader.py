@@ -34,8 +34,7 @@ class Reader:
     """
 
     def __init__(self, fold: Fold | None = None, widths: Mapping[str, int] = MappingProxyType({})) -> None:
-        self.fold = fold or Fold()
-        """What was read so far."""
+        self.fold = fold or Fold()  # what was read so far
         self._scanner = BulkScanner(engine.load_grammar(), self.fold)
         self._scanner.know(self.fold.known)
         self._widths = widths
@@ -77,13 +76,7 @@ class Reader:
 
 
 def account(source: SourceCounts, lines: Lines, before: int) -> None:
-    """Count the bytes of the next lines of a source, and keep what is known of these as a whole.
-
-    Args:
-        source: what is read.
-        lines: some lines of it.
-        before: how many lines came before them.
-    """
+    """Count the bytes of the next lines of a source, and keep what is known of these as a whole."""
     if lines:
         is_begin = source.bytes <= PASTE or source.may_go_on
         found = islice(select_lines(lines.text, is_begin), MAX_BENCHMARKS - len(source.benchmarks))
@@ -118,11 +111,7 @@ def may_be_excerpt(fold: Fold) -> bool:
 
 
 def read_excerpts(pieces: Iterable[Piece]) -> Fold:
-    """Return the fold of short texts.
-
-    Args:
-        pieces: their sources and lines.
-    """
+    """Return the fold of short texts."""
     reader = Reader()
     open_: list[Lines] = []
     for piece in pieces:

@@ -23,11 +23,6 @@ def share_work(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable
     """Yield what is to be added to a fold; all groups but the first are read by processes of their own.
 
     The result is that of one process: where merging would not give exactly that, the part is read again here.
-
-    Args:
-        state: the fold, to which each piece must be added before the next one is asked for.
-        groups: what each process reads.
-        progress: called with the number of bytes read.
     """
     known = known_of(groups[0][0])
     with processes.Helpers() as helpers:
@@ -43,13 +38,7 @@ def share_work(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable
 
 
 def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) -> Iterator[Piece]:
-    """Yield what is to be added to a fold, read here.
-
-    Args:
-        state: the fold, to which each piece must be added before the next one is asked for.
-        group: what to read.
-        progress: called with the number of bytes read.
-    """
+    """Yield what is to be added to a fold, read here."""
     for part in group:
         goes_on = part.start > 0 and bool(state.sources) and state.sources[-1].name == part.name
         if goes_on and state.sources[-1].problem:

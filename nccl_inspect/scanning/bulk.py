@@ -27,27 +27,19 @@ from nccl_inspect.scanning.records import RecordFrame, Records, clock_of
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util.patterns import compile_later
 
-MOST = 1 << 16
-"""Bytes of a log that is looked through: what people paste is shorter."""
+MOST = 1 << 16  # bytes of a log that is looked through: what people paste is shorter
 _NARROWEST = 40
-_PIECES = 4
-"""Of a line, at most."""
+_PIECES = 4  # of a line, at most
 _GLUES = (b"", b" ")
 """A terminal breaks inside words and keeps blanks but the one at the edge; a mail breaks at a blank."""
 _QUOTE = compile_later(rb"(?:> ?)+")
 _OWN = re.compile(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
 """Text that marks a line as not continuing the one before."""
-_USUAL = b"NCCL INFO "
-"""What most such lines hold."""
+_USUAL = b"NCCL INFO "  # what most such lines hold
 
 
 def rejoin_block(lines: Lines, grammar: Grammar) -> Lines:
-    """Return the first block of a source with broken lines put together; the same block where there are none.
-
-    Args:
-        lines: of a source, from its first one.
-        grammar: knows whole messages.
-    """
+    """Return the first block of a source with broken lines put together; the same block where there are none."""
     if lines.mended is not None or len(lines.text) > MOST or prefix.MARK not in lines.text:
         return lines
     given = envelopes.clean_lines(lines.lines, lines.text)
@@ -98,8 +90,7 @@ class _Printer(NamedTuple):
     """Holds who printed lines with a prefix."""
 
     origin: Origin
-    frame: Frame | None
-    """What makes the origin of each line where the prefix is that of another time."""
+    frame: Frame | None  # what makes the origin of each line where the prefix is that of another time
     lines: Printed
     thread: Thread
 
@@ -115,19 +106,12 @@ _CONNECTS = prefix.MARK + _CHANNEL
 _DIGITS_END = len(_CHANNEL) + 2
 _BITS = {b"%02d" % channel: 1 << channel for channel in range(100)}
 _MAX_TEMPLATES = 50_000
-_LOOK = 1 << 16
-"""Bytes of a block that show what most of it is."""
-_SPARSE = 4
-"""A log is sparse when at most one line in this many is NCCL's."""
+_LOOK = 1 << 16  # bytes of a block that show what most of it is
+_SPARSE = 4  # a log is sparse when at most one line in this many is NCCL's
 
 
 class BulkScanner(Scanner):
-    """A scanner of blocks.
-
-    Args:
-        grammar: what to recognise messages with.
-        collector: gets the lines.
-    """
+    """A scanner of blocks."""
 
     def __init__(self, grammar: Grammar, collector: Collector) -> None:
         super().__init__(grammar)
@@ -138,12 +122,7 @@ class BulkScanner(Scanner):
         self._sieve = sparse.Sieve(lambda: (*grammar.signs(), *envelopes.SIGNS_OF_PARTIALS, prefix.FATAL))
 
     def read(self, lines: Lines, counts: Counts) -> None:
-        """Read a block.
-
-        Args:
-            lines: of a source.
-            counts: of this source.
-        """
+        """Read a block."""
         if not counts.lines:
             lines = rejoin_block(lines, self._grammar)
         text = lines.text
@@ -170,12 +149,9 @@ class BulkScanner(Scanner):
     def _each(self, numbers: Sequence[int], cleaned: Sequence[bytes], counts: Counts, block: Found) -> None:
         """Read the lines of a source one by one; most are known."""
         printers: dict[bytes, _Printer] = {}
-        edges_of: dict[bytes, dict[bytes, Edge]] = {}
-        """What the next connection lines with a prefix may continue."""
-        last_of: dict[bytes, int] = {}
-        """The last line with a prefix, as far as it continued an edge."""
-        scanned = unknown = 0
-        """Lines that the scanner counts; others that no production knows."""
+        edges_of: dict[bytes, dict[bytes, Edge]] = {}  # what the next connection lines with a prefix may continue
+        last_of: dict[bytes, int] = {}  # the last line with a prefix, as far as it continued an edge
+        scanned = unknown = 0  # lines that the scanner counts; others that no production knows
         texts, templates = self._texts.young, self._templates
         without = self._choose_masking(cleaned)
         for at, line in enumerate(map(without, cleaned) if without else cleaned):
@@ -241,13 +217,7 @@ class BulkScanner(Scanner):
         return self._timed.mask_time if self._timed.tells(lines) else None
 
     def _printer(self, head: bytes, line: bytes, block: Found) -> _Printer | None:
-        """Return who printed a line with this head.
-
-        Args:
-            head: that of the line, maybe without its time.
-            line: as it is.
-            block: where the others of the same process are.
-        """
+        """Return who printed a line with this head."""
         frame: Frame | None
         if line.startswith(b"{"):
             origin = self._origin_of(head.rpartition(b'"')[2])

@@ -15,8 +15,7 @@ from nccl_inspect.util.records import Record, record
 
 TAIL = 100
 TAIL_WIDTH = 4096
-_WIDTH = 400
-"""Bytes of a line that is shown."""
+_WIDTH = 400  # bytes of a line that is shown
 MAX_EXAMPLES = 20
 
 
@@ -28,8 +27,7 @@ class Text(Record):
     message: bytes
     parsed: Parsed | None
     damaged: bool = False
-    use: Any = None
-    """Whatever its reader wants to remember with it: the same text comes many times."""
+    use: Any = None  # whatever its reader wants to remember with it: the same text comes many times
 
 
 _SUMS = (
@@ -46,17 +44,13 @@ class Counts(Record):
     nccl_lines: int = 0
     typed_lines: int = 0
     unrecognised_lines: int = 0
-    repaired_lines: int = 0
-    """Lines put together from two places."""
-    split_lines: int = 0
-    """Lines that were split into several."""
+    repaired_lines: int = 0  # lines put together from two places
+    split_lines: int = 0  # lines that were split into several
     damaged_lines: int = 0
-    related_lines: int = 0
-    """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
+    related_lines: int = 0  # lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows
     tail: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=TAIL))
     """The last lines that are not NCCL's, with their numbers: they often show how a job ended."""
-    broken: list[tuple[int, bytes]] = field(default_factory=list)
-    """The first damaged lines, with their numbers."""
+    broken: list[tuple[int, bytes]] = field(default_factory=list)  # the first damaged lines, with their numbers
     mended: list[tuple[int, bytes]] = field(default_factory=list)
     """The first lines that were joined or split, with their numbers."""
     doubtful: set[int] = field(default_factory=set)

@@ -33,13 +33,11 @@ _LETTER, _SIGN = re.compile(rb"[A-Za-z]"), re.compile(rb"\S")
 _FEW_LETTERS, _FEW_SIGNS, _MANY_SIGNS = 4, 10, 30
 _PLAIN_WORD = re.compile(rb"(?<!\S)[A-Za-z]+[.,;]?(?!\S)")
 _MANY_WORDS = 6
-_OPENING = (b"'", b'"', b"(")
-"""The text before a quotation of NCCL, which may be a sentence."""
+_OPENING = (b"'", b'"', b"(")  # the text before a quotation of NCCL, which may be a sentence
 _SENTENCE = re.compile(
     rb"\b(?:is|are|was|were|be|been|the|a|an|you|your|we|our|I|it|its|this|that|these|which|when|where|what|should|"
     rb"would|can|will|may|must|and|or|but|because|so|with|in|of|for|to|from|by|has|have|had|if|then|not)\b"
-)
-"""Words that make a sentence of what stands where the grammar takes any text."""
+)  # words that make a sentence of what stands where the grammar takes any text
 NUMBERED = frozenset((events.CommInit, events.CommSplit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
 """Events that are about numbers: where one was left out, or torn off, nothing is left."""
 MARK = b"NCCL"
@@ -50,10 +48,8 @@ _LED = re.compile(rb"(?:^|[\])>|:`'\"*\x80-\xff-]|:\d+|\.(?:cc|cu|h)) *\[?$")
 _TORN = re.compile(rb":\d+ ?\[|\[-?\d{0,10}\] *$")
 """What is left of NCCL's own prefix where it was torn: then the message may be, too."""
 _HEAD = re.compile(rb":\d+:\d+ \[")
-_MOST_HEADS = 1
-"""Where a line has more of them, two were glued together, and nobody knows whose the statement is."""
-_IN_LOG = re.compile(rb"(?:[\]|>-]|:\d+) *$")
-"""What is before it in a log."""
+_MOST_HEADS = 1  # where a line has more of them, two were glued together, and nobody knows whose the statement is
+_IN_LOG = re.compile(rb"(?:[\]|>-]|:\d+) *$")  # what is before it in a log
 
 
 def find_quoted_statement(line: bytes, grammar: Grammar, *, prose: bool = True) -> tuple[Origin, Text] | None:
@@ -144,26 +140,22 @@ def _system_error() -> re.Pattern[bytes]:
     return re.compile(b"|".join(re.escape(os.strerror(number).encode()) for number in range(1, 134)))
 
 
-_PIECES = 5
-"""Lines into which one was broken by hand, at most."""
+_PIECES = 5  # lines into which one was broken by hand, at most
 _LEVEL = re.compile(rb"(?P<head>.{0,300}?)(?<![^\s:\]])(?P<level>" + ANY + rb")(?::? )(?P<text>\S.*)", re.DOTALL)
 """A line of NCCL 2.1 to 2.3, which had no ``NCCL`` before the level, or one of which that was cut off."""
 _PLUGIN = re.compile(rb"(?P<level>INFO|WARN|TRACE): Function: \S+ Line: \d+: (?P<text>.+)", re.DOTALL)
 """What aws-ofi-nccl prints where it does not run within NCCL (its tests): ``WARN: Function: f Line: 1: NET/OFI …``."""
-_FORMAT = re.compile(rb"%-?\d*(?:l|ll|z|h)?[sdxupc]")
-"""Placeholders of source code where a line has a value."""
+_FORMAT = re.compile(rb"%-?\d*(?:l|ll|z|h)?[sdxupc]")  # placeholders of source code where a line has a value
 _PRINTED = re.compile(
     rb"NCCL |\[-?\d+\] (?:\S+:\d+ )?(?:" + ANY + rb") |\.(?:cc|cu|cpp|h):\d+ (?:" + ANY + rb") | Line: \d+: "
-)
-"""What a line may hold that has something of a prefix."""
+)  # what a line may hold that has something of a prefix
 _SIGN_SIZE = 4
 _FEW_LINES = 3
 _WORD, _FAR = re.compile(rb"(?:(?<!\S)|(?<=[\"'`(]))[^\s\"'`(]"), 80
 """Where a message may begin, and how many bytes before what is its own."""
 _SUPPOSED = re.compile(
     rb"\b(?:if|when|whenever|unless|until|no longer|instead of|e\.g\.|such as|fix(?:es|ed)?)\b", re.I
-)
-"""Words with which people write of an error that they need not have."""
+)  # words with which people write of an error that they need not have
 _LEFT_OUT = re.compile(rb"(0x)?(?:\.{2,}|\xe2\x80\xa6|\b[Xx*]{2,}\b|(?<=0x)[Xx*]+)")
 """Numbers as NCCL's manual and those who pass lines on leave them out."""
 STAND_IN = b"e11ded"
@@ -173,8 +165,7 @@ class Short:
     """The lines of a source, as long as it may be an excerpt: one that is read once only may have to be read again."""
 
     def __init__(self) -> None:
-        self.lines: list[bytes] = []
-        """None where there were too many, or a collector wrote them."""
+        self.lines: list[bytes] = []  # none where there were too many, or a collector wrote them
         self._size = 0
 
     def add(self, lines: Lines) -> None:
@@ -186,13 +177,7 @@ class Short:
             self.lines.clear()
 
     def read(self, name: str, counts: Counts, grammar: Grammar) -> list[tuple[int, Origin, Text]]:
-        """Return what the lines say as those of an excerpt; nothing where something was known of them before.
-
-        Args:
-            name: of the source.
-            counts: of the source, which are made anew.
-            grammar: what to recognise messages with.
-        """
+        """Return what the lines say as those of an excerpt; nothing where something was known of them before."""
         if not self.lines or counts.typed_lines or counts.related_lines or log_detection.is_program(name):
             return []
         rows: list[tuple[int, Origin, Text]] = []
@@ -206,18 +191,13 @@ class Short:
 class Reading(NamedTuple):
     """Holds what a line says, or several lines that were one."""
 
-    place: int
-    """Of the first of them."""
+    place: int  # of the first of them
     pieces: int
     messages: list[tuple[Origin, Text]]
 
 
 class Excerpt:
-    """Reads the lines of a short text.
-
-    Args:
-        grammar: what to recognise messages with.
-    """
+    """Reads the lines of a short text."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
@@ -227,12 +207,10 @@ class Excerpt:
         """The productions that may have a message in the text, by what it would hold."""
         self._near: list[tuple[bytes, Production]] = []
         """Those of them that may have one in the line that is looked at, or in those below."""
-        self._among: list[Production] = []
-        """Those that may have one in the text that is looked at."""
+        self._among: list[Production] = []  # those that may have one in the text that is looked at
         self._seen: dict[bytes, tuple[Origin, Text] | None] = {}
         """The message that a text is as a whole: programs print the same lines again and again."""
-        self.read = 0
-        """Lines that only this reading knows."""
+        self.read = 0  # lines that only this reading knows
 
     @property
     def productions(self) -> set[Production]:
@@ -240,13 +218,7 @@ class Excerpt:
         return self._scanner.productions
 
     def scan(self, lines: Sequence[bytes], counts: Counts, sink: Sink) -> None:
-        """Read lines as those of a log are read, and what tells nothing then without what stands around it.
-
-        Args:
-            lines: all of a source.
-            counts: of the source.
-            sink: gets the number, the origin and the text of each line that is NCCL's, or that tells something of it.
-        """
+        """Read lines as those of a log are read, and what tells nothing then without what stands around it."""
         if envelopes.has_partials(b"\n".join(lines)):  # a collector wrote them, and their parts were put together
             self._scanner.scan(lines, counts, sink)
             return
@@ -311,13 +283,7 @@ class Excerpt:
     def readings(
         self, lines: Sequence[bytes], recognized: Collection[int] = (), begins: Collection[int] = ()
     ) -> Iterator[Reading]:
-        """Yield what lines say that have no prefix, or one that is not whole.
-
-        Args:
-            lines: of a text.
-            recognized: the numbers of lines, from 1, that are none of these.
-            begins: of lines that continue none.
-        """
+        """Yield what lines say that have no prefix, or one that is not whole."""
         plain = list(map(decoration.normal, lines))
         block = b"\n".join(plain)
         inner = list(map(decoration.without_margin, plain))  # what is broken by hand may be broken within a sign
@@ -498,13 +464,7 @@ def without_numbers(message: bytes, grammar: Grammar) -> Parsed | None:
 
 
 def _count(reading: Reading, counts: Counts, unknown: int) -> None:
-    """Count lines anew that were counted as something else.
-
-    Args:
-        reading: what they say.
-        counts: of the source.
-        unknown: how many of them were counted as not recognised.
-    """
+    """Count lines anew that were counted as something else."""
     number = reading.place + 1
     texts = [text for _, text in reading.messages]
     foreign = sum(text.level == "OTHER" for text in texts)

@@ -11,25 +11,16 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-_WIDTH = 4
-"""Bytes that are compared at once."""
+_WIDTH = 4  # bytes that are compared at once
 _WINDOW = 2 * _WIDTH - 1
 _MIX, _FOLD = np.uint32(2654435761), np.uint32(16)
-_KINDS = 1 << 16
-"""Numbers that stand for four bytes."""
-_PART = 1 << 18
-"""Bytes of a block that are looked at together: what is computed of them stays in the cache."""
-_WORTH = 1 << 13
-"""Bytes that are searched for a text in the time that it takes to look at a line for nothing."""
+_KINDS = 1 << 16  # numbers that stand for four bytes
+_PART = 1 << 18  # bytes of a block that are looked at together: what is computed of them stays in the cache
+_WORTH = 1 << 13  # bytes that are searched for a text in the time that it takes to look at a line for nothing
 
 
 class Grams:
-    """Finds texts by four of their bytes.
-
-    Args:
-        texts: to be found.
-        sample: lines of the log: what is common in it shows no text.
-    """
+    """Finds texts by four of their bytes."""
 
     def __init__(self, texts: Iterable[bytes], sample: bytes) -> None:
         frequent = np.bincount(_hash_words(_words(sample)), minlength=_KINDS)

@@ -24,34 +24,23 @@ from nccl_inspect.util.text import decode, encode, escape_controls
 
 _FIELD = re.compile(r"\{[^{}]*\}")
 _WORD = re.compile(r"[A-Za-z]{2,}")
-_IDLE = frozenset(("the", "is", "it", "was", "are", "my", "there", "this", "that"))
-"""Words that make no message."""
-_SHARE = 0.7
-"""How much of a text must occur in a message, in the same order, to count as the same one."""
-_LEAST = 6.5
-"""How much that must be: two words that few messages have."""
+_IDLE = frozenset(("the", "is", "it", "was", "are", "my", "there", "this", "that"))  # words that make no message
+_SHARE = 0.7  # how much of a text must occur in a message, in the same order, to count as the same one
+_LEAST = 6.5  # how much that must be: two words that few messages have
 _CANDIDATES = 40
-_OF_SAMPLE = 0.5
-"""What a word counts that only samples have: a field may hold any other."""
+_OF_SAMPLE = 0.5  # what a word counts that only samples have: a field may hold any other
 
 
 @frozen
 class Near(Frozen):
     """A message that a text resembles."""
 
-    meaning: meaning.Meaning
-    """Of that message; without fields, as the text has not all of them."""
-    sample: str
-    """How such a message looks."""
+    meaning: meaning.Meaning  # of that message; without fields, as the text has not all of them
+    sample: str  # how such a message looks
 
 
 def similar_message(text: str, grammar: Grammar) -> Near | None:
-    """Return the known message that has most of the words of a text; None when none is near.
-
-    Args:
-        text: a line, or a part of one.
-        grammar: what to look in.
-    """
+    """Return the known message that has most of the words of a text; None when none is near."""
     level, message = meaning.without_prefix(text)
     production = _with_words(message, grammar)
     if production is None:
@@ -100,12 +89,10 @@ class Meaning(Record):
     """A recognised line."""
 
     production: Production
-    origin: Origin | None
-    """Who printed it; None when only the message was given."""
+    origin: Origin | None  # who printed it; None when only the message was given
     level: str | None
     message: str
-    fields: list[tuple[str, str, str]]
-    """Name, value as printed, and what the name means (may be empty)."""
+    fields: list[tuple[str, str, str]]  # name, value as printed, and what the name means (may be empty)
 
     @property
     def worry(self) -> str:

@@ -27,35 +27,26 @@ _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|AT
 """The prefix of another line inside a message: two lines were run together."""
 MAX_REMEMBERED = 8 << 20
 """Bytes of a generation of prefixes, and of one of messages: 50,000 of the usual length are less."""
-_QUOTES = compile_later(rb"NCCL[ _-]{1,3}(?:WARN|INFO|ATTN)")
-"""What a line may hold that quotes one of NCCL."""
-_ENTITY = compile_later(rb"&(?:lt|gt|amp|quot|#\d{1,5});")
-"""What pages of HTML and XML have for a character."""
+_QUOTES = compile_later(rb"NCCL[ _-]{1,3}(?:WARN|INFO|ATTN)")  # what a line may hold that quotes one of NCCL
+_ENTITY = compile_later(rb"&(?:lt|gt|amp|quot|#\d{1,5});")  # what pages of HTML and XML have for a character
 _LAST_WORDS = compile_later(
     rb"(?:^|[\])>|:\dZFP\"] ?|\t)(?:  )?(?:\[rank\d{1,7}\]: )?"
     rb"(?:[A-Za-z_][\w.]{0,200}(?:(?:Error|Exception)(?:: |$|[\\\"])|Iteration$|Interrupt$)"
     rb"|Exception (?:in thread|ignored) )"
-)
-"""Where the last line of a Python traceback may begin: at the begin of a line, or behind an envelope."""
+)  # where the last line of a Python traceback may begin: at the begin of a line, or behind an envelope
 _MAX_ORIGINS = 50_000
 MAX_TEXTS = 20_000
 """Distinct messages of a generation; some (collective calls, pointers) never repeat, so there is a limit."""
 _TRAILED, _UNTRAILED = b"\0", b"\1"
 """What marks texts with what may be the trailer of an envelope: in lines that are in one, and in others."""
-MAX_PENDING = 10_000
-"""Streams of which the beginning of a line is kept; then the oldest one is given up."""
+MAX_PENDING = 10_000  # streams of which the beginning of a line is kept; then the oldest one is given up
 
 
-Sink: TypeAlias = Callable[[int, Origin, Text], None]
-"""Gets the number, the origin and the text of a sound line."""
+Sink: TypeAlias = Callable[[int, Origin, Text], None]  # gets the number, the origin and the text of a sound line
 
 
 class Scanner:
-    """Reads lines one after the other and calls ``sink(line number, origin, text)`` for each sound NCCL line.
-
-    Args:
-        grammar: what to recognise messages with.
-    """
+    """Reads lines one after the other and calls ``sink(line number, origin, text)`` for each sound NCCL line."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
@@ -68,16 +59,12 @@ class Scanner:
         self._lines: Sequence[bytes] = ()
         self._leads: dict[bytes, re.Pattern[bytes]] = {}
         """What unknown launchers put in front of NCCL's prefix, by its shape: they put it before other lines, too."""
-        self.wrapped = False
-        """Whether a line was in an envelope: then lines that continue its message are, too."""
-        self.takes_leads = False
-        """Whether it read a line from which what unknown launchers put in front is taken."""
-        self.cut_width: int | None = None
-        """The length of the lines that were cut: what these state is not whole."""
+        self.wrapped = False  # whether a line was in an envelope: then lines that continue its message are, too
+        self.takes_leads = False  # whether it read a line from which what unknown launchers put in front is taken
+        self.cut_width: int | None = None  # the length of the lines that were cut: what these state is not whole
         self._needles: list[bytes] | None = None
         """What occurs in the block and makes a line without NCCL's prefix worth a look; None until one comes."""
-        self.productions: set[Production] = set()
-        """The productions that recognised a line."""
+        self.productions: set[Production] = set()  # the productions that recognised a line
 
     @property
     def memory(self) -> Known:
@@ -98,14 +85,7 @@ class Scanner:
         sink: Sink,
         mended: Mended | None = None,
     ) -> None:
-        """Read lines.
-
-        Args:
-            lines: whole ones, without their line ends.
-            counts: of the source; line numbers continue from there.
-            sink: gets the number, the origin and the text of each sound line.
-            mended: where torn lines were put together, so that the numbers do not follow each other.
-        """
+        """Read lines."""
         block = b"\n".join(lines)
         self._begin(lines)
         partial = bool(counts.pending) or envelopes.has_partials(block)

@@ -17,24 +17,18 @@ if TYPE_CHECKING:
     from nccl_inspect.scanning.grams import Grams
 
 
-_LOOK = 1 << 16
-"""Bytes of a block that show what most of it is."""
+_LOOK = 1 << 16  # bytes of a block that show what most of it is
 _SAMPLES = 64
-_SAME = 4
-"""Lines are a flood when at most one in this many is distinct."""
+_SAME = 4  # lines are a flood when at most one in this many is distinct
 
 
 class Repeats(NamedTuple):
     """The lines of a block, by what they say."""
 
-    numbers: Counter[bytes]
-    """How often each came."""
-    size: int
-    """Of them all."""
-    cycle: list[bytes]
-    """The lines that come in turn, or all of them."""
-    end: list[bytes]
-    """The last lines: at least as many."""
+    numbers: Counter[bytes]  # how often each came
+    size: int  # of them all
+    cycle: list[bytes]  # the lines that come in turn, or all of them
+    end: list[bytes]  # the last lines: at least as many
 
     def count_before(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
         """Return how many lines come before the first of each kind, and how many after the last one."""
@@ -107,21 +101,16 @@ _NAME = b"NCCL "
 _USUAL = b" NCCL INFO "
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
-_LARGE = BLOCK // 2
-"""Bytes of a block that are worth loading numpy, where letters do not tell."""
-_WASTE = 1 << 12
-"""Bytes of a block in which one line may be looked at for nothing."""
+_LARGE = BLOCK // 2  # bytes of a block that are worth loading numpy, where letters do not tell
+_WASTE = 1 << 12  # bytes of a block in which one line may be looked at for nothing
 
 
 class Picked(NamedTuple):
     """Holds what is worth a look in a block."""
 
-    size: int
-    """How many lines the block has."""
-    lines: list[tuple[int, bytes]]
-    """Those worth a look, with their places."""
-    signs: bytes
-    """What they look like."""
+    size: int  # how many lines the block has
+    lines: list[tuple[int, bytes]]  # those worth a look, with their places
+    signs: bytes  # what they look like
 
 
 class Sieve:
@@ -136,8 +125,7 @@ class Sieve:
 
     def __init__(self, signs: Callable[[], Iterable[bytes]]) -> None:
         self._given = signs
-        self._idle: set[bytes] = set()
-        """What lines look like that mean nothing."""
+        self._idle: set[bytes] = set()  # what lines look like that mean nothing
         self._has_begun = False
         self._grams: Grams | None = None
 
@@ -242,13 +230,7 @@ def _last(text: bytes, size: int) -> list[bytes]:
 def with_frames(
     text: bytes, picked: Sequence[tuple[int, bytes]], tracing: tracebacks.Open
 ) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield the picked lines, these, and all that follows while tracebacks have not ended.
-
-    Args:
-        text: of a block.
-        picked: lines of it.
-        tracing: tracebacks that have not ended, as left by who takes a line.
-    """
+    """Yield the picked lines, these, and all that follows while tracebacks have not ended."""
     lines = text.split(b"\n")
     taken = {index for index, _ in picked}
     begin = _begin_of_tail(len(lines), taken)

@@ -18,10 +18,8 @@ from nccl_inspect.util.text import decode, encode, has_line_of
 
 ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)?"
 """A date and time by ISO 8601 or nearly so, as envelopes print them."""
-DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
-"""A day and time as syslog prints them."""
-PART = 1 << 14
-"""Bytes at which container runtimes cut a line."""
+DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"  # a day and time as syslog prints them
+PART = 1 << 14  # bytes at which container runtimes cut a line
 
 
 class Stated(NamedTuple):
@@ -32,8 +30,7 @@ class Stated(NamedTuple):
     """Pod, container or worker: what it calls the printer; with the node, ``train@node-1``, where it names that."""
     rank: int | None = None
     stream: str = ""
-    partial: bool = False
-    """The line continues in the next one of the same stream."""
+    partial: bool = False  # the line continues in the next one of the same stream
 
     def add_outer(self, outer: Stated) -> Stated:
         """Return this and what an envelope around it states; the inner one was nearer to the printer."""
@@ -67,8 +64,7 @@ class Inner(NamedTuple):
 class Envelope(NamedTuple):
     """Something put in front of a line, or with a reader around it: an entry of ``envelopes.txt``."""
 
-    first: bytes
-    """The bytes with which it may begin; one byte excludes other envelopes."""
+    first: bytes  # the bytes with which it may begin; one byte excludes other envelopes
     pattern: re.Pattern[bytes]
     reader: str
     trailer: tuple[bytes, re.Pattern[bytes]] | None
@@ -98,32 +94,21 @@ _ANSI = compile_later(
     rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|_[^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)"
 )
 _NCCL = compile_later(rb"(?:^|[ \]])NCCL (?:" + ANY + rb"|version)\b")
-LOOK = 256
-"""Bytes of a block that show whether its lines hold JSON."""
-_WRITTEN_ENDS = b"\\n", b"\\n "
-"""How lines end whose line end was written in letters."""
+LOOK = 256  # bytes of a block that show whether its lines hold JSON
+_WRITTEN_ENDS = b"\\n", b"\\n "  # how lines end whose line end was written in letters
 _WRITTEN_END = compile_later(rb"\\n ?(?:\n|\Z)")
 _NUMBERS = compile_later(rb'("MESSAGE"\s*:\s*)\[(\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*+)\]')
 """journald's message in bytes: ``"MESSAGE" : [ 27, 91 ]``."""
-MAX_DEPTH = 6
-"""Nested envelopes; anything deeper is not a log."""
-WEB_BLANK = b"\xc2\xa0"
-"""A blank that breaks no line: what is copied from a web page may have it instead of each blank."""
+MAX_DEPTH = 6  # nested envelopes; anything deeper is not a log
+WEB_BLANK = b"\xc2\xa0"  # a blank that breaks no line: what is copied from a web page may have it instead of each blank
 _CRI = b" stdout P", b" stderr P"
 """What container runtimes print in front of a line that continues in the next one of its stream."""
-_LOGTAG = b'"logtag":"P"', b'"logtag": "P"', b'"logtag" : "P"'
-"""The same, as collectors pass it on in JSON."""
-SIGNS_OF_PARTIALS = (*_CRI, *_LOGTAG)
-"""What a line holds that continues in the next one, where this alone shows it."""
+_LOGTAG = b'"logtag":"P"', b'"logtag": "P"', b'"logtag" : "P"'  # the same, as collectors pass it on in JSON
+SIGNS_OF_PARTIALS = (*_CRI, *_LOGTAG)  # what a line holds that continues in the next one, where this alone shows it
 
 
 def clean_lines(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
-    """Return the lines without colours, web blanks and line ends in letters, and NCCL's part of what was overwritten.
-
-    Args:
-        lines: of a log.
-        block: the same lines in one piece: most blocks have neither.
-    """
+    """Return the lines without colours, web blanks, line ends in letters, and of what was overwritten NCCL's part."""
     given = lines
     lines = spelled_out(lines, block)
     if b"\x1b" in block:
@@ -227,12 +212,7 @@ def _state(match: re.Match[bytes]) -> Stated:
 
 
 def peel_all(line: bytes, stated: Stated = NOTHING) -> Iterator[Inner]:
-    """Yield a line, then without one prefix after the other, each time with what all that were taken off state.
-
-    Args:
-        line: as it stands.
-        stated: of what was taken off before.
-    """
+    """Yield a line, then without one prefix after the other, each time with what all that were taken off state."""
     inner = Inner(line, stated)
     yield inner
     for _ in range(MAX_DEPTH):
@@ -244,12 +224,7 @@ def peel_all(line: bytes, stated: Stated = NOTHING) -> Iterator[Inner]:
 
 
 def rank_of(line: bytes, text: bytes) -> int | None:
-    """Return the rank that is stated in front of a text, nearest to it; None where none is.
-
-    Args:
-        line: as it stands.
-        text: what is left of it.
-    """
+    """Return the rank that is stated in front of a text, nearest to it; None where none is."""
     rank = None
     while len(line) > len(text) and (layer := peel(line)) is not None:
         rank = rank if layer.stated.rank is None else layer.stated.rank

@@ -18,14 +18,12 @@ MESSAGES = (
     *("LogEntry", "LogMessage", "body", "message", "@message", "attributes.message", "Message", "Content"),
     *("_source.message", "_source.log", "jsonPayload.message", "textPayload", "Line", "MESSAGE"),
     *("body.stringValue", "msg", "_raw", "result._raw", "log", "line"),
-)
-"""Where a record has the line, by paths of names; for many loggers, ``line`` is that of their own source."""
+)  # where a record has the line, by paths of names; for many loggers, ``line`` is that of their own source
 _TIMES = (
     *("timestamp", "@timestamp", "time", "ts", "date", "TimeGenerated", "Date", "Time", "tsNs", "_time"),
     *("result._time", "ingestionTime", "@ingestionTime", "attributes.timestamp", "_source.@timestamp", "_source.time"),
     *("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP", "timeUnixNano", "observedTimeUnixNano"),
-)
-"""Where it has the time: the first counts."""
+)  # where it has the time: the first counts
 _LABELS = (
     *("PodName", "ContainerName", "Name", "Service"),
     *("kubernetes.pod_name", "kubernetes.pod.name", "kubernetes.container_name", "container_name"),
@@ -34,17 +32,13 @@ _LABELS = (
     *("_source.kubernetes.container_name", "attributes.service"),
     *("resources_string.k8s.pod.name", "resources.k8s.pod.name", "attrs.tag", "attrs.name"),
     *("logStreamName", "@logStream", "_SYSTEMD_UNIT"),
-)
-"""Where it has the names of the printer: all that are there count."""
+)  # where it has the names of the printer: all that are there count
 _NODES = (
     *("Computer", "Host", "host.name", "hostname", "host", "_source.host.name", "attributes.host", "result.host"),
     "_HOSTNAME",
-)
-"""Where it has the machine that the collector runs on."""
-_HOLDERS = "events", "logEvents"
-"""Lists of records in an object (CloudWatch)."""
-_MAX_DEPTH = 8
-"""More than any path has names."""
+)  # where it has the machine that the collector runs on
+_HOLDERS = "events", "logEvents"  # lists of records in an object (CloudWatch)
+_MAX_DEPTH = 8  # more than any path has names
 _MEMBER = compile_later(rb'[\s,]*("[@\w.]{1,40}"\s*:\s*".*")[\s,}\]]*', re.DOTALL)
 
 
@@ -139,8 +133,7 @@ def _decoder() -> JSONDecoder:
     return json.JSONDecoder(strict=False)
 
 
-_TIME = compile_later((ISO + rb"|\d{10,19}").decode("ascii"))
-"""What is nothing but a time."""
+_TIME = compile_later((ISO + rb"|\d{10,19}").decode("ascii"))  # what is nothing but a time
 
 
 def _choose_text(texts: Iterable[str]) -> list[Inner]:

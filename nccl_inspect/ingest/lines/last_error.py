@@ -17,8 +17,7 @@ from nccl_inspect.util.patterns import compile_later
 MARK = b"Last error:"
 QUOTE = b"Last NCCL warning(error) log entry (may be unrelated) "
 """XLA's mark: the text follows in quotes (xla/service/gpu/nccl_utils.cc)."""
-_FAR = 64
-"""At most this many lines later: others print in between."""
+_FAR = 64  # at most this many lines later: others print in between
 _DIGIT = compile_later(rb"\d")
 
 
@@ -31,10 +30,8 @@ class _Printer(NamedTuple):
 
 
 class _Announced(NamedTuple):
-    size: int
-    """Bytes of the lead."""
-    last: int
-    """The last line that may be what NCCL said last."""
+    size: int  # bytes of the lead
+    last: int  # the last line that may be what NCCL said last
 
 
 Awaited: TypeAlias = dict[_Printer, _Announced]

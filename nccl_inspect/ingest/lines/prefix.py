@@ -17,8 +17,7 @@ from nccl_inspect.util.levels import ANY, LEVELS
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode, encode
 
-MARK = b" NCCL "
-"""What stands between a prefix and the level."""
+MARK = b" NCCL "  # what stands between a prefix and the level
 FATAL = b" [FATAL ERROR]:"
 """What RCCL prints instead of name and level before an error that ends the process (2.27 and later)."""
 _FATAL = compile_later(rb"^(.*?\[-?\d{1,10}\]" + re.escape(FATAL) + rb") (.*)", re.DOTALL)
@@ -31,8 +30,7 @@ _HEAD = (
     _TIME + rb"(?P<host>(?!MESSAGE=)[A-Za-z0-9_][^\s:\[\]<>(){},\"'|\\\x80-\xff]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
     rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+(?::|\w, )\d{1,7}(?: \([^()]*\))?"
     rb"| \[?[\w/]{1,80}\.(?:cc|cu|h)(?::\d{1,7})?(?:\]\([^()\s]*\))?)?)?"
-)
-"""Those who pass a line on leave out the number of the line, or make a link of the file."""
+)  # those who pass a line on leave out the number of the line, or make a link of the file
 _CORE = re.compile(_HEAD, re.DOTALL)
 _LED = compile_later(rb"(?P<lead>.{0,500}?(?:[\s>|\]]|:(?!\d)))" + _HEAD, re.DOTALL)
 """Anything that an unknown launcher may have put in front, as long as it is set apart from the host."""
@@ -63,8 +61,7 @@ Plugins print the function instead: ``find_ofi_provider:543``, ``tcpxResult_t tc
 _NO_HOST = compile_later(
     rb"[Xx*#?]*|(?i:(?:my|your|the)?[_-]?(?:host|hostname|host[_-]name|node|nodename|node[_-]name|server|machine|name|pod)|"
     rb"redacted|masked|removed|hidden|censored|private|anonymi[sz]ed|hostname[_-]redacted|redacted[_-](?:host|hostname|name))"
-)
-"""What stands for every host alike; ``<node-A>`` stands for one."""
+)  # what stands for every host alike; ``<node-A>`` stands for one
 _PRINTER = re.compile(rb"(?<![\s\[(T]\d\d):\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
 """What every prefix holds once, twice where a torn line was run together with another; no time of the day."""
 _TWICE = rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\] "
@@ -73,20 +70,16 @@ _TWICE = rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\] "
 class Origin(NamedTuple):
     """Holds who printed a line."""
 
-    head: bytes
-    """The line up to ``NCCL``, as it stands: with the message it is the line again."""
+    head: bytes  # the line up to ``NCCL``, as it stands: with the message it is the line again
     process: Process
     tid: int
     device: int | None
     time: str | None = None
     location: str | None = None
     label: str | None = None
-    rank: int | None = None
-    """The rank that an envelope states."""
-    wrapped: bool = False
-    """Whether the line stood in an envelope."""
-    lead: bytes = b""
-    """The text before it, if that is not a known envelope."""
+    rank: int | None = None  # the rank that an envelope states
+    wrapped: bool = False  # whether the line stood in an envelope
+    lead: bytes = b""  # the text before it, if that is not a known envelope
 
     @property
     def host(self) -> str | None:
@@ -228,8 +221,7 @@ def read_unprefixed(line: bytes) -> bytes | None:
 
 
 _ALONE = compile_later(rb"NCCL (?:" + ANY + rb") ")
-ALONE = _read_masked_origin(b"", NOTHING)
-"""The origin of such a line."""
+ALONE = _read_masked_origin(b"", NOTHING)  # the origin of such a line
 
 
 def nearest(head: bytes) -> Origin | None:

@@ -21,15 +21,10 @@ class Memory(Generic[Seen]):
 
     There are two generations. When the younger one is full the older one is given up and the younger becomes the older;
     what is recalled from the older one is young again.
-
-    Args:
-        entries: of a generation at most.
-        size: bytes of all that was seen in a generation, at most.
     """
 
     def __init__(self, entries: int, size: int) -> None:
-        self.young: dict[bytes, Seen] = {}
-        """To look up what was seen lately; what is not there may be recalled."""
+        self.young: dict[bytes, Seen] = {}  # to look up what was seen lately; what is not there may be recalled
         self._old: dict[bytes, Seen] = {}
         self._entries = entries
         self._most = size
@@ -64,8 +59,7 @@ _TIME = re.compile(
     rb"(?:(?<=\d[T_])|(?<![\w.:-]))"
     rb"(?:(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))"
     rb"|\d{10}\.\d{1,9}(?![\w.:-]))"
-)
-"""The time of the day, or the seconds since 1970, set apart from all else; the date before it is mostly the same."""
+)  # the time of the day, or the seconds since 1970, set apart from all else; the date before it is mostly the same
 _SECONDS = len(b"23:59:59")
 _FRACTION = compile_later(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
 """The rest of a time of the day, after the seconds."""
@@ -76,10 +70,8 @@ A host of two digits may be taken for the hours of a time, others are not.
 """
 _MAX_BEGINNINGS = 10_000
 _MAX_ENDS = 4
-_WIDTH = 500
-"""Bytes behind which no time is looked for."""
-SAMPLE = 128
-"""Lines looked at to see whether most have a time."""
+_WIDTH = 500  # bytes behind which no time is looked for
+SAMPLE = 128  # lines looked at to see whether most have a time
 _new = tuple.__new__
 _FORM = bytes.maketrans(b"123456789", b"000000000")
 
@@ -87,18 +79,12 @@ _FORM = bytes.maketrans(b"123456789", b"000000000")
 class Frame(NamedTuple):
     """Holds what prefixes that differ in their time have in common."""
 
-    origin: Origin
-    """Of one of them."""
-    time: str
-    """Its time."""
-    begin: int
-    """Bytes before the time."""
-    rest: int
-    """Bytes after the time."""
-    stamp: tuple[str, str] | None
-    """What the stamp has before and after the time; None where the origin states no time."""
-    is_proven: bool
-    """Whether one with another time had the same origin but for that."""
+    origin: Origin  # of one of them
+    time: str  # its time
+    begin: int  # bytes before the time
+    rest: int  # bytes after the time
+    stamp: tuple[str, str] | None  # what the stamp has before and after the time; None where the origin states no time
+    is_proven: bool  # whether one with another time had the same origin but for that
 
     def at(self, text: bytes) -> Origin:
         """Return the origin of a prefix with another time."""
@@ -118,8 +104,7 @@ class Late(NamedTuple):
     """Holds who printed a line with a time of its own: its origin is made when somebody asks."""
 
     frame: Frame
-    text: bytes
-    """The prefix, or what else has the time."""
+    text: bytes  # the prefix, or what else has the time
 
     @property
     def time(self) -> str | None:
@@ -148,12 +133,7 @@ class Late(NamedTuple):
 
 
 class Timed:
-    """Tells the origin of a prefix by what stands around its time.
-
-    Args:
-        entries: how many different ones a generation remembers.
-        size: and how many bytes.
-    """
+    """Tells the origin of a prefix by what stands around its time."""
 
     def __init__(self, entries: int, size: int) -> None:
         self._known: Memory[Frame] = Memory(entries, size)
@@ -161,8 +141,7 @@ class Timed:
         """Proven frames by what their keys have before host and numbers: others that have the same there are proven."""
         self._beginnings: dict[bytes, bytes] = {}
         """What many prefixes begin with, up to the seconds, and with what their keys begin."""
-        self._ends: tuple[int, ...] = ()
-        """How long the last ones were."""
+        self._ends: tuple[int, ...] = ()  # how long the last ones were
 
     def tells(self, lines: Sequence[bytes]) -> bool:
         """Return whether most lines have a time, and few the same."""

@@ -23,16 +23,13 @@ from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.util.levels import ANY
 from nccl_inspect.util.records import Record, record
 
-LOOK_AHEAD = 4 << 20
-"""Bytes that decide whether a source is torn."""
+LOOK_AHEAD = 4 << 20  # bytes that decide whether a source is torn
 _BLOCK = 4096
 _SAMPLE = 1 << 18
 _MAX_HOSTS = 32
 _FEW_HOSTS = 8
-_LEAST = 4
-"""Bytes with which names of hosts begin that are worth a search."""
-_MAX_HEADS = 10_000
-"""Lines that wait for their end; then the oldest one is given as it is."""
+_LEAST = 4  # bytes with which names of hosts begin that are worth a search
+_MAX_HEADS = 10_000  # lines that wait for their end; then the oldest one is given as it is
 _PREFIX = re.compile(
     rb"^(?:\[\d[\d/:., TZ+-]{5,40}\] |\d{9,11}(?:\.\d{1,9})? )?([^\s:\[\]]+):(\d+):\d+ (?:\[-?\d+\] )?"
     rb"(?:[^\n]{1,200}:\d+ (?:\([^()\n]*\) )?)?NCCL (?:" + ANY + rb")",
@@ -47,10 +44,8 @@ class Numbered(NamedTuple):
 
     number: int
     line: bytes
-    repaired: bool = False
-    """Whether it was put together from two places."""
-    cut: bool = False
-    """Whether its end is missing."""
+    repaired: bool = False  # whether it was put together from two places
+    cut: bool = False  # whether its end is missing
 
 
 @record
@@ -59,22 +54,17 @@ class Mended(Record):
 
     numbers: Sequence[int]
     """The number of each line: where its beginning stands, or which one in the order of reading it is."""
-    lines: int
-    """Line ends in the source so far."""
-    repaired: int = 0
-    """Lines put together in the source so far."""
-    examples: Sequence[Numbered] = ()
-    """Those of this block, and lines whose end is missing."""
-    stands: Sequence[int] | None = None
-    """Where each line stands, when its number is that of the order of reading."""
+    lines: int  # line ends in the source so far
+    repaired: int = 0  # lines put together in the source so far
+    examples: Sequence[Numbered] = ()  # those of this block, and lines whose end is missing
+    stands: Sequence[int] | None = None  # where each line stands, when its number is that of the order of reading
 
 
 class LineReader:
     """Takes the bytes of a source as they come, and gives lines that are made of one or several of its own."""
 
     def __init__(self) -> None:
-        self.lines = 0
-        """Lines seen."""
+        self.lines = 0  # lines seen
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Numbered]:
@@ -106,22 +96,15 @@ class _Head(NamedTuple):
 
     text: bytes
     number: int
-    end: int
-    """Where in the source it broke off."""
+    end: int  # where in the source it broke off
 
 
 class Rejoiner:
-    """Takes the bytes of a source as they come and gives whole lines.
-
-    Args:
-        lines: line ends that came before.
-    """
+    """Takes the bytes of a source as they come and gives whole lines."""
 
     def __init__(self, lines: int = 0) -> None:
-        self.repaired = 0
-        """Lines put together from two places."""
-        self.lines = lines
-        """Line ends seen."""
+        self.repaired = 0  # lines put together from two places
+        self.lines = lines  # line ends seen
         self._rest = b""
         self._offset = 0
         self._heads: dict[Owner, _Head] = {}

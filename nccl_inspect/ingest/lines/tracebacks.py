@@ -16,12 +16,9 @@ from nccl_inspect.util.patterns import compile_later
 MARK = b"Traceback (most recent call last):"
 _OF_RAY = b": ray::"
 """With which Ray names the call that raised: the frames of that call follow, and then the exception."""
-_FAR = 5_000
-"""At most this many lines later: others print in between."""
-_FRAME = b'  File "'
-"""Others print lines that are indented, too."""
-_ENDS_NOTHING = compile_later(rb"SystemExit(?:: 0)?|GeneratorExit.*")
-"""With which programs end in order, or not at all."""
+_FAR = 5_000  # at most this many lines later: others print in between
+_FRAME = b'  File "'  # others print lines that are indented, too
+_ENDS_NOTHING = compile_later(rb"SystemExit(?:: 0)?|GeneratorExit.*")  # with which programs end in order, or not at all
 _EXCEPTION = compile_later(rb"[A-Za-z_]\w{0,100}(?:\.\w{1,100}){0,20}(?:: .*)?")
 _IS_NAMED = compile_later(rb"[\w.]*(?:\.|\b)[A-Z]\w*(?:$|:)|\w+\.\w")
 """A class begins with a capital, or comes with its module: ``socket.timeout``."""

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 _IMPOSSIBLE = (ValueError, OverflowError, IndexError, struct.error)
 """What zipfile raises, besides its own errors, for offsets and names that cannot be."""
-_MAX_NAME = 1 << 20
-"""The longest name or extended header of a member: tarfile reads them whole."""
+_MAX_NAME = 1 << 20  # the longest name or extended header of a member: tarfile reads them whole
 
 
 class Member(NamedTuple):
@@ -32,8 +31,7 @@ class Member(NamedTuple):
 class Wanted(NamedTuple):
     """Holds which members are given; others are skipped."""
 
-    by_name: Callable[[str], bool]
-    """Whether one may be wanted, by its name alone."""
+    by_name: Callable[[str], bool]  # whether one may be wanted, by its name alone
     by_head: Callable[[str, bytes | None], bool]
     """Whether it is, by its name and first bytes; None where they cannot be read."""
 
@@ -143,11 +141,6 @@ class _Readable:
 
 def read_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
     """Yield the logs in a zip archive, or what else is wanted, in the natural order of their names.
-
-    Args:
-        file: path or seekable file object.
-        count: learns how many packed bytes were dealt with.
-        wanted: which members are given.
 
     Raises:
         StreamError: the list of members cannot be read.

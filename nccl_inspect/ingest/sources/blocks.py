@@ -38,16 +38,12 @@ Progress = Callable[[int, int | None], None]
 class Source(Frozen):
     """One stream of log bytes."""
 
-    name: str
-    """Path, ``archive.tar.gz:path/in/it``, ``<stdin>``, ``<bytes>`` or ``<stream>``."""
+    name: str  # path, ``archive.tar.gz:path/in/it``, ``<stdin>``, ``<bytes>`` or ``<stream>``
     open: Callable[[], Pieces]
     """Gives the bytes as stored; those of an archive's member until the next source is asked for."""
-    is_cut: bool = False
-    """Whether it is some lines of a plain file that is not torn: bytes are taken as they are."""
-    allowance: Allowance = field(default_factory=Allowance)
-    """How much its input may unpack to."""
-    newest_first: bool = False
-    """Whether it is read from its end."""
+    is_cut: bool = False  # whether it is some lines of a plain file that is not torn: bytes are taken as they are
+    allowance: Allowance = field(default_factory=Allowance)  # how much its input may unpack to
+    newest_first: bool = False  # whether it is read from its end
 
 
 def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Iterator[Source]:
@@ -55,10 +51,6 @@ def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> I
 
     A folder gives the logs in it, an archive its members that look like logs. What is missing or unreadable is a source
     as well: reading it raises the error.
-
-    Args:
-        inputs: a path, a glob, ``-`` for standard input, bytes, a binary file object, or a list of these.
-        progress: called after each piece that was read.
     """
     inputs_found = files.find(inputs)
     total = files.size(inputs_found) if progress else None
@@ -72,12 +64,7 @@ def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> I
 
 
 def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
-    """Yield the sources that a file stands for.
-
-    Args:
-        file: a log or an archive.
-        count: after each piece how many bytes it had.
-    """
+    """Yield the sources that a file stands for."""
     data = file.open() if file.again else count_lengths(file.open(), count)
     allowance = Allowance()
     try:
@@ -213,12 +200,7 @@ def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
 
 
 def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
-    """Yield the lines in pieces of a source.
-
-    Args:
-        pieces: as they come.
-        look: number of bytes that decide whether torn lines are put together.
-    """
+    """Yield the lines in pieces of a source."""
     rest, size, seen, ends = b"", 0, 0, 0
     several = grown(pieces)
     for taken in several:
@@ -251,21 +233,18 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
 # the order of reading, and state where they are (Mended.stands).
 
 _LOOK = 4096
-MAX_TURNED = 64 << 20
-"""Bytes of a source that is read from its end: all of it must be in memory."""
+MAX_TURNED = 64 << 20  # bytes of a source that is read from its end: all of it must be in memory
 _TOO_LARGE = f"its newest line comes first, and it is too large to be turned round (more than {MAX_TURNED >> 20} MB)"
 _SORT = "export it with the oldest line first: gcloud --order=asc, logcli --forward, Logs Insights | sort @timestamp"
 _COLUMNS = frozenset(
     b"message @message textpayload jsonpayload.message logmessage logentry content _raw line log body msg".split()
-)
-"""Names of columns with log lines, in small letters: one of them is in the first line of a table."""
+)  # names of columns with log lines, in small letters: one of them is in the first line of a table
 
 
 class Reader(Protocol):
     """Takes bytes as they come and gives lines."""
 
-    lines: int
-    """Line ends seen."""
+    lines: int  # line ends seen
 
     def feed(self, data: bytes, /) -> Iterator[Numbered]:
         """Return the lines that are whole by now."""
@@ -275,12 +254,7 @@ class Reader(Protocol):
 
 
 def records_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInputError]:
-    """Yield the lines of a source, then the error that ended it if there was one.
-
-    Args:
-        source: to read.
-        turned: whether its last line is the oldest one, so that it is read from its end.
-    """
+    """Yield the lines of a source, then the error that ended it if there was one."""
     try:
         if source.is_cut:
             yield from blocks(source)

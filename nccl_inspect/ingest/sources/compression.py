@@ -23,8 +23,7 @@ VARIABLE = "NCCLINSPECT_MAX_UNPACKED"
 """The environment variable that sets the limit, such as ``200G``; the option ``--max-unpacked`` is the same."""
 _DEFAULT = 64 << 30
 _FREE = 2 << 30
-_RATIO = 2000
-"""Logs pack to a twentieth, a flood of one line to a thousandth."""
+_RATIO = 2000  # logs pack to a twentieth, a flood of one line to a thousandth
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = compile_later(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
@@ -105,10 +104,8 @@ def _words(number: int) -> str:
     return f"{number // _UNITS[unit]}{unit}"
 
 
-_MAGIC = 6
-"""The longest of the beginnings below."""
-_MEMORY = 128 << 20
-"""What a decoder may take for its window: enough for ``xz -9`` and ``zstd --long=27``."""
+_MAGIC = 6  # the longest of the beginnings below
+_MEMORY = 128 << 20  # what a decoder may take for its window: enough for ``xz -9`` and ``zstd --long=27``
 _ZSTD_STEP = 1024
 """Packed bytes given to zstd at a time: it takes no limit for what it gives back (at most 128 kB for 4 bytes)."""
 _ZSTD_COMMAND = "zstd -dc FILE | nccl-inspect summarize"
@@ -155,10 +152,6 @@ def is_packed(head: bytes) -> bool:
 
 def unpack_data(data: Pieces, allowance: Allowance | None = None) -> Pieces:
     """Return the data, unpacked once if it is packed.
-
-    Args:
-        data: as stored.
-        allowance: how much it may unpack to.
 
     Raises:
         StreamError: the data is damaged, breaks off or unpacks to too much; what came before that was given.

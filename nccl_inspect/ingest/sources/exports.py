@@ -33,15 +33,11 @@ _OPENERS = frozenset('[{"')
 _CONTEXT = ("columns", "fields", "stream")
 """Members that say what the lists beside them mean: names of columns, labels of a stream."""
 _MARK = "NCCL "
-_MOST = 4
-"""Records per line that is not one: with fewer, the file is a log that begins with some JSON."""
-_MAX_DEPTH = 8
-"""Arrays and objects around the records."""
-_DONE = 1 << 16
-"""Characters that were read and are still kept."""
+_MOST = 4  # records per line that is not one: with fewer, the file is a log that begins with some JSON
+_MAX_DEPTH = 8  # arrays and objects around the records
+_DONE = 1 << 16  # characters that were read and are still kept
 _MAX_RECORD = BLOCK
-_MAX_TEXT = 8 << 20
-"""The longest string: a log that is one string is longer than a record."""
+_MAX_TEXT = 8 << 20  # the longest string: a log that is one string is longer than a record
 
 
 class _Frame(NamedTuple):
@@ -87,24 +83,19 @@ class Document:
 
     def __init__(self, turned: bool = False, paths: Iterable[str] = ()) -> None:
         self.paths = list(paths)
-        self._path = ""
-        """Where the message of the record before stood."""
+        self._path = ""  # where the message of the record before stood
         self._step = -1 if turned else 1
-        self.lines = self.records = self.others = 0
-        """Lines seen; records given, and lines given as they are."""
+        self.lines = self.records = self.others = 0  # lines seen; records given, and lines given as they are
         self._is_in_line = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._json = json.JSONDecoder(strict=False)
         self._text = ""
         self._at = 0
-        self._since = 0
-        """Where what was not given begins: in the same line as ``_at``."""
-        self._number = 1
-        """Of the line in which ``_at`` is."""
+        self._since = 0  # where what was not given begins: in the same line as ``_at``
+        self._number = 1  # of the line in which ``_at`` is
         self._key: str | None = None
         self._frames: list[_Frame] = []
-        self._wanted = 0
-        """Characters to wait for before parsing is tried again."""
+        self._wanted = 0  # characters to wait for before parsing is tried again
 
     def feed(self, data: bytes) -> Iterator[Numbered]:
         """Yield the records that are whole by now."""
@@ -293,10 +284,8 @@ def _path(fields: Mapping[str, Any]) -> str:
     return next((path for path in MESSAGES if isinstance(fields.get(path), str)), "")
 
 
-_UNIT = re.compile(r" \[[^\]]*\]$")
-"""What Azure puts after a name: ``TimeGenerated [UTC]``."""
-_MAX_ROW = 1 << 17
-"""Bytes of the longest row; after that a quote that does not end is taken for text."""
+_UNIT = re.compile(r" \[[^\]]*\]$")  # what Azure puts after a name: ``TimeGenerated [UTC]``
+_MAX_ROW = 1 << 17  # bytes of the longest row; after that a quote that does not end is taken for text
 
 
 def table_reader(head: bytes, turned: bool = False) -> Sheet | None:
@@ -327,11 +316,9 @@ class Sheet(LineReader):
         super().__init__()
         self._step = -1 if turned else 1
         self._names = names
-        self._messages = [name for name in MESSAGES if name in names]
-        """The columns that may hold the lines."""
+        self._messages = [name for name in MESSAGES if name in names]  # the columns that may hold the lines
         self._delimiter = delimiter
-        self._row: list[bytes] = []
-        """The lines of a row that has not ended."""
+        self._row: list[bytes] = []  # the lines of a row that has not ended
         self._size = self._quotes = self._number = 0
 
     def _take(self, line: bytes) -> Iterator[Numbered]:

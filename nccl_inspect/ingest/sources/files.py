@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from nccl_inspect.ingest.sources.remote import Remote
 
 
-Place: TypeAlias = "Path | Remote"
-"""Where a file is that any process can open."""
+Place: TypeAlias = "Path | Remote"  # where a file is that any process can open
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 _WILD = frozenset("*?[")
-MAX_KEPT = 16 << 20
-"""Bytes of a stream that are kept, should it have to be read again."""
+MAX_KEPT = 16 << 20  # bytes of a stream that are kept, should it have to be read again
 _TURN = f"its newest line comes first, and a stream of more than {MAX_KEPT >> 20} MB cannot be reversed"
 _KINDS = "a path, bytes, an open file, or a list of these"
 
@@ -42,25 +40,18 @@ class File(Frozen):
 
     name: str
     open: Callable[[], Pieces]
-    size: int | None = None
-    """Bytes as stored; None where that is not known."""
-    again: bool = True
-    """Whether it can be opened more than once, at no cost."""
+    size: int | None = None  # bytes as stored; None where that is not known
+    again: bool = True  # whether it can be opened more than once, at no cost
     place: Place | None = None
-    stream: Any = None
-    """A seekable file object, as zip archives need it, for an input that has none."""
-    problem: StreamError | None = None
-    """Why it cannot be opened."""
-    found: bool = False
-    """Found in a folder, not named by the user."""
-    without: frozenset[str] = frozenset()
-    """Members of an archive that are not logs, whatever they look like: evidence."""
+    stream: Any = None  # a seekable file object, as zip archives need it, for an input that has none
+    problem: StreamError | None = None  # why it cannot be opened
+    found: bool = False  # found in a folder, not named by the user
+    without: frozenset[str] = frozenset()  # members of an archive that are not logs, whatever they look like: evidence
 
 
 Beside: TypeAlias = Callable[[str, bytes], bool]
 """Whether a file in a folder is of use although it is not a log, by its name and first bytes."""
-Pass: TypeAlias = Callable[[str, str], None]
-"""Takes the name of a file in a folder that is of no use, and why."""
+Pass: TypeAlias = Callable[[str, str], None]  # takes the name of a file in a folder that is of no use, and why
 Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | TextIO | File
 
 
@@ -126,10 +117,6 @@ def can_read_again(files: Iterable[File]) -> bool:
 def require_again(files: Iterable[File], turned: Iterable[str]) -> None:
     """Make sure that everything can be read once more.
 
-    Args:
-        files: that :func:`lasting` gave.
-        turned: the names of those for which it has to be.
-
     Raises:
         NoInputError: there is a stream that was too long to be kept.
     """
@@ -143,8 +130,7 @@ class _Kept:
     def __init__(self, file: File) -> None:
         self._file = file
         self._pieces: list[bytes] | None = None
-        self.is_whole = False
-        """Whether it can be opened again."""
+        self.is_whole = False  # whether it can be opened again
 
     def __call__(self) -> Pieces:
         """Return the bytes, from the first one on."""
@@ -282,11 +268,7 @@ _PREVIOUS = compile_later(rf"(?P<stem>.+)[._-](?:previous|prev|old)(?P<suffix>\.
 
 
 def order(names: Sequence[str]) -> list[int]:
-    """Return the places of files in the order to read them: rotated files come before the current one.
-
-    Args:
-        names: of the files, in the order in which they were given; of those that belong together only that changes.
-    """
+    """Return the places of files in the order to read them: rotated files come before the current one."""
     if len(names) == 1:
         return [0]
     places = {name: place for place, name in enumerate(names)}
@@ -335,12 +317,7 @@ def find_in_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterato
 
 
 def walk_folder(folder: Path, problems: list[OSError]) -> Iterator[Path]:
-    """Yield the files below a folder, without what is hidden; links to folders are not followed.
-
-    Args:
-        folder: to begin with.
-        problems: why folders could not be read; more are added.
-    """
+    """Yield the files below a folder, without what is hidden; links to folders are not followed."""
     for root, folders, names in os.walk(folder, onerror=problems.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (path for name in folders if (path := Path(root, name)).is_symlink())
@@ -348,14 +325,7 @@ def walk_folder(folder: Path, problems: list[OSError]) -> Iterator[Path]:
 
 
 def find_entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> File | None:
-    """Return the file, if it looks like a log or an archive, or is wanted beside it; mostly the name decides.
-
-    Args:
-        folder: that was named.
-        path: of a file below it.
-        beside: decides which files that are not logs are wanted.
-        passed: called with its name and the reason if it is of no use.
-    """
+    """Return the file, if it looks like a log or an archive, or is wanted beside it; mostly the name decides."""
     inside = "/".join(path.parts[len(folder.parts) :])
     if log_detection.is_left_out(inside) and not (beside and log_detection.is_document(inside)):
         passed(str(path), OTHER)

@@ -19,8 +19,7 @@ from nccl_inspect.ingest.sources.files import File, Input, Place
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, check_size, failing, pieces
 from nccl_inspect.util.records import Frozen, frozen
 
-_SLACK = 4
-"""What is larger than its share by less than the share divided by this stays whole."""
+_SLACK = 4  # what is larger than its share by less than the share divided by this stays whole
 _FIRST = 0.85
 """How much the first process reads, as a part of what each other does: most of what is new comes at the beginning of a
 log, and it puts together what the others found."""
@@ -32,17 +31,12 @@ class Part(Frozen):
 
     name: str
     place: Place | None
-    found: bool = False
-    """As in :class:`~nccl_inspect.ingest.sources.files.File`."""
+    found: bool = False  # as in :class:`~nccl_inspect.ingest.sources.files.File`
     start: int = 0
-    end: int | None = None
-    """None: up to the end of the file."""
-    size: int = 0
-    """Bytes as stored."""
-    problem: tuple[str, str] | None = None
-    """Why there is nothing to read, and what to do about it."""
-    without: frozenset[str] = frozenset()
-    """As in :class:`~nccl_inspect.ingest.sources.files.File`."""
+    end: int | None = None  # none: up to the end of the file
+    size: int = 0  # bytes as stored
+    problem: tuple[str, str] | None = None  # why there is nothing to read, and what to do about it
+    without: frozenset[str] = frozenset()  # as in :class:`~nccl_inspect.ingest.sources.files.File`
 
     @property
     def is_whole(self) -> bool:
@@ -51,13 +45,7 @@ class Part(Frozen):
 
 
 def plan_parts(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[list[Part]]:
-    """Return what each of several processes is to read, in the order of the inputs; nothing where one is to read all.
-
-    Args:
-        inputs: paths, globs, URLs; with anything else there is nothing to share out.
-        jobs: maximum number of processes.
-        smallest: bytes that are worth a process.
-    """
+    """Return what each of several processes is to read, in order of the inputs; nothing where one is to read all."""
     can_be_shared = all(  # any process could open it, or would say why it cannot
         item.place is not None or item.problem is not None
         if isinstance(item, File)
@@ -131,12 +119,7 @@ def _read(place: Place | None, start: int, size: int = BLOCK) -> bytes:
 
 
 def read(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.Source]:
-    """Yield the sources of a part; one of some lines of a file is read as it is.
-
-    Args:
-        part: to read.
-        progress: called after each piece with its length.
-    """
+    """Yield the sources of a part; one of some lines of a file is read as it is."""
     if part.place is None:
         yield blocks.Source(part.name, failing(StreamError(*part.problem or ("not found", ""))))
     elif part.is_whole:

@@ -14,8 +14,7 @@ from nccl_inspect.util.records import Frozen, frozen
 from nccl_inspect.util.secrets import mask_secrets
 
 _WEB = re.compile(r"https?://[^?#]*")
-WHOLE = 4 << 20
-"""Bytes up to which an object is fetched by one request: a store answers slowly, and then fast."""
+WHOLE = 4 << 20  # bytes up to which an object is fetched by one request: a store answers slowly, and then fast
 _MAX_WORDS = 200
 
 

@@ -12,14 +12,10 @@ from typing import Any, TypeAlias
 
 from nccl_inspect.util.text import encode
 
-BLOCK = 1 << 20
-"""Bytes read or unpacked at a time, and the longest line that is kept whole; a longer one is cut there."""
-GROWN = 4 << 20
-"""Bytes of a piece of a large file."""
-_WAIT = 0.1
-"""Seconds for which bytes of a pipe are collected."""
-HEAD = 1 << 16
-"""Number of leading bytes that decide whether something is a log."""
+BLOCK = 1 << 20  # bytes read or unpacked at a time, and the longest line that is kept whole; a longer one is cut there
+GROWN = 4 << 20  # bytes of a piece of a large file
+_WAIT = 0.1  # seconds for which bytes of a pipe are collected
+HEAD = 1 << 16  # number of leading bytes that decide whether something is a log
 
 Pieces: TypeAlias = Iterator[bytes]
 
