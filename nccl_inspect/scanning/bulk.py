@@ -8,8 +8,8 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from nccl_inspect.event.types import ChannelConnect
@@ -43,34 +43,25 @@ def rejoin_block(lines: Lines, grammar: Grammar) -> Lines:
     if lines.mended is not None or len(lines.text) > MOST or prefix.MARK not in lines.text:
         return lines
     given = envelopes.clean_lines(lines.lines, lines.text)
-    broken = dict(_broken(given, grammar))
-    if not broken:
-        return lines
+    width = max(map(len, given))
     whole, numbers, at = list[bytes](), list[int](), 0
     while at < len(given):
-        pieces, line = broken.get(at, (1, given[at]))
+        pieces, line = _rejoin_pieces(given, at, width, grammar) or (1, given[at])
         whole.append(line)
         numbers.append(at + 1)
         at += pieces
-    return Lines(whole, lines.size, Mended(numbers, len(given)))
-
-
-def _broken(lines: Sequence[bytes], grammar: Grammar) -> Iterator[tuple[int, tuple[int, bytes]]]:
-    """Yield where a broken line begins, how many lines it takes, and what it was."""
-    width = max(map(len, lines))
-    others = [place for place, line in enumerate(lines[1:]) if _USUAL not in line]
-    for place, line in zip(others, map(lines.__getitem__, others), strict=True):
-        if prefix.MARK in line and _OWN.search(lines[place + 1]) is None and len(line) >= _NARROWEST:
-            parts = prefix.split(line)
-            if parts and not _is_known(parts[1], grammar) and (made := _rejoin_pieces(lines, place, width, grammar)):
-                yield place, made
+    return lines if len(whole) == len(given) else Lines(whole, lines.size, Mended(numbers, len(given)))
 
 
 def _rejoin_pieces(lines: Sequence[bytes], place: int, width: int, grammar: Grammar) -> tuple[int, bytes] | None:
-    """Return the number of lines and what they are together; None when that is not a message."""
-    quote = _QUOTE.match(lines[place])
-    tried = [lines[place]]
-    for size, (above, line) in enumerate(zip(lines[place:], lines[place + 1 : place + _PIECES], strict=False), 2):
+    """Return the number of lines and what they are together; None when that is not a message, or the first is one."""
+    first, *below = lines[place : place + _PIECES]
+    if not below or _USUAL in below[0] or len(first) < _NARROWEST or prefix.MARK not in first or _OWN.search(below[0]):
+        return None
+    if (own := prefix.split(first)) is None or _is_known(own[1], grammar):
+        return None
+    quote, tried = _QUOTE.match(first), [first]
+    for size, (above, line) in enumerate(pairwise((first, *below)), 2):
         rest = _QUOTE.sub(b"", line, count=1) if quote else line
         if _OWN.search(rest) or len(above) + len(rest.split(maxsplit=1)[0]) + 1 < width:
             return None  # the word had had room
@@ -128,7 +119,7 @@ class BulkScanner(Scanner):
         text = lines.text
         if counts.pending or self.cut_width:
             self._by_line(lines, counts)
-        elif lines.mended is None and _is_sparse(text):
+        elif lines.mended is None and text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
             self._sparse(lines, counts)
         elif not lines.mended and (repeats := sparse.find_repeats(lines)) and self._flood(repeats, counts):
             pass
@@ -234,7 +225,15 @@ class BulkScanner(Scanner):
 
     def _text(self, rest: bytes, origin: Origin) -> Text:
         text = super()._text(rest, origin)
-        if _is_template(rest, text):
+        # A text stands for those of all channels if it has the number where connection lines have it.
+        if (
+            text.parsed is not None
+            and text.parsed.kind is ChannelConnect
+            and rest == b"INFO " + text.message
+            and rest.startswith(_CHANNEL)
+            and rest[_DIGITS_END - 2 : _DIGITS_END] in _BITS
+            and rest[_DIGITS_END : _DIGITS_END + 1] in (b"/", b" ")
+        ):
             if len(self._templates) >= _MAX_TEMPLATES:
                 self._templates.clear()
             self._templates[rest[_DIGITS_END:]] = Template(rest[_DIGITS_END:], text)
@@ -264,7 +263,8 @@ class BulkScanner(Scanner):
         counts.add(sum(repeats.numbers[line] for line in recognized), unknown)
         for back, line in reversed([*islice(repeats.last_of(others), TAIL)]):
             counts.add_other(numbers[-1 - back], others[line])
-        begin, end = repeats.count_before()
+        begin = sparse.find_first(repeats.cycle, repeats.numbers)
+        end = sparse.find_first(reversed(repeats.end), repeats.numbers)
         self._collector.take_repeated(
             [
                 Repeated(numbers[begin[line]], numbers[-1 - end[line]], repeats.numbers[line], *recognized[line])
@@ -282,7 +282,9 @@ class BulkScanner(Scanner):
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.clean_lines(lines.lines, text))
         size, picked, signs = self._sieve.pick_lines(text)
-        if last_error.MARK in signs or (_may_have_partials(text, signs) and envelopes.has_partials(text)):
+        partials = (sign.translate(None, sparse.DIGITS) for sign in envelopes.SIGNS_OF_PARTIALS)
+        may_have_partials = b"{" in text[: envelopes.LOOK] or any(sign in signs for sign in partials)
+        if last_error.MARK in signs or (may_have_partials and envelopes.has_partials(text)):
             self._by_line(lines, counts)
             return
         numbers = counts.number(size)
@@ -299,26 +301,3 @@ class BulkScanner(Scanner):
             else:
                 counts.add_other(numbers[index], line)
         self._collector.take(block)
-
-
-def _is_sparse(text: bytes) -> bool:
-    """Return whether few lines of a block are NCCL's."""
-    return text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK)
-
-
-def _may_have_partials(text: bytes, signs: bytes) -> bool:
-    """Return whether lines may continue in the next one, by what the lines worth a look look like."""
-    partials = (sign.translate(None, sparse.DIGITS) for sign in envelopes.SIGNS_OF_PARTIALS)
-    return b"{" in text[: envelopes.LOOK] or any(sign in signs for sign in partials)
-
-
-def _is_template(rest: bytes, text: Text) -> bool:
-    """Return whether a text stands for those of all channels: it has the number where connection lines have it."""
-    return (
-        text.parsed is not None
-        and text.parsed.kind is ChannelConnect
-        and rest == b"INFO " + text.message
-        and rest.startswith(_CHANNEL)
-        and rest[_DIGITS_END - 2 : _DIGITS_END] in _BITS
-        and rest[_DIGITS_END : _DIGITS_END + 1] in (b"/", b" ")
-    )

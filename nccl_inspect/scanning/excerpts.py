@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
@@ -202,6 +202,7 @@ class Excerpt:
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
         self._scanner = Scanner(grammar)
+        self.productions = self._scanner.productions
         self._foreign: list[Production] = []
         self._possible: list[tuple[bytes, Production]] = []
         """The productions that may have a message in the text, by what it would hold."""
@@ -211,11 +212,6 @@ class Excerpt:
         self._seen: dict[bytes, tuple[Origin, Text] | None] = {}
         """The message that a text is as a whole: programs print the same lines again and again."""
         self.read = 0  # lines that only this reading knows
-
-    @property
-    def productions(self) -> set[Production]:
-        """Return the productions that recognised a line."""
-        return self._scanner.productions
 
     def scan(self, lines: Sequence[bytes], counts: Counts, sink: Sink) -> None:
         """Read lines as those of a log are read, and what tells nothing then without what stands around it."""
@@ -231,7 +227,11 @@ class Excerpt:
         begun = {
             number: whole for number, _, text in rows if number in torn and (whole := self._read_begun_warning(text))
         }
-        recognized = {number for number, _, text in rows if text.parsed and not _is_vague(text.parsed.production)}
+        recognized = {
+            number
+            for number, _, text in rows
+            if (one := text.parsed) and not (one.production.general or one.production.rest)
+        }
         unknown = {number for number, _, text in rows if text.parsed is None}
         begins = {number for number, _, text in rows if text.parsed}
         anew: set[int] = set()
@@ -290,7 +290,7 @@ class Excerpt:
         ways = (way for line in plain for way in islice(decoration.plainer(line), 1, None))
         together = b"\n".join((block, b" ".join(inner), b"".join(inner), *ways))
         self._seen.clear()
-        self._foreign = [p for p in self._grammar.find_foreign(together) if not _is_vague(p)]
+        self._foreign = [p for p in self._grammar.find_foreign(together) if not (p.general or p.rest)]
         self._possible = [
             (sign, production)
             for sign, candidates in _index_signs(self._grammar)
@@ -323,9 +323,12 @@ class Excerpt:
         for text in decoration.plainer(line) if MARK in line else ():
             if message := find_quoted_statement(text, self._grammar):
                 return Reading(place, 1, [message])
-        is_printed = _PRINTED.search(line) is not None
-        old = next(filter(None, map(self._read_old, decoration.layers(line))), None) if is_printed else None
-        return Reading(place, 1, [old]) if old else None
+        for text in decoration.layers(line) if _PRINTED.search(line) else ():
+            # A line of NCCL before 2.4 is known by its prefix: its message is not.
+            old = None if prefix.MARK in text or _FORMAT.search(text) else _LEVEL.match(text)
+            if old and (origin := _origin(old)):
+                return Reading(place, 1, [(origin, Text(decode(old["level"]), old["text"], None))])
+        return None
 
     def _mentions(self, lines: Sequence[bytes]) -> Iterator[Reading]:
         """Yield the errors that a question of few lines mentions, if it tells nothing else."""
@@ -347,14 +350,11 @@ class Excerpt:
         for text in decoration.plainer(line):
             if message := self._read_message(text):
                 return [message]
-        parts = [*decoration.parts(line), *self._sentences(line)]
+        parts = decoration.parts(line)
+        # The lines of a multi-line message may be in one.
+        if begins := sorted(at for lead in self._grammar.continuing_leads() if (at := line.find(lead)) > 0):
+            parts += (line[a:b].strip() for a, b in pairwise((0, *begins, len(line))))
         return list(filter(None, map(self._read_message, parts))) if parts != [line] else []
-
-    def _sentences(self, line: bytes) -> Iterator[bytes]:
-        """Yield the lines of a multi-line message that are in one."""
-        begins = sorted(at for lead in self._grammar.continuing_leads() if (at := line.find(lead)) > 0)
-        if begins:
-            yield from (line[a:b].strip() for a, b in zip([0, *begins], [*begins, len(line)], strict=True))
 
     def _read_message(self, line: bytes) -> tuple[Origin, Text] | None:
         """Return the message that a line near here is, without what stands around it."""
@@ -397,12 +397,6 @@ class Excerpt:
         parsed = self._parse_message(text)
         return (prefix.ALONE, Text(_level(parsed), text, parsed)) if parsed and is_telling(parsed) else None
 
-    def _read_old(self, text: bytes) -> tuple[Origin, Text] | None:
-        """Return a line of NCCL before 2.4 by its prefix: its message is not known."""
-        old_line = None if prefix.MARK in text or _FORMAT.search(text) else _LEVEL.match(text)
-        origin = _origin(old_line) if old_line else None
-        return (origin, Text(decode(old_line["level"]), old_line["text"], None)) if old_line and origin else None
-
     def _parse_message(self, message: bytes) -> Parsed | None:
         """Return a message that may have lost its full stop, or got one; numbers may be left out."""
         for text in (message, message + b".", message.rstrip(b".:;!")):
@@ -422,11 +416,6 @@ def _torn_off(lines: Sequence[bytes]) -> set[int]:
         for number, line in enumerate(lines, 1)
         if number == last or (full and len(line) == width) or line.rstrip().endswith((b"...", b"\xe2\x80\xa6"))
     }
-
-
-def _is_vague(production: Production) -> bool:
-    """Return whether a production takes whatever has a form, such as any exception: that may be a known one."""
-    return production.general or production.rest
 
 
 def _may_continue(line: bytes) -> bool:

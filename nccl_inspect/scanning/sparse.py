@@ -30,10 +30,6 @@ class Repeats(NamedTuple):
     cycle: list[bytes]  # the lines that come in turn, or all of them
     end: list[bytes]  # the last lines: at least as many
 
-    def count_before(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
-        """Return how many lines come before the first of each kind, and how many after the last one."""
-        return _find_first(self.cycle, self.numbers), _find_first(reversed(self.end), self.numbers)
-
     def last_of(self, lines: Container[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield those of some kinds from the last one on, each with how many lines come after it."""
         if not lines:
@@ -72,18 +68,16 @@ def _cycle(text: bytes) -> int:
     width = text.find(first, 1) if first else -1
     while 0 < width < _LOOK and text[width - 1 : width] != b"\n":
         width = text.find(first, width + 1)
-    return width if 0 < width < _LOOK and _is_periodic(text, width) else 0
-
-
-def _is_periodic(text: bytes, width: int) -> bool:
-    """Return whether each byte is the same as that ``width`` bytes before; compared in parts, which are not copied."""
+    if not 0 < width < _LOOK:
+        return 0
+    # Each byte is the same as that so many before; compared in parts, which are not copied.
     some = text[: _LOOK // width * width]
     end = len(text) // len(some) * len(some)
     again = (text.startswith(some, at) for at in range(0, end, len(some)))
-    return some.startswith(some[width:]) and all(again) and some.startswith(text[end:])
+    return width if some.startswith(some[width:]) and all(again) and some.startswith(text[end:]) else 0
 
 
-def _find_first(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
+def find_first(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
     """Return how many lines come before the first of each kind."""
     left = set(wanted)
     places = {}
@@ -168,7 +162,9 @@ class Sieve:
         shapes = text.translate(None, DIGITS).split(b"\n")
         worth = self._worth(set(shapes) - self._idle)
         places = list(compress(range(len(shapes)), map(worth.__contains__, shapes)))
-        lines = _find_named(text, len(places))
+        # Most are lines of NCCL's usual level, which are found faster.
+        lines = _with(_USUAL, text) if places else []
+        lines = _with(_NAME, text) if len(lines) < len(places) else lines
         if len(lines) < len(places):  # others were chosen as well, or digits stand in the name
             every = text.split(b"\n")
             lines = [every[place] for place in places]
@@ -183,15 +179,6 @@ class Sieve:
             self._idle.clear()
         self._idle.update(shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH)
         return worth
-
-
-def _find_named(text: bytes, size: int) -> list[bytes]:
-    """Return the lines that hold NCCL's name, if there are that many at most.
-
-    Most are lines of its usual level, which are found faster.
-    """
-    lines = _with(_USUAL, text) if size else []
-    return _with(_NAME, text) if len(lines) < size else lines
 
 
 def _with(name: bytes, text: bytes) -> list[bytes]:
@@ -212,19 +199,9 @@ def with_tail(
     """Return the picked lines before the tail, and the tail with as many others as are kept, each marked if picked."""
     taken = {index for index, _ in picked}
     begin = _begin_of_tail(size, taken)
-    ending = enumerate(_last(text, size - begin), begin)
+    ending = enumerate(text.rsplit(b"\n", size - begin)[begin - size :], begin)
     early = [(index, line) for index, line in picked if index < begin]
     return early, ((index, line, index in taken) for index, line in ending)
-
-
-def _last(text: bytes, size: int) -> list[bytes]:
-    """Return the last lines."""
-    at = len(text)
-    for _ in range(size):
-        at = text.rfind(b"\n", 0, at)
-        if at < 0:
-            break
-    return text[at + 1 :].split(b"\n")
 
 
 def with_frames(
