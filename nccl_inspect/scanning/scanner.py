@@ -111,7 +111,7 @@ class Scanner:
             self._take(number, origin, parts[1], line, counts, sink)
         elif parts and self._open_envelope(number, Inner(line, stated or NOTHING), counts, sink):
             return
-        elif parts is None or prefix.is_prose(parts[0]):
+        elif parts is None or not prefix.PREFIX_END.search(parts[0]):
             self._take_unprefixed(number, line, counts, sink, stated or NOTHING)
         else:
             self._text(parts[1], prefix.NOBODY)  # its message tells the release all the same
@@ -153,22 +153,19 @@ class Scanner:
             sink(number, own, text)
         return True
 
-    def _take_inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
-        """Read what stood in a whole-line envelope: whole, or a part of a line."""
-        if counts.pending or inner.stated.partial or envelopes.has_partials(inner.text):
-            part = _find_part(inner.text)
-            part = Inner(part.text, part.stated.add_outer(inner.stated)) if part else inner
-            if self._join_parts(number, part, counts, sink):
-                return
-        self._inner(number, inner, counts, sink)
-
     def _open_envelope(self, number: int, line: Inner, counts: Counts, sink: Sink) -> bool:
         """Take the lines out of a whole-line envelope; False when there is none."""
         for text, stated in envelopes.peel_all(*line):
             if inners := envelopes.contents(text):
                 self.unwrap()
                 for inner in inners:
-                    self._take_inner(number, Inner(inner.text, inner.stated.add_outer(stated)), counts, sink)
+                    inner = Inner(inner.text, inner.stated.add_outer(stated))
+                    if counts.pending or inner.stated.partial or envelopes.has_partials(inner.text):
+                        own = _find_part(inner.text)
+                        part = Inner(own.text, own.stated.add_outer(inner.stated)) if own else inner
+                        if self._join_parts(number, part, counts, sink):
+                            continue
+                    self._inner(number, inner, counts, sink)
                 return True
         return False
 
@@ -302,7 +299,7 @@ class Scanner:
         """Know from here on that lines are in envelopes: known texts do not account for their trailers."""
         if not self.wrapped:
             self.wrapped, self._needles = True, None
-            self._texts.forget()
+            self._texts = Memory(MAX_TEXTS, MAX_REMEMBERED)
 
     def _origin_of(self, head: bytes) -> Origin | None:
         return self._origins.young[head] if head in self._origins.young else self._origin(head)

@@ -243,12 +243,8 @@ _ANYWHERE = compile_later(
 )
 
 
-def is_prose(head: bytes) -> bool:
-    """Return whether what precedes ``NCCL`` is a sentence: it does not end as prefixes do, and not with half of one."""
-    return _END.search(head) is None
-
-
-_END = compile_later(rb"[\])\d:*?>] *$|^ *$")
+PREFIX_END = compile_later(rb"[\])\d:*?>] *$|^ *$")
+"""How what precedes ``NCCL`` ends where it is no sentence: as prefixes do, or with half of one."""
 _DIGITS = compile_later(rb"\d+")
 _MAX_LEADS = 32
 

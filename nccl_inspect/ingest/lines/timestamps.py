@@ -42,10 +42,6 @@ class Memory(Generic[Seen]):
             self.keep(seen, entry)
         return entry
 
-    def forget(self) -> None:
-        """Give up all that is remembered."""
-        self.young, self._old, self._taken = {}, {}, 0
-
     def keep(self, seen: bytes, meaning: Seen) -> None:
         """Remember something."""
         self._taken += len(seen)
@@ -163,17 +159,14 @@ class Timed:
         if match is None:
             return None
         key = _TIME.sub(_zeros, head)
-        if match[0][2:3] == b":" and match.start() < _WIDTH:
-            self._begins(head, key, match.start() + _SECONDS)
+        if match[0][2:3] == b":" and match.start() < _WIDTH:  # remember how the prefix and its key begin
+            end = match.start() + _SECONDS
+            if end not in self._ends:
+                self._ends = (end, *self._ends)[:_MAX_ENDS]
+            if len(self._beginnings) >= _MAX_BEGINNINGS:
+                self._beginnings.clear()
+            self._beginnings[head[:end]] = key[:end]
         return key
-
-    def _begins(self, head: bytes, key: bytes, end: int) -> None:
-        """Remember how a prefix and its key begin."""
-        if end not in self._ends:
-            self._ends = (end, *self._ends)[:_MAX_ENDS]
-        if len(self._beginnings) >= _MAX_BEGINNINGS:
-            self._beginnings.clear()
-        self._beginnings[head[:end]] = key[:end]
 
     def proven(self, key: bytes) -> Frame | None:
         """Return what prefixes with a key have in common, as soon as it tells their origin."""
@@ -202,7 +195,7 @@ class Timed:
         """Remember the origin of a prefix."""
         times = list(_TIME.finditer(head))
         if origin.time is not None:
-            times = [match for match in times if _states(origin.time, match[0])]
+            times = [match for match in times if origin.time.count(match[0].decode("ascii")) == 1]
         if not times or (origin.time is not None and len(times) > 1):
             return
         match, stamp = times[0], None
@@ -219,11 +212,6 @@ class Timed:
             if len(self._siblings) >= _MAX_BEGINNINGS:
                 self._siblings.clear()
             self._siblings[key[: printer.start()]] = frame
-
-
-def _states(stamp: str, time: bytes) -> bool:
-    """Return whether a stamp has a time, once."""
-    return stamp.count(time.decode("ascii")) == 1
 
 
 def _zeros(time: re.Match[bytes]) -> bytes:

@@ -66,11 +66,10 @@ _MAX_DIGITS = 1000
 
 def natural(path: str) -> list[list[str | int]]:
     """Return a key that sorts as people count: ``rank2`` before ``rank10``."""
-    return [_parts(part) for part in path.split("/")]
-
-
-def _parts(name: str) -> list[str | int]:
-    return [int(part[:_MAX_DIGITS]) if index % 2 else part for index, part in enumerate(_DIGITS.split(name))]
+    return [
+        [int(part[:_MAX_DIGITS]) if index % 2 else part for index, part in enumerate(_DIGITS.split(name))]
+        for name in path.split("/")
+    ]
 
 
 def _name(path: str) -> str:
