@@ -209,8 +209,9 @@ def fold(
     reader = Reader()
     state = _fill_fold(reader, _pieces(reader.fold, inputs, given, progress, jobs), interruption)
     turned = set() if state.partial else line_order.sources(state)
-    if turned:
-        files.require_again(given, turned)
+    if turned and not files.can_read_again(given):
+        what = f"its newest line comes first, and a stream of more than {files.MAX_KEPT >> 20} MB cannot be reversed"
+        raise NoInputError(f"{', '.join(sorted(turned))}: {what}", "… | tac | nccl-inspect summarize, or name a file")
     widths = {} if state.partial or not files.can_read_again(given) else unrecognised.cut_widths(state)
     if turned or widths:
         state = _fill_fold(Reader(widths=widths), _read_all(given, None, turned), interruption)

@@ -30,7 +30,6 @@ Place: TypeAlias = "Path | Remote"  # where a file is that any process can open
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 _WILD = frozenset("*?[")
 MAX_KEPT = 16 << 20  # bytes of a stream that are kept, should it have to be read again
-_TURN = f"its newest line comes first, and a stream of more than {MAX_KEPT >> 20} MB cannot be reversed"
 _KINDS = "a path, bytes, an open file, or a list of these"
 
 
@@ -114,43 +113,30 @@ def can_read_again(files: Iterable[File]) -> bool:
     return all(file.open.is_whole for file in files if isinstance(file.open, _Kept))
 
 
-def require_again(files: Iterable[File], turned: Iterable[str]) -> None:
-    """Make sure that everything can be read once more.
-
-    Raises:
-        NoInputError: there is a stream that was too long to be kept.
-    """
-    if not can_read_again(files):
-        raise NoInputError(f"{', '.join(sorted(turned))}: {_TURN}", "… | tac | nccl-inspect summarize, or name a file")
-
-
 class _Kept:
     """Opens a stream, and opens it again."""
 
     def __init__(self, file: File) -> None:
         self._file = file
-        self._pieces: list[bytes] | None = None
+        self._pieces: list[bytes] = []
+        self._size = 0
         self.is_whole = False  # whether it can be opened again
 
     def __call__(self) -> Pieces:
-        """Return the bytes, from the first one on."""
-        if self._pieces is None:
-            self._pieces = []
-            return self._keeping(self._pieces)
+        """Yield the bytes, from the first one on."""
         if self.is_whole:
-            return iter(self._pieces)
-        return failing(StreamError("the stream is too long to be read twice", "name a file"))()
-
-    def _keeping(self, pieces: list[bytes]) -> Pieces:
-        size = 0
+            yield from self._pieces
+            return
+        if self._size:
+            raise StreamError("the stream is too long to be read twice", "name a file")
         for piece in self._file.open():
-            size += len(piece)
-            if size <= MAX_KEPT:
-                pieces.append(piece)
+            self._size += len(piece)
+            if self._size <= MAX_KEPT:
+                self._pieces.append(piece)
             else:
-                pieces.clear()
+                self._pieces.clear()
             yield piece
-        self.is_whole = size <= MAX_KEPT
+        self.is_whole = self._size <= MAX_KEPT
 
 
 def size(files: Iterable[File]) -> int | None:
@@ -189,7 +175,12 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
     if "\n" in str(item) or "\0" in str(item):
         return [unreadable(repr(str(item)[:40]), "not a path", "to pass text itself, give text.encode()")]
     if not os.path.lexists(path) and any(mark in str(item) for mark in "*?["):
-        return _matching(str(item), beside, passed)
+        import glob  # rarely needed: shells do it
+
+        names = sorted(glob.glob(str(item), recursive=True), key=log_detection.natural)  # noqa: PTH207 - may be absolute
+        if not names:
+            return [unreadable(str(item), "no file matches", "check the pattern and the folder")]
+        return (file for name in names for file in _find_path(Path(name), beside, passed))
     return _find_path(path, beside, passed)
 
 
@@ -204,40 +195,23 @@ def _stream(stream: Any) -> File:
     )
 
 
-def _matching(pattern: str, beside: Beside | None, passed: Pass) -> Iterator[File]:
-    import glob  # rarely needed: shells do it
-
-    names = sorted(glob.glob(pattern, recursive=True), key=log_detection.natural)  # noqa: PTH207 - patterns may be absolute
-    if not names:
-        yield unreadable(pattern, "no file matches", "check the pattern and the folder")
-    for name in names:
-        yield from _find_path(Path(name), beside, passed)
-
-
 def _find_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return [unreadable(str(path), "no such file", suggest_path(path, "check the path"))]
-    except OSError as error:
-        return [unreadable(str(path), error.strerror or str(error), "check the path and its parent folders")]
-    if stat.S_ISDIR(status.st_mode):
-        return find_in_folder(path, beside, passed)
-    return [find_regular(path, status)]
+    return find_in_folder(path, beside, passed) if path.is_dir() else [find_regular(path)]
 
 
 def find_again(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
     """Return a file again that :func:`find` gave."""
-    if not isinstance(path, Path):
-        return _find_object(path, found)
+    return replace(find_regular(path, found) if isinstance(path, Path) else _find_object(path, found), without=without)
+
+
+def find_regular(path: Path, found: bool = False) -> File:
+    """Return a file on disk."""
     try:
-        return replace(find_regular(path, path.stat(), found), without=without)
+        status = path.stat()
+    except FileNotFoundError:
+        return unreadable(str(path), "no such file", suggest_path(path, "check the path"))
     except OSError as error:
         return unreadable(str(path), error.strerror or str(error), "check the path and its parent folders")
-
-
-def find_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
-    """Return a file on disk."""
     if not os.access(path, os.R_OK):
         return unreadable(str(path), "no read permission", "check its mode and owner")
     if not stat.S_ISREG(status.st_mode):
@@ -346,7 +320,7 @@ def find_entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) ->
         return unreadable(str(path), what, "check its mode and owner")
     is_log = not log_detection.is_left_out(inside) and log_detection.is_log(inside, head)
     if log_detection.is_named_as_archive(inside) or is_log or (beside and beside(inside, head)):
-        return find_regular(path, status, found=True)
+        return find_regular(path, found=True)
     passed(str(path), explain_passing(head))
     return None
 
