@@ -261,11 +261,6 @@ def find_layer(dialect: str, name: str) -> Layer:
     return production.layer if production else Layer.RESOURCE
 
 
-def has_role(event: events.Event, role: str) -> bool:
-    """Return whether the production of an event has a role."""
-    return role in find_roles(event)
-
-
 def read_unlisted(event: events.Event, name: str) -> Value:
     """Return a field that events do not list (``__name``), read from the message again."""
     production = load_grammar().find(event.dialect, event.production)

@@ -311,8 +311,9 @@ class ListType(Frozen):
 
     @property
     def pattern(self) -> str:
-        """Return the pattern of the list as a whole."""
-        return f"(?:{self.fragment.pattern_without_groups})*"
+        """Return the pattern of the list as a whole: groups of the fragment would only cost time."""
+        without_groups = re.sub(r"(?<!\\)\((?!\?)", "(?:", self.fragment.pattern)
+        return f"(?:{without_groups})*"
 
     def read(self, data: bytes) -> Value:
         """Return the items of a matched list."""
@@ -383,11 +384,6 @@ class Shape:
         """Return whether all fields are numbers with different names, none of them optional."""
         kinds = [isinstance(kind, FieldType) and kind.read is int for _, kind, _ in self.fields]
         return all(kinds) and len(kinds) == self._groups == len(self.names)
-
-    @cached_property
-    def pattern_without_groups(self) -> str:
-        """Return the pattern without groups: in a list, those of the fragment would only cost time."""
-        return re.sub(r"(?<!\\)\((?!\?)", "(?:", self.pattern)
 
     def _group(self) -> int:
         self._groups += 1
@@ -469,18 +465,11 @@ class Shape:
         """Return whether the message took each option of each choice: :meth:`write` needs it besides the values."""
         return tuple(match[group] is not None for group in self._options)
 
-    def free_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
-        """Return the spans of the free-text fields of a match."""
-        return [match.span(group) for _, kind, group in self.fields if isinstance(kind, FieldType) and kind.free]
-
-    def open_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
-        """Return the spans of the word and free-text fields of a match, in order."""
-        open_ = [
-            match.span(group)
-            for _, kind, group in self.fields
-            if isinstance(kind, FieldType) and (kind.free or kind.run)
-        ]
-        return sorted(span for span in open_ if span[0] >= 0)
+    def open_spans(self, match: re.Match[bytes], words: bool = True) -> list[tuple[int, int]]:
+        """Return the spans of the free texts of a match, and of its words, in order."""
+        kinds = ((kind, group) for _, kind, group in self.fields if isinstance(kind, FieldType))
+        spans = [match.span(group) for kind, group in kinds if kind.free or (words and kind.run)]
+        return sorted(span for span in spans if span[0] >= 0)
 
     def write(self, values: Mapping[str, Value], taken: tuple[bool, ...]) -> str:
         """Return the text with these values and options."""

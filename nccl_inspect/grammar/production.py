@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nccl_inspect.event.types import KINDS, Event, Message
@@ -55,18 +56,8 @@ class Production:
     traced = False  # whether it only matches the line below the frames of a traceback
     last = False  # whether it only matches the last lines of a log
     follows = ""  # the multi-line message that this line without a prefix continues
-    _details: Details | None = None
-    _nodes: notation.Sequence | None = None
-    _shape: Shape | None = None
-    _needle: bytes | None = None
-    _signs: tuple[bytes, ...] = ()
-    _literals: list[bytes] | None = None
-    _beginnings: tuple[bytes, ...] | None = None
-    """The beginning of the message, or of the rest after a word that may be anything."""
-    _past_word = 0  # the position of that word; 0 without one
     _regex: re.Pattern[bytes] | None = None
     _tried = 0
-    _event_of: Maker | None = None
 
     def __init__(self, name: str, dialect: str, family: str, line: str, load: Callable[[], Details] = Details) -> None:
         self.name = name
@@ -97,33 +88,25 @@ class Production:
         """Return the dialect and the name: no other production has both."""
         return self.dialect, self.name
 
-    @property
+    @cached_property
     def details(self) -> Details:
         """Return the event, releases, meaning and samples.
 
         Raises:
             GrammarError: the file is not well formed here.
         """
-        if self._details is None:
-            self._details = self._load()
-        return self._details
+        return self._load()
 
-    @property
+    @cached_property
     def nodes(self) -> notation.Sequence:
         """Return the parsed notation."""
-        if self._nodes is None:
-            self._nodes = notation.parse(self.line)
-        return self._nodes
+        return notation.parse(self.line)
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         """Return the compiled notation."""
-        if self._shape is None:
-            fragments = {
-                name: Shape(notation.parse(text), whole=False) for name, text in self.details.fragments.items()
-            }
-            self._shape = Shape(self.nodes, fragments)
-        return self._shape
+        fragments = self.details.fragments.items()
+        return Shape(self.nodes, {name: Shape(notation.parse(text), whole=False) for name, text in fragments})
 
     @property
     def layer(self) -> Layer:
@@ -131,37 +114,37 @@ class Production:
         tone = self.constants.get("tone", "")
         return layer_of(self.details.layer, self.event, self.roles, tone, self.dialect)
 
-    @property
+    @cached_property
     def needle(self) -> bytes:
         """Return a literal in every message of this shape."""
-        if self._needle is None:
-            self._needle = notation.quick_needle(self.line).encode()
-        return self._needle
+        return notation.quick_needle(self.line).encode()
 
-    @property
+    @cached_property
     def signs(self) -> tuple[bytes, ...]:
         """Return literals one of which is in every message of this shape: the needle, unless that is short."""
-        if not self._signs:
-            self._signs = tuple(sign.encode() for sign in notation.signs(self.line, MIN_SIGN))
-        return self._signs
+        return tuple(sign.encode() for sign in notation.signs(self.line, MIN_SIGN))
+
+    @cached_property
+    def _literals(self) -> list[bytes]:
+        return [literal.encode() for literal in notation.quick_needles(self.line) if literal]
+
+    @cached_property
+    def _beginnings(self) -> tuple[int, tuple[bytes, ...]]:
+        """Return the place of a word that may be anything, 0 without one, and beginnings, or those of the rest after it."""
+        lead, nodes = notation.skip_word(self.nodes) or ("", self.nodes)
+        return len(lead.encode()), tuple(text.encode() for text in notation.leads(nodes, limit=256))
 
     def may_fit(self, message: bytes) -> bool:
         """Return whether literals and beginning match: cheaper than compiling the shape."""
         if self.needle not in message:
             return False
-        if self._shape is None:  # not compiled yet: all literals must be there
-            if self._literals is None:
-                self._literals = [literal.encode() for literal in notation.quick_needles(self.line) if literal]
-            at = 0
-            for literal in self._literals:
-                if (position := message.find(literal, at)) < 0:
-                    return False
-                at = position + len(literal)
-        if self._beginnings is None:
-            lead, nodes = notation.skip_word(self.nodes) or ("", self.nodes)
-            self._past_word = len(lead.encode())
-            self._beginnings = tuple(lead.encode() for lead in notation.leads(nodes, limit=256))
-        return message.startswith(self._beginnings, message.find(b" ", self._past_word) + 1 if self._past_word else 0)
+        at = 0
+        for literal in self._literals if "shape" not in vars(self) else ():  # not compiled yet: all must be there
+            if (position := message.find(literal, at)) < 0:
+                return False
+            at = position + len(literal)
+        word, beginnings = self._beginnings
+        return message.startswith(beginnings, message.find(b" ", word) + 1 if word else 0)
 
     def fit(self, message: bytes) -> re.Match[bytes] | None:
         """Return what :meth:`match` does for a message with the needle; several messages compile the shape."""
@@ -172,11 +155,10 @@ class Production:
             self._regex = self.shape.regex
         return self._regex.fullmatch(message)
 
-    def make_event(self, match: re.Match[bytes], message: bytes) -> Event:
-        """Return the event of a matched message, without source and line."""
-        if self._event_of is None:
-            self._event_of = maker(self)
-        return self._event_of(match, message)
+    @cached_property
+    def make_event(self) -> Maker:
+        """Return what makes the event of a matched message, without source and line."""
+        return maker(self)
 
     def match(self, message: bytes) -> re.Match[bytes] | None:
         """Return the match if the whole message has this shape."""

@@ -24,8 +24,3 @@ class Options(Frozen):
     config: str | None = None  # the settings file that has a part in this
     job: str | None = None  # the number or name of one of several jobs; without it the worst
     run: int | None = None  # the number of one of several runs of a job, from 1 for the first; without it the newest
-
-    @property
-    def names_nothing(self) -> bool:
-        """Return whether there is nothing in them that may be wrong: no rule, platform or file."""
-        return not (self.select or self.ignore or self.platform or self.topologies)

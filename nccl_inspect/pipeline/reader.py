@@ -63,16 +63,12 @@ class Reader:
         account(source, lines, before)
         if lines:
             self._scanner.read(lines, source.counts)
-            self._learn()
+            self.fold.productions.update(production.key for production in self._scanner.productions)
+            self.fold.known, self.fold.takes_leads = self._scanner.memory, self._scanner.takes_leads
             if self._scanner.wrapped:
                 # What a collector says of lines that it left out.
                 for index, line in islice(find_sampled_lines(lines.text), MAX_EXAMPLES - len(source.spared)):
                     source.spared.append((_number(lines, index, before), line[:TAIL_WIDTH]))
-
-    def _learn(self) -> None:
-        """Keep what the lines showed."""
-        self.fold.productions.update(production.key for production in self._scanner.productions)
-        self.fold.known, self.fold.takes_leads = self._scanner.memory, self._scanner.takes_leads
 
 
 def account(source: SourceCounts, lines: Lines, before: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any
 
 from nccl_inspect.event.types import NEAR, ProcessEnded
@@ -113,11 +113,6 @@ class Counts(Record):
         self.doubtful.update(number + before for number in later.doubtful)
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(later, name))
-
-    def become(self, other: Counts) -> None:
-        """Count what another reading of the same source counted."""
-        for entry in fields(self):
-            setattr(self, entry.name, getattr(other, entry.name))
 
     @property
     def is_torn(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import fields
 from functools import cache
 from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
@@ -27,6 +28,7 @@ from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.scanning.counts import Counts, Text
 from nccl_inspect.scanning.scanner import Scanner, Sink
 from nccl_inspect.util.levels import ANY, STATEMENTS
+from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode
 
 _LETTER, _SIGN = re.compile(rb"[A-Za-z]"), re.compile(rb"\S")
@@ -125,7 +127,7 @@ def _split_free_texts(parsed: Parsed) -> tuple[bytes, list[bytes]]:
         own += message[end:start]
         end = stop
         if b" " in message[start:stop] and message[start - 1 : start] not in _OPENING:
-            free.append(_system_error().sub(b"", message[start:stop]))
+            free.append(_SYSTEM_ERROR.sub(b"", message[start:stop]))
     return own + message[end:], free
 
 
@@ -134,12 +136,8 @@ def is_sentence(text: bytes) -> bool:
     return _SENTENCE.search(text) is not None or len(_PLAIN_WORD.findall(text)) > _MANY_WORDS
 
 
-@cache
-def _system_error() -> re.Pattern[bytes]:
-    """Return what the system says of a failed call."""
-    return re.compile(b"|".join(re.escape(os.strerror(number).encode()) for number in range(1, 134)))
-
-
+_SYSTEM_ERROR = compile_later(b"|".join(re.escape(os.strerror(number).encode()) for number in range(1, 134)))
+"""What the system says of a failed call."""
 _PIECES = 5  # lines into which one was broken by hand, at most
 _LEVEL = re.compile(rb"(?P<head>.{0,300}?)(?<![^\s:\]])(?P<level>" + ANY + rb")(?::? )(?P<text>\S.*)", re.DOTALL)
 """A line of NCCL 2.1 to 2.3, which had no ``NCCL`` before the level, or one of which that was cut off."""
@@ -184,7 +182,8 @@ class Short:
         excerpt, again = Excerpt(grammar), Counts()
         excerpt.scan(self.lines, again, lambda *row: rows.append(row))
         if excerpt.read:
-            counts.become(again)
+            for entry in fields(counts):
+                setattr(counts, entry.name, getattr(again, entry.name))
         return rows if excerpt.read else []
 
 

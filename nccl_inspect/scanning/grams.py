@@ -50,20 +50,15 @@ class Grams:
         for begin in range(0, len(text), _PART):
             part = letters[begin : begin + _PART]
             ends.append(np.flatnonzero(part == ord("\n")) + begin)
-            places.append(self._matches(part) + begin)
+            words = part[: len(part) // _WIDTH * _WIDTH].view(np.uint32)
+            found = np.flatnonzero(self._may_be[_hash_words(words)])
+            at = np.searchsorted(self._grams, words[found]).clip(max=len(self._grams) - 1)
+            places.append(found[self._grams[at] == words[found]] * _WIDTH + begin)
         line_ends = np.concatenate([*ends, [len(text)]])
         rows = np.unique(np.searchsorted(line_ends, np.concatenate(places)))
         begins = np.where(rows > 0, line_ends[rows - 1] + 1, 0)
         spans = zip(rows.tolist(), begins.tolist(), line_ends[rows].tolist(), strict=True)
         return len(line_ends), [(row, text[begin:end]) for row, begin, end in spans]
-
-    def _matches(self, part: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return where four bytes of a text stand."""
-        words = part[: len(part) // _WIDTH * _WIDTH].view(np.uint32)
-        rows = np.flatnonzero(self._may_be[_hash_words(words)])
-        at = np.searchsorted(self._grams, words[rows]).clip(max=len(self._grams) - 1)
-        places: NDArray[np.int64] = rows[self._grams[at] == words[rows]] * _WIDTH
-        return places
 
 
 def _words(text: bytes) -> NDArray[np.uint32]:

@@ -249,15 +249,11 @@ _DIGITS = compile_later(rb"\d+")
 _MAX_LEADS = 32
 
 
-def is_news(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> bool:
-    """Return whether :func:`learn` would remember it."""
-    return len(leads) < _MAX_LEADS and _DIGITS.sub(b"0", lead) not in leads
-
-
 def learn(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> None:
     """Remember what precedes a prefix, whatever its numbers."""
-    if is_news(lead, leads):
-        leads[_DIGITS.sub(b"0", lead)] = re.compile(rb"\d+".join(map(re.escape, _DIGITS.split(lead))))
+    shape = _DIGITS.sub(b"0", lead)
+    if len(leads) < _MAX_LEADS and shape not in leads:
+        leads[shape] = re.compile(rb"\d+".join(map(re.escape, _DIGITS.split(lead))))
 
 
 def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:

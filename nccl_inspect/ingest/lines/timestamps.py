@@ -30,11 +30,6 @@ class Memory(Generic[Seen]):
         self._most = size
         self._taken = 0
 
-    @property
-    def size(self) -> int:
-        """Bytes of all that is remembered by."""
-        return sum(map(len, self.young)) + sum(map(len, self._old))
-
     def recall(self, seen: bytes) -> Seen | None:
         """Return what the older generation knows; None when it knows nothing."""
         entry = self._old.pop(seen, None)

@@ -156,7 +156,9 @@ def unpack_data(data: Pieces, allowance: Allowance | None = None) -> Pieces:
     Raises:
         StreamError: the data is damaged, breaks off or unpacks to too much; what came before that was given.
     """
-    head, data = peek(data, _tells)
+    head, data = peek(
+        data, lambda head: len(head) >= _MAGIC or (head != b"" and not any(one.startswith(head) for one in _BEGINNINGS))
+    )
     if not is_packed(head):
         return data
     for beginning, (name, command) in _OTHERS.items():
@@ -164,11 +166,6 @@ def unpack_data(data: Pieces, allowance: Allowance | None = None) -> Pieces:
             raise StreamError(f"{name} is not unpacked here", f"unpack it: {command} | nccl-inspect summarize")
     kind = next(kind for beginning, kind in _KINDS.items() if head.startswith(beginning))
     return _unpack_pieces(data, *_find_decoder(kind), allowance or Allowance())
-
-
-def _tells(head: bytes) -> bool:
-    """Return whether these first bytes show if the data is packed."""
-    return len(head) >= _MAGIC or (head != b"" and not any(start.startswith(head) for start in _BEGINNINGS))
 
 
 def _find_decoder(kind: str) -> tuple[Callable[[], Any], type[Exception]]:

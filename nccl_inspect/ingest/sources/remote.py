@@ -114,19 +114,15 @@ def _matching(system: Any, pattern: str, url: str) -> list[tuple[Remote, bool]]:
 
 def _below(system: Any, prefix: str, url: str) -> list[tuple[Remote, bool]]:
     infos = system.find(prefix, detail=True)
-    objects = [
-        (Remote(_name_remote(system, name, url), info["size"]), True)
-        for name, info in infos.items()
-        if info["type"] == "file" and _is_wanted(name.removeprefix(prefix).lstrip("/"))
-    ]
+    objects = []
+    for name, info in infos.items():
+        inside = name.removeprefix(prefix).lstrip("/")
+        named = log_detection.is_plausible(inside) or log_detection.is_named_as_archive(inside)
+        if info["type"] == "file" and named and not log_detection.is_left_out(inside):
+            objects.append((Remote(_name_remote(system, name, url), info["size"]), True))
     if not objects:
         raise StreamError("no object below it has the name of a log", "give a pattern, such as PREFIX/*")
     return objects
-
-
-def _is_wanted(inside: str) -> bool:
-    named = log_detection.is_plausible(inside) or log_detection.is_named_as_archive(inside)
-    return named and not log_detection.is_left_out(inside)
 
 
 def _name_remote(system: Any, name: str, url: str) -> str:
@@ -153,18 +149,17 @@ def _system(url: str) -> tuple[Any, str]:
         from fsspec.core import url_to_fs  # takes its time to load
     except ImportError:
         raise StreamError("a URL is read with fsspec, which is not installed", "pip install fsspec") from None
-    try:
-        system, path = url_to_fs(url)
-    except ImportError as error:
-        from fsspec.registry import known_implementations
+    with _store_errors():
+        try:
+            system, path = url_to_fs(url)
+        except ImportError as error:
+            from fsspec.registry import known_implementations
 
-        protocol = re.split("::|://", url)[0]
-        package = known_implementations.get(protocol, {}).get("class", "").split(".")[0]
-        library = f"pip install {package}" if package not in ("", "fsspec") else "install what it names"
-        raise StreamError(_words(error), library) from None
-    except Exception as error:
-        raise _problem(error) from None
-    return system, path
+            protocol = re.split("::|://", url)[0]
+            package = known_implementations.get(protocol, {}).get("class", "").split(".")[0]
+            library = f"pip install {package}" if package not in ("", "fsspec") else "install what it names"
+            raise StreamError(_words(error), library) from None
+        return system, path
 
 
 @contextmanager
@@ -174,14 +169,10 @@ def _store_errors() -> Iterator[None]:
         yield
     except StreamError:
         raise
+    except FileNotFoundError:
+        raise StreamError("no such object", "check the URL and who may read it") from None
     except Exception as error:
-        raise _problem(error) from None
-
-
-def _problem(error: Exception) -> StreamError:
-    if isinstance(error, FileNotFoundError):
-        return StreamError("no such object", "check the URL and who may read it")
-    return StreamError(_words(error), "check the URL, the network and who may read it")
+        raise StreamError(_words(error), "check the URL, the network and who may read it") from None
 
 
 def _words(error: Exception) -> str:

@@ -121,7 +121,8 @@ def grown(data: Pieces) -> Iterator[list[bytes]]:
     seen = size = 0
     taken: list[bytes] = []
     try:
-        for piece in chain.from_iterable(map(_cut, data)):
+        # In pieces of usual size: a decoder may give many times that at once.
+        for piece in (given[at : at + GROWN] for given in data for at in range(0, len(given), GROWN)):
             seen += len(piece)
             size += len(piece)
             taken.append(piece)
@@ -132,12 +133,6 @@ def grown(data: Pieces) -> Iterator[list[bytes]]:
         yield from filter(None, [taken])
         raise
     yield from filter(None, [taken])
-
-
-def _cut(data: bytes) -> Pieces:
-    """Pieces of usual size: a decoder may give many times that at once."""
-    for begin in range(0, len(data), GROWN):
-        yield data[begin : begin + GROWN] if len(data) > GROWN else data
 
 
 def failing(error: StreamError) -> Callable[[], Pieces]:
