@@ -74,7 +74,7 @@ class Grammar:
                 self._foreign.append(production)
                 continue
             if production.bare:
-                for begin in notation.leads(notation.parse(production.line)):
+                for begin in notation.leads(notation.parse(production.line, is_for_leads=True)):
                     self._bare.setdefault(begin.encode()[:_BARE_LEAD], []).append(production)
             for lead in _leads(production.line) if not production.follows else ():
                 size = next((size for size in _LEAD_SIZES if len(lead) >= size), None)
@@ -227,7 +227,7 @@ def _leads(line: str) -> set[bytes]:
         return {match[0].encode()}
     if line.startswith("{") and not line.split(":", 1)[-1].startswith(("=", "?")):
         return {b""}
-    return {lead.encode() for lead in notation.leads(notation.parse(line))}
+    return {lead.encode() for lead in notation.leads(notation.parse(line, is_for_leads=True))}
 
 
 _PLAIN_LEAD = re.compile("[^{}«␣]+")

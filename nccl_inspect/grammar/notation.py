@@ -71,19 +71,19 @@ _LETTERS = {"{{": "{", "}}": "}", "␣": " "}
 _NAMED = re.compile(r"\{[a-z_][a-z0-9_]*[:}]")
 
 
-def parse(source: str) -> Sequence:
-    """Read one line of the notation.
+def parse(source: str, is_for_leads: bool = False) -> Sequence:
+    """Read one line of the notation, or as much of it as its leads depend on.
 
     Raises:
         GrammarError: the line is not well formed.
     """
-    nodes, mark = _sequence(iter(_PIECE.findall(source)), source)
+    nodes, mark = _sequence(iter(_PIECE.findall(source)), source, is_for_leads)
     if mark:
         raise GrammarError(f"'{mark}' has no partner in: {source}")
     return nodes
 
 
-def _sequence(pieces: Iterator[str], source: str) -> tuple[Sequence, str]:
+def _sequence(pieces: Iterator[str], source: str, is_for_leads: bool = False) -> tuple[Sequence, str]:
     """Return the nodes before the next mark between options, and that mark; empty at the end."""
     nodes: list[Node] = []
     text = mark = ""
@@ -108,6 +108,8 @@ def _sequence(pieces: Iterator[str], source: str) -> tuple[Sequence, str]:
         elif _NAMED.match(piece):
             name, _, spec = piece[1:-1].partition(":")
             nodes.append(Field(name, spec))
+            if is_for_leads and spec[:1] not in ("=", "?"):
+                break
         else:
             raise GrammarError(f"a single '{piece[0]}' in: {source}")
     if text:

@@ -130,7 +130,7 @@ class Production:
 
     @cached_property
     def _beginnings(self) -> tuple[int, tuple[bytes, ...]]:
-        """Return the place of a word that may be anything, 0 without one, and beginnings, or those of the rest after it."""
+        """Return the place of a word that may be anything, else 0, and beginnings, or those of the rest after it."""
         lead, nodes = notation.skip_word(self.nodes) or ("", self.nodes)
         return len(lead.encode()), tuple(text.encode() for text in notation.leads(nodes, limit=256))
 

@@ -7,7 +7,6 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
 from typing import NamedTuple
@@ -33,7 +32,7 @@ _PIECES = 4  # of a line, at most
 _GLUES = (b"", b" ")
 """A terminal breaks inside words and keeps blanks but the one at the edge; a mail breaks at a blank."""
 _QUOTE = compile_later(rb"(?:> ?)+")
-_OWN = re.compile(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
+_OWN = compile_later(rb"NCCL (?:INFO|WARN|ATTN|TRACE) |^\s*$|:\d{1,10}:\d{1,10} \[")
 """Text that marks a line as not continuing the one before."""
 _USUAL = b"NCCL INFO "  # what most such lines hold
 

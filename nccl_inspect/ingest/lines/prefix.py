@@ -24,7 +24,7 @@ _FATAL = compile_later(rb"^(.*?\[-?\d{1,10}\]" + re.escape(FATAL) + rb") (.*)", 
 _SPLIT = compile_later(rb"^(.*?) NCCL (" + ANY + rb")(?: |$)", re.DOTALL)
 
 _TIME = rb"(?:(?P<time>\[(?=\d{1,4}[/:-]|\d{9,11}[.\]])\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
-_USUAL_TIME = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
+_USUAL_TIME = compile_later(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
 """As NCCL prints it, unless another form is set; others mostly come from what collects the log."""
 _HEAD = (
     _TIME + rb"(?P<host>(?!MESSAGE=)[A-Za-z0-9_][^\s:\[\]<>(){},\"'|\\\x80-\xff]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"

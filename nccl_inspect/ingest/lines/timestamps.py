@@ -54,7 +54,7 @@ _TIME = re.compile(
 _SECONDS = len(b"23:59:59")
 _FRACTION = compile_later(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
 """The rest of a time of the day, after the seconds."""
-_PRINTER = re.compile(rb"(?<= )(?!\d\d:)([A-Za-z0-9_][\w.-]*):(\d{1,10}):(\d{1,10}) \[(\d{1,10})\]\Z", re.ASCII)
+_PRINTER = compile_later(rb"(?<= )(?!\d\d:)([A-Za-z0-9_][\w.-]*):(\d{1,10}):(\d{1,10}) \[(\d{1,10})\]\Z", re.ASCII)
 """What ends a prefix that is as NCCL prints it: the rest of it is what collects logs.
 
 A host of two digits may be taken for the hours of a time, others are not.
