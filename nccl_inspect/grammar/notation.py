@@ -321,7 +321,13 @@ class ListType(Frozen):
         """Return the items of a matched list."""
         if self.fragment.is_numbers:
             items = self.fragment.regex.findall(data)
-            return _numbers(items) if items and isinstance(items[0], tuple) else tuple(map(int, items))
+            if not items or not isinstance(items[0], tuple):
+                return tuple(map(int, items))
+            known: dict[tuple[bytes, ...], tuple[int, ...]] = {}
+            for item in items:  # most differ only in the first number, the channel
+                if item[1:] not in known:
+                    known[item[1:]] = tuple(map(int, item[1:]))
+            return tuple((int(item[0]), *known[item[1:]]) for item in items)
         rows = []
         for match in self.fragment.regex.finditer(data):
             values = tuple(self.fragment.values(match).values())
@@ -334,19 +340,6 @@ class ListType(Frozen):
         names = self.fragment.names
         items = (dict(zip(names, item if len(names) > 1 else (item,), strict=True)) for item in value)
         return "".join(self.fragment.write(item, tuple(_options_taken(self.fragment.nodes, item))) for item in items)
-
-
-def _numbers(items: list[tuple[bytes, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Return the numbers of each item; most items differ only in the first one, the channel."""
-    cache: dict[tuple[bytes, ...], tuple[int, ...]] = {}
-    rows = []
-    for item in items:
-        rest = item[1:]
-        numbers = cache.get(rest)
-        if numbers is None:
-            numbers = cache[rest] = tuple(map(int, rest))
-        rows.append((int(item[0]), *numbers))
-    return tuple(rows)
 
 
 class Shape:

@@ -22,6 +22,9 @@ MIN_SIGN = 8  # bytes of a text that shows a line of another program
 _TRIES = 1000  # number of non-matching messages after which compiling the pattern is faster than checking literals
 
 
+Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]  # the event of a match of a message
+
+
 @frozen
 class Details(Frozen):
     """Holds what a grammar file says about a production, besides its shape."""
@@ -158,7 +161,40 @@ class Production:
     @cached_property
     def make_event(self) -> Maker:
         """Return what makes the event of a matched message, without source and line."""
-        return maker(self)
+        kind: Any = KINDS[self.event]
+        shape = self.shape
+        is_message = kind.arrange.__func__ is Message.arrange.__func__  # type: ignore[attr-defined]
+        if not is_message and kind.arrange.__func__ is not Event.arrange.__func__:  # type: ignore[attr-defined]
+            return lambda match, message: kind.build(self, shape.values(match), decode(message))
+
+        fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}
+        for name, kind_of_field, group in shape.fields if not is_message else ():
+            fields.setdefault(name, []).append((group - 1, kind_of_field.read))
+        # Names that begin with "_" are part of the pattern only; events do not have them.
+        blank: Event = kind.build(self, dict.fromkeys(fields), "")
+        puts = slots(kind)
+        fixed = [(put, getattr(blank, name)) for name, put in puts.items() if name not in fields and name != "message"]
+        read = [(puts[name], *sources[0]) for name, sources in fields.items() if len(sources) == 1 and name in puts]
+        chosen = [(puts[name], sources) for name, sources in fields.items() if len(sources) > 1 and name in puts]
+        put_message, put_values = puts["message"], puts.get("values")
+
+        def make(match: re.Match[bytes], message: bytes) -> Event:
+            event: Event = kind.__new__(kind)
+            for put, value in fixed:
+                put(event, value)
+            if is_message and put_values:  # one field has all fields of the message
+                put_values(event, kind.arrange(shape.values(match))["values"])
+            groups = match.groups()
+            for put, group, value_of in read:
+                data = groups[group]
+                put(event, None if data is None else value_of(data))
+            for put, options in chosen:
+                values = [value_of(groups[group]) for group, value_of in options if groups[group] is not None]
+                put(event, values[-1] if values else None)
+            put_message(event, decode(message))
+            return event
+
+        return make
 
     def match(self, message: bytes) -> re.Match[bytes] | None:
         """Return the match if the whole message has this shape."""
@@ -189,44 +225,3 @@ class Production:
     def is_cut(self, message: bytes) -> bool:
         """Return whether the message is an incomplete beginning of this shape."""
         return 0 < len(message) == self.count_matched(message) and self.match(message) is None
-
-
-Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]  # the event of a match of a message
-
-
-def maker(production: Production) -> Maker:
-    """Return a function that makes the events of a production."""
-    kind: Any = KINDS[production.event]
-    shape = production.shape
-    is_message = kind.arrange.__func__ is Message.arrange.__func__  # type: ignore[attr-defined]
-    if not is_message and kind.arrange.__func__ is not Event.arrange.__func__:  # type: ignore[attr-defined]
-        return lambda match, message: kind.build(production, shape.values(match), decode(message))
-
-    fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}
-    for name, kind_of_field, group in shape.fields if not is_message else ():
-        fields.setdefault(name, []).append((group - 1, kind_of_field.read))
-    # Names that begin with "_" are part of the pattern only; events do not have them.
-    blank: Event = kind.build(production, dict.fromkeys(fields), "")
-    puts = slots(kind)
-    fixed = [(put, getattr(blank, name)) for name, put in puts.items() if name not in fields and name != "message"]
-    read = [(puts[name], *sources[0]) for name, sources in fields.items() if len(sources) == 1 and name in puts]
-    chosen = [(puts[name], sources) for name, sources in fields.items() if len(sources) > 1 and name in puts]
-    put_message, put_values = puts["message"], puts.get("values")
-
-    def make(match: re.Match[bytes], message: bytes) -> Event:
-        event: Event = kind.__new__(kind)
-        for put, value in fixed:
-            put(event, value)
-        if is_message and put_values:  # one field has all fields of the message
-            put_values(event, kind.arrange(shape.values(match))["values"])
-        groups = match.groups()
-        for put, group, value_of in read:
-            data = groups[group]
-            put(event, None if data is None else value_of(data))
-        for put, options in chosen:
-            values = [value_of(groups[group]) for group, value_of in options if groups[group] is not None]
-            put(event, values[-1] if values else None)
-        put_message(event, decode(message))
-        return event
-
-    return make

@@ -104,24 +104,9 @@ def _join_rows(source: str, rows: Iterable[tuple[int, Origin, Text]]) -> Iterato
             continue
         if before is not None:
             yield where, before
-        where, before = _where(source, number, origin, text.level), event
+        where, before = Where(source, number, level=text.level), event
+        if origin.head:
+            said = (origin.time, origin.host, origin.pid, origin.tid, origin.device, text.level)
+            where = Where(source, number, *said, origin.location, origin.label, origin.rank)
     if before is not None:
         yield where, before
-
-
-def _where(source: str, number: int, origin: Origin, level: str) -> Where:
-    if not origin.head:
-        return Where(source, number, level=level)
-    return Where(
-        source,
-        number,
-        origin.time,
-        origin.host,
-        origin.pid,
-        origin.tid,
-        origin.device,
-        level,
-        origin.location,
-        origin.label,
-        origin.rank,
-    )

@@ -34,7 +34,6 @@ from nccl_inspect.util.text import decode
 from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
-    from nccl_inspect.ingest.sources.partition import Part
     from nccl_inspect.model.inventory import Artifact
     from nccl_inspect.model.jobs.shares import Share
 
@@ -205,7 +204,7 @@ def fold(
         NoInputError: nothing could be read, or no line is NCCL's.
         KeyboardInterrupt: the interruption came before the first line of NCCL.
     """
-    given = files.lasting(files.find(inputs))
+    given = [file if file.again else file.with_fields(open=files.Kept(file)) for file in files.find(inputs)]
     reader = Reader()
     state = _fill_fold(reader, _pieces(reader.fold, inputs, given, progress, jobs), interruption)
     turned = set() if state.partial else line_order.sources(state)
@@ -241,12 +240,16 @@ def _pieces(
     jobs: int | None,
 ) -> Iterator[Piece]:
     """Yield what is to be added to the fold; ``given`` are the files that the inputs stand for."""
-    if jobs != 1 and (groups := _groups(inputs, jobs)):
-        from nccl_inspect.pipeline import workers  # a short log needs none
+    if jobs != 1:
+        from nccl_inspect.ingest.sources import partition
 
-        total = sum(part.size for group in groups for part in group)
-        yield from workers.share_work(state, groups, lambda size: progress(size, total) if progress else None)
-        return
+        wanted, least = (jobs, 1) if jobs else (min(partition.processors(), _MAX_PROCESSES), _SHARE)
+        if groups := partition.plan_parts(inputs, wanted, least):
+            from nccl_inspect.pipeline import workers  # a short log needs none
+
+            total = sum(part.size for group in groups for part in group)
+            yield from workers.share_work(state, groups, lambda size: progress(size, total) if progress else None)
+            return
     yield from _read_all(given, progress)
 
 
@@ -256,13 +259,6 @@ def _read_all(given: Sequence[Input], progress: Progress | None, turned: Contain
         from_the_end = source.name in turned
         yield source.with_fields(newest_first=True) if from_the_end else source
         yield from sources.records_of(source, from_the_end)
-
-
-def _groups(inputs: Input | Sequence[Input], jobs: int | None) -> list[list[Part]]:
-    """Return what each process is to read; none where one reads all."""
-    from nccl_inspect.ingest.sources import partition
-
-    return partition.plan_parts(inputs, jobs or min(partition.processors(), _MAX_PROCESSES), 1 if jobs else _SHARE)
 
 
 def require_nccl(state: Fold) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sys import intern
 from typing import TypeAlias
 
+from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Connected, ProcessEnded, join_lines
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
@@ -269,7 +270,11 @@ class Scanner:
             parsed = self._grammar.parse(inner.text) if inner.text else None
             if parsed is not None and parsed.kind.kept:
                 self.productions.add(parsed.production)
-                sink(number, prefix.retold_by(inner.stated), Text("WARN", inner.text, parsed))
+                # It is of no process that is known, but maybe of a known rank.
+                time, label, rank, *_ = inner.stated
+                nobody = Process("", 0 if rank is None else -1 - rank)
+                origin = prefix.NOBODY._replace(process=nobody, time=time, label=label, rank=rank)
+                sink(number, origin, Text("WARN", inner.text, parsed))
                 return True
         return False
 
@@ -320,7 +325,9 @@ class Scanner:
     def _text(self, rest: bytes, origin: Origin) -> Text:
         if known := self._texts.recall(rest):
             return known
-        key = self._key(rest, origin)
+        key, message = rest, rest.partition(b" ")[2]
+        if self.wrapped and len(envelopes.without_trailer(message)) < len(message):
+            key += _TRAILED if origin.wrapped else _UNTRAILED  # the printer decides what it means
         known = None if key == rest else self._texts.young.get(key) or self._texts.recall(key)
         if known is not None:
             return known
@@ -343,15 +350,6 @@ class Scanner:
         if parsed is None and text.level == "WARN":
             parsed = self._grammar.parse_torn(text.message)
         return Text(text.level, text.message, parsed)
-
-    def _key(self, rest: bytes, origin: Origin) -> bytes:
-        """Return what level and message are remembered by: with a mark where the printer decides what they mean."""
-        if not self.wrapped:
-            return rest
-        message = rest.partition(b" ")[2]
-        if len(envelopes.without_trailer(message)) == len(message):
-            return rest
-        return rest + (_TRAILED if origin.wrapped else _UNTRAILED)
 
     def _meaning(self, rest: bytes, key: bytes) -> Text:
         """Return what level and message mean that are remembered by this key."""

@@ -136,7 +136,19 @@ class Sieve:
         """Return what is worth a look in a block."""
         found = self._by_grams(text) if self._has_begun and len(text) >= _LARGE else None
         self._has_begun = True
-        return found or self._by_shapes(text)
+        if found:
+            return found
+        # Else what holds a sign, compared for each distinct look of lines only.
+        shapes = text.translate(None, DIGITS).split(b"\n")
+        worth = self._worth(set(shapes) - self._idle)
+        places = list(compress(range(len(shapes)), map(worth.__contains__, shapes)))
+        # Most are lines of NCCL's usual level, which are found faster.
+        lines = _with(_USUAL, text) if places else []
+        lines = _with(_NAME, text) if len(lines) < len(places) else lines
+        if len(lines) < len(places):  # others were chosen as well, or digits stand in the name
+            every = text.split(b"\n")
+            lines = [every[place] for place in places]
+        return Picked(len(shapes), list(zip(places, lines, strict=True)), b"\n".join(worth))
 
     def is_idle(self, line: bytes) -> bool:
         """Return whether a line means nothing."""
@@ -156,19 +168,6 @@ class Sieve:
         if (len(found) - len(picked)) * _WASTE > len(text):
             self._grams = None  # what is common has changed
         return Picked(size, picked, b"\n".join([line for _, line in picked]).translate(None, DIGITS))
-
-    def _by_shapes(self, text: bytes) -> Picked:
-        """Return what holds a sign, compared for each distinct look of lines only."""
-        shapes = text.translate(None, DIGITS).split(b"\n")
-        worth = self._worth(set(shapes) - self._idle)
-        places = list(compress(range(len(shapes)), map(worth.__contains__, shapes)))
-        # Most are lines of NCCL's usual level, which are found faster.
-        lines = _with(_USUAL, text) if places else []
-        lines = _with(_NAME, text) if len(lines) < len(places) else lines
-        if len(lines) < len(places):  # others were chosen as well, or digits stand in the name
-            every = text.split(b"\n")
-            lines = [every[place] for place in places]
-        return Picked(len(shapes), list(zip(places, lines, strict=True)), b"\n".join(worth))
 
     def _worth(self, fresh: set[bytes]) -> set[bytes]:
         """Return those of some shapes that hold something that makes a line worth a look; the others are remembered."""

@@ -281,9 +281,3 @@ def stated_by(origin: Origin, stated: Stated) -> Origin:
         True,
         origin.lead,
     )
-
-
-def retold_by(stated: Stated) -> Origin:
-    """Return the origin of what an exception retells: of no process that is known, but maybe of a known rank."""
-    nobody = Process("", 0 if stated.rank is None else -1 - stated.rank)
-    return NOBODY._replace(process=nobody, time=stated.time, label=stated.label, rank=stated.rank)

@@ -136,7 +136,7 @@ class Rejoiner:
         first = next(prefixes, None)
         if first is None:
             return len(data)
-        owner = self._owner(first)
+        owner = self._complete_owner(first) or (first[1], first[2])
         if first.start() and owner not in self._heads and self._last_torn in self._heads:
             return first.start()  # the end of the line torn last was flushed by itself
         starts = {first.start()}
@@ -152,7 +152,7 @@ class Rejoiner:
     def _block(self, block: bytes) -> Iterator[Numbered]:
         """Yield the lines of what one process wrote at once."""
         first = _PREFIX.search(block)
-        owner = self._owner(first) if first else _NOBODY
+        owner = self._complete_owner(first) or (first[1], first[2]) if first else _NOBODY
         number, begin, texts = self.lines + 1, self._offset, block.split(b"\n")
         self.lines += len(texts) - 1
         self._offset += len(block)
@@ -176,10 +176,6 @@ class Rejoiner:
             if len(self._heads) > _MAX_HEADS:
                 oldest = self._heads.pop(next(iter(self._heads)))
                 yield Numbered(oldest.number, oldest.text, cut=True)
-
-    def _owner(self, match: re.Match[bytes]) -> Owner:
-        """Return who printed a line, also where the beginning of its host is in the block before."""
-        return self._complete_owner(match) or (match[1], match[2])
 
     def _complete_owner(self, match: re.Match[bytes]) -> Owner | None:
         """Return the host and pid that a cut prefix continues: the block before may end in the time or the host."""

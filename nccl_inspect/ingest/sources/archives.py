@@ -8,7 +8,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -125,11 +125,12 @@ def read_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> 
     Raises:
         StreamError: the list of members cannot be read.
     """
-    try:
-        archive = zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error) as error:
-        raise _damage_error(error) from None
-    with archive:
+    with ExitStack() as opened:
+        stream = opened.enter_context(file.open("rb")) if hasattr(file, "open") else file
+        try:
+            archive = opened.enter_context(zipfile.ZipFile(stream))
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error) as error:
+            raise _damage_error(error) from None
         for info in sorted(archive.infolist(), key=lambda info: log_detection.natural(info.filename)):
             kind = stat.S_IFMT(info.external_attr >> 16)
             is_file = info.filename[-1:] not in ("", "/") and kind in (0, stat.S_IFREG)
@@ -141,16 +142,6 @@ def read_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> 
                 if wanted.by_head(info.filename, head):
                     yield Member(info.filename, data)
             count(info.compress_size)
-
-
-def read_zip_at(place: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
-    """Yield the same of a file on disk, which is closed after the last one.
-
-    Raises:
-        StreamError: likewise.
-    """
-    with place.open("rb") as file:
-        yield from read_zip(file, count, wanted)
 
 
 def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Pieces:

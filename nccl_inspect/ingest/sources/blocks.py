@@ -54,13 +54,8 @@ def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> I
     """
     inputs_found = files.find(inputs)
     total = files.size(inputs_found) if progress else None
-
-    def count(size: int) -> None:
-        if progress:
-            progress(size, total)
-
     for file in inputs_found:
-        yield from open_file(file, count)
+        yield from open_file(file, lambda size: progress(size, total) if progress else None)
 
 
 def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
@@ -86,18 +81,18 @@ def open_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
         from nccl_inspect.ingest.sources import archives  # few logs are in one
 
         allowance.take(file.size or 0)
-        members = archives.read_zip_at(file.place, count) if file.place else archives.read_zip(file.stream, count)
-        yield from _members(
-            file,
-            (m._replace(open=lambda m=m: allowance.count_pieces(m.open())) for m in members),  # type: ignore[misc]
-            allowance,
+        members = (
+            m._replace(open=lambda m=m: count_lengths(m.open(), allowance.give))  # type: ignore[misc]
+            for m in archives.read_zip(file.place or file.stream, count)
         )
+        yield from _members(file, members, allowance)
     else:
-
-        def read_again() -> Pieces:
-            return count_lengths(file.open() if compression.is_packed(stored) else unpacked, count)
-
-        yield Source(file.name, read_again if file.again else lambda: unpacked, allowance=allowance)
+        again = file.open if compression.is_packed(stored) else lambda: unpacked
+        yield Source(
+            file.name,
+            (lambda: count_lengths(again(), count)) if file.again else lambda: unpacked,
+            allowance=allowance,
+        )
 
 
 def _members(file: File, members: Iterator[Member], allowance: Allowance) -> Iterator[Source]:

@@ -88,12 +88,6 @@ class Allowance:
         if self._ratio and self._given > max(self._free, self._ratio * self._packed):
             raise self._error(f"it decompresses to more than {self._ratio:,} times its size, unlike any log")
 
-    def count_pieces(self, data: Pieces) -> Pieces:
-        """Yield unpacked data, within the allowance."""
-        for piece in data:
-            yield piece
-            self.give(len(piece))
-
     def _error(self, what: str) -> StreamError:
         more = max(2 * self._most, _DEFAULT)
         return StreamError(f"{what}; reading stopped there", f"use --max-unpacked {_words(more)} to read on")

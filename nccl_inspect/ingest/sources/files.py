@@ -103,18 +103,13 @@ def is_url(name: str) -> bool:
     return _URL.match(name) is not None
 
 
-def lasting(files: Iterable[File]) -> list[File]:
-    """Return the same files, of which also streams can be opened again, as long as they are short."""
-    return [file if file.again else replace(file, open=_Kept(file)) for file in files]
-
-
 def can_read_again(files: Iterable[File]) -> bool:
     """Return whether everything can be read once more: no stream is too long to be kept."""
-    return all(file.open.is_whole for file in files if isinstance(file.open, _Kept))
+    return all(file.open.is_whole for file in files if isinstance(file.open, Kept))
 
 
-class _Kept:
-    """Opens a stream, and opens it again."""
+class Kept:
+    """Opens a stream, and opens it again if it was short."""
 
     def __init__(self, file: File) -> None:
         self._file = file

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -71,8 +72,11 @@ def _share_files(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]
         can_cut = left > room + slack and len(groups) < jobs and _is_plain(file.place)
         while left > room + slack and len(groups) < jobs:
             if room > slack:
-                cut = _find_line_after(file.place, start + room) if can_cut else None
-                if cut is None:
+                data = b""
+                with suppress(StreamError, OSError):
+                    data = _read(file.place, start + room) if can_cut else b""
+                cut = start + room + data.find(b"\n") + 1
+                if not start + room < cut < start + room + len(data):  # no line ends soon, or only the last one
                     break
                 groups[-1].append(Part(file.name, file.place, file.found, start, cut, cut - start))
                 left -= cut - start
@@ -98,16 +102,6 @@ def _is_plain(place: Place | None) -> bool:
             return not any(lines.mended for lines in blocks.cut(begin))
     except (StreamError, OSError):
         return False
-
-
-def _find_line_after(place: Place | None, at: int) -> int | None:
-    """Return the first beginning of a line after some bytes, if one comes soon and is not the end."""
-    try:
-        data = _read(place, at)
-    except (StreamError, OSError):
-        return None
-    end = data.find(b"\n") + 1
-    return at + end if 0 < end < len(data) else None
 
 
 def _read(place: Place | None, start: int, size: int = BLOCK) -> bytes:

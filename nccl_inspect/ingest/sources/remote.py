@@ -92,24 +92,18 @@ def find(url: str) -> list[tuple[Remote, bool]]:
     with _store_errors():
         system.invalidate_cache()
         if any(mark in path for mark in "*?[") and not system.exists(path):
-            objects = _matching(system, path, url)
+            found = {
+                _name_remote(system, name, url): (name, info) for name, info in system.glob(path, detail=True).items()
+            }
         else:
-            info = system.info(path)
-            objects = _below(system, path, url) if info["type"] == "directory" else [(Remote(url, info["size"]), False)]
+            found = {url: (path, system.info(path))}
+        if not found:
+            raise StreamError("no object matches", "check the pattern and the bucket")
+        objects = []
+        for own, (name, info) in found.items():
+            is_folder = info["type"] == "directory"
+            objects += _below(system, name, url) if is_folder else [(Remote(own, info["size"]), False)]
     return sorted(objects, key=lambda entry: log_detection.natural(entry[0].url))
-
-
-def _matching(system: Any, pattern: str, url: str) -> list[tuple[Remote, bool]]:
-    infos = system.glob(pattern, detail=True)
-    if not infos:
-        raise StreamError("no object matches", "check the pattern and the bucket")
-    objects = []
-    for name, info in infos.items():
-        if info["type"] == "directory":
-            objects += _below(system, name, url)
-        else:
-            objects.append((Remote(_name_remote(system, name, url), info["size"]), False))
-    return objects
 
 
 def _below(system: Any, prefix: str, url: str) -> list[tuple[Remote, bool]]:
