@@ -419,22 +419,17 @@ class Shape:
         if not kind.run:
             return kind.pattern
         start, least = kind.pattern[: -len(kind.run) - 1], int(kind.pattern.endswith("+"))
-        run = kind.run
-        if item := [text for text in self._item(rest, last) if re.match(kind.run, text)]:
+        run, item = kind.run, list[str]()  # how an item of a list begins, if one may follow
+        if rest and isinstance(rest[0], Field) and rest[0].spec.startswith("*"):
+            item = leads(self.fragments[rest[0].spec[1:]].nodes)
+        elif not rest and last and not self._whole:
+            item = leads(self.nodes)
+        if item := [text for text in item if re.match(kind.run, text)]:
             run = f"(?:(?!{'|'.join(map(re.escape, item))}){run})"  # it ends where an item of the list begins
         following = leads(rest) if rest else [""]
         if final or not any(text == "" or re.match(kind.run, text) for text in following):
             return f"{start}{run}{{{least},{_MAX_RUN}}}+" if self._searching else f"{start}{run}{'*+'[least]}+"
         return f"{start}{run}{{{least},{_MAX_RUN}}}"
-
-    def _item(self, rest: Sequence, last: bool) -> list[str]:
-        """Return the beginning of a list item, if one may follow."""
-        if rest:
-            first = rest[0]
-            if isinstance(first, Field) and first.spec.startswith("*"):
-                return leads(self.fragments[first.spec[1:]].nodes)
-            return []
-        return leads(self.nodes) if last and not self._whole else []
 
     def _type(self, spec: str) -> FieldType | ListType:
         if not spec.startswith("*"):

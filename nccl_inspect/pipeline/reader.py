@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -108,31 +108,25 @@ def may_be_excerpt(fold: Fold) -> bool:
 
 def read_excerpts(pieces: Iterable[Piece]) -> Fold:
     """Return the fold of short texts."""
-    reader = Reader()
-    open_: list[Lines] = []
-    for piece in pieces:
-        if isinstance(piece, Lines) and piece.mended is None:
-            open_.append(piece)
-            continue
-        _read_excerpt(reader.fold, open_)
-        reader.add(piece)
-    _read_excerpt(reader.fold, open_)
-    return reader.fold
-
-
-def _read_excerpt(fold: Fold, open_: list[Lines]) -> None:
-    """Read the lines of a source, which are all there now."""
-    if not open_:
-        return
     from nccl_inspect.scanning.excerpts import Excerpt  # whole logs never need it
 
-    source, block, excerpt = fold.sources[-1], Found(), Excerpt(engine.load_grammar())
-    excerpt.scan([line for lines in open_ for line in lines.lines], source.counts, block.keep)
-    before = 0
-    for lines in open_:
-        account(source, lines, before)
-        before += len(lines)
-    fold.restored += excerpt.read
-    fold.productions.update(production.key for production in excerpt.productions)
-    fold.take(block)
-    open_.clear()
+    reader = Reader()
+    fold, kept = reader.fold, list[Lines]()
+    for piece in chain(pieces, [None]):
+        if isinstance(piece, Lines) and piece.mended is None:
+            kept.append(piece)
+            continue
+        if kept:  # the lines of a source, which are all there now
+            source, block, excerpt = fold.sources[-1], Found(), Excerpt(engine.load_grammar())
+            excerpt.scan([line for lines in kept for line in lines.lines], source.counts, block.keep)
+            before = 0
+            for lines in kept:
+                account(source, lines, before)
+                before += len(lines)
+            fold.restored += excerpt.read
+            fold.productions.update(production.key for production in excerpt.productions)
+            fold.take(block)
+            kept.clear()
+        if piece is not None:
+            reader.add(piece)
+    return fold

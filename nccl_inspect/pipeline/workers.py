@@ -12,7 +12,7 @@ from nccl_inspect.ingest.sources.partition import Part
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reader import Piece, Reader
 from nccl_inspect.scanning.counts import Counts
-from nccl_inspect.scanning.found import NOTHING_KNOWN, Known
+from nccl_inspect.scanning.found import Known
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.util import processes
 
@@ -24,7 +24,11 @@ def share_work(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable
 
     The result is that of one process: where merging would not give exactly that, the part is read again here.
     """
-    known = known_of(groups[0][0])
+    scanner = Scanner(engine.load_grammar())  # what the first lines show about how all are to be read
+    first = (lines for source in partition.read(groups[0][0], lambda _: None) for lines in blocks.records_of(source))
+    if isinstance(lines := next(first, None), Lines):
+        scanner.scan(lines.text[:HEAD].split(b"\n"), Counts(), lambda *_: None)
+    known = scanner.memory
     with processes.Helpers() as helpers:
         started = [helpers.start(_work, group, known, os.getpid()) for group in groups[1:]]
         yield from read(state, groups[0], progress)
@@ -54,15 +58,3 @@ def _work(group: Sequence[Part], known: Known, parent: int) -> Fold:
     for piece in read(reader.fold, group, lambda _: processes.end_unless_child_of(parent)):
         reader.add(piece)
     return reader.fold
-
-
-def known_of(part: Part) -> Known:
-    """Return what the first lines show about how all are to be read."""
-    scanner = Scanner(engine.load_grammar())
-    for source in partition.read(part, lambda _: None):
-        for lines in blocks.records_of(source):
-            if isinstance(lines, Lines):
-                head = lines.text[:HEAD].split(b"\n")
-                scanner.scan(head, Counts(), lambda *_: None)
-            return scanner.memory
-    return NOTHING_KNOWN

@@ -127,7 +127,7 @@ class BulkScanner(Scanner):
         else:
             block = Found()
             cleaned = envelopes.clean_lines(lines.lines, text)
-            self._begin(cleaned)
+            self._lines, self._needles = cleaned, None
             self._each(counts.number(len(cleaned), lines.mended), cleaned, counts, block)
             self._collector.take(block)
 
@@ -288,7 +288,7 @@ class BulkScanner(Scanner):
             return
         numbers = counts.number(size)
         block = Found()
-        self._begin([line for _, line in picked])
+        self._lines, self._needles = [line for _, line in picked], None
         if counts.tracebacks or tracebacks.MARK in signs:
             wanted = sparse.with_frames(text, picked, counts.tracebacks)
         else:

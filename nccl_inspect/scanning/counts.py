@@ -103,7 +103,7 @@ class Counts(Record):
         """Take in the counts of the lines that follow."""
         before = self.lines
         self.tracebacks.update((printer, last + before) for printer, last in later.tracebacks.items())
-        self.awaited.update((one, said._replace(last=said.last + before)) for one, said in later.awaited.items())
+        self.awaited.update((one, (size, last + before)) for one, (size, last) in later.awaited.items())
         self.reports.extend((number + before, event) for number, event in later.reports)
         self.pending.update((key, (number + before, text)) for key, (number, text) in later.pending.items())
         self.tail.extend((number + before, text) for number, text in later.tail)

@@ -285,7 +285,9 @@ class Excerpt:
         """Yield what lines say that have no prefix, or one that is not whole."""
         plain = list(map(decoration.normal, lines))
         block = b"\n".join(plain)
-        inner = list(map(decoration.without_margin, plain))  # what is broken by hand may be broken within a sign
+        inner = [
+            decoration.MARGIN.sub(b"", line) for line in plain
+        ]  # what is broken by hand may be broken within a sign
         ways = (way for line in plain for way in islice(decoration.plainer(line), 1, None))
         together = b"\n".join((block, b" ".join(inner), b"".join(inner), *ways))
         self._seen.clear()
@@ -366,7 +368,7 @@ class Excerpt:
 
     def _look_near(self, *lines: bytes) -> bool:
         """Return whether there may be a message in a line, or in lines that were one."""
-        inner = list(map(decoration.without_margin, lines))
+        inner = [decoration.MARGIN.sub(b"", line) for line in lines]
         texts = {b" ".join(inner), b"".join(inner)}
         self._near = [(sign, production) for sign, production in self._possible if any(sign in text for text in texts)]
         return bool(self._near or _PRINTED.search(lines[0]) or any(map(self._holds_foreign, texts)))

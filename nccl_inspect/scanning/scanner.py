@@ -88,7 +88,7 @@ class Scanner:
     ) -> None:
         """Read lines."""
         block = b"\n".join(lines)
-        self._begin(lines)
+        self._lines, self._needles = lines, None
         partial = bool(counts.pending) or envelopes.has_partials(block)
         numbers = counts.number(len(lines), mended)
         for number, line in zip(numbers, envelopes.clean_lines(lines, block), strict=True):
@@ -99,9 +99,6 @@ class Scanner:
             elif part and self._join_parts(number, part, counts, sink):
                 continue
             self._line(number, line, counts, sink)
-
-    def _begin(self, lines: Sequence[bytes]) -> None:
-        self._lines, self._needles = lines, None
 
     def _line(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated | None = None) -> None:
         """Read a whole line, of which an envelope around it may state something."""
@@ -131,7 +128,15 @@ class Scanner:
                 counts.add_damaged(number, line)
             return
         if len(line) == self.cut_width:
-            text = self._beginning(text)
+            # A cut line states a warning, if it can be only one, a P2P connection, whose mode may be lost, and that all
+            # are connected.
+            parsed = text.parsed if text.level == "WARN" and not text.message[-1:].isdigit() else None
+            event = text.parsed.event if text.parsed else None
+            if isinstance(event, Connected) or (isinstance(event, ChannelConnect) and event.transport == "P2P"):
+                parsed = text.parsed
+            if parsed is None and text.level == "WARN":
+                parsed = self._grammar.parse_torn(text.message)
+            text = Text(text.level, text.message, parsed)
         counts.add(1, text.parsed is None)
         sink(number, origin, text)
 
@@ -256,7 +261,6 @@ class Scanner:
         self, number: int, line: bytes, stated: Stated, open_tracebacks: tracebacks.Open, parsed: Parsed | None
     ) -> Parsed | None:
         """Return what a line is if a traceback ends with it and nobody knows it, else what is known of it."""
-        tracebacks.begin(line, number, stated, open_tracebacks)
         inner = tracebacks.end_traceback(line, number, stated, open_tracebacks)
         if inner is None or parsed is not None:
             return parsed
@@ -336,20 +340,6 @@ class Scanner:
             self.productions.add(text.parsed.production)
         self._texts.keep(key, text)
         return text
-
-    def _beginning(self, text: Text) -> Text:
-        """Return what a cut line states.
-
-        That is a warning, if it can be only one, a P2P connection, whose mode may be lost, and that all are connected.
-        """
-        parsed = text.parsed if text.level == "WARN" and not text.message[-1:].isdigit() else None
-        event = text.parsed.event if text.parsed else None
-        is_p2p = isinstance(event, ChannelConnect) and event.transport == "P2P"
-        if is_p2p or isinstance(event, Connected):
-            parsed = text.parsed
-        if parsed is None and text.level == "WARN":
-            parsed = self._grammar.parse_torn(text.message)
-        return Text(text.level, text.message, parsed)
 
     def _meaning(self, rest: bytes, key: bytes) -> Text:
         """Return what level and message mean that are remembered by this key."""

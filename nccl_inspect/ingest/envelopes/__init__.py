@@ -81,11 +81,14 @@ class Envelope(NamedTuple):
 
     def read(self, line: bytes) -> list[Inner]:
         """Return the lines in a whole-line envelope; none when the line is of another kind."""
+        match = self.pattern.match(line)
+        if match is None:
+            return []
         from nccl_inspect.ingest.envelopes import readers  # a plain log needs none
 
-        match, read = self.pattern.match(line), getattr(readers, f"read_{self.reader}")
-        if match is None or not match.re.groups:
-            return list(read(line)) if match else []
+        read = getattr(readers, f"read_{self.reader}")
+        if not match.re.groups:
+            return list(read(line))
         outer = _state(match)
         return [Inner(text, stated.add_outer(outer)) for text, stated in read(line[match.end() :])]
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nccl_inspect.ingest.envelopes import ISO, PART, Inner, Stated, join_node
 from nccl_inspect.util.patterns import compile_later
 from nccl_inspect.util.text import decode
 
-if TYPE_CHECKING:
-    from json import JSONDecoder
-
+_DECODER = json.JSONDecoder(strict=False)
 MESSAGES = (
     *("LogEntry", "LogMessage", "body", "message", "@message", "attributes.message", "Message", "Content"),
     *("_source.message", "_source.log", "jsonPayload.message", "textPayload", "Line", "MESSAGE"),
@@ -120,17 +118,10 @@ def _parse(line: bytes) -> Any:
         text = b"{" + member[1] + b"}"
     for shortened in (text, text.lstrip(b"["), text.rstrip(b"]")):
         try:
-            return _decoder().decode(decode(shortened))
+            return _DECODER.decode(decode(shortened))
         except (ValueError, RecursionError):
             continue
     return None
-
-
-@cache
-def _decoder() -> JSONDecoder:
-    import json  # only logs in JSON need it
-
-    return json.JSONDecoder(strict=False)
 
 
 _TIME = compile_later((ISO + rb"|\d{10,19}").decode("ascii"))  # what is nothing but a time
@@ -167,7 +158,7 @@ def _unquote(value: bytes) -> bytes:
     if not value.startswith(b'"'):
         return value
     try:
-        return text_of(_decoder().decode(decode(value))) or b""
+        return text_of(_DECODER.decode(decode(value))) or b""
     except ValueError:
         return value[1:-1]
 

@@ -130,7 +130,7 @@ _TRAILS = tuple(
     )
 )  # decorations after it
 _TRAIL = 120  # bytes of the end of a line that hold them: from each blank of a whole line on, they would be looked for
-_MARGIN = compile_later(rb"^[\s>|]+")
+MARGIN = compile_later(rb"^[\s>|]+")
 _CODE = compile_later(
     rb"^[\s>]*(?:`{3,}|~{3,}) *(?P<language>[\w+-]*)[^`\n]*$|^\s*\{(?:code|noformat)(?::(?P<jira>[\w+-]*))?[^{}\n]*\}"
 )
@@ -205,11 +205,6 @@ def parts(line: bytes) -> list[bytes]:
     return [part for piece in pieces for part in _ARROWS.split(piece) if part.strip()]
 
 
-def without_margin(line: bytes) -> bytes:
-    """Return a line that continues the one before, without the marks of a quotation or a table."""
-    return _MARGIN.sub(b"", line)
-
-
 def join_ways(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield what lines are together that were one before, and how many they are: first the fewest.
 
@@ -217,7 +212,7 @@ def join_ways(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """
     tried = [lines[0]]
     for size, line in enumerate(lines[1:], 2):
-        rest = without_margin(line)
+        rest = MARGIN.sub(b"", line)
         tried = [text.rstrip() + glue + rest for text in tried for glue in (b" ", b"")]
         yield from ((size, text) for text in tried)
 

@@ -29,12 +29,8 @@ class _Printer(NamedTuple):
     rank: int | None
 
 
-class _Announced(NamedTuple):
-    size: int  # bytes of the lead
-    last: int  # the last line that may be what NCCL said last
-
-
-Awaited: TypeAlias = dict[_Printer, _Announced]
+Awaited: TypeAlias = dict[_Printer, tuple[int, int]]
+"""The printers that have announced a warning, with the bytes of their lead and the last line that it may be."""
 
 
 def read_warnings(line: bytes, stated: Stated = NOTHING) -> Iterator[Inner]:
@@ -43,30 +39,26 @@ def read_warnings(line: bytes, stated: Stated = NOTHING) -> Iterator[Inner]:
         lead, is_there, text = line.partition(mark)
         if is_there:
             text = text.partition(b"'")[2].rpartition(b"'")[0] if mark is QUOTE else text
-            yield Inner(text.strip(), _state_front(lead, stated))
+            yield Inner(text.strip(), _read_lead(lead, stated)[1])
 
 
 def announce(line: bytes, number: int, stated: Stated, awaited: Awaited) -> None:
     """Remember that NCCL's last warning is to come."""
     lead = line[: line.index(MARK)]
-    awaited[_printer(lead, _state_front(lead, stated))] = _Announced(len(lead), number + _FAR)
+    awaited[_read_lead(lead, stated)[0]] = len(lead), number + _FAR
 
 
 def read_announced_warning(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator[Inner]:
     """Yield what a line says if its printer has announced a warning."""
-    for printer, announced in list(awaited.items()):
-        lead = line[: announced.size]
-        if number > announced.last:
+    for printer, (size, last) in list(awaited.items()):
+        own, front = _read_lead(line[:size], stated)
+        if number > last:
             del awaited[printer]
-        elif _printer(lead, own := _state_front(lead, stated)) == printer:
-            yield Inner(line[announced.size :].strip(), own)
+        elif own == printer:
+            yield Inner(line[size:].strip(), front)
 
 
-def _state_front(lead: bytes, stated: Stated) -> Stated:
-    """Return what all prefixes of a line state together."""
-    *_, inner = envelopes.peel_all(lead, stated)
-    return inner.stated
-
-
-def _printer(lead: bytes, stated: Stated) -> _Printer:
-    return _Printer(_DIGIT.sub(b"0", lead), stated.label, stated.rank)
+def _read_lead(lead: bytes, stated: Stated) -> tuple[_Printer, Stated]:
+    """Return who printed a line that begins so, and what all prefixes in it state together."""
+    *_, (_, front) = envelopes.peel_all(lead, stated)
+    return _Printer(_DIGIT.sub(b"0", lead), front.label, front.rank), front

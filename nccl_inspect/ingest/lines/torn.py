@@ -199,11 +199,12 @@ def is_torn(head: bytes) -> bool:
 
 def _count_glued_lines(text: bytes) -> int:
     """Count the lines of one process in which the prefix of another one begins."""
-    hosts = _hosts(text[:_SAMPLE])
-    if not hosts or len(hosts) > _MAX_HOSTS:
-        hosts = set(sorted(hosts)[:_MAX_HOSTS])
-    if not hosts:
+    sample = text[:_SAMPLE]
+    if (printer := _PREFIX.search(sample)) is None:
         return 0
+    begin, lines, hosts = b"%b:" % printer[1], sample.removesuffix(b"\n"), {printer[1]}
+    if lines.count(b"\n" + begin) + lines.startswith(begin) <= lines.count(b"\n"):  # not those of one process
+        hosts = set(sorted({match[1] for match in _PREFIX.finditer(lines)})[:_MAX_HOSTS])
     # Whether a host may stand inside a line; of many hosts only what all begin with tells that.
     first, last = min(hosts), max(hosts)
     width = len(os.path.commonprefix([first, last]))  # noqa: RUF071 - a part of a name
@@ -214,17 +215,6 @@ def _count_glued_lines(text: bytes) -> int:
     names = b"|".join(map(re.escape, sorted(hosts, key=len, reverse=True)))
     pattern = rb"(?m)^(?:%b):\d[^\n]*?[^\n](?:%b):\d+:\d+ \[-?\d+\] (?:[^\n]{1,200}:\d+ )?NCCL " % (names, names)
     return len(re.findall(pattern, text))
-
-
-def _hosts(text: bytes) -> set[bytes]:
-    """Return who printed the lines of a text; most files are those of one process."""
-    first = _PREFIX.search(text)
-    if first is None:
-        return set()
-    begin, text = b"%b:" % first[1], text.removesuffix(b"\n")
-    if text.count(b"\n" + begin) + text.startswith(begin) == text.count(b"\n") + 1:
-        return {first[1]}
-    return {match[1] for match in _PREFIX.finditer(text)}
 
 
 def _is_inside(text: bytes, word: bytes) -> bool:

@@ -43,16 +43,12 @@ Open: TypeAlias = dict[_Printer, int]
 """The printers of tracebacks that have not ended, with the last line that may be the next one."""
 
 
-def begin(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> None:
-    """Remember that a traceback begins, if that is all of a line."""
-    for printer, text in _printers(line, stated):
+def end_traceback(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> Inner | None:
+    """Return the exception that a line states, if a traceback ends with it; None for others, which may begin one."""
+    for printer, text in _printers(line, stated) if MARK in line else ():
         if text.startswith(MARK):
             _wait(printer, number, open_tracebacks)
-            return
-
-
-def end_traceback(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> Inner | None:
-    """Return the exception that a line states, if a traceback ends with it; None for all other lines."""
+            break
     while open_tracebacks and number > open_tracebacks[oldest := next(iter(open_tracebacks))]:
         del open_tracebacks[oldest]
     for printer, text in _printers(line, stated) if open_tracebacks else ():

@@ -95,7 +95,7 @@ def _is_plain(place: Place | None) -> bool:
         head = _read(place, 0)
         if log_detection.is_tar(head) or log_detection.is_zip(head) or compression.is_packed(head):
             return False
-        if place is None or streams.is_recoded(head) or blocks.reader_of(head[:HEAD]):
+        if place is None or streams.find_encoding(head) or blocks.reader_of(head[:HEAD]):
             return False
         with place.open("rb", 0) as file:
             begin = islice(pieces(file), LOOK_AHEAD // BLOCK + 1)

@@ -153,21 +153,21 @@ _SHARE = 0.9
 def as_utf8(data: Pieces) -> Pieces:
     """Return the same text in UTF-8; bytes of any other encoding stay as they are."""
     head, data = peek(data, lambda taken: len(taken) >= _ENOUGH or b"\n" in taken)
-    if head.startswith(codecs.BOM_UTF8):
-        return _skip_bytes(data, len(codecs.BOM_UTF8))
-    name = _utf16(head)
+    name = find_encoding(head)
     if not name:
         return data
+    if name == "utf-8":
+        return _skip_bytes(data, len(codecs.BOM_UTF8))
     return map(str.encode, codecs.iterdecode(_skip_bytes(data, 2 * head.startswith(_MARKS)), name, "replace"))
 
 
-def is_recoded(head: bytes) -> bool:
-    """Return whether a file that begins so is read as other bytes than it has."""
-    return head.startswith(codecs.BOM_UTF8) or bool(_utf16(head))
+def find_encoding(head: bytes) -> str:
+    """Return the encoding of a file that is read as other bytes than it has; empty for all others.
 
-
-def _utf16(head: bytes) -> str:
-    """Return the name of the UTF-16 in which Latin text has every second byte zero; empty when it is not that."""
+    UTF-8 is told by its mark, UTF-16 also by every second byte, which is zero in Latin text.
+    """
+    if head.startswith(codecs.BOM_UTF8):
+        return "utf-8"
     head = head[2 * head.startswith(_MARKS) : _ENOUGH]
     pairs = len(head) // 2
     if pairs < 4:
