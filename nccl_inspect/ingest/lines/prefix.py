@@ -244,7 +244,7 @@ _ANYWHERE = compile_later(
 
 
 PREFIX_END = compile_later(rb"[\])\d:*?>] *$|^ *$")
-"""How what precedes ``NCCL`` ends where it is no sentence: as prefixes do, or with half of one."""
+"""The end of what precedes ``NCCL``, unless that is a sentence: as of prefixes, or half of one."""
 _DIGITS = compile_later(rb"\d+")
 _MAX_LEADS = 32
 

@@ -164,7 +164,7 @@ def as_utf8(data: Pieces) -> Pieces:
 def find_encoding(head: bytes) -> str:
     """Return the encoding of a file that is read as other bytes than it has; empty for all others.
 
-    UTF-8 is told by its mark, UTF-16 also by every second byte, which is zero in Latin text.
+    UTF-8 begins with its mark; in UTF-16 every second byte of Latin text is zero.
     """
     if head.startswith(codecs.BOM_UTF8):
         return "utf-8"
