@@ -191,7 +191,8 @@ def _stream(stream: Any) -> File:
 
 
 def _find_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
-    return find_in_folder(path, beside, passed) if path.is_dir() else [find_regular(path)]
+    is_folder = os.path.isdir(path)  # noqa: PTH112 - that of a path raises where a name is too long
+    return find_in_folder(path, beside, passed) if is_folder else [find_regular(path)]
 
 
 def find_again(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
